@@ -1,0 +1,36 @@
+"""The arguments by which `list`, `run` and `coverage` choose among the cases."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from conformance.selection import Selection
+from conformance.suite import Suite, load_suite
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds --verb, --rule, -k, --only and --cases."""
+    group = parser.add_argument_group("which cases")
+    group.add_argument("--verb", action="append", default=[], metavar="VERB", help="only this verb, e.g. reg_mr")
+    group.add_argument("--rule", action="append", default=[], metavar="ID", help="only what proves this rule")
+    group.add_argument("-k", action="append", default=[], metavar="WORD", help="only ids with this word in them")
+    group.add_argument("--only", action="append", default=[], metavar="CASE", help="only the case of this id")
+    add_cases_argument(group)
+
+
+def add_cases_argument(parser: argparse._ActionsContainer) -> None:
+    """Adds --cases, for tables kept outside of the project."""
+    parser.add_argument(
+        "--cases", action="append", default=[], type=Path, metavar="DIR", help="also the tables in DIR/<verb>/"
+    )
+
+
+def suite_from(arguments: argparse.Namespace) -> Suite:
+    """The suite with the folders that --cases names."""
+    return load_suite(arguments.cases)
+
+
+def selection_from(arguments: argparse.Namespace) -> Selection:
+    """What the arguments select."""
+    return Selection(arguments.verb, arguments.rule, arguments.k, arguments.only)

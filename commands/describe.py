@@ -1,0 +1,220 @@
+"""`rdma-cts describe`: what the documents promise about a verb, for people and as JSON.
+
+Prints descriptions, not results; whether a device keeps them is the matter of `run`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+
+from conformance.errors import UserError
+from conformance.verbs import (
+    EXPERIMENTAL,
+    MAINLINE,
+    VENDOR_VERBS,
+    VERBS,
+    Enum,
+    Field,
+    Parameter,
+    Struct,
+    Verb,
+    declaration,
+    dialects,
+    enum_in,
+    structs_in,
+)
+
+NAME = "describe"
+HELP = "print what the manual pages promise about a verb"
+
+WIDTH = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("verb", nargs="?", metavar="VERB", help="ibv_reg_mr, or reg_mr; without it, list all")
+    parser.add_argument("--dialect", choices=(MAINLINE, EXPERIMENTAL), default=MAINLINE,
+                        help="the document to follow where two describe one name (default: %(default)s)")
+    parser.add_argument("--structs", action="store_true",
+                        help="also print the structs behind pointers (the device, the context, queues)")
+    parser.add_argument("--json", action="store_true", help="print JSON, with every struct and enumeration")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Print one description or the list; UserError (status 2) for a verb or dialect nobody describes."""
+    if arguments.verb is None:
+        verbs = (VERBS if arguments.dialect == MAINLINE else VENDOR_VERBS).values()
+        print(json.dumps([_summary(verb) for verb in verbs], indent=2) if arguments.json else _listing(verbs))
+        return 0
+    verb = find(arguments.verb, arguments.dialect)
+    if arguments.json:
+        print(json.dumps(as_data(verb), indent=2))
+    else:
+        print("\n".join(render(verb, all_structs=arguments.structs)))
+    return 0
+
+
+def find(name: str, dialect: str = MAINLINE) -> Verb:
+    """The description of a verb, with or without its ibv_ prefix; UserError if there is none."""
+    full = name if name.startswith("ibv_") else f"ibv_{name}"
+    if full not in VERBS:
+        close = difflib.get_close_matches(full, VERBS, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(close)}?" if close else "`rdma-cts describe` lists them all"
+        raise UserError(f"unknown verb {name!r}", hint=hint)
+    if dialect not in dialects(full):
+        raise UserError(f"no document describes an {dialect} {full}",
+                        hint=f"only {', '.join(VENDOR_VERBS)} has that dialect")
+    return VERBS[full] if dialect == MAINLINE else VENDOR_VERBS[full]
+
+
+def _summary(verb: Verb) -> dict[str, object]:
+    return {"name": verb.name, "dialect": verb.dialect, "summary": verb.summary, "document": verb.document,
+            "dialects": dialects(verb.name)}
+
+
+def _listing(verbs: Iterable[Verb]) -> str:
+    return "\n".join(f"{verb.name:<18} {verb.summary}" for verb in verbs)
+
+
+def as_data(verb: Verb) -> dict[str, object]:
+    """The description as plain data, with the enumerations it uses and all structs it leads to."""
+    structs = structs_in(verb)
+    return asdict(verb) | {
+        "signature": verb.signature,
+        "convention": {"name": verb.convention.name, "meaning": verb.convention.value},
+        "linkage": {"name": verb.linkage.name, "meaning": verb.linkage.value},
+        "dialects": dialects(verb.name),
+        "enums": {enum.name: asdict(enum) for enum in _enums(verb, structs)},
+        "structs": {struct.name: asdict(struct) for struct in structs},
+    }
+
+
+def _enums(verb: Verb, structs: Iterable[Struct]) -> tuple[Enum, ...]:
+    """The enumerations that the arguments, the return codes and the structs given use, each once."""
+    names = [each.enum for each in verb.parameters]
+    names += [verb.code_enum, *(field.enum for struct in structs for field in struct.fields)]
+    return tuple(enum_in(verb.dialect, name) for name in dict.fromkeys(names) if name)
+
+
+def render(verb: Verb, *, all_structs: bool = False) -> Iterator[str]:
+    """The lines people read: signature, arguments, return, notes, enumerations, structs."""
+    yield from _wrapped(f"{verb.name}: {verb.summary}")
+    since = f"; since rdma-core {verb.since}" if verb.since else ""
+    yield from _wrapped(f"From {verb.document}; {verb.linkage.value}{since}.")
+    yield from _other_dialect(verb)
+    yield ""
+    yield from _signature(verb)
+    yield from _section("Parameters", _parameters(verb.parameters))
+    yield from _section("Return", _return(verb))
+    yield from _section("Notes", (line for note in verb.notes for line in _wrapped(note, "  - ", hang=4)))
+    structs = structs_in(verb)
+    shown = structs if all_structs else _within(verb, structs)
+    yield from _section("Where the documents disagree", _discrepancies(verb, shown))
+    for enum in _enums(verb, shown):
+        if enum.name == verb.code_enum:
+            continue  # listed above, with what each code means for the object
+        yield from _section(f"enum {enum.name}: {enum.summary}", _enum(enum))
+    for struct in shown:
+        yield from _section(f"struct {struct.name}: {struct.summary}", _struct(struct))
+
+
+def _signature(verb: Verb) -> Iterator[str]:
+    """The prototype, broken only between arguments."""
+    arguments = (declaration(each.ctype, each.name).replace(" ", "\0") for each in verb.parameters)
+    opening = f"  {declaration(verb.returns, verb.name)}("
+    for line in _wrapped(", ".join(arguments) + ")", opening.replace(" ", "\0"), hang=len(opening)):
+        yield line.replace("\0", " ")
+
+
+def _other_dialect(verb: Verb) -> Iterator[str]:
+    for dialect in dialects(verb.name):
+        if dialect != verb.dialect:
+            yield (f"Dialect: {verb.dialect}. Another document describes this name differently: "
+                   f"--dialect {dialect}.")
+
+
+def _within(verb: Verb, structs: Iterable[Struct]) -> tuple[Struct, ...]:
+    """The structs a caller fills or reads itself: result, arguments, and what lies inside of them."""
+    ctypes = " ".join((verb.returns, *(each.ctype for each in verb.parameters))).split()
+    return tuple(struct for struct in structs if struct.name in (*ctypes, *_embedded(structs, ctypes)))
+
+
+def _embedded(structs: Iterable[Struct], ctypes: list[str]) -> list[str]:
+    inside = (field for struct in structs if struct.name in ctypes for field in struct.fields)
+    return [field.ctype.removeprefix("struct ") for field in inside if "*" not in field.ctype]
+
+
+def _parameters(parameters: Iterable[Parameter]) -> Iterator[str]:
+    parameters = tuple(parameters)
+    column = 4 + max(len(each.name) for each in parameters)
+    for each in parameters:
+        unit = f" In {each.unit}." if each.unit == "bytes" else ""
+        yield from _wrapped(each.meaning + unit, f"  {each.name}".ljust(column), hang=column)
+        if each.enum:
+            yield from _wrapped(_choice(each), " " * column, hang=column + 2)
+
+
+def _choice(each: Parameter | Field) -> str:
+    """Which enumeration the values come from, and which of them the page allows."""
+    return f"{each.enum}: {', '.join(each.allowed)}" if each.allowed else f"{each.enum}: any"
+
+
+def _return(verb: Verb) -> Iterator[str]:
+    sentence = verb.convention.value
+    yield from _wrapped(f"{sentence[0].upper()}{sentence[1:]}.", "  ")
+    yield from _wrapped(verb.success, "  success  ", hang=11)
+    yield from _wrapped(verb.failure, "  failure  ", hang=11)
+    if not verb.return_codes:
+        yield "  The page names no reasons of failure: any is conformant."
+        return
+    column = 10 + max(len(code.name) for code in verb.return_codes)
+    for code in verb.return_codes:
+        leaves = f" [{code.leaves}]" if code.leaves else ""
+        yield from _wrapped(code.meaning + leaves, f"  {code.name} ({code.value})".ljust(column), hang=column)
+
+
+def _discrepancies(verb: Verb, structs: Iterable[Struct]) -> Iterator[str]:
+    of_parameters = [(each.name, each.discrepancy) for each in verb.parameters]
+    of_fields = [(f"struct {struct.name}.{each.name}", each.discrepancy)
+                 for struct in structs for each in struct.fields]
+    placed = [f"{place}: {text}." for place, text in of_parameters + of_fields if text]
+    for text in (*verb.discrepancies, *placed):
+        yield from _wrapped(text, "  - ", hang=4)
+
+
+def _enum(enum: Enum) -> Iterator[str]:
+    column = 4 + max(len(each.name) for each in enum)
+    for each in enum:
+        value = "?" if each.value is None else hex(each.value) if enum.flags else str(each.value)
+        since = f" (since {each.since})" if each.since else ""
+        yield from _wrapped(each.meaning + since, f"  {each.name.ljust(column)}{value:<10}", hang=column + 12)
+
+
+def _struct(struct: Struct) -> Iterator[str]:
+    if not struct.fields:
+        yield "  no field is documented"
+        return
+    lines = [f"{declaration(field.ctype, field.name)};" for field in struct.fields]
+    column = 4 + min(44, max(map(len, lines)))
+    for field, line in zip(struct.fields, lines, strict=True):
+        meaning = f"{field.meaning}; {_choice(field)}" if field.allowed else field.meaning
+        if len(line) + 4 > column:
+            yield f"  {line}"
+            line = ""
+        yield from _wrapped(meaning, f"  {line}".ljust(column), hang=column)
+
+
+def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
+    """A titled block, or nothing if it would be empty."""
+    body = list(lines)
+    if body:
+        yield from ("", title, *body)
+
+
+def _wrapped(text: str, first: str = "", hang: int = 0) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=" " * hang,
+                         break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,42 @@
+"""`rdma-cts list`: the cases and the rules."""
+
+from __future__ import annotations
+
+import argparse
+
+from commands import choosing
+from conformance.case import Case
+from conformance.suite import Suite
+
+NAME = "list"
+HELP = "Show the cases, or with --rules the rules."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("--rules", action="store_true", help="show the rules instead of the cases")
+    choosing.add_arguments(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Prints one line a case or rule; exit status 0."""
+    suite = choosing.suite_from(arguments)
+    cases = choosing.selection_from(arguments).apply(suite)
+    for line in _rules(suite, cases) if arguments.rules else _cases(cases):
+        print(line)
+    return 0
+
+
+def _cases(cases: list[Case]) -> list[str]:
+    width = max(len(case.id) for case in cases)
+    lines = [f"{case.id:{width}}  {' '.join(case.rules):8}  {case.when.then.outcome}" for case in cases]
+    return [*lines, f"{len(cases)} cases"]
+
+
+def _rules(suite: Suite, cases: list[Case]) -> list[str]:
+    proven = {rule for case in cases for rule in case.rules}
+    lines = []
+    for rule in suite.registry.values():
+        count = sum(rule.id in case.rules for case in cases)
+        lines.append(f"{rule.id:10} {rule.document:22} {count:4} cases  {rule.statement}")
+    return [*lines, f"{len(suite.registry)} rules, {len(proven)} with a case among those selected"]

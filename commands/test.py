@@ -1,0 +1,26 @@
+"""`rdma-cts test`: the project's own tests, a run in the Soft-RoCE guest among them."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+from conformance.suite import ROOT
+from fixtures import packages
+
+NAME = "test"
+HELP = "Run the project's own tests; what follows `--` goes to pytest."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
+    parser.add_argument("pytest", nargs="*", metavar="ARG", help="arguments for pytest, after --")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Installs what is needed and runs pytest; gives pytest's exit status."""
+    packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)
+    command = [sys.executable, "-m", "pytest", *(arguments.pytest or ["tests"])]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode

@@ -1,0 +1,60 @@
+"""What a device declares it can do, read once, in names that rules and tables use.
+
+Not for what it does: that is what the cases find out, and where the two differ is a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# name -> what a device declares with it, and where.
+MEANING: Mapping[str, str] = {
+    "atomics": "atomic_cap of ibv_query_device is not ATOMIC_NONE",
+    "mw_type_1": "IBV_DEVICE_MEM_WINDOW",
+    "mw_type_2": "IBV_DEVICE_MEM_WINDOW_TYPE_2A or _2B",
+    "odp": "odp_caps.general_caps has IBV_ODP_SUPPORT",
+    "odp_implicit": "odp_caps.general_caps has IBV_ODP_SUPPORT_IMPLICIT",
+    "flush_global": "device_cap_flags_ex has the global flush bit (38)",
+    "flush_persistent": "device_cap_flags_ex has the persistent flush bit (39)",
+    "xrc": "IBV_DEVICE_XRC",
+    "reg_dmabuf_mr": "offered by the provider: no declaration exists",
+    "rereg_mr": "offered by the provider: no declaration exists",
+    "advise_mr": "offered by the provider: no declaration exists",
+    "experimental_rereg": "the loaded library exports the vendor's dialect",
+}
+NAMES = tuple(MEANING)
+
+# Bits of device_cap_flags_ex, from enum ibv_device_cap_flags and ib_uverbs_device_cap_flags.
+_MEM_WINDOW = 1 << 17
+_XRC = 1 << 20
+_MEM_WINDOW_TYPE_2A = 1 << 23
+_MEM_WINDOW_TYPE_2B = 1 << 24
+_FLUSH_GLOBAL = 1 << 38
+_FLUSH_PERSISTENT = 1 << 39
+_ODP_SUPPORT = 1 << 0
+_ODP_SUPPORT_IMPLICIT = 1 << 1
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The raw figures of ibv_query_device_ex that declare a capability."""
+
+    device_cap_flags: int
+    atomic_cap: int
+    odp_general_caps: int
+
+
+def declared_capabilities(declared: Declared) -> dict[str, bool]:
+    """For each capability that a device can declare, whether it does."""
+    flags = declared.device_cap_flags
+    return {
+        "atomics": declared.atomic_cap != 0,
+        "mw_type_1": bool(flags & _MEM_WINDOW),
+        "mw_type_2": bool(flags & (_MEM_WINDOW_TYPE_2A | _MEM_WINDOW_TYPE_2B)),
+        "odp": bool(declared.odp_general_caps & _ODP_SUPPORT),
+        "odp_implicit": bool(declared.odp_general_caps & _ODP_SUPPORT_IMPLICIT),
+        "flush_global": bool(flags & _FLUSH_GLOBAL),
+        "flush_persistent": bool(flags & _FLUSH_PERSISTENT),
+        "xrc": bool(flags & _XRC),
+    }

@@ -1,0 +1,67 @@
+"""What the kernel says while a case runs: its log lines and its taint.
+
+Not for the device's answers (execution.py). Reading the log needs the right to; without it the
+evidence says so by leaving the log out.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+_TAINT = Path("/proc/sys/kernel/tainted")
+_KMSG = "/dev/kmsg"
+_RECORD = 8192
+
+
+class KernelWatch:
+    """Reads the kernel's log from the moment it is made, piece by piece."""
+
+    def __init__(self) -> None:
+        self._fd: int | None
+        try:
+            self._fd = os.open(_KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.lseek(self._fd, 0, os.SEEK_END)
+        except OSError:
+            self._fd = None
+        self._taint = taint()
+
+    def since_last(self) -> dict[str, Any]:
+        """Taint now and before, and the log lines since the last call."""
+        before, self._taint = self._taint, taint()
+        evidence: dict[str, Any] = {"taint": self._taint, "log": self._lines()}
+        if before != self._taint:
+            evidence["taint_before"] = before
+        if self._fd is None:
+            del evidence["log"]
+        return evidence
+
+    def _lines(self) -> list[str]:
+        lines: list[str] = []
+        while self._fd is not None:
+            try:
+                record = os.read(self._fd, _RECORD)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:  # the ring overwrote records before they were read
+                lines.append("(kernel log lines were lost)")
+                continue
+            # <priority>,<sequence>,<microseconds>,<flags>;<text>\n followed by indented properties
+            text = record.decode("utf-8", "replace").partition(";")[2]
+            lines.append(text.splitlines()[0] if text else "")
+        return lines
+
+    def close(self) -> None:
+        """Closes the log."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def taint() -> int:
+    """The kernel's taint mask; 0 is clean."""
+    try:
+        return int(_TAINT.read_text())
+    except OSError:
+        return 0

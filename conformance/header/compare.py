@@ -1,0 +1,264 @@
+"""Comparing every described enumerator, struct, constant and prototype with a header.
+
+In both directions: what is described must be in the header and be the same, and what the header
+has beyond the described enumerations and structs is reported as not covered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from conformance.header.check import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check, missing, same
+from conformance.header.program import Answers, Toolchain
+from conformance.header.source import Source
+from conformance.verbs import (
+    CONSTANTS,
+    ENUMS,
+    STRUCTS,
+    VENDOR_ENUMS,
+    VENDOR_STRUCTS,
+    VENDOR_VERBS,
+    VERBS,
+    Enum,
+    EnumValue,
+    Field,
+    Struct,
+    Verb,
+    declaration,
+)
+
+# Enumerations that no header has, one for each integer that compilers represent enumerations by.
+STRANGE = {
+    "cts_unsigned": "enum cts_unsigned { CTS_UNSIGNED };",
+    "cts_signed": "enum cts_signed { CTS_SIGNED = -1 };",
+}
+
+VENDOR_ONLY = "vendor-only: this header does not have it"
+
+
+def compare(toolchain: Toolchain) -> list[Check]:
+    """All checks of one header; Unreachable if it cannot be asked."""
+    source = Source(toolchain.preprocessed())
+    unknown_names = _undescribed_names(source)
+    unknown_fields = {struct.name: _undescribed_fields(source, struct) for struct in STRUCTS.values()}
+    answers = toolchain.ask(
+        _questions([name for _, name in unknown_names], unknown_fields),
+        {**STRANGE, **{_ours(struct): _layout(struct) for struct in STRUCTS.values()}},
+        undefine=VERBS,  # ibv_reg_mr and ibv_reg_mr_iova are macros over functions of the same name
+    )
+    return [
+        *_enum_checks(answers),
+        *_constant_checks(answers),
+        *_unknown_name_checks(unknown_names, answers),
+        *(check for struct in STRUCTS.values() for check in _struct_checks(struct, answers, source)),
+        *_unknown_field_checks(unknown_fields, answers, source),
+        *(_prototype_check(verb, answers, source) for verb in VERBS.values()),
+        *_vendor_checks(answers, source),
+    ]
+
+
+# The questions, which are also the keys of the answers.
+
+def _ours(struct: Struct) -> str:
+    """The tag under which the described layout is compiled next to the header's."""
+    return f"cts_described_{struct.name}"
+
+
+def _layout(struct: Struct) -> str:
+    fields = "\n".join(f"\t{declaration(each.ctype, each.name)};" for each in struct.fields)
+    return f"struct {_ours(struct)} {{\n{fields}\n}};"
+
+
+def _size(tag: str) -> str:
+    return f"sizeof(struct {tag})"
+
+
+def _offset(tag: str, field: str) -> str:
+    return f"offsetof(struct {tag}, {field})"
+
+
+def _field_size(tag: str, field: str) -> str:
+    return f"sizeof(((struct {tag} *)0)->{field})"
+
+
+def _field_type(struct: Struct, field: Field) -> str:
+    return _compatible(f"((struct {struct.name} *)0)->{field.name}", field.ctype)
+
+
+def _prototype(verb: Verb) -> str:
+    return _compatible(verb.name, verb.function_type)
+
+
+def _compatible(expression: str, ctype: str) -> str:
+    """Whether an expression has a type, an enumeration and an integer being two different ones.
+
+    C takes an enumeration and its integer for compatible, but two enumerations not: what is an
+    integer is compatible with a strange enumeration too, and what is an enumeration is not.
+    """
+    def has(other: str) -> str:
+        return f"__builtin_types_compatible_p(__typeof__({expression}), {other})"
+
+    of_integers = re.sub(r"\bint\b", "enum cts_signed",
+                         re.sub(r"\b(unsigned int|uint32_t)\b", "enum cts_unsigned", ctype))
+    strange = {re.sub(r"\benum \w+", f"enum {each}", ctype) for each in STRANGE} - {ctype}
+    return " && ".join([has(ctype), has(of_integers), *(f"!{has(each)}" for each in sorted(strange))])
+
+
+def _questions(unknown_names: Iterable[str], unknown_fields: dict[str, list[str]]) -> Iterator[str]:
+    for enum in (*ENUMS.values(), *VENDOR_ENUMS.values()):
+        yield from (each.name for each in enum)
+    yield from CONSTANTS
+    yield from unknown_names
+    for struct in STRUCTS.values():
+        yield from (_size(struct.name), _size(_ours(struct)))
+        for each in struct.fields:
+            for tag in (struct.name, _ours(struct)):
+                yield from (_offset(tag, each.name), _field_size(tag, each.name))
+            yield _field_type(struct, each)
+        yield from (_offset(struct.name, name) for name in unknown_fields[struct.name])
+    yield from (_prototype(verb) for verb in (*VERBS.values(), *VENDOR_VERBS.values()))
+
+
+# What the header has and the descriptions lack.
+
+def _undescribed_names(source: Source) -> list[tuple[str, str]]:
+    """Enumerators of described enumerations, and macros with their prefix, that nobody described."""
+    described = {each.name for enum in (*ENUMS.values(), *VENDOR_ENUMS.values()) for each in enum}
+    described |= set(CONSTANTS)
+    macros = source.macros()
+    found: dict[str, str] = {}
+    for enum in ENUMS.values():
+        # A new advice or access flag may come as a macro: verbs_api.h renames the kernel's that way.
+        names = source.enumerators(enum.name) + [name for name in macros if name.startswith(enum.prefix)]
+        for name in names:
+            if name not in described:
+                found.setdefault(name, enum.name)
+    return [(enum, name) for name, enum in found.items()]
+
+
+def _undescribed_fields(source: Source, struct: Struct) -> list[str]:
+    described = {each.name for each in struct.fields}
+    return [name for name in source.fields(struct.name) if name not in described]
+
+
+def _unknown_name_checks(names: Iterable[tuple[str, str]], answers: Answers) -> Iterator[Check]:
+    for enum, name in names:
+        if name in answers.values:  # else it is a macro that is no number
+            yield Check(f"enum {enum}.{ENUMS[enum].short(name)}", NOT_COVERED, "", str(answers.values[name]),
+                        f"the header has {name}, which the suite does not describe")
+
+
+def _unknown_field_checks(
+    fields: dict[str, list[str]], answers: Answers, source: Source,
+) -> Iterator[Check]:
+    for struct, names in fields.items():
+        for name in names:
+            offset = answers.values.get(_offset(struct, name))
+            place = "" if offset is None else f" at offset {offset}"
+            yield Check(f"struct {struct}.{name}", NOT_COVERED, "", source.fields(struct)[name] + place,
+                        "the header has a field that the suite does not describe")
+
+
+# What the descriptions have.
+
+def _enum_checks(answers: Answers) -> Iterator[Check]:
+    for enum in ENUMS.values():
+        for each in enum:
+            yield _value_check(f"enum {enum.name}.{enum.short(each.name)}", each, answers)
+
+
+def _value_check(item: str, described: EnumValue, answers: Answers) -> Check:
+    if described.name in answers.refused:
+        return missing(item, str(described.value), described.since)
+    return same(item, described.value, answers.values[described.name], "the header gives it another value")
+
+
+def _constant_checks(answers: Answers) -> Iterator[Check]:
+    for each in CONSTANTS.values():
+        yield _value_check(f"constant {each.name}",
+                           EnumValue(each.name, each.value, each.meaning, each.since), answers)
+
+
+def _struct_checks(struct: Struct, answers: Answers, source: Source) -> Iterator[Check]:
+    name, ours = f"struct {struct.name}", _ours(struct)
+    size, described = _size(struct.name), _size(ours)
+    if size in answers.refused:
+        yield missing(name, f"{len(struct.fields)} fields")
+        return
+    if described in answers.refused:
+        yield Check(name, FAIL, _layout(struct), "",
+                    f"the described layout needs types this header lacks: {answers.refused[described]}")
+    else:
+        yield same(f"{name} size", answers.values[described], answers.values[size],
+                   "the struct has another size; a field differs or is not described")
+    declared = source.fields(struct.name)
+    for field in struct.fields:
+        yield from _field_checks(struct, field, answers, declared.get(field.name, ""))
+
+
+def _field_checks(struct: Struct, field: Field, answers: Answers, declared: str) -> Iterator[Check]:
+    item, ours = f"struct {struct.name}.{field.name}", _ours(struct)
+    if _offset(struct.name, field.name) in answers.refused:
+        yield missing(item, declaration(field.ctype, field.name))
+        return
+    for what, question in (("offset", _offset), ("size", _field_size)):
+        expected = answers.values.get(question(ours, field.name))
+        if expected is not None:  # else the layout as a whole has been reported
+            # An array without bounds has an offset and no size.
+            found = answers.values.get(question(struct.name, field.name), f"no {what}")
+            yield same(f"{item} {what}", expected, found, f"the header gives the field another {what}")
+    yield _type_check(f"{item} type", _field_type(struct, field), field.ctype, answers, declared)
+
+
+def _type_check(item: str, question: str, expected: str, answers: Answers, declared: str) -> Check:
+    """PASS if the compiler takes both types for compatible; `declared` is the header's text."""
+    if question in answers.refused:
+        reason = f"the described type needs what this header lacks: {answers.refused[question]}"
+        return Check(item, FAIL, expected, declared, reason)
+    if answers.values[question]:
+        return Check(item, PASS, expected, expected)
+    return Check(item, FAIL, expected, declared, "the header declares another type")
+
+
+def _prototype_check(verb: Verb, answers: Answers, source: Source) -> Check:
+    item, declared = f"prototype {verb.name}", source.prototype(verb.name)
+    if _prototype(verb) in answers.refused and not declared:
+        return missing(item, verb.signature, verb.since)
+    return _type_check(item, _prototype(verb), verb.signature, answers, declared)
+
+
+# The vendor's dialect: present in that vendor's header only, so its absence is no fault of this one.
+
+def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
+    for struct in VENDOR_STRUCTS.values():
+        item = f"struct {struct.name} (experimental)"
+        if struct.name in source.code:
+            fields = " ".join(f"{each};" for each in source.fields(struct.name).values())
+            yield Check(item, NOT_COVERED, "", fields,
+                        "the vendor's page names the struct and documents no field")
+        else:
+            yield Check(item, UNREACHABLE, "", "", VENDOR_ONLY)
+    for verb in VENDOR_VERBS.values():
+        yield _vendor_prototype(verb, answers, source)
+    for enum in VENDOR_ENUMS.values():
+        yield from _vendor_values(enum, answers)
+
+
+def _vendor_prototype(verb: Verb, answers: Answers, source: Source) -> Check:
+    item, declared = f"prototype {verb.name} (experimental)", source.prototype(verb.name)
+    if not any(struct in declared for struct in VENDOR_STRUCTS):
+        return Check(item, UNREACHABLE, verb.signature, declared, VENDOR_ONLY)
+    return _type_check(item, _prototype(verb), verb.signature, answers, declared)
+
+
+def _vendor_values(enum: Enum, answers: Answers) -> Iterator[Check]:
+    for each in enum:
+        if each.value is not None:
+            continue  # shared with the mainline enumeration, which has been compared
+        item = f"enum {enum.name}.{enum.short(each.name)} (experimental)"
+        if each.name in answers.refused:
+            yield Check(item, UNREACHABLE, "", "", VENDOR_ONLY)
+        else:
+            yield Check(item, NOT_COVERED, "", str(answers.values[each.name]),
+                        "the vendor's page names the flag and gives no value to compare with")

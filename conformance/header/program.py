@@ -1,0 +1,195 @@
+"""Asking the C compiler: the numbers of constant expressions, and the preprocessed header.
+
+One program is generated, compiled and run for all questions at once. What does not compile is found
+by the #line markers in the compiler's errors, left out, and the rest is tried again, so that one
+unknown name costs one answer. Files live in a temporary directory only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HEADER = "infiniband/verbs.h"
+PACKAGE = "libibverbs-dev"
+COMPILERS = ("cc", "gcc", "clang")
+# gnu11: verbs.h is written in GNU C, and __typeof__ is asked for by the expressions.
+FLAGS = ("-w", "-std=gnu11", "-fdiagnostics-color=never")
+
+# Compilers quote the name that a #line directive gives: `question-17:1:54: error: …`.
+_ERROR = re.compile(r"^.*?\berror: (?P<text>.*)$")
+_PLACE = re.compile(r"^(?P<kind>question|declaration)-(?P<index>\d+):\d+")
+_IN_MACRO = re.compile(r": note: (in expansion of macro|expanded from macro)")
+
+
+class Unreachable(Exception):
+    """Why the installed header cannot be asked; one line for people."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Numbers by expression, and for each expression the compiler refused, its first complaint."""
+
+    values: Mapping[str, int]
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler's command line, the directories it searches first, the header and the time limit."""
+
+    command: tuple[str, ...]
+    include_dirs: tuple[Path, ...] = ()
+    header: str = HEADER
+    timeout_s: float = 60.0
+
+    @classmethod
+    def found(
+        cls, compiler: str | None, include_dirs: Sequence[Path | str], header: str, timeout_s: float,
+    ) -> Toolchain:
+        """The toolchain of a command line, of $CC or of PATH; Unreachable if there is none."""
+        wanted = compiler or os.environ.get("CC", "")
+        try:
+            command = tuple(shlex.split(wanted)) or next(
+                ((name,) for name in COMPILERS if shutil.which(name)), ())
+        except ValueError as error:
+            raise Unreachable(f"the compiler's command line {wanted!r} is malformed: {error}") from error
+        if not command:
+            raise Unreachable("no C compiler found; install gcc or clang, or set CC")
+        if not shutil.which(command[0]):
+            raise Unreachable(f"the C compiler {command[0]!r} is not there; install it, or set CC to another")
+        return cls(command, tuple(Path(each).resolve() for each in include_dirs), header, timeout_s)
+
+    def preprocessed(self) -> str:
+        """The header with its macros expanded and their definitions kept; Unreachable if it fails."""
+        # The #error keeps an absent header apart from one that is there but broken.
+        source = (f"#if !__has_include(<{self.header}>)\n#error header-not-installed\n#endif\n"
+                  f"#include <{self.header}>\n")
+        with _directory() as directory:
+            (directory / "preprocess.c").write_text(source)
+            status, out, err = self._run(directory, *self._compile("-E", "-P", "-dD", "preprocess.c"))
+        if "header-not-installed" in err:
+            raise Unreachable(f"no <{self.header}> installed; install {PACKAGE}")
+        if status:
+            raise Unreachable(f"<{self.header}> cannot be read: {_first_error(err)}")
+        return out
+
+    def ask(
+        self, expressions: Iterable[str], declarations: Mapping[str, str] | None = None,
+        undefine: Iterable[str] = (),
+    ) -> Answers:
+        """The numbers of integer expressions in a program that includes the header.
+
+        `declarations` are pieces of C by the tag they declare; an expression that names the tag of
+        a refused declaration is refused with it. `undefine` are macros to remove first. Unreachable
+        if not even a program without questions compiles and runs.
+        """
+        questions = list(dict.fromkeys(expressions))
+        pieces = dict(declarations or {})
+        refused: dict[str, str] = {}
+        with _directory() as directory:
+            while True:
+                source = _source(self.header, undefine, pieces, questions)
+                (directory / "ask.c").write_text(source)
+                status, _, err = self._run(directory, *self._compile("-o", "ask", "ask.c"))
+                if not status:
+                    break
+                dropped = _blamed(err, list(pieces), questions)
+                if not dropped:
+                    raise Unreachable(f"<{self.header}> does not compile: {_first_error(err)}")
+                refused |= dropped
+                pieces = {tag: text for tag, text in pieces.items() if tag not in dropped}
+                questions = [each for each in questions if each not in dropped]
+            status, out, err = self._run(directory, str(directory / "ask"))
+        if status:
+            raise Unreachable(f"the compiled check does not run here (status {status}) {err.strip()}".strip())
+        try:
+            return Answers(dict(zip(questions, map(int, out.split()), strict=True)), refused)
+        except ValueError as error:
+            raise Unreachable(f"the compiled check printed something else: {out[:60]!r}") from error
+
+    def _compile(self, *arguments: str) -> tuple[str, ...]:
+        include = (f"-I{directory}" for directory in self.include_dirs)
+        return (*self.command, *FLAGS, *include, *arguments)
+
+    def _run(self, directory: Path, *command: str) -> tuple[int, str, str]:
+        """Exit status, output and errors of a command; Unreachable if it cannot start or never ends."""
+        environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(directory)}
+        try:
+            process = subprocess.Popen(
+                command, cwd=directory, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+        except OSError as error:
+            raise Unreachable(f"cannot run {Path(command[0]).name}: {error.strerror}") from error
+        with process:
+            try:
+                out, err = process.communicate(timeout=self.timeout_s)
+            except BaseException as error:
+                # A compiler driver leaves its passes behind when it alone is killed; the group goes.
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise Unreachable(f"{command[0]} did not end within {self.timeout_s:g} s") from error
+                raise
+        return process.returncode, out, err
+
+
+class _directory:
+    """A temporary directory as a Path, removed with everything in it."""
+
+    def __enter__(self) -> Path:
+        self._temporary = tempfile.TemporaryDirectory(prefix="rdma-cts-header-")
+        return Path(self._temporary.name)
+
+    def __exit__(self, *_: object) -> None:
+        self._temporary.cleanup()
+
+
+def _source(
+    header: str, undefine: Iterable[str], declarations: Mapping[str, str], questions: Sequence[str],
+) -> str:
+    """The program; each question is a function of its own, so that an error is blamed on it alone."""
+    lines = ["#include <stddef.h>", "#include <stdio.h>", f"#include <{header}>"]
+    lines += [f"#undef {name}" for name in undefine]
+    for index, text in enumerate(declarations.values()):
+        lines += [f'#line 1 "declaration-{index}"', text]
+    for index, expression in enumerate(questions):
+        lines += [f'#line 1 "question-{index}"',
+                  f"static long long question_{index}(void) {{ return (long long)({expression}); }}"]
+    lines += ['#line 1 "main"', "int main(void)", "{"]
+    lines += [f'\tprintf("%lld\\n", question_{index}());' for index in range(len(questions))]
+    lines += ["\treturn 0;", "}", ""]
+    return "\n".join(lines)
+
+
+def _blamed(err: str, tags: Sequence[str], questions: Sequence[str]) -> dict[str, str]:
+    """What the compiler's errors are about: tags and expressions, each with its first complaint."""
+    blamed: dict[str, str] = {}
+    complaint = ""
+    for line in err.splitlines():
+        error, place = _ERROR.match(line), _PLACE.match(line)
+        if error:
+            complaint = error["text"]
+        # An error inside of a macro is placed in the header; the note after it says who used the macro.
+        if place and complaint and (error or _IN_MACRO.search(line)):
+            names = questions if place["kind"] == "question" else tags
+            blamed.setdefault(names[int(place["index"])], complaint)
+    for tag in tags:
+        if tag in blamed:
+            word = re.compile(rf"\b{tag}\b")
+            blamed |= {each: blamed[tag] for each in questions if each not in blamed and word.search(each)}
+    return blamed
+
+
+def _first_error(err: str) -> str:
+    """The compiler's first line with an error, else its first line at all."""
+    lines = [line.strip() for line in err.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line), lines[0] if lines else "no message")

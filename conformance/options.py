@@ -1,0 +1,61 @@
+"""pytest's options for the engine, and what follows from them: the suite and the device.
+
+Not for running cases (plugin.py) and not for writing results (recording.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.device import Device, device_names
+from conformance.errors import UserError
+from conformance.suite import Suite, load_suite
+
+SUITE = pytest.StashKey[Suite]()
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Adds the --rdma-… options."""
+    group = parser.getgroup("rdma-cts", "conformance of RDMA memory-region verbs")
+    group.addoption("--rdma-device", metavar="NAME", help="the device under test, as in /sys/class/infiniband")
+    group.addoption("--rdma-port", type=int, default=1, metavar="N", help="its port, counted from 1")
+    group.addoption("--rdma-gid-index", type=int, metavar="N", help="index in the port's GID table")
+    group.addoption("--rdma-cases", action="append", default=[], metavar="DIR", help="further folders of tables")
+    group.addoption("--rdma-only", metavar="FILE", help="run only the cases whose ids stand in FILE, one a line")
+    group.addoption("--rdma-out", metavar="DIR", help="write results.jsonl to this new directory")
+    group.addoption("--rdma-stream", metavar="PATH", help="write result lines to PATH for a supervisor")
+
+
+def suite_of(config: pytest.Config) -> Suite:
+    """The tables, read once a process. Raises pytest.UsageError with every mistake in them."""
+    if SUITE not in config.stash:
+        try:
+            config.stash[SUITE] = load_suite([Path(folder) for folder in config.getoption("--rdma-cases")])
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from error
+    return config.stash[SUITE]
+
+
+def selected_ids(config: pytest.Config) -> frozenset[str] | None:
+    """The ids that --rdma-only names; None when there is no such choice."""
+    path = config.getoption("--rdma-only")
+    if not path:
+        return None
+    try:
+        return frozenset(Path(path).read_text().split())
+    except OSError as error:
+        raise pytest.UsageError(f"--rdma-only {path}: {error.strerror}") from error
+
+
+def open_device(config: pytest.Config) -> Device:
+    """The device named on the command line, or the only one of this host. Raises UserError."""
+    name = config.getoption("--rdma-device")
+    if not name:
+        names = device_names()
+        if len(names) != 1:
+            here = f"devices here: {', '.join(names)}" if names else "this host has no RDMA device"
+            raise UserError(f"name the device under test with --rdma-device; {here}", status=2 if names else 4)
+        name = names[0]
+    return Device(name, config.getoption("--rdma-port"), config.getoption("--rdma-gid-index"))

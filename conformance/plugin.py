@@ -1,0 +1,106 @@
+"""The pytest plugin: tables become items, items run cases, verdicts become results.
+
+Wiring between pytest and the engine. With pytest-xdist the workers run the cases and the controller
+alone writes; a result travels on pytest's own report. Not for deciding a verdict (judging.py).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conformance import judging
+from conformance.case import Case
+from conformance.errors import UserError
+from conformance.evidence import KernelWatch
+from conformance.execution import Bench, execute
+from conformance.judging import Judgement
+from conformance.options import add_options, selected_ids, suite_of
+from conformance.recording import PROPERTY, Recorder
+from conformance.results import Line, result_line
+
+RECORDER = pytest.StashKey[Recorder]()
+LINE = pytest.StashKey[Line]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        return
+    if config.getoption("--rdma-out") or config.getoption("--rdma-stream"):
+        recorder = Recorder(config)
+        config.stash[RECORDER] = recorder
+        config.pluginmanager.register(recorder, "rdma-cts-recorder")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrizes a folder's test function with the cases of that folder's verb."""
+    if "case" not in metafunc.fixturenames:
+        return
+    folder = Path(str(metafunc.module.__file__)).parent.name
+    cases = [case for case in suite_of(metafunc.config).cases if case.verb == f"ibv_{folder}"]
+    only = selected_ids(metafunc.config)
+    if only is not None:
+        cases = [case for case in cases if case.id in only]
+    metafunc.parametrize("case", cases, ids=[case.id for case in cases])
+
+
+@pytest.fixture
+def run(
+    request: pytest.FixtureRequest, bench: Bench, capabilities: dict[str, bool], kernel_watch: KernelWatch
+) -> Callable[[Case], None]:
+    """Runs a case on the bench, judges it, and ends the test as its verdict says."""
+
+    def run_case(case: Case) -> None:
+        kernel_watch.since_last()  # what came between the cases is not this case's
+        lacking = [need for need in case.needs if capabilities.get(need) is False]
+        started = time.perf_counter_ns()
+        observed = execute(case, bench)
+        duration_us = (time.perf_counter_ns() - started) // 1000
+        kernel = kernel_watch.since_last()
+        judgement = judging.judge(case, lacking, observed, kernel)
+        registry = suite_of(request.config).registry
+        request.node.stash[LINE] = result_line(
+            case, registry, judgement, observed, kernel=kernel, duration_us=duration_us
+        )
+        _end(case, judgement)
+
+    return run_case
+
+
+def _end(case: Case, judgement: Judgement) -> None:
+    text = f"{judgement.verdict} {' '.join(case.rules)} {judgement.reason} · {case.place.file}:{case.place.line}"
+    if judgement.verdict in (judging.UNSUPPORTED, judging.UNREACHABLE):
+        pytest.skip(text)
+    if judgement.verdict != judging.PASS:
+        pytest.fail(text, pytrace=False)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Puts the result on pytest's report; a harness exception becomes BROKEN, never FAIL."""
+    case = _case_of(item)
+    if case is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
+        line = item.stash.get(LINE, None) or _broken(item, case, call)
+        item.user_properties.append((PROPERTY, json.dumps(line)))
+
+
+def _case_of(item: pytest.Item) -> Case | None:
+    callspec = getattr(item, "callspec", None)
+    case = callspec.params.get("case") if callspec else None
+    return case if isinstance(case, Case) else None
+
+
+def _broken(item: pytest.Item, case: Case, call: pytest.CallInfo[None]) -> Line:
+    error = call.excinfo.value if call.excinfo else None
+    text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    judgement = Judgement(judging.BROKEN, f"the harness could not run the case: {text.splitlines()[0]}")
+    return result_line(case, suite_of(item.config).registry, judgement, {})

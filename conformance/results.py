@@ -1,0 +1,193 @@
+"""The results file: one JSON object a line, appended and flushed as a run goes.
+
+Schema rdma-cts/1: a header, results, a footer. A file without footer is a run cut short, and a torn
+last line is a line that was being written. Reports read this file and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance import judging
+from conformance.case import Case
+from conformance.errors import UserError
+from conformance.judging import Judgement
+from conformance.rules import Registry
+
+SCHEMA = "rdma-cts/1"
+FILE_NAME = "results.jsonl"
+
+Line = dict[str, Any]
+
+
+class ResultsFile:
+    """Appends lines to a results file; each is on disk before the next case begins."""
+
+    def __init__(self, path: Path) -> None:
+        """Creates the file. Raises UserError where a run has been recorded already."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except FileExistsError as error:
+            raise UserError(f"{path} exists: a run is recorded there", hint="choose another --out") from error
+        except OSError as error:
+            raise UserError(f"{path} cannot be written: {error.strerror}", status=3) from error
+        self.path = path
+
+    def append(self, line: Line) -> None:
+        """Writes one line, whole or (when the disk is full) with UserError."""
+        data = memoryview(encode(line))
+        try:
+            while data:
+                data = data[os.write(self._fd, data):]
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be written: {error.strerror}", status=3) from error
+
+    def close(self) -> None:
+        """Closes the file after its contents have reached the disk."""
+        os.fsync(self._fd)
+        os.close(self._fd)
+
+
+def encode(line: Line) -> bytes:
+    """A line as bytes: ASCII only, so that no reader stumbles over an encoding."""
+    return json.dumps(line, separators=(",", ":"), ensure_ascii=True, sort_keys=False).encode() + b"\n"
+
+
+def result_line(
+    case: Case,
+    registry: Registry,
+    judgement: Judgement,
+    observed: Mapping[str, Any],
+    *,
+    kernel: Mapping[str, Any] | None = None,
+    duration_us: int | None = None,
+) -> Line:
+    """The result of one case as the schema has it."""
+    levels = {registry[rule].level for rule in case.rules}
+    line: Line = {
+        "type": "result",
+        "case": case.id,
+        "rules": list(case.rules),
+        "level": next(level for level in ("must", "should", "may") if level in levels),
+        "entry": case.entry,
+        "layer": observed.get("layer", ""),
+        "verdict": judgement.verdict,
+        "effective": judgement.verdict,
+        "waiver": None,
+        "reason": judgement.reason,
+        "call": str(case.when),
+        "expected": expected(case),
+        "observed": dict(observed),
+        "source": {"file": case.place.file, "line": case.place.line},
+        "kernel": dict(kernel or {}),
+        "duration_us": duration_us,
+        "repro": f"./rdma-cts run --only {case.id}",
+    }
+    if judgement.notes:
+        line["notes"] = list(judgement.notes)
+    return line
+
+
+def expected(case: Case) -> dict[str, Any]:
+    """What the documents say must come of the case."""
+    data = case.when.then.as_data()
+    if case.afterwards:
+        data["afterwards"] = [{"call": str(step), **step.then.as_data()} for step in case.afterwards]
+    return data
+
+
+def footer_line(
+    planned: Sequence[str],
+    results: Iterable[Line],
+    registry: Registry,
+    *,
+    duration_s: float,
+    boots: int | None = None,
+) -> Line:
+    """The footer: complete only if every planned case has a result that says something of the device."""
+    by_case = {line["case"]: line for line in results}
+    effective = [line["effective"] for line in by_case.values()]
+    rules = rule_verdicts(by_case.values(), registry)
+    line: Line = {
+        "type": "footer",
+        "complete": all(case in by_case and by_case[case]["verdict"] != judging.MISSED for case in planned),
+        "verdicts": dict(Counter(effective)),
+        "rules": rules,
+        "rule_totals": {**dict(Counter(rules.values())), "without_case": len(registry) - len(rules)},
+        "points": len(by_case),
+        "duration_s": round(duration_s, 3),
+    }
+    if boots is not None:
+        line["boots"] = boots
+    return line
+
+
+def rule_verdicts(results: Iterable[Line], registry: Registry) -> dict[str, str]:
+    """For each rule that has a result, the worst verdict of its cases, in the registry's order."""
+    worst: dict[str, str] = {}
+    for line in results:
+        for rule in line["rules"]:
+            both = (worst.get(rule, judging.PASS), line["effective"])
+            worst[rule] = min(both, key=judging.VERDICTS.index)
+    return {rule: worst[rule] for rule in registry if rule in worst}
+
+
+def exit_status(footer: Line) -> int:
+    """The exit status of the contract: 0 conformant, 1 violated, 3 incomplete or broken.
+
+    A violation that was seen stays one even if the run is incomplete.
+    """
+    verdicts = footer["verdicts"]
+    if any(verdicts.get(verdict) for verdict in judging.VIOLATIONS):
+        return 1
+    if not footer["complete"] or any(verdicts.get(verdict) for verdict in judging.INCOMPLETE):
+        return 3
+    return 0
+
+
+@dataclass
+class Recorded:
+    """A results file as read back. `footer` is None for a run cut short; `torn` says so of a line."""
+
+    header: Line
+    results: list[Line] = field(default_factory=list)
+    footer: Line | None = None
+    torn: bool = False
+
+
+def read_results(path: Path) -> Recorded:
+    """Reads a results file, or the one in a directory. Raises UserError for what is none."""
+    file = path / FILE_NAME if path.is_dir() else path
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    recorded = Recorded({})
+    lines = data.split(b"\n")
+    for number, raw in enumerate(lines, 1):
+        if not raw:
+            continue
+        try:
+            line = json.loads(raw)
+            kind = line["type"]
+        except (ValueError, TypeError, KeyError) as error:
+            if number == len(lines):
+                recorded.torn = True
+                break
+            raise UserError(f"{file}:{number}: not a line of {SCHEMA}") from error
+        if kind == "header":
+            recorded.header = line
+        elif kind == "result":
+            recorded.results.append(line)
+        elif kind == "footer":
+            recorded.footer = line
+    if recorded.header.get("schema") != SCHEMA:
+        raise UserError(f"{file}: no header of schema {SCHEMA}")
+    return recorded

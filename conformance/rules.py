@@ -1,0 +1,104 @@
+"""The registry of rules: one documented statement each, with an id that never changes.
+
+Reads `rules.yaml` of every folder of cases. Not for judging: a rule says what a document promises,
+cases show whether a device keeps it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance import capability
+from conformance.reading import Reader
+from conformance.yamltext import Mistake, Node, Place, TextError, read_file
+
+FILE_NAME = "rules.yaml"
+LEVELS = ("must", "should", "may")
+LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
+_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
+_KEYS = ("id", "statement", "document", "section", "level", "layer", "needs", "since", "failure_means")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One documented statement.
+
+    `layer` enforces it; `needs` names the capabilities without which it has no meaning; `since` is
+    the rdma-core whose document first says it; `failure_means` is what breaking it does to people.
+    """
+
+    id: str
+    verb: str
+    statement: str
+    document: str
+    section: str
+    level: str
+    layer: str
+    needs: tuple[str, ...]
+    since: str
+    failure_means: str
+    place: Place
+
+
+Registry = Mapping[str, Rule]
+
+
+def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[Mistake]]:
+    """Every rule under `folders` by id, in the files' order, and the mistakes met.
+
+    Files are named in messages relative to `root`.
+    """
+    registry: dict[str, Rule] = {}
+    retired: dict[str, Place] = {}
+    reader = Reader()
+    for folder in folders:
+        for path in sorted(folder.glob(f"*/{FILE_NAME}")):
+            name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+            try:
+                _read_file(read_file(path, name), reader, registry, retired)
+            except TextError as error:
+                reader.note(error.mistake.place, error.mistake.message)
+    for rule in registry.values():
+        if rule.id in retired:
+            reader.note(rule.place, f"rule id {rule.id} is retired ({retired[rule.id]}); take a new one")
+    return registry, reader.mistakes
+
+
+def _read_file(root: Node, reader: Reader, registry: dict[str, Rule], retired: dict[str, Place]) -> None:
+    fields = reader.mapping(root, "a rules file", ("verb", "rules", "retired"), ("verb", "rules"))
+    verb = reader.text(fields.get("verb"), "verb")
+    for node in reader.items(fields.get("rules"), "rules"):
+        rule = _read_rule(node, verb or "", reader)
+        if rule is None:
+            continue
+        if rule.id in registry:
+            reader.note(rule.place, f"rule id {rule.id} stands twice (first at {registry[rule.id].place})")
+        else:
+            registry[rule.id] = rule
+    for node in reader.items(fields.get("retired"), "retired"):
+        entry = reader.mapping(node, "a retired rule", ("id", "why"), ("id", "why"))
+        id_ = reader.text(entry.get("id"), "id")
+        reader.text(entry.get("why"), "why")
+        if id_:
+            retired[id_] = node.place
+
+
+def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
+    before = len(reader.mistakes)
+    fields = reader.mapping(node, "a rule", _KEYS, _KEYS)
+    texts = {key: reader.text(fields.get(key), key) for key in _KEYS if key not in ("level", "layer", "needs")}
+    level = reader.word(fields.get("level"), "level", LEVELS)
+    layer = reader.word(fields.get("layer"), "layer", LAYERS)
+    needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
+    if texts["id"] and not _ID.fullmatch(texts["id"]):
+        reader.note(fields["id"].place, f"{texts['id']!r} is no rule id; write e.g. REG-15")
+    if len(reader.mistakes) > before:
+        return None
+    return Rule(
+        id=str(texts["id"]), verb=verb, statement=str(texts["statement"]), document=str(texts["document"]),
+        section=str(texts["section"]), level=str(level), layer=str(layer), needs=needs,
+        since=str(texts["since"]), failure_means=str(texts["failure_means"]), place=fields["id"].place,
+    )

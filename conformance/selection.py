@@ -1,0 +1,50 @@
+"""Which cases a run takes: by verb, by rule, by a word in the id, or by exact ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conformance.case import Case
+from conformance.errors import UserError
+from conformance.reading import suggestion
+from conformance.suite import Suite
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was asked for; empty fields select everything. `words`: all must stand in the id."""
+
+    verbs: Sequence[str] = ()
+    rules: Sequence[str] = ()
+    words: Sequence[str] = ()
+    only: Sequence[str] = ()
+
+    def apply(self, suite: Suite) -> list[Case]:
+        """The cases of `suite` that match, in the suite's order.
+
+        Raises UserError for a verb, rule or id that does not exist, or when nothing matches.
+        """
+        verbs = sorted({table.verb for table in suite.tables})
+        wanted = [verb if verb.startswith("ibv_") else f"ibv_{verb}" for verb in self.verbs]
+        _check("verb", wanted, verbs)
+        _check("rule", self.rules, suite.registry)
+        _check("case", self.only, [case.id for case in suite.cases])
+        chosen = [
+            case
+            for case in suite.cases
+            if (not wanted or case.verb in wanted)
+            and (not self.rules or set(self.rules) & set(case.rules))
+            and (not self.only or case.id in self.only)
+            and all(word.lower() in case.id.lower() for word in self.words)
+        ]
+        if not chosen:
+            raise UserError("no case matches the selection", hint="see ./rdma-cts list")
+        return chosen
+
+
+def _check(what: str, words: Sequence[str], known: object) -> None:
+    names = list(known)  # type: ignore[call-overload]
+    for word in words:
+        if word not in names:
+            raise UserError(f"unknown {what} {word!r}{suggestion(word, names)}")

@@ -1,0 +1,60 @@
+"""The whole of rules and tables as one value, read once: what can be run and what it proves.
+
+Not for choosing among the cases (selection.py) and not for running them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.case import Case
+from conformance.errors import UserError
+from conformance.rules import Registry, read_registry
+from conformance.tables import Table, read_tables
+
+VERSION = "0.1.0"
+ROOT = Path(__file__).resolve().parent.parent
+CASES = ROOT / "cases"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Rules by id, tables in order of their paths, and the hash of everything that shapes a verdict."""
+
+    registry: Registry
+    tables: tuple[Table, ...]
+    tables_sha256: str
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """Every case, in the tables' order."""
+        return tuple(case for table in self.tables for case in table.cases)
+
+
+def load_suite(extra: Sequence[Path] = ()) -> Suite:
+    """The project's rules and tables and those of the vendor's folders in `extra`.
+
+    Raises UserError with one line for each mistake.
+    """
+    for folder in extra:
+        if not folder.is_dir():
+            raise UserError(f"{folder}: no such folder of cases")
+    folders = [CASES, *(folder.resolve() for folder in extra)]
+    registry, mistakes = read_registry(folders, ROOT)
+    tables, found = read_tables(folders, registry, ROOT)
+    mistakes += found
+    if mistakes:
+        raise UserError("\n".join(str(mistake) for mistake in mistakes))
+    return Suite(registry, tuple(tables), _digest(folders))
+
+
+def _digest(folders: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(folder.glob("*/*.yaml")):
+            digest.update(f"{path.parent.name}/{path.name}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,59 @@
+"""ibv_advise_mr(3): telling the kernel what an on-demand region will be used for."""
+
+from __future__ import annotations
+
+import errno
+
+from conformance.verbs.types import Convention, Linkage, Parameter, ReturnCode, Verb
+
+
+def _code(name: str, *causes: str) -> ReturnCode:
+    return ReturnCode(name, getattr(errno, name), causes)
+
+
+ADVISE_MR = Verb(
+    name="ibv_advise_mr",
+    summary="Advise the kernel about address ranges of on-demand regions.",
+    returns="int",
+    parameters=(
+        Parameter("pd", "struct ibv_pd *", "The protection domain of the regions."),
+        Parameter(
+            "advice", "enum ibv_advise_mr_advice", "What to do with the ranges.", enum="ibv_advise_mr_advice",
+            discrepancy="the seed prints enum ib_uverbs_advise_mr_advice, which the IBV name is a macro for",
+        ),
+        Parameter(
+            "flags", "uint32_t", "How to do it: 0 or FLUSH.", enum="ibv_advise_mr_flag", allowed=("FLUSH",),
+        ),
+        Parameter("sg_list", "struct ibv_sge *", "The ranges; each lkey must be of an ON_DEMAND region."),
+        Parameter("num_sge", "uint32_t", "How many ranges sg_list has.", unit="elements"),
+    ),
+    convention=Convention.ZERO_OR_ERRNO,
+    success="0; with FLUSH the device has the pages, without it they may come later.",
+    failure="The value of errno, which tells why.",
+    document="ibv_advise_mr(3)",
+    linkage=Linkage.INLINE,
+    return_codes=(
+        _code("EOPNOTSUPP", "the library or the provider does not have the verb"),
+        _code("ENOSYS", "the same as EOPNOTSUPP, from old libraries"),
+        _code("ENOTSUP", "this advice is not supported"),
+        _code("EFAULT", "a range leaves the bounds of its region, or part of it is not mapped in the process",
+              "an lkey is invalid or lacks the write access needed"),
+        _code("EINVAL", "the protection domain is invalid", "a flag is invalid",
+              "the address is of a window or something else that is no region"),
+        _code("EPERM", "a valid lkey is outside the caller's scope",
+              "PREFETCH_WRITE names a region that was registered without write access"),
+        _code("ENOENT", "the lkeys do not agree with the regions"),
+        _code("ENOMEM", "memory ran out"),
+    ),
+    notes=(
+        "Any range within an on-demand region may be prefetched, with PREFETCH and with PREFETCH_WRITE.",
+        "Best effort: contents never change, and pages may be gone again before they are used.",
+        "PREFETCH_NO_FAULT hands over pages that are present and faults none in.",
+    ),
+    discrepancies=(
+        "The page tells ENOTSUP from EOPNOTSUPP; on Linux they are one number.",
+        "The page once names IBV_ADVISE_OP_PREFETCH, which no header has; it means the PREFETCH advice.",
+        "Write access is wrong under EFAULT in one sentence and under EPERM in another.",
+    ),
+    since="22",
+)

@@ -1,0 +1,71 @@
+"""ibv_bind_mw(3) and ibv_alloc_mw(3): memory windows, their making, binding and end."""
+
+from __future__ import annotations
+
+from conformance.verbs.types import Convention, Linkage, Parameter, Verb
+
+ALLOC_DOCUMENT = "ibv_alloc_mw(3)"
+
+BIND_MW = Verb(
+    name="ibv_bind_mw",
+    summary="Post a request that binds a type 1 window to part of a region.",
+    returns="int",
+    parameters=(
+        Parameter("qp", "struct ibv_qp *", "The queue pair to post to, of type UC, RC or XRC_SEND.",
+                  enum="ibv_qp_type", allowed=("UC", "RC", "XRC_SEND")),
+        Parameter("mw", "struct ibv_mw *", "The window, of type 1.", enum="ibv_mw_type", allowed=("1",)),
+        Parameter("mw_bind", "struct ibv_mw_bind *", "The request: region, range, rights and wr_id."),
+    ),
+    convention=Convention.ZERO_OR_ERRNO,
+    success="0; the request is posted, and mw->rkey is the key that works once the bind completes.",
+    failure="The value of errno, which tells why; nothing was posted.",
+    document="ibv_bind_mw(3)",
+    linkage=Linkage.INLINE,
+    notes=(
+        "The outcome comes with the completion; after a failed one the caller puts the old rkey back.",
+        "A later send on the same queue pair is ordered after the bind and may carry the new rkey at once; "
+        "any other way to the peer waits for the completion.",
+        "REMOTE_WRITE and REMOTE_ATOMIC on the window each require LOCAL_WRITE on the region.",
+        "With ZERO_BASED, remote_addr counts bytes from the window's start.",
+        "A window of type 2 is bound by a request posted with ibv_post_send, not by this verb.",
+    ),
+    discrepancies=(
+        "The page puts the new key into mw_bind->mw->rkey, but struct ibv_mw_bind has no mw; "
+        "the key is in mw->rkey.",
+    ),
+)
+
+ALLOC_MW = Verb(
+    name="ibv_alloc_mw",
+    summary="Allocate a memory window, not bound to anything yet.",
+    returns="struct ibv_mw *",
+    parameters=(
+        Parameter("pd", "struct ibv_pd *", "The protection domain that the window joins."),
+        Parameter("type", "enum ibv_mw_type", "The type of the window, 1 or 2.", enum="ibv_mw_type"),
+    ),
+    convention=Convention.POINTER_OR_NULL,
+    success="A pointer to the new window, whose rkey grants nothing until it is bound.",
+    failure="NULL.",
+    document=ALLOC_DOCUMENT,
+    linkage=Linkage.INLINE,
+    notes=(
+        "Type 1 is bound by ibv_bind_mw, and unbound by binding length 0.",
+        "Type 2 is bound by a posted request, and unbound by local or remote invalidation.",
+        "Every bind changes the rkey.",
+    ),
+    discrepancies=("The page does not say that errno is set; the header sets EOPNOTSUPP without the verb.",),
+)
+
+DEALLOC_MW = Verb(
+    name="ibv_dealloc_mw",
+    summary="Give a window back, unbinding it first if it is bound.",
+    returns="int",
+    parameters=(Parameter("mw", "struct ibv_mw *", "The window to give back."),),
+    convention=Convention.ZERO_OR_ERRNO,
+    success="0; the window is gone.",
+    failure="The value of errno, which tells why.",
+    document=ALLOC_DOCUMENT,
+    linkage=Linkage.INLINE,
+)
+
+ALL = (BIND_MW, ALLOC_MW, DEALLOC_MW)

@@ -1,0 +1,116 @@
+"""ibv_reg_mr(3): registering a memory region in three ways, and giving it back."""
+
+from __future__ import annotations
+
+from conformance.verbs.structs import SIZE_T_AS_INT
+from conformance.verbs.types import Convention, Linkage, Parameter, Verb
+
+DOCUMENT = "ibv_reg_mr(3)"
+
+_PD = Parameter("pd", "struct ibv_pd *", "The protection domain that the region joins.")
+_ADDR = Parameter("addr", "void *", "The first byte of the region; 0 asks for an implicit ODP region.")
+_LENGTH = Parameter(
+    "length", "size_t", "The size of the region; SIZE_MAX asks for an implicit ODP region.",
+    unit="bytes", discrepancy=SIZE_T_AS_INT,
+)
+_ACCESS = Parameter(
+    "access", "int", "The rights of the region: 0 or an OR of access flags.", enum="ibv_access_flags",
+)
+
+_SUCCESS = "A pointer to the new region, whose lkey serves local SGEs and whose rkey serves peers."
+_FAILURE = "NULL; current pages add that errno tells why."
+_RIGHTS = "REMOTE_WRITE and REMOTE_ATOMIC each require LOCAL_WRITE; local reading is always allowed."
+_REASONS = "The seed's page does not say that errno is set; rdma-core 65's does, with EINVAL as an example."
+
+REG_MR = Verb(
+    name="ibv_reg_mr",
+    summary="Register memory of the process as a region.",
+    returns="struct ibv_mr *",
+    parameters=(_PD, _ADDR, _LENGTH, _ACCESS),
+    convention=Convention.POINTER_OR_NULL,
+    success=_SUCCESS,
+    failure=_FAILURE,
+    document=DOCUMENT,
+    linkage=Linkage.MACRO,
+    notes=(
+        _RIGHTS,
+        "HUGETLB counts only together with ON_DEMAND in explicit mode, and the caller keeps the pages huge.",
+        "An implicit ODP region covers the address space: ON_DEMAND, addr 0 and length SIZE_MAX.",
+        "RELAXED_ORDERING frees the order of writes, but a completion still means that all data is visible, "
+        "receives match in order, and nothing overtakes an atomic.",
+        "Unless the compiler can tell that access has no optional flag, the macro calls ibv_reg_mr_iova2.",
+    ),
+    discrepancies=(_REASONS,),
+)
+
+REG_MR_IOVA = Verb(
+    name="ibv_reg_mr_iova",
+    summary="Register memory of the process under an address of the caller's choice.",
+    returns="struct ibv_mr *",
+    parameters=(
+        _PD,
+        _ADDR,
+        _LENGTH,
+        Parameter(
+            "hca_va", "uint64_t", "The address that lkey and rkey use for the region's first byte.",
+            unit="address", discrepancy="the page calls it hca_va, the header iova",
+        ),
+        _ACCESS,
+    ),
+    convention=Convention.POINTER_OR_NULL,
+    success=_SUCCESS,
+    failure=_FAILURE,
+    document=DOCUMENT,
+    linkage=Linkage.MACRO,
+    notes=(
+        "An access at iova reaches addr + (iova - hca_va).",
+        "hca_va 0 has the effect of ZERO_BASED.",
+        _RIGHTS,
+    ),
+    discrepancies=(_REASONS,),
+    since="25",
+)
+
+REG_DMABUF_MR = Verb(
+    name="ibv_reg_dmabuf_mr",
+    summary="Register part of a dma-buf as a region.",
+    returns="struct ibv_mr *",
+    parameters=(
+        _PD,
+        Parameter("offset", "uint64_t", "Where in the dma-buf the region starts.", unit="bytes"),
+        Parameter("length", "size_t", "The size of the region.", unit="bytes"),
+        Parameter(
+            "iova", "uint64_t", "The address that lkey and rkey use for the region's first byte; "
+            "it lies as far into its page as offset does.", unit="address",
+        ),
+        Parameter("fd", "int", "The file descriptor of the dma-buf."),
+        Parameter(
+            "access", "int", "The rights of the region: 0 or an OR of the flags allowed.",
+            enum="ibv_access_flags",
+            allowed=("LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "RELAXED_ORDERING"),
+        ),
+    ),
+    convention=Convention.POINTER_OR_NULL,
+    success=_SUCCESS,
+    failure=_FAILURE,
+    document=DOCUMENT,
+    linkage=Linkage.EXPORTED,
+    notes=(_RIGHTS,),
+    discrepancies=(_REASONS,),
+    since="34",
+)
+
+DEREG_MR = Verb(
+    name="ibv_dereg_mr",
+    summary="Give a region back; its keys stop working.",
+    returns="int",
+    parameters=(Parameter("mr", "struct ibv_mr *", "The region to give back."),),
+    convention=Convention.ZERO_OR_ERRNO,
+    success="0; the region is gone.",
+    failure="The value of errno, which tells why.",
+    document=DOCUMENT,
+    linkage=Linkage.EXPORTED,
+    notes=("Fails while a memory window is bound to the region.",),
+)
+
+ALL = (REG_MR, REG_MR_IOVA, REG_DMABUF_MR, DEREG_MR)

@@ -1,0 +1,453 @@
+"""API-01 with headers of our own, each broken in one place, so that no test rests on this machine's.
+
+A C compiler is needed; without one these tests fail. Only the last one looks at an installed header,
+and says so when there is none.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from conformance.header import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check, check_bindings, check_header
+from conformance.verbs import CONSTANTS, ENUMS, STRUCTS, VERBS, Linkage, declaration
+
+Edit = tuple[str, str]
+
+
+def own_header() -> str:
+    """A verbs.h made of the descriptions, with macros and inline functions where rdma-core has them."""
+    lines = ["#include <stdint.h>", "#include <stddef.h>", "#include <pthread.h>", *map("struct {};".format, (
+        *STRUCTS, "ibv_device_attr", "_compat_ibv_port_attr", "ibv_wc", "ibv_send_wr", "ibv_recv_wr"))]
+    lines += [f"#define {each.name} {each.value}" for each in CONSTANTS.values()]
+    for described in ENUMS.values():
+        if described.alias_of:
+            original = ENUMS[described.alias_of]
+            lines += [f"#define {described.name} {original.name}"]
+            lines += [f"#define {ours.name} {kernels.name}"
+                      for ours, kernels in zip(described, original, strict=True)]
+        else:
+            lines += [f"enum {described.name} {{", *(f"\t{e.name} = {e.value}," for e in described), "};"]
+    for struct in STRUCTS.values():
+        fields = (f"\t{declaration(field.ctype, field.name)};" for field in struct.fields)
+        lines += [f"struct {struct.name} {{", *fields, "};"]
+    for verb in VERBS.values():
+        inline = verb.linkage is Linkage.INLINE
+        lines.append(f"static inline {verb.signature} {{ return 0; }}" if inline else f"{verb.signature};")
+        if verb.linkage is Linkage.MACRO:
+            names = ", ".join(each.name for each in verb.parameters)
+            lines.append(f"#define {verb.name}({names}) ({verb.name})({names})")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def header(tmp_path: Path) -> Callable[..., Path]:
+    """Write the header with pieces of it replaced, each of them exactly once; gives its directory."""
+    def write(*edits: Edit) -> Path:
+        text = own_header()
+        for old, new in edits:
+            assert text.count(old) == 1, f"{old!r} is {text.count(old)} times in the header"
+            text = text.replace(old, new)
+        (tmp_path / "infiniband").mkdir()
+        (tmp_path / "infiniband" / "verbs.h").write_text(text)
+        return tmp_path
+    return write
+
+
+def findings(checks: list[Check]) -> dict[str, str]:
+    """Outcome by item of what did not pass, without the vendor's dialect, which no own header has."""
+    return {each.item: each.outcome for each in checks
+            if each.outcome != PASS and not each.item.endswith("(experimental)")}
+
+
+def only(checks: list[Check], item: str) -> Check:
+    found = [each for each in checks if each.item == item]
+    assert len(found) == 1, f"{len(found)} checks of {item}"
+    return found[0]
+
+
+def struct_with(name: str, old: str, new: str) -> Edit:
+    """An edit of one field, given with the struct's text up to it so that it is found once."""
+    text = own_header()
+    start = text.index(f"struct {name} {{")
+    body = text[start:text.index("};", start)]
+    assert body.count(old) == 1
+    return body, body.replace(old, new)
+
+
+def test_a_header_like_the_descriptions_passes_in_everything(header: Callable[..., Path]) -> None:
+    checks = check_header(include_dirs=[header()])
+    assert findings(checks) == {}
+    items = [each.item for each in checks if each.outcome == PASS]
+    assert len(items) == len(set(items))
+    values = sum(len(described.values) for described in ENUMS.values())
+    fields = sum(len(struct.fields) for struct in STRUCTS.values())
+    # Every enumerator, constant and prototype once; every struct's size; offset, size, type of a field.
+    assert len(items) == values + len(CONSTANTS) + len(VERBS) + len(STRUCTS) + 3 * fields
+
+
+def test_the_vendors_dialect_is_unreachable_with_a_mainline_header(header: Callable[..., Path]) -> None:
+    vendor = [each for each in check_header(include_dirs=[header()]) if each.item.endswith("(experimental)")]
+    assert {each.item: each.outcome for each in vendor} == {
+        "struct ibv_rereg_mr_attr (experimental)": UNREACHABLE,
+        "prototype ibv_rereg_mr (experimental)": UNREACHABLE,
+        "enum ibv_access_flags.ALLOCATE_MR (experimental)": UNREACHABLE,
+    }
+    assert {each.reason for each in vendor} == {"vendor-only: this header does not have it"}
+
+
+def test_a_vendors_header_is_compared_with_the_vendors_dialect(header: Callable[..., Path]) -> None:
+    checks = check_header(include_dirs=[header(
+        (VERBS["ibv_rereg_mr"].signature,
+         "struct ibv_rereg_mr_attr; int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, "
+         "void *addr, size_t length, uint64_t access, struct ibv_rereg_mr_attr *attr)"),
+        ("IBV_ACCESS_MW_BIND = 16,", "IBV_ACCESS_MW_BIND = 16, IBV_ACCESS_ALLOCATE_MR = 2048,"),
+    )])
+    assert findings(checks) == {"prototype ibv_rereg_mr": FAIL}
+    assert only(checks, "prototype ibv_rereg_mr (experimental)").outcome == PASS
+    assert only(checks, "struct ibv_rereg_mr_attr (experimental)").outcome == NOT_COVERED
+    flag = only(checks, "enum ibv_access_flags.ALLOCATE_MR (experimental)")
+    assert (flag.outcome, flag.found) == (NOT_COVERED, "2048")
+
+
+MR_SHIFTED = {f"struct ibv_mr.{name} offset": FAIL for name in ("length", "handle", "lkey", "rkey")}
+
+DOCTORED: dict[str, tuple[tuple[Edit, ...], dict[str, str]]] = {
+    "value changed": (
+        (("IBV_ACCESS_REMOTE_READ = 4,", "IBV_ACCESS_REMOTE_READ = 1024,"),),
+        {"enum ibv_access_flags.REMOTE_READ": FAIL},
+    ),
+    "values swapped": (
+        (("IBV_QPT_RC = 2,", "IBV_QPT_RC = 3,"), ("IBV_QPT_UC = 3,", "IBV_QPT_UC = 2,")),
+        {"enum ibv_qp_type.RC": FAIL, "enum ibv_qp_type.UC": FAIL},
+    ),
+    "sign lost": (
+        (("IBV_REREG_MR_ERR_INPUT = -1,", "IBV_REREG_MR_ERR_INPUT = 1,"),),
+        {"enum ibv_rereg_mr_err_code.ERR_INPUT": FAIL},
+    ),
+    "enumerator removed": (
+        (("IBV_ACCESS_FLUSH_GLOBAL = 256,", ""),), {"enum ibv_access_flags.FLUSH_GLOBAL": FAIL},
+    ),
+    "enumerator added": (
+        (("IBV_SEND_FENCE = 1,", "IBV_SEND_FENCE = 1, IBV_SEND_NEW = 1 << 9,"),),
+        {"enum ibv_send_flags.NEW": NOT_COVERED},
+    ),
+    "flag and mask grown": (
+        (("IBV_REREG_MR_CHANGE_PD = 2,", "IBV_REREG_MR_CHANGE_PD = 2, IBV_REREG_MR_KEEP_VALID = 8,"),
+         ("IBV_REREG_MR_FLAGS_SUPPORTED = 7,", "IBV_REREG_MR_FLAGS_SUPPORTED = 15,")),
+        {"enum ibv_rereg_mr_flags.KEEP_VALID": NOT_COVERED, "enum ibv_rereg_mr_flags.FLAGS_SUPPORTED": FAIL},
+    ),
+    "advice added in both spellings": (
+        (("IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH = 0,",
+          "IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH = 0, IB_UVERBS_ADVISE_MR_ADVICE_EVICT = 7,"),
+         ("#define ibv_advise_mr_advice ",
+          "#define IBV_ADVISE_MR_ADVICE_EVICT IB_UVERBS_ADVISE_MR_ADVICE_EVICT\n"
+          "#define ibv_advise_mr_advice ")),
+        {"enum ib_uverbs_advise_mr_advice.EVICT": NOT_COVERED, "enum ibv_advise_mr_advice.EVICT": NOT_COVERED},
+    ),
+    "macro of a described name's prefix that is no number": (
+        (("#define ibv_advise_mr_advice ",
+          "#define IBV_ACCESS_NONSENSE struct nothing\n#define ibv_advise_mr_advice "),),
+        {},
+    ),
+    "constant changed": (
+        ((f"IBV_ACCESS_OPTIONAL_RANGE {0x3FF00000}", "IBV_ACCESS_OPTIONAL_RANGE 0x7ff00000"),),
+        {"constant IBV_ACCESS_OPTIONAL_RANGE": FAIL},
+    ),
+    "field inserted": (
+        (struct_with("ibv_mr", "size_t length;", "uint64_t iova; size_t length;"),),
+        {"struct ibv_mr.iova": NOT_COVERED, "struct ibv_mr size": FAIL, **MR_SHIFTED},
+    ),
+    "field hidden in the padding at the end": (
+        (struct_with("ibv_mr", "uint32_t rkey;", "uint32_t rkey; uint32_t flags;"),),
+        {"struct ibv_mr.flags": NOT_COVERED},
+    ),
+    "field inserted in an anonymous union": (
+        (struct_with("ibv_sge", "uint32_t lkey;", "uint32_t lkey; union { int fd; void *(*get)(int, int); };"),),
+        {"struct ibv_sge.fd": NOT_COVERED, "struct ibv_sge.get": NOT_COVERED, "struct ibv_sge size": FAIL},
+    ),
+    "field that the reader cannot name": (
+        (struct_with("ibv_sge", "uint32_t lkey;", "uint32_t lkey; uint64_t :64;"),), {"struct ibv_sge size": FAIL},
+    ),
+    "field removed": (
+        (struct_with("ibv_mw", "uint32_t handle;", ""),),
+        {"struct ibv_mw.handle": FAIL, "struct ibv_mw.type offset": FAIL, "struct ibv_mw size": FAIL},
+    ),
+    "fields swapped": (
+        (struct_with("ibv_mw", "uint32_t rkey;\n\tuint32_t handle;", "uint32_t handle; uint32_t rkey;"),),
+        {"struct ibv_mw.rkey offset": FAIL, "struct ibv_mw.handle offset": FAIL},
+    ),
+    "field of another type of the same size": (
+        (struct_with("ibv_sge", "uint64_t addr;", "void *addr;"),), {"struct ibv_sge.addr type": FAIL},
+    ),
+    "enumeration turned into an integer": (
+        (struct_with("ibv_mw", "enum ibv_mw_type type;", "unsigned int type;"),),
+        {"struct ibv_mw.type type": FAIL},
+    ),
+    "enumeration turned into another": (
+        (struct_with("ibv_mw", "enum ibv_mw_type type;", "enum ibv_qp_type type;"),),
+        {"struct ibv_mw.type type": FAIL},
+    ),
+    "signed enumeration turned into an integer": (
+        (struct_with("ibv_device", "enum ibv_node_type node_type;", "int node_type;"),),
+        {"struct ibv_device.node_type type": FAIL},
+    ),
+    "integer turned into an enumeration": (
+        (struct_with("ibv_mw_bind", "unsigned int send_flags;", "enum ibv_send_flags send_flags;"),),
+        {"struct ibv_mw_bind.send_flags type": FAIL},
+    ),
+    "argument of an enumeration turned into an integer": (
+        (("ibv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type) {",
+          "ibv_alloc_mw(struct ibv_pd *pd, unsigned int type) {"),),
+        {"prototype ibv_alloc_mw": FAIL},
+    ),
+    "result turned into an enumeration": (
+        (("int ibv_rereg_mr(", "enum ibv_rereg_mr_err_code ibv_rereg_mr("),), {"prototype ibv_rereg_mr": FAIL},
+    ),
+    "field narrowed": (
+        (struct_with("ibv_mr", "size_t length;", "unsigned int length;"),),
+        {"struct ibv_mr.length type": FAIL, "struct ibv_mr.length size": FAIL, "struct ibv_mr size": FAIL,
+         **{item: FAIL for item in MR_SHIFTED if "length" not in item}},
+    ),
+    "array resized": (
+        (struct_with("ibv_device", "char ibdev_path[256];", "char ibdev_path[128];"),),
+        {"struct ibv_device.ibdev_path type": FAIL, "struct ibv_device.ibdev_path size": FAIL,
+         "struct ibv_device size": FAIL},
+    ),
+    "function pointer changed": (
+        (struct_with("ibv_context_ops", "int (*dealloc_mw)(struct ibv_mw *);",
+                     "void (*dealloc_mw)(struct ibv_mw *);"),),
+        {"struct ibv_context_ops.dealloc_mw type": FAIL},
+    ),
+    "struct incomplete": (
+        (("struct ibv_comp_channel {", "struct renamed {"),), {"struct ibv_comp_channel": FAIL},
+    ),
+    "argument added": (
+        (("int ibv_dereg_mr(struct ibv_mr *mr);", "int ibv_dereg_mr(struct ibv_mr *mr, int flags);"),),
+        {"prototype ibv_dereg_mr": FAIL},
+    ),
+    "argument of a function behind a macro changed": (
+        (("struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);",
+          "struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t access);"),),
+        {"prototype ibv_reg_mr": FAIL},
+    ),
+    "result of an inline function changed": (
+        (("static inline int ibv_bind_mw", "static inline long ibv_bind_mw"),), {"prototype ibv_bind_mw": FAIL},
+    ),
+    "prototype removed": (
+        ((f"{VERBS['ibv_reg_dmabuf_mr'].signature};", ""),), {"prototype ibv_reg_dmabuf_mr": FAIL},
+    ),
+    "function misplaced into a macro": (
+        ((f"{VERBS['ibv_dereg_mr'].signature};", "#define ibv_dereg_mr(mr) 0"),), {"prototype ibv_dereg_mr": FAIL},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOCTORED)
+def test_a_doctored_header_gives_its_findings_and_no_others(name: str, header: Callable[..., Path]) -> None:
+    edits, expected = DOCTORED[name]
+    assert findings(check_header(include_dirs=[header(*edits)])) == expected
+
+
+def test_a_struct_embedding_a_missing_one_is_compared_as_far_as_it_goes(header: Callable[..., Path]) -> None:
+    text = own_header()
+    start = text.index("struct ibv_mw_bind_info {")
+    middle = text[start:text.index("struct ibv_sge {", start)]
+    checks = check_header(include_dirs=[header((middle, middle.replace("ibv_mw_bind_info", "renamed")))])
+    assert findings(checks) == {
+        "struct ibv_mw_bind_info": FAIL, "struct ibv_mw_bind": FAIL, "struct ibv_mw_bind.bind_info type": FAIL,
+    }
+    assert "needs types this header lacks" in only(checks, "struct ibv_mw_bind").reason
+    assert only(checks, "struct ibv_mw_bind.wr_id type").outcome == PASS
+
+
+def test_an_array_without_bounds_has_no_size(header: Callable[..., Path]) -> None:
+    edit = struct_with("ibv_device", "char ibdev_path[256];", "char ibdev_path[];")
+    size = only(check_header(include_dirs=[header(edit)]), "struct ibv_device.ibdev_path size")
+    assert (size.outcome, size.expected, size.found) == (FAIL, "256", "no size")
+
+
+def test_a_finding_says_what_was_expected_and_what_is_there(header: Callable[..., Path]) -> None:
+    checks = check_header(include_dirs=[header(
+        ("IBV_ACCESS_HUGETLB = 128,", ""),
+        ("IBV_SEND_INLINE = 8,", "IBV_SEND_INLINE = 8, IBV_SEND_NEW = 1 << 9,"),
+        struct_with("ibv_mw", "uint32_t handle;", "uint32_t handle[2];"),
+        ("int ibv_dereg_mr(struct ibv_mr *mr);", "extern int\n ibv_dereg_mr(struct ibv_mr *mr,\n\tint flags);"),
+    )])
+    assert only(checks, "enum ibv_access_flags.HUGETLB") == Check(
+        "enum ibv_access_flags.HUGETLB", FAIL, "128", "", "missing in this header; rdma-core has it since 28")
+    assert only(checks, "enum ibv_send_flags.NEW") == Check(
+        "enum ibv_send_flags.NEW", NOT_COVERED, "", "512",
+        "the header has IBV_SEND_NEW, which the suite does not describe")
+    assert only(checks, "struct ibv_mw.handle type") == Check(
+        "struct ibv_mw.handle type", FAIL, "uint32_t", "uint32_t handle[2]",
+        "the header declares another type")
+    assert only(checks, "struct ibv_mw.handle size") == Check(
+        "struct ibv_mw.handle size", FAIL, "4", "8", "the header gives the field another size")
+    assert only(checks, "prototype ibv_dereg_mr") == Check(
+        "prototype ibv_dereg_mr", FAIL, "int ibv_dereg_mr(struct ibv_mr *mr)",
+        "int ibv_dereg_mr(struct ibv_mr *mr, int flags)", "the header declares another type")
+
+
+def test_a_header_without_anything_described_fails_item_by_item(tmp_path: Path) -> None:
+    (tmp_path / "infiniband").mkdir()
+    (tmp_path / "infiniband" / "verbs.h").write_text("/* empty */\n")
+    checks = check_header(include_dirs=[tmp_path])
+    assert PASS not in {each.outcome for each in checks}
+    failed = [each for each in checks if each.outcome == FAIL]
+    assert {each.reason.partition(";")[0] for each in failed} == {"missing in this header"}
+    values = sum(len(described.values) for described in ENUMS.values())
+    assert len(failed) == values + len(CONSTANTS) + len(STRUCTS) + len(VERBS)
+
+
+def test_no_header_is_unreachable_and_names_the_package(tmp_path: Path) -> None:
+    # -nostdinc hides an installed header, the empty directory keeps the search path from being empty.
+    checks = check_header(compiler="cc -nostdinc", include_dirs=[tmp_path])
+    assert checks == [Check("<infiniband/verbs.h>", UNREACHABLE,
+                            reason="no <infiniband/verbs.h> installed; install libibverbs-dev")]
+
+
+def test_a_header_that_does_not_compile_is_unreachable_with_the_first_error(
+    header: Callable[..., Path],
+) -> None:
+    [check] = check_header(include_dirs=[header(("struct ibv_mr {", "struct ibv_mr { nonsense here;"))])
+    assert check.outcome == UNREACHABLE
+    assert check.reason.startswith("<infiniband/verbs.h> does not compile: ")
+    assert "verbs.h:" in check.reason and "nonsense" in check.reason
+
+
+def test_a_header_that_includes_an_absent_one_is_unreachable(header: Callable[..., Path]) -> None:
+    [check] = check_header(include_dirs=[header(("#include <pthread.h>", "#include <no/such/file.h>"))])
+    assert check.outcome == UNREACHABLE
+    assert "no/such/file.h" in check.reason
+
+
+def test_no_compiler_is_unreachable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    [check] = check_header()
+    assert (check.outcome, check.reason) == (
+        UNREACHABLE, "no C compiler found; install gcc or clang, or set CC")
+
+
+@pytest.mark.parametrize(("command", "reason"), [
+    ("no-such-compiler -O2", "the C compiler 'no-such-compiler' is not there"),
+    ("cc 'unclosed", "the compiler's command line \"cc 'unclosed\" is malformed"),
+    ("true", "cannot run ask: "),
+    ("false", "<infiniband/verbs.h> cannot be read: no message"),
+])
+def test_a_useless_compiler_in_CC_is_unreachable(
+    command: str, reason: str, monkeypatch: pytest.MonkeyPatch, header: Callable[..., Path],
+) -> None:
+    monkeypatch.setenv("CC", command)
+    [check] = check_header(include_dirs=[header()])
+    assert check.outcome == UNREACHABLE
+    assert check.reason.startswith(reason)
+
+
+def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    script = tmp_path / "hanging"
+    script.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/child\nwait\n")
+    script.chmod(0o755)
+    [check] = check_header(compiler=str(script), timeout_s=0.5)
+    assert (check.outcome, check.reason) == (UNREACHABLE, f"{script} did not end within 0.5 s")
+    # A killed orphan may wait for its new parent to collect it; a zombie runs no more.
+    status = Path("/proc") / (tmp_path / "child").read_text().strip() / "stat"
+    assert not status.exists() or status.read_text().split()[2] in "ZX"
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_nothing_is_left_behind(
+    broken: bool, monkeypatch: pytest.MonkeyPatch, header: Callable[..., Path], tmp_path: Path,
+) -> None:
+    directory, scratch = header(*([("struct ibv_mr {", "?")] if broken else [])), tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.chdir(scratch)
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    before = sorted(os.walk(directory))
+    check_header(include_dirs=[directory])
+    assert sorted(os.walk(directory)) == before
+    assert list(scratch.iterdir()) == []
+
+
+# The bindings, with modules of our own in the place of pyverbs'.
+
+def own_bindings() -> ModuleType:
+    """pyverbs' enumerations made of the descriptions, macros with the underscore pyverbs gives them."""
+    module = ModuleType("own_bindings")
+    for described in ENUMS.values():
+        members = {each.name: each.value for each in described if each.value is not None}
+        if described.alias_of:
+            vars(module).update({f"_{name}": value for name, value in members.items()})
+        else:
+            vars(module).update(members)
+            setattr(module, described.name, enum.IntEnum(described.name, members))
+    return module
+
+
+def test_bindings_like_the_descriptions_pass() -> None:
+    checks = check_bindings(own_bindings())
+    assert {each.outcome for each in checks} == {PASS}
+    assert len(checks) == sum(len(described.values) for described in ENUMS.values())
+
+
+def test_a_wrong_an_absent_and_an_added_name_of_the_bindings_are_told_apart() -> None:
+    module = own_bindings()
+    vars(module)["IBV_ACCESS_REMOTE_READ"] = 1024
+    del vars(module)["_IBV_ADVISE_MR_FLAG_FLUSH"]
+    vars(module)["ibv_send_flags"] = enum.IntEnum("ibv_send_flags", {"IBV_SEND_FENCE": 1, "IBV_SEND_NEW": 512})
+    assert [each for each in check_bindings(module) if each.outcome != PASS] == [
+        Check("pyverbs enum ibv_access_flags.REMOTE_READ", FAIL, "4", "1024", "pyverbs gives it another value"),
+        Check("pyverbs enum ibv_advise_mr_flag.FLUSH", UNREACHABLE, "1", "", "own_bindings does not export it"),
+        Check("pyverbs enum ibv_send_flags.NEW", NOT_COVERED, "", "512",
+              "pyverbs has IBV_SEND_NEW, which the suite does not describe"),
+    ]
+
+
+def fake_pyverbs(directory: Path, module: str, text: str) -> None:
+    (directory / "pyverbs").mkdir()
+    (directory / "pyverbs" / "__init__.py").touch()
+    (directory / "pyverbs" / f"{module}.py").write_text(text)
+
+
+@pytest.fixture
+def no_pyverbs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A search path where only what the test puts there can be pyverbs."""
+    for name in [each for each in sys.modules if each.partition(".")[0] == "pyverbs"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    return tmp_path
+
+
+def test_no_bindings_are_unreachable(no_pyverbs: Path) -> None:
+    [check] = check_bindings()
+    assert check.outcome == UNREACHABLE
+    assert "install python3-pyverbs" in check.reason
+
+
+@pytest.mark.parametrize("module", ["libibverbs_enums", "enums"])
+def test_bindings_are_found_under_the_new_and_the_old_name(module: str, no_pyverbs: Path) -> None:
+    fake_pyverbs(no_pyverbs, module, "IBV_ACCESS_REMOTE_READ = 5\n")
+    assert only(check_bindings(), "pyverbs enum ibv_access_flags.REMOTE_READ").found == "5"
+
+
+def test_bindings_that_do_not_load_are_unreachable_with_the_loaders_words(no_pyverbs: Path) -> None:
+    fake_pyverbs(no_pyverbs, "libibverbs_enums", "raise ImportError('libibverbs.so.1: cannot open')\n")
+    [check] = check_bindings()
+    assert check.outcome == UNREACHABLE
+    assert "libibverbs.so.1: cannot open" in check.reason
+
+
+def test_the_installed_header_differs_in_nothing_but_age() -> None:
+    checks = check_header()
+    if [each.outcome for each in checks] == [UNREACHABLE]:
+        pytest.skip(f"nothing was compared: {checks[0].reason}")
+    failed = [each for each in checks if each.outcome == FAIL]
+    assert [each for each in failed if "rdma-core has it since" not in each.reason] == []
