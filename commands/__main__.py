@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from commands import describe, doctor, listing, run, test
+from commands import coverage, describe, doctor, listing, run, schema, test
 from conformance.errors import UserError
 from conformance.suite import VERSION
 
-COMMANDS: tuple[ModuleType, ...] = (run, test, doctor, listing, describe)
+COMMANDS: tuple[ModuleType, ...] = (run, test, doctor, listing, coverage, describe, schema)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -62,7 +62,7 @@ def find(name: str, dialect: str = MAINLINE) -> Verb:
     """The description of a verb, with or without its ibv_ prefix; UserError if there is none."""
     full = name if name.startswith("ibv_") else f"ibv_{name}"
     if full not in VERBS:
-        close = difflib.get_close_matches(full, VERBS, n=3, cutoff=0.5)
+        close = difflib.get_close_matches(full, VERBS, n=3, cutoff=0.6)
         hint = f"did you mean {' or '.join(close)}?" if close else "`rdma-cts describe` lists them all"
         raise UserError(f"unknown verb {name!r}", hint=hint)
     if dialect not in dialects(full):

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from commands import choosing
+from conformance.case import Case
 from conformance.device import device_names
 from conformance.errors import UserError
 from conformance.results import FILE_NAME, ResultsFile, exit_status, read_results
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--port", type=int, default=1, metavar="N", help="its port (default 1)")
     where.add_argument("--gid-index", type=int, metavar="N", help="index in the port's GID table")
     where.add_argument("--guest", action="store_true", help="the Soft-RoCE guest even if this host has a device")
+    where.add_argument("--hazardous", action="store_true", help="on a device: also what may take the kernel down")
     choosing.add_arguments(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default out/<time>-<device>)")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
@@ -56,13 +58,15 @@ def execute(arguments: argparse.Namespace) -> int:
     cases = choosing.selection_from(arguments).apply(suite)
     progress = Progress(quiet=arguments.quiet)
     device = _host_device(arguments)
+    if device and not arguments.hazardous:
+        cases = _harmless(cases, progress)
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{device or GUEST_DEVICE}"
     if (out / FILE_NAME).exists():
         raise UserError(f"{out / FILE_NAME} exists: a run is recorded there", hint="choose another --out")
     console = out / "console.log"
     if device:
-        _ensure(packages.HOST, arguments, progress)
-        start, stack = _on_host(arguments, device, console), "host"
+        python = _ensure(packages.HOST, arguments, progress)
+        start, stack = _on_host(arguments, python, device, console), "host"
     else:
         _ensure(packages.GUEST, arguments, progress)
         recipe = Recipe()
@@ -94,8 +98,18 @@ def _host_device(arguments: argparse.Namespace) -> str:
     return names[0] if len(names) == 1 and not arguments.guest else ""
 
 
-def _ensure(tools: Sequence[str], arguments: argparse.Namespace, progress: Progress) -> None:
-    packages.ensure_tools(tools, assume_yes=arguments.yes, say=progress.say)
+def _harmless(cases: list[Case], progress: Progress) -> list[Case]:
+    """The cases without those that can take this host's kernel with them."""
+    chosen = [case for case in cases if not case.hazardous]
+    if not chosen:
+        raise UserError("every selected case can take the kernel down", hint="--hazardous runs them all the same")
+    if len(chosen) < len(cases):
+        progress.say(f"left out {len(cases) - len(chosen)} cases that can take the kernel down (see --hazardous)")
+    return chosen
+
+
+def _ensure(uses: Sequence[str], arguments: argparse.Namespace, progress: Progress) -> str:
+    return packages.ensure_tools(uses, assume_yes=arguments.yes, say=progress.say)
 
 
 def _repro(arguments: argparse.Namespace, device: str) -> str:
@@ -109,13 +123,13 @@ def _repro(arguments: argparse.Namespace, device: str) -> str:
     return " ".join([*parts, "--only"])
 
 
-def _on_host(arguments: argparse.Namespace, device: str, console: Path) -> Start:
+def _on_host(arguments: argparse.Namespace, python: str, device: str, console: Path) -> Start:
     options = ["--rdma-device", device, "--rdma-port", str(arguments.port)]
     if arguments.gid_index is not None:
         options += ["--rdma-gid-index", str(arguments.gid_index)]
     for folder in arguments.cases:
         options += ["--rdma-cases", str(folder.resolve())]
-    return lambda cases: HostWorker(ROOT, options, cases, console)
+    return lambda cases: HostWorker(ROOT, python, options, cases, console)
 
 
 def _in_guest(arguments: argparse.Namespace, image: Image, console: Path, progress: Progress) -> Start:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-import sys
 
 from conformance.suite import ROOT
 from fixtures import packages
@@ -21,6 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Installs what is needed and runs pytest; gives pytest's exit status."""
-    packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)
-    command = [sys.executable, "-m", "pytest", *(arguments.pytest or ["tests"])]
+    python = packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)
+    command = [python, "-m", "pytest", *(arguments.pytest or ["tests"])]
     return subprocess.run(command, cwd=ROOT, check=False).returncode

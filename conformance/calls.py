@@ -1,18 +1,15 @@
-"""Exact calls of the verbs under test: the arguments as given, the return value and errno as they came.
+"""What both entries share: how a call answers, and the structures that C programs see.
 
-ctypes on the exported symbols of libibverbs, because the bindings hide what a conformance suite must
-see: they turn codes into exceptions and address 0 into an allocation of their own. Not for setting
-up (device.py does that with pyverbs) and not for judging.
+Not the calls themselves: libibverbs.py makes them at the library, uverbs.py at the kernel.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno as errno_module
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-
-# Bits 20 to 29 of the access flags are optional: enum ibv_access_flags, IBV_ACCESS_OPTIONAL_RANGE.
-OPTIONAL_RANGE = 0x3FF00000
+from typing import Any, Protocol
 
 
 class IbvPd(ctypes.Structure):
@@ -35,12 +32,81 @@ class IbvMr(ctypes.Structure):
     )
 
 
+class IbvMw(ctypes.Structure):
+    """struct ibv_mw of <infiniband/verbs.h>."""
+
+    _fields_ = (
+        ("context", ctypes.c_void_p),
+        ("pd", ctypes.c_void_p),
+        ("rkey", ctypes.c_uint32),
+        ("handle", ctypes.c_uint32),
+        ("type", ctypes.c_int),
+    )
+
+
+class Mr:
+    """A memory region: the struct ibv_mr that a program would hold.
+
+    At the libibverbs entry it is the library's own structure, at the uverbs entry one of ours that
+    the kernel's answer filled in.
+    """
+
+    def __init__(self, struct: IbvMr, pointer: int = 0) -> None:
+        """`pointer` is the library's struct ibv_mr *; 0 for a region that the library does not know."""
+        self.struct = struct
+        self.pointer = pointer
+
+    @classmethod
+    def at(cls, pointer: int) -> Mr:
+        """The region whose structure the library returned."""
+        return cls(IbvMr.from_address(pointer), pointer)
+
+    @property
+    def handle(self) -> int:
+        """The kernel's handle, as the structure names it."""
+        return int(self.struct.handle)
+
+    def fields(self) -> dict[str, int]:
+        """What the structure says, pointers as numbers."""
+        names = ("addr", "length", "handle", "lkey", "rkey")
+        return {name: int(getattr(self.struct, name) or 0) for name in names}
+
+
 @dataclass(frozen=True)
 class Return:
-    """What a call returned: `value` (a pointer or an int) and errno, 0 when the call left it alone."""
+    """What a call returned: its value, errno (0 when the call left it alone), and what it made.
+
+    `layer` is who answered, where the answer tells.
+    """
 
     value: int
     errno: int
+    mr: Mr | None = None
+    layer: str = "kernel"
+
+
+@dataclass(frozen=True)
+class Sge:
+    """One element of a scatter/gather list: address, length in bytes, lkey."""
+
+    addr: int
+    length: int
+    lkey: int
+
+
+class Pd(Protocol):
+    """A protection domain that was made for a case."""
+
+    @property
+    def pointer(self) -> int: ...
+    @property
+    def handle(self) -> int: ...
+    @property
+    def context_pointer(self) -> int: ...
+    @property
+    def pyverbs(self) -> Any: ...
+    def naming(self, handle: int) -> AbstractContextManager[None]: ...
+    def close(self) -> None: ...
 
 
 def errno_name(number: int) -> str:
@@ -52,43 +118,4 @@ def errno_name(number: int) -> str:
     return errno_module.errorcode.get(number, f"errno {number}")
 
 
-class Libibverbs:
-    """The libibverbs entry. Pointers are ints; a pointer of 0 is NULL."""
-
-    name = "libibverbs"
-
-    def __init__(self) -> None:
-        """Loads the library the dynamic linker finds. Raises OSError where there is none."""
-        self._library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
-        pointer, size, word = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-        self._reg_mr = self._function("ibv_reg_mr", pointer, pointer, pointer, size, word)
-        self._reg_mr_iova2 = self._function(
-            "ibv_reg_mr_iova2", pointer, pointer, pointer, size, ctypes.c_uint64, ctypes.c_uint
-        )
-        self._dereg_mr = self._function("ibv_dereg_mr", word, pointer)
-
-    def _function(self, name: str, result: type, *arguments: type) -> ctypes._NamedFuncPointer:
-        function = self._library[name]
-        function.restype = result
-        function.argtypes = arguments
-        return function
-
-    def _call(self, function: ctypes._NamedFuncPointer, *arguments: int) -> Return:
-        ctypes.set_errno(0)
-        value = function(*arguments)
-        return Return(value or 0, ctypes.get_errno())
-
-    def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Return:
-        """ibv_reg_mr as a C program gets it: with optional flags the header's macro takes ibv_reg_mr_iova2."""
-        if access & OPTIONAL_RANGE:
-            return self._call(self._reg_mr_iova2, pd, addr, length, addr, access)
-        return self._call(self._reg_mr, pd, addr, length, access)
-
-    def dereg_mr(self, mr: int) -> Return:
-        """ibv_dereg_mr: 0, or the value of errno."""
-        return self._call(self._dereg_mr, mr)
-
-
-def mr_at(pointer: int) -> IbvMr:
-    """The structure that a registration returned."""
-    return IbvMr.from_address(pointer)
+ABSENT = (errno_module.EOPNOTSUPP, errno_module.ENOSYS)

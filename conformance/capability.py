@@ -5,7 +5,7 @@ Not for what it does: that is what the cases find out, and where the two differ 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 # name -> what a device declares with it, and where.
@@ -22,6 +22,20 @@ MEANING: Mapping[str, str] = {
     "rereg_mr": "offered by the provider: no declaration exists",
     "advise_mr": "offered by the provider: no declaration exists",
     "experimental_rereg": "the loaded library exports the vendor's dialect",
+    "dontfork": "libibverbs marks registered ranges against fork",
+    "fork_race": "the new range vanishes between two steps of one ibv_rereg_mr",
+    "advise_absent": "the entry has no ibv_advise_mr",
+    "advise_enomem": "a limit that a prefetch can exceed",
+}
+# Without these a case cannot be run at all, which is no property of the device: it is UNREACHABLE.
+REACH: Mapping[str, str] = {
+    "experimental_rereg": "the loaded libibverbs does not export the vendor's dialect of ibv_rereg_mr",
+    "dontfork": "libibverbs marks no range against fork here: the kernel copies pages on fork"
+    " (ibv_is_fork_initialized: UNNEEDED), or the process was not started with RDMAV_FORK_SAFE=1",
+    "fork_race": "the new range would have to vanish between the command and the undoing of its fork protection,"
+    " both inside one call",
+    "advise_absent": "this stack has the verb",
+    "advise_enomem": "a prefetch pins nothing, so that no limit of this process can deny it memory",
 }
 NAMES = tuple(MEANING)
 
@@ -58,3 +72,23 @@ def declared_capabilities(declared: Declared) -> dict[str, bool]:
         "flush_persistent": bool(flags & _FLUSH_PERSISTENT),
         "xrc": bool(flags & _XRC),
     }
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What is known of the stack before any case: what the device declares, what each entry offers,
+    what can be reached at all. A capability that nobody tells of is taken to be there.
+    """
+
+    declared: Mapping[str, bool]
+    offered: Mapping[str, Mapping[str, bool]]
+    reachable: Mapping[str, bool]
+
+    def lacking(self, needs: Sequence[str], entry: str) -> list[str]:
+        """Those of `needs` that are not there at `entry`."""
+        known = {**self.declared, **self.offered.get(entry, {})}
+        return [need for need in needs if known.get(need) is False]
+
+    def unreachable(self, needs: Sequence[str]) -> str:
+        """Why a case with these needs cannot be run here; empty if it can."""
+        return "; ".join(REACH[need] for need in needs if self.reachable.get(need) is False)

@@ -25,12 +25,37 @@ class Flags:
         return "|".join(self.names) if self.names else "0"
 
 
-Argument = Quantity | Flags | str
+@dataclass(frozen=True)
+class Value:
+    """One value of an enumeration, or a number that it does not have."""
+
+    number: int
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class SgeSpec:
+    """One element of a scatter/gather list as a table wrote it."""
+
+    addr: Quantity
+    length: Quantity
+    lkey: Quantity
+
+    def __str__(self) -> str:
+        return f"{{{self.addr.text}, {self.length.text}, {self.lkey.text}}}"
+
+
+# A str names an object or is a word.
+Argument = Quantity | Flags | Value | tuple[SgeSpec, ...] | str
+Arguments = Mapping[str, Argument]
 
 
 @dataclass(frozen=True)
 class MemorySpec:
-    """Memory to be made for a case: a kind of language.MEMORY_KINDS and a size in bytes."""
+    """Memory or a dma-buf to be made for a case: its kind, of language.MEMORY_KINDS or DMABUF_KINDS."""
 
     kind: str
     size: Quantity
@@ -38,9 +63,30 @@ class MemorySpec:
 
 @dataclass(frozen=True)
 class MrSpec:
-    """A memory region that is there before the judged call."""
+    """A region that is there before the judged call. `gone`: registered and deregistered again."""
 
-    arguments: Mapping[str, Argument]
+    call: str
+    arguments: Arguments
+    gone: bool = False
+
+
+@dataclass(frozen=True)
+class QpSpec:
+    """A queue pair with a peer of its own kind, in a state of language.QP_STATES."""
+
+    kind: str
+    pd: str
+    state: str = "RTS"
+    sq_sig_all: bool = False
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """A window that is there before the judged call; `bound` are the arguments of its bind, if any."""
+
+    pd: str
+    type: int
+    bound: Arguments | None = None
 
 
 @dataclass(frozen=True)
@@ -48,8 +94,11 @@ class Given:
     """What exists before the judged call, by name. A PD called `pd` is always there."""
 
     memory: Mapping[str, MemorySpec] = field(default_factory=dict)
+    dmabufs: Mapping[str, MemorySpec] = field(default_factory=dict)
     pds: tuple[str, ...] = ()
     mrs: Mapping[str, MrSpec] = field(default_factory=dict)
+    qps: Mapping[str, QpSpec] = field(default_factory=dict)
+    windows: Mapping[str, WindowSpec] = field(default_factory=dict)
     memlock: Quantity | None = None
 
 
@@ -57,21 +106,29 @@ class Given:
 class Expectation:
     """What the document says must come of a call.
 
-    `outcome`: see language.OUTCOMES. `errno`: the names allowed; empty: none is asked for; ("any",):
-    some errno must be given. `mr`: "as_asked" when the region's fields must be those asked for.
+    `outcome`: see language.OUTCOMES. `errno`: the names allowed; empty: those that the page
+    enumerates, if it does; ("any",): some errno must be given. `code`: codes of a verb that has an
+    enumeration of its own for them. `mr`: "as_asked" when the region's fields must be those asked for.
+    `completion`: "none" when a posted request must not give one. `rkey`: whether the window's key in
+    the structure must have "changed" or be "unchanged".
     """
 
     outcome: str
     errno: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
     mr: str = ""
+    completion: str = ""
+    rkey: str = ""
 
     def as_data(self) -> dict[str, Any]:
         """The expectation as it stands in a result."""
         data: dict[str, Any] = {"outcome": self.outcome}
-        if self.errno:
-            data["errno"] = list(self.errno)
-        if self.mr:
-            data["mr"] = self.mr
+        for name in ("errno", "code"):
+            if getattr(self, name):
+                data[name] = list(getattr(self, name))
+        for name in ("mr", "completion", "rkey"):
+            if getattr(self, name):
+                data[name] = getattr(self, name)
         return data
 
 
@@ -80,7 +137,7 @@ class Step:
     """One call of a case and what must come of it. `name` is what its product is called afterwards."""
 
     call: str
-    arguments: Mapping[str, Argument]
+    arguments: Arguments
     then: Expectation
     name: str = ""
 
@@ -90,7 +147,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Case:
-    """A row after expansion. `id` is `<verb>/<table>/<row>`, the same in every run on every device."""
+    """A row after expansion: steps `before` are part of the setup, `when` is judged, then `afterwards`. `id` is `<verb>/<table>/<row>`, the same in every run on every device.
+
+    `note` goes into the result as a remark; a `hazardous` case can take the kernel down with it.
+    """
 
     id: str
     verb: str
@@ -101,9 +161,16 @@ class Case:
     when: Step
     afterwards: tuple[Step, ...]
     place: Place
+    before: tuple[Step, ...] = ()
     about: str = ""
+    note: str = ""
+    hazardous: bool = False
 
 
 def shown(argument: Argument) -> str:
     """An argument as a person writes it."""
-    return argument.text if isinstance(argument, Quantity) else str(argument)
+    if isinstance(argument, Quantity):
+        return argument.text
+    if isinstance(argument, tuple):
+        return f"[{', '.join(str(element) for element in argument)}]"
+    return str(argument)

@@ -9,14 +9,23 @@ import ctypes
 import os
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from conformance.calls import IbvPd
 from conformance.capability import Declared, declared_capabilities
 from conformance.errors import UserError
+from conformance.netlink import RdmaNetlink
+from conformance.pointers import pd_pointer
 
 SYSFS = Path("/sys/class/infiniband")
+# enum rdma_driver_id of <rdma/ib_user_ioctl_verbs.h>, from 0 upwards.
+_DRIVERS = (
+    "unknown", "mlx5", "mlx4", "cxgb3", "cxgb4", "mthca", "bnxt_re", "ocrdma", "nes", "irdma", "vmw_pvrdma", "qedr",
+    "hns", "usnic", "rxe", "hfi1", "qib", "efa", "siw", "erdma", "mana", "ionic",
+)  # fmt: skip
 
 
 def device_names(sysfs: Path = SYSFS) -> list[str]:
@@ -30,23 +39,43 @@ class ProtectionDomain:
     def __init__(self, device: Device) -> None:
         from pyverbs.pd import PD
 
-        self._pd = PD(device.context)
-        self.pointer = _pd_pointer(self._pd)
+        self.pyverbs: Any = PD(device.context)
+        self.pointer = pd_pointer(self.pyverbs)
+        self._struct = IbvPd.from_address(self.pointer)
+
+    @property
+    def handle(self) -> int:
+        """The kernel's handle, as the structure names it."""
+        return int(self._struct.handle)
 
     @property
     def context_pointer(self) -> int:
         """struct ibv_context * of the PD."""
-        return IbvPd.from_address(self.pointer).context or 0
+        return self._struct.context or 0
+
+    @contextmanager
+    def naming(self, handle: int) -> Iterator[None]:
+        """Within the block the structure names another handle."""
+        own = self._struct.handle
+        self._struct.handle = handle
+        try:
+            yield
+        finally:
+            self._struct.handle = own
 
     def close(self) -> None:
         """Deallocates the PD. Raises PyverbsRDMAError when the device refuses."""
-        self._pd.close()
+        self.pyverbs.close()
 
 
 class Device:
     """An open device. Use as a context manager."""
 
     def __init__(self, name: str, port: int = 1, gid_index: int | None = None) -> None:
+        known = device_names()
+        if name not in known:
+            listed = f"devices here: {', '.join(known)}" if known else "this host has no RDMA device"
+            raise UserError(f"no RDMA device {name!r}; {listed}", status=2 if known else 4)
         try:
             from pyverbs.device import Context
             from pyverbs.pyverbs_error import PyverbsError
@@ -54,10 +83,6 @@ class Device:
             raise UserError(
                 f"pyverbs cannot be imported ({error})", hint="install python3-pyverbs", status=3
             ) from error
-        known = device_names()
-        if name not in known:
-            listed = f"devices here: {', '.join(known)}" if known else "this host has no RDMA device"
-            raise UserError(f"no RDMA device {name!r}; {listed}", status=2 if known else 4)
         try:
             self.context = Context(name=name)
         except PyverbsError as error:
@@ -69,6 +94,9 @@ class Device:
         self.name = name
         self.port = port
         self.gid_index = gid_index
+        self._chosen_gid: int | None = None
+        self.netlink = RdmaNetlink(name)
+        self.driver_id = self.netlink.driver_id() or 0
         attributes = self.context.query_device_ex()
         self.attributes = attributes.orig_attr
         self.declared = Declared(
@@ -82,14 +110,45 @@ class Device:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the device and with it what was made on it."""
         self.context.close()
+
+    @property
+    def lid(self) -> int:
+        """The port's LID; 0 on Ethernet."""
+        return int(self._port.lid)
+
+    @property
+    def active_mtu(self) -> int:
+        """The port's active MTU, as a value of enum ibv_mtu."""
+        return int(self._port.active_mtu)
+
+    @property
+    def _port(self) -> Any:
+        return self.context.query_port(self.port)
+
+    @property
+    def source_gid_index(self) -> int:
+        """The GID that loopback traffic uses: the one asked for, else the last of the port's that is set.
+
+        The last, because on RoCE the first are link-local ones of version 1.
+        """
+        if self.gid_index is not None:
+            return self.gid_index
+        if self._chosen_gid is None:
+            folder = SYSFS / self.name / "ports" / str(self.port) / "gids"
+            indices = [int(entry.name) for entry in folder.iterdir() if set(_text_of(entry)) - set("0:")]
+            self._chosen_gid = max(indices, default=0)
+        return self._chosen_gid
 
     def describe(self) -> dict[str, Any]:
         """The device as a result's header shows it."""
-        driver = SYSFS / self.name / "device" / "driver"
         return {
             "name": self.name,
-            "driver": driver.resolve().name if driver.exists() else _driver_of(self.name),
+            "driver": _DRIVERS[self.driver_id] if self.driver_id < len(_DRIVERS) else f"driver {self.driver_id}",
             "fw": _text_of(SYSFS / self.name / "fw_ver"),
             "vendor_id": self.attributes.vendor_id,
             "vendor_part_id": self.attributes.vendor_part_id,
@@ -140,35 +199,8 @@ def _package_version(package: str) -> str:
     return "unknown"
 
 
-def _driver_of(name: str) -> str:
-    # A software device has no parent driver; the kernel names it <driver><number> unless told otherwise,
-    # and sysfs marks rxe by the attribute `parent`, the network device it rests on.
-    return "rxe" if (SYSFS / name / "parent").exists() else re.sub(r"_?[0-9]+$", "", name)
-
-
 def _text_of(path: Path) -> str:
     try:
         return path.read_text().strip()
     except OSError:
         return ""
-
-
-def _pd_pointer(pd: Any) -> int:
-    """The struct ibv_pd * behind a pyverbs PD.
-
-    Newer pyverbs shows it as a property. In older ones it is the object's first own field, behind
-    those of the base class. Either is checked against the handle that pyverbs itself reports.
-    """
-    from pyverbs.base import PyverbsCM
-
-    pointer = getattr(pd, "pd", None)
-    if not isinstance(pointer, int):
-        pointer = ctypes.c_void_p.from_address(id(pd) + PyverbsCM.__basicsize__).value or 0
-    handle = getattr(pd, "handle", None)
-    if not pointer or (handle is not None and IbvPd.from_address(pointer).handle != handle):
-        raise UserError(
-            "this pyverbs keeps its struct ibv_pd where the suite does not find it",
-            hint="please report the pyverbs version",
-            status=3,
-        )
-    return pointer

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.case import Case, Expectation, Step
-from conformance.verbs import VERBS
+from conformance.case import Case, Step
+from conformance.verbs import ENUMS, VERBS
 
 PASS, FAIL, UNSUPPORTED, UNREACHABLE = "PASS", "FAIL", "UNSUPPORTED", "UNREACHABLE"
 BROKEN, CRASH, HANG, MISSED = "BROKEN", "CRASH", "HANG", "MISSED"
@@ -39,12 +39,11 @@ def judge(
     """The verdict on `case` given what execution.execute observed and the kernel's evidence."""
     alarm = _kernel_alarm(kernel or {})
     if alarm:
-        return Judgement(FAIL, f"{_brief(case.when)}: {alarm}")
+        return Judgement(FAIL, f"{case.when}: {alarm}")
     if "setup_failed" in observed:
-        return _judge_setup(lacking, observed)
-    if case.when.then.outcome == "open":
-        judgement = Judgement(PASS, f"{_brief(case.when)} {_came(observed)}; the documents leave this open",
-                              ("the documents leave this open",))
+        judgement = _judge_setup(lacking, observed)
+    elif case.when.then.outcome == "open":
+        judgement = _judge_open(case, observed)
     elif lacking:
         judgement = _judge_undeclared(case, lacking, observed)
     else:
@@ -60,12 +59,21 @@ def _judge_setup(lacking: Sequence[str], observed: dict[str, Any]) -> Judgement:
     return Judgement(BROKEN, f"the setup failed: {observed['setup_failed']}")
 
 
+def _judge_open(case: Case, observed: dict[str, Any]) -> Judgement:
+    """The call itself cannot be wrong; the steps after it can."""
+    judgement = _judge_steps(case, observed)
+    if judgement.verdict == FAIL:
+        return judgement
+    note = "the documents leave this open"
+    return Judgement(PASS, f"{judgement.reason}; {note}", (note,))
+
+
 def _judge_undeclared(case: Case, lacking: Sequence[str], observed: dict[str, Any]) -> Judgement:
     """Absence is verified: what is not declared has to be refused, or has to work."""
     names = ", ".join(lacking)
-    if _outcome(observed) == "refused":
+    if _outcome(case.when, observed) == "refused":
         because = f" with {observed['errno']}" if observed.get("errno") else ""
-        return Judgement(UNSUPPORTED, f"{_brief(case.when)} was refused{because}; the device does not declare {names}")
+        return Judgement(UNSUPPORTED, f"{case.when} was refused{because}; the device does not declare {names}")
     note = f"accepted although the device does not declare {names}"
     judgement = _judge_steps(case, observed)
     return Judgement(judgement.verdict, f"{judgement.reason} ({note})", (*judgement.notes, note))
@@ -77,51 +85,78 @@ def _judge_steps(case: Case, observed: dict[str, Any]) -> Judgement:
         fault = fault or _fault(step, seen, "afterwards ")
     if fault:
         return Judgement(FAIL, fault)
-    return Judgement(PASS, f"{_brief(case.when)} {_came(observed)}")
+    return Judgement(PASS, f"{case.when} {_came(observed)}")
 
 
 def _fault(step: Step, seen: dict[str, Any], when: str = "") -> str:
     """What is wrong with one step, as a line for people; empty if nothing is."""
     then = step.then
+    outcome = _outcome(step, seen)
+    if seen.get("moved") == "part" or (outcome == "refused" and seen.get("moved") == "all"):
+        return f"{when}{step} {_came(seen)} and moved {seen['moved']} of the bytes"
     if then.outcome == "open":
         return ""
-    outcome = _outcome(seen)
     if outcome != then.outcome:
         should = "succeed" if then.outcome == "success" else "fail"
-        return f"{when}{_brief(step)} should {should}, {_came(seen)}"
+        return f"{when}{step} should {should}, {_came(seen)}"
+    if then.rkey and (seen["rkey"]["before"] != seen["rkey"]["after"]) != (then.rkey == "changed"):
+        return f"{when}{step}: the window's rkey should be {then.rkey}"
     if outcome == "refused":
-        return _errno_fault(step, then, seen, when)
-    if then.mr == "as_asked":
-        wrong = _wrong_fields(seen)
-        if wrong:
-            return f"{when}{_brief(step)} returned an MR that differs from what was asked: {', '.join(wrong)}"
+        return _code_fault(step, seen, when)
+    wrong = _wrong_fields(seen) if then.mr == "as_asked" else []
+    if wrong:
+        return f"{when}{step} gave an MR that differs from what was asked: {', '.join(wrong)}"
+    return _completion_fault(step, seen, when)
+
+
+def _code_fault(step: Step, seen: dict[str, Any], when: str) -> str:
+    """A refusal with another code than the page has for it."""
+    then = step.then
+    code = str(seen["errno"] if seen["returned"] == "NULL" else seen["returned"])
+    if code == "0":  # posted, and refused by its completion
+        return ""
+    allowed: Sequence[str]
+    if seen.get("enumerated"):
+        allowed = then.code or ENUMS["ibv_rereg_mr_err_code"].short_names
+    elif code.startswith("-"):
+        return f"{when}{step} returned {code}, which is no value of errno"
+    else:
+        allowed = then.errno or _documented(step)
+    if not allowed:
+        return ""
+    if not code:
+        return f"{when}{step} failed as it should but gave no errno"
+    if "any" in allowed or code in _spellings(allowed):
+        return ""
+    return f"{when}{step} should fail with {' or '.join(allowed)}, failed with {code}"
+
+
+def _documented(step: Step) -> tuple[str, ...]:
+    verb = VERBS.get(step.call)
+    return tuple(verb.codes) if verb and verb.codes and step.call != "ibv_rereg_mr" else ()
+
+
+def _spellings(names: Sequence[str]) -> set[str]:
+    """The names with both of the two that Linux gives to one number."""
+    return {*names, *(("EOPNOTSUPP",) if "ENOTSUP" in names else ())}
+
+
+def _completion_fault(step: Step, seen: dict[str, Any], when: str) -> str:
+    if step.then.completion == "none" and seen["wc"]:
+        return f"{when}{step} asked for no completion and got {' '.join(seen['wc'])}"
+    if seen.get("wr_id_matches") is False:
+        return f"{when}{step} completed with another wr_id than was posted"
     return ""
 
 
-def _errno_fault(step: Step, then: Expectation, seen: dict[str, Any], when: str) -> str:
-    reason = _refusal_code(seen)
-    allowed: Sequence[str] = then.errno
-    if not allowed and step.call in VERBS and VERBS[step.call].codes:
-        allowed = tuple(VERBS[step.call].codes)
-    if reason.startswith("-"):
-        return f"{when}{_brief(step)} returned {reason}, which is no value of errno"
-    if not allowed:
-        return ""
-    if not reason:
-        return f"{when}{_brief(step)} failed as it should but gave no errno"
-    if "any" in allowed or reason in allowed:
-        return ""
-    return f"{when}{_brief(step)} should fail with {' or '.join(allowed)}, failed with {reason}"
-
-
-def _refusal_code(seen: dict[str, Any]) -> str:
-    """The errno's name: of a NULL it stands in errno, of an int it is the value returned."""
-    code = seen["errno"] if seen["returned"] == "NULL" else seen["returned"]
-    return str(code)
-
-
-def _outcome(seen: dict[str, Any]) -> str:
-    return "success" if seen["returned"] in ("MR", "0") else "refused"
+def _outcome(step: Step, seen: dict[str, Any]) -> str:
+    """Whether the call did what it is for, by the page's own convention."""
+    if seen["returned"] not in ("MR", "MW", "0"):
+        return "refused"
+    if "wc" not in seen or (step.then.completion == "none" and not seen["wc"]):
+        return "success"
+    done = seen["wc"] == ["SUCCESS"] and seen.get("moved", "all") == "all"
+    return "success" if done else "refused"
 
 
 def _wrong_fields(seen: dict[str, Any]) -> list[str]:
@@ -131,18 +166,21 @@ def _wrong_fields(seen: dict[str, Any]) -> list[str]:
         wrong.append("pd is another one")
     if not mr["context_is_the_pds"]:
         wrong.append("context is not the PD's")
+    if mr["lkey"] == mr["rkey"] == mr["handle"] == 0:
+        wrong.append("lkey, rkey and handle are all 0")
     return wrong
 
 
 def _came(seen: dict[str, Any]) -> str:
-    if seen["returned"] == "MR":
-        return "returned an MR"
-    because = f" with errno {seen['errno']}" if seen["returned"] == "NULL" and seen["errno"] else ""
-    return f"returned {seen['returned']}{because}"
-
-
-def _brief(step: Step) -> str:
-    return str(step)
+    """What a step gave, in words."""
+    if seen["returned"] in ("MR", "MW"):
+        return f"returned an {seen['returned']}"
+    words = f"returned {seen['returned']}"
+    if seen["errno"] and seen["errno"] != seen["returned"]:
+        words += f" with errno {seen['errno']}"
+    if "wc" in seen and seen["returned"] == "0":
+        words += f", completed with {' '.join(seen['wc'])}" if seen["wc"] else ", gave no completion"
+    return words
 
 
 def _kernel_alarm(kernel: dict[str, Any]) -> str:

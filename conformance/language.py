@@ -1,7 +1,7 @@
-"""The words of the table language: which calls a table can make, with what, and what it can expect.
+"""The words of the table language: what a table can set up, call and expect.
 
-Data only. `tables.py` reads tables with it, `schema.py` publishes it for editors; what a word does
-on a device stands in `execution.py`. Flag and code names come from `verbs.py`, never from here.
+Data only. `tables.py` reads tables with it, `schema.py` publishes it for editors; what a call does
+on a device stands in `steps.py`. Flag and code names come from `verbs`, never from here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,13 @@ MEMORY_KINDS = {
     "shared": "shared memory of an anonymous file, readable and writable",
     "huge": "memory of huge pages of the system's default size",
 }
+DMABUF_KINDS = {
+    "udmabuf": "a dma-buf made of an anonymous file's pages by /dev/udmabuf",
+    "system_heap": "a dma-buf of /dev/dma_heap/system",
+}
+QP_STATES = ("RESET", "INIT", "RTR", "RTS")
+# What an object's name may be where the call takes a null pointer.
+NULL = "NULL"
 
 
 @dataclass(frozen=True)
@@ -31,30 +38,110 @@ class Parameter:
     """One argument of a call: `kind` says how it is written, `of` what it names.
 
     Kinds: object (the name of a `pd`, `mr`, …), quantity (see quantity.py), flags (a list of names
-    of the enum `of`), word (one of `words`). `default` is what stands when a table leaves it out; None: it must be given.
+    of the enum `of`), value (one name of the enum `of`, or a number), word (one of `words`), sges (a
+    list of addr, length, lkey). `default` is what stands when a table leaves it out; None: it must
+    be given. `nullable` lets an object be NULL.
     """
 
     kind: str
     of: str = ""
     default: str | None = None
     words: tuple[str, ...] = ()
+    nullable: bool = False
 
 
+_ACCESS = Parameter("flags", "ibv_access_flags")
 _PD = Parameter("object", "pd", "pd")
 _ADDR = Parameter("quantity", default="buf.addr")
 _LENGTH = Parameter("quantity", default="buf.size")
-_ACCESS = Parameter("flags", "ibv_access_flags")
+_MR = Parameter("object", "mr", "mr")
+_BIND = {
+    "qp": Parameter("object", "qp", "qp"),
+    "mw": Parameter("object", "window", "mw"),
+    "mr": Parameter("object", "mr", "mr", nullable=True),
+    "addr": _ADDR,
+    "length": _LENGTH,
+    "access": _ACCESS,
+    "send_flags": Parameter("flags", "ibv_send_flags", "SIGNALED"),
+}
 
 CALLS: Mapping[str, Mapping[str, Parameter]] = {
     "ibv_reg_mr": {"pd": _PD, "addr": _ADDR, "length": _LENGTH, "access": _ACCESS},
+    "ibv_reg_mr_iova": {
+        "pd": _PD, "addr": _ADDR, "length": _LENGTH,
+        "hca_va": Parameter("quantity", default="buf.addr"), "access": _ACCESS,
+    },
+    "ibv_reg_dmabuf_mr": {
+        "pd": _PD,
+        "offset": Parameter("quantity", default="0"),
+        "length": Parameter("quantity", default="dmabuf.size"),
+        "iova": Parameter("quantity", default="0"),
+        # The name of a dma-buf, or a descriptor that is none.
+        "fd": Parameter("object", "dmabuf", "dmabuf"),
+        "access": _ACCESS,
+    },
     "ibv_dereg_mr": {
-        "mr": Parameter("object", "mr", "mr"),
+        "mr": _MR,
         # What the structure names when the call is made: its own handle, one that was never given
         # out, or that of a region which is gone.
         "handle": Parameter("word", "handle", "own", words=("own", "invented", "stale")),
     },
+    "ibv_rereg_mr": {
+        "mr": _MR,
+        "flags": Parameter("flags", "ibv_rereg_mr_flags"),
+        "pd": Parameter("object", "pd", NULL, nullable=True),
+        "addr": Parameter("quantity", default="0"),
+        "length": Parameter("quantity", default="0"),
+        "access": Parameter("flags", "ibv_access_flags", ""),
+    },
+    "ibv_advise_mr": {
+        "pd": _PD,
+        "advice": Parameter("value", "ibv_advise_mr_advice"),
+        "flags": Parameter("flags", "ibv_advise_mr_flag", ""),
+        "sg_list": Parameter("sges"),
+        # What the PD's structure names when the call is made.
+        "pd_handle": Parameter("word", "handle", "own", words=("own", "invented")),
+    },
+    "ibv_alloc_mw": {"pd": _PD, "type": Parameter("value", "ibv_mw_type")},
+    "ibv_dealloc_mw": {"mw": Parameter("object", "window", "mw")},
+    "ibv_bind_mw": _BIND,
+    # Not verbs of their own pages, but what these point to: posted requests, and traffic.
+    "post_bind_mw": _BIND,
+    "post_local_inv": {"qp": Parameter("object", "qp", "qp"), "rkey": Parameter("quantity", default="mw.rkey")},
+    "post_send_with_inv": {"qp": Parameter("object", "qp", "qp"), "rkey": Parameter("quantity", default="mw.rkey")},
+    "restore_rkey": {"mw": Parameter("object", "window", "mw")},
+    "unmap": {"memory": Parameter("object", "memory", "buf")},
+    "traffic": {
+        "op": Parameter("word", "operation", words=("RDMA_WRITE", "RDMA_READ")),
+        "rkey": Parameter("quantity"),
+        "addr": _ADDR,
+        "length": Parameter("quantity", default="8"),
+        # Where the bytes stand in this process, if that is not `addr`.
+        "at": Parameter("quantity", default=""),
+        "pd": _PD,
+        # The queue pair whose peer asks; a fresh one of `pd` without it.
+        "via": Parameter("object", "qp", NULL, nullable=True),
+    },
 }
-# The name under which a later step finds what a call has made.
+# The verbs that a folder of tables can be about; each has a page of its own.
+VERBS = (*(name for name in CALLS if name.startswith("ibv_")), "ibv_rereg_mr_experimental")
+# Descriptors that are no dma-buf, beside the names of those that are.
+BAD_FDS = ("closed", "regular_file", "minus_one")
+# What a call makes: its kind, and the name under which later steps find it.
 PRODUCTS: Mapping[str, tuple[str, str]] = {
     "ibv_reg_mr": ("mr", "new"),
+    "ibv_reg_mr_iova": ("mr", "new"),
+    "ibv_reg_dmabuf_mr": ("mr", "new"),
+    "ibv_alloc_mw": ("window", "new_mw"),
 }
+REGISTRATIONS = tuple(call for call, (kind, _) in PRODUCTS.items() if kind == "mr")
+BINDS = ("ibv_bind_mw", "post_bind_mw")
+# What can be expected, beside the outcome, of some calls only.
+EXPECTABLE: Mapping[str, tuple[str, ...]] = {
+    "code": ("ibv_rereg_mr",),
+    "mr": (*REGISTRATIONS, "ibv_rereg_mr"),
+    "completion": BINDS,
+    "rkey": BINDS,
+}
+# Names that objects of a table cannot have, since later steps or calls use them for something else.
+RESERVED = (NULL, *BAD_FDS, *(name for _, name in PRODUCTS.values()))

@@ -11,6 +11,7 @@ import pytest
 
 from conformance.device import Device, device_names
 from conformance.errors import UserError
+from conformance.reading import suggestion
 from conformance.suite import Suite, load_suite
 
 SUITE = pytest.StashKey[Suite]()
@@ -34,19 +35,38 @@ def suite_of(config: pytest.Config) -> Suite:
         try:
             config.stash[SUITE] = load_suite([Path(folder) for folder in config.getoption("--rdma-cases")])
         except UserError as error:
-            raise pytest.UsageError(str(error)) from error
+            raise pytest.UsageError(*str(error).splitlines()) from error
     return config.stash[SUITE]
 
 
 def selected_ids(config: pytest.Config) -> frozenset[str] | None:
-    """The ids that --rdma-only names; None when there is no such choice."""
+    """The ids that --rdma-only names; None when there is no such choice. Raises pytest.UsageError."""
     path = config.getoption("--rdma-only")
     if not path:
         return None
     try:
-        return frozenset(Path(path).read_text().split())
+        chosen = frozenset(Path(path).read_text().split())
     except OSError as error:
         raise pytest.UsageError(f"--rdma-only {path}: {error.strerror}") from error
+    known = [case.id for case in suite_of(config).cases]
+    for case in sorted(chosen.difference(known)):
+        raise pytest.UsageError(f"--rdma-only {path}: unknown case {case!r}{suggestion(case, known)}")
+    return chosen
+
+
+def check(config: pytest.Config) -> None:
+    """Ends a session that means to run cases and cannot: pytest.UsageError says why, in one line."""
+    folder = config.rootpath / "cases"
+    named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
+    if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in named):
+        return
+    selected_ids(config)
+    suite_of(config)
+    if not config.option.collectonly:
+        try:
+            open_device(config).close()
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from error
 
 
 def open_device(config: pytest.Config) -> Device:

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from conformance import judging
+from conformance.capability import Capabilities
 from conformance.case import Case
 from conformance.errors import UserError
 from conformance.evidence import KernelWatch
 from conformance.execution import Bench, execute
 from conformance.judging import Judgement
-from conformance.options import add_options, selected_ids, suite_of
+from conformance.options import add_options, check, selected_ids, suite_of
 from conformance.recording import PROPERTY, Recorder
 from conformance.results import Line, result_line
 
@@ -41,32 +42,47 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(recorder, "rdma-cts-recorder")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):
+        check(session.config)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrizes a folder's test function with the cases of that folder's verb."""
     if "case" not in metafunc.fixturenames:
         return
     folder = Path(str(metafunc.module.__file__)).parent.name
     cases = [case for case in suite_of(metafunc.config).cases if case.verb == f"ibv_{folder}"]
-    only = selected_ids(metafunc.config)
-    if only is not None:
-        cases = [case for case in cases if case.id in only]
     metafunc.parametrize("case", cases, ids=[case.id for case in cases])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the cases that --rdma-only does not name."""
+    only = selected_ids(config)
+    if only is not None:
+        chosen = [(case := _case_of(item)) is not None and case.id in only for item in items]
+        config.hook.pytest_deselected(items=[item for item, wanted in zip(items, chosen, strict=True) if not wanted])
+        items[:] = [item for item, wanted in zip(items, chosen, strict=True) if wanted]
 
 
 @pytest.fixture
 def run(
-    request: pytest.FixtureRequest, bench: Bench, capabilities: dict[str, bool], kernel_watch: KernelWatch
+    request: pytest.FixtureRequest, bench: Bench, capabilities: Capabilities, kernel_watch: KernelWatch
 ) -> Callable[[Case], None]:
     """Runs a case on the bench, judges it, and ends the test as its verdict says."""
 
     def run_case(case: Case) -> None:
         kernel_watch.since_last()  # what came between the cases is not this case's
-        lacking = [need for need in case.needs if capabilities.get(need) is False]
         started = time.perf_counter_ns()
-        observed = execute(case, bench)
+        unreachable = capabilities.unreachable(case.needs)
+        observed = {} if unreachable else execute(case, bench)
         duration_us = (time.perf_counter_ns() - started) // 1000
         kernel = kernel_watch.since_last()
-        judgement = judging.judge(case, lacking, observed, kernel)
+        if unreachable:
+            judgement = Judgement(judging.UNREACHABLE, unreachable)
+        else:
+            judgement = judging.judge(case, capabilities.lacking(case.needs, case.entry), observed, kernel)
         registry = suite_of(request.config).registry
         request.node.stash[LINE] = result_line(
             case, registry, judgement, observed, kernel=kernel, duration_us=duration_us

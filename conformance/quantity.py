@@ -10,6 +10,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from conformance.reading import suggestion
+from conformance.yamltext import MAX_NUMBER, quoted
+
 UNITS = {"byte": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 PAGES = {"page", "pages"}
 HUGE_PAGES = {"hugepage", "hugepages"}
@@ -17,12 +20,16 @@ CONSTANTS = {"SIZE_MAX": (1 << 64) - 1}
 PROPERTIES = {
     "memory": ("addr", "size", "end"),
     "mr": ("addr", "length", "lkey", "rkey"),
-    "window": ("rkey",),
+    "dmabuf": ("size",),
+    "window": ("rkey", "old_rkey"),
 }
 WRAP = 1 << 64
+# Words that a sum reads as something else than an object's name.
+RESERVED = frozenset({*CONSTANTS, *UNITS, *PAGES, *HUGE_PAGES})
+_SMALLEST_PAGE = 4096
 
 _TERM = re.compile(
-    r"\s*(?P<sign>[-+])?\s*(?:(?P<number>0x[0-9a-fA-F]+|[0-9]+)(?:\s*(?P<unit>[A-Za-z]+))?"
+    r"\s*(?P<sign>[-+])?\s*(?P<own>[-+])?\s*(?:(?P<number>0x[0-9a-fA-F]+|[0-9]+)(?:\s*(?P<unit>[A-Za-z]+))?"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:\.(?P<property>[a-z_]+))?)\s*"
 )
 
@@ -74,8 +81,11 @@ def parse(text: str | int) -> Quantity:
     position = 0
     while position < len(source):
         match = _TERM.match(source, position)
-        if not match or (terms and not match["sign"]):
-            raise ValueError(f"{source!r} is not a sum of numbers, units and names (at {source[position:].strip()!r})")
+        # A second sign is a term's own, as in `buf + -1`, which an axis gives; the first term has just one.
+        if not match or (terms and not match["sign"]) or (not terms and match["own"]):
+            rest = source[position:].strip()
+            where = f"at {quoted(rest)}" if rest else "nothing follows"
+            raise ValueError(f"{quoted(source)} is not a sum of numbers, units and names ({where})")
         terms.append(_term(match))
         position = match.end()
     if not terms:
@@ -84,12 +94,26 @@ def parse(text: str | int) -> Quantity:
 
 
 def _term(match: re.Match[str]) -> Term:
-    sign = -1 if match["sign"] == "-" else 1
+    sign = -1 if (match["sign"] == "-") != (match["own"] == "-") else 1
     if match["name"]:
-        return Term(sign, name=match["name"], property=match["property"] or "")
-    unit = match["unit"] or ""
-    if unit and unit not in UNITS and unit not in PAGES and unit not in HUGE_PAGES:
-        raise ValueError(f"unknown unit {unit!r}; known: {', '.join([*UNITS, *sorted(PAGES), *sorted(HUGE_PAGES)])}")
-    if len(match["number"]) > 20:
+        return _named_term(sign, match["name"], match["property"] or "")
+    unit, digits = match["unit"] or "", match["number"]
+    units = [*UNITS, *sorted(PAGES), *sorted(HUGE_PAGES)]
+    if unit and unit not in units:
+        raise ValueError(f"unknown unit {quoted(unit)}{suggestion(unit, units)}")
+    if len(digits) > 1 and digits[0] == "0" and not digits.startswith("0x"):
+        raise ValueError(f"{quoted(digits)} begins with 0, which some read as octal; write it without")
+    # Longer than 64 bits in either notation: Python would take its time over a million digits.
+    number = int(digits, 0) if len(digits) <= 20 else MAX_NUMBER + 1
+    factor = _SMALLEST_PAGE if unit in PAGES | HUGE_PAGES else UNITS.get(unit, 1)
+    if number * factor > MAX_NUMBER:
         raise ValueError("a number of more than 64 bits")
-    return Term(sign, number=int(match["number"], 0), unit=unit)
+    return Term(sign, number=number, unit=unit)
+
+
+def _named_term(sign: int, name: str, property_: str) -> Term:
+    if name in CONSTANTS and property_:
+        raise ValueError(f"{name} is a constant and has no {property_!r}")
+    if name in RESERVED and name not in CONSTANTS:
+        raise ValueError(f"{name!r} is a unit and needs a number, such as 1 {name}")
+    return Term(sign, name=name, property=property_)

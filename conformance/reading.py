@@ -10,18 +10,18 @@ import difflib
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from conformance.yamltext import Mistake, Node, Place
+from conformance.yamltext import Mistake, Node, Place, quoted
 
 T = TypeVar("T")
 
 
 def suggestion(word: str, known: Collection[str]) -> str:
-    """` (did you mean X?)` when one of the known words is close, else the known words or nothing."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if not near:
-        near = [name for name in known if name.lower() == word.lower()]
+    """` (did you mean X?)` when one of the known words is close, else the known words if they are few."""
+    # Lower case on both sides: remote_wirte is nearer to REMOTE_WRITE than its letters' codes say.
+    by_lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word[:100].lower(), by_lower, n=1, cutoff=0.6)
     if near:
-        return f" (did you mean {near[0]}?)"
+        return f" (did you mean {by_lower[near[0]]}?)"
     return f" (known: {', '.join(known)})" if 0 < len(known) <= 16 else ""
 
 
@@ -29,13 +29,16 @@ class Reader:
     """Collects the mistakes of one file."""
 
     def __init__(self) -> None:
-        self.mistakes: list[Mistake] = []
+        self._mistakes: dict[Mistake, None] = {}
+
+    @property
+    def mistakes(self) -> list[Mistake]:
+        """The mistakes noted so far, in that order."""
+        return list(self._mistakes)
 
     def note(self, place: Place, message: str) -> None:
         """Adds a mistake; the same one at the same place (seen through two expansions) counts once."""
-        mistake = Mistake(place, message)
-        if mistake not in self.mistakes:
-            self.mistakes.append(mistake)
+        self._mistakes.setdefault(Mistake(place, message))
 
     def mapping(
         self, node: Node, what: str, known: Collection[str], required: Collection[str] = ()
@@ -46,14 +49,14 @@ class Reader:
             return {}
         for key, place in (node.keys or {}).items():
             if key not in known:
-                self.note(place, f"unknown key {key!r} in {what}{suggestion(key, known)}")
+                self.note(place, f"unknown key {quoted(key)} in {what}{suggestion(key, known)}")
         for key in required:
             if key not in node.value:
                 self.note(node.place, f"{what} lacks the key {key!r}")
         return {key: value for key, value in node.value.items() if key in known}
 
-    def named(self, node: Node | None, what: str) -> Mapping[str, Node]:
-        """A mapping from names that the writer chose; they must be plain identifiers."""
+    def named(self, node: Node | None, what: str, reserved: Collection[str] = ()) -> Mapping[str, Node]:
+        """A mapping from names that the writer chose; plain identifiers, and none that means something else."""
         if node is None:
             return {}
         if not isinstance(node.value, dict):
@@ -61,7 +64,9 @@ class Reader:
             return {}
         for key, place in (node.keys or {}).items():
             if not key.isidentifier() or not key.isascii():
-                self.note(place, f"{key!r} in {what} is no name; use letters, digits and _")
+                self.note(place, f"{quoted(key)} in {what} is no name; use letters, digits and _")
+            elif key in reserved:
+                self.note(place, f"{key!r} in {what} has a meaning of its own; choose another name")
         return node.value
 
     def items(self, node: Node | None, what: str) -> tuple[Node, ...]:
@@ -78,8 +83,7 @@ class Reader:
         if node is None:
             return None
         if not isinstance(node.value, str) or not node.value.strip():
-            hint = "; write it in quotes" if isinstance(node.value, bool | int) else ""
-            self.note(node.place, f"{what} must be text, not {node.kind}{hint}")
+            self.note(node.place, f"{what} must be text, not {node.kind}{_quote_hint(node)}")
             return None
         return node.value
 
@@ -88,18 +92,22 @@ class Reader:
         if node is None:
             return None
         if not isinstance(node.value, str):
-            hint = "; write it in quotes" if isinstance(node.value, bool | int) else ""
+            hint = _quote_hint(node) if isinstance(node.value, bool) or str(node.value) in known else ""
             self.note(node.place, f"{what} must be a word, not {node.kind}{hint}")
             return None
         if node.value not in known:
-            self.note(node.place, f"unknown {what} {node.value!r}{suggestion(node.value, known)}")
+            self.note(node.place, f"unknown {what} {quoted(node.value)}{suggestion(node.value, known)}")
             return None
         return node.value
 
     def words(self, node: Node | None, what: str, known: Collection[str]) -> tuple[str, ...]:
         """A list of different words out of a closed set."""
+        if node is not None and not isinstance(node.value, tuple):
+            hint = f"; write [{node.value}]" if isinstance(node.value, str) and node.value in known else ""
+            self.note(node.place, f"expected a list of {_plural(what)}, not {node.kind}{hint}")
+            return ()
         found: list[str] = []
-        for item in self.items(node, f"the list of {what}s"):
+        for item in self.items(node, _plural(what)):
             word = self.word(item, what, known)
             if word is not None and word in found:
                 self.note(item.place, f"{what} {word} stands twice")
@@ -116,6 +124,15 @@ class Reader:
             return None
         return node.value
 
+    def truth(self, node: Node | None, what: str) -> bool:
+        """true or false; false when it is left out."""
+        if node is None:
+            return False
+        if not isinstance(node.value, bool):
+            self.note(node.place, f"{what} must be true or false, not {node.kind}")
+            return False
+        return node.value
+
     def parsed(self, node: Node, parse: Callable[[str | int], T]) -> T | None:
         """What `parse` makes of a scalar; its ValueError becomes a mistake."""
         value = node.value
@@ -127,3 +144,11 @@ class Reader:
         except ValueError as error:
             self.note(node.place, str(error))
             return None
+
+
+def _quote_hint(node: Node) -> str:
+    return "; write it in quotes" if isinstance(node.value, bool | int) else ""
+
+
+def _plural(what: str) -> str:
+    return f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"

@@ -53,15 +53,8 @@ class Recorder:
         self.started = time.monotonic()
         self.planned: list[str] = []
         self.results: list[Line] = []
-        stream = config.getoption("--rdma-stream")
-        self.live = bool(stream)
-        try:
-            out = Path(config.getoption("--rdma-out") or ".")
-            self.sink = Stream(stream) if stream else ResultsFile(out / FILE_NAME)
-        except UserError as error:
-            raise pytest.UsageError(str(error)) from error
-        except OSError as error:
-            raise pytest.UsageError(f"--rdma-stream {stream}: {error.strerror}") from error
+        self.live = bool(config.getoption("--rdma-stream"))
+        self.sink: Stream | ResultsFile | None = None  # there is none before there is something to say
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._begin([item.nodeid for item in session.items])
@@ -73,19 +66,30 @@ class Recorder:
 
     def _begin(self, nodeids: Sequence[str]) -> None:
         suite = suite_of(self.config)
-        self.planned = [case for nodeid in nodeids if (case := case_id(nodeid))]
+        known = {case.id for case in suite.cases}
+        self.planned = [case for nodeid in nodeids if (case := case_id(nodeid)) in known]
         if not self.planned or self.config.option.collectonly:
             return
         try:
             with open_device(self.config) as device:
                 described = device.describe()
+            self.sink = self._open_sink()
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
         self.sink.append(header_line(suite, described, self.planned, list(self.config.invocation_params.args)))
 
+    def _open_sink(self) -> Stream | ResultsFile:
+        stream = self.config.getoption("--rdma-stream")
+        if not stream:
+            return ResultsFile(Path(self.config.getoption("--rdma-out")) / FILE_NAME)
+        try:
+            return Stream(stream)
+        except OSError as error:
+            raise UserError(f"--rdma-stream {stream}: {error.strerror}") from error
+
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         case = case_id(nodeid)
-        if self.live and case:
+        if self.sink and self.live and case:
             self.sink.append({"type": "start", "case": case})
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -96,7 +100,7 @@ class Recorder:
             self._take_crash(report.nodeid)
 
     def _take(self, line: Line) -> None:
-        if not any(known["case"] == line["case"] for known in self.results[-1:]):
+        if self.sink and not any(known["case"] == line["case"] for known in self.results[-1:]):
             self.results.append(line)
             self.sink.append(line)
 
@@ -108,7 +112,9 @@ class Recorder:
             self._take(result_line(found[0], suite.registry, judgement, {}))
 
     def pytest_sessionfinish(self) -> None:
-        if self.planned and not self.live and not self.config.option.collectonly:
+        if self.sink is None:
+            return
+        if not self.live:
             registry = suite_of(self.config).registry
             duration = time.monotonic() - self.started
             self.sink.append(footer_line(self.planned, self.results, registry, duration_s=duration))

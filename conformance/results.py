@@ -25,13 +25,24 @@ FILE_NAME = "results.jsonl"
 
 Line = dict[str, Any]
 
+# What readers rest on, by the type of the line.
+_REQUIRED: Mapping[str, Mapping[str, type]] = {
+    "header": {"schema": str, "env": dict, "device": dict, "planned": list},
+    "start": {"case": str},
+    "result": {"case": str, "rules": list, "verdict": str, "effective": str, "reason": str},
+    "footer": {"complete": bool, "verdicts": dict, "rules": dict},
+}
+
 
 class ResultsFile:
     """Appends lines to a results file; each is on disk before the next case begins."""
 
     def __init__(self, path: Path) -> None:
         """Creates the file. Raises UserError where a run has been recorded already."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{path.parent} cannot be made: {error.strerror}", status=3) from error
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         except FileExistsError as error:
@@ -58,6 +69,22 @@ class ResultsFile:
 def encode(line: Line) -> bytes:
     """A line as bytes: ASCII only, so that no reader stumbles over an encoding."""
     return json.dumps(line, separators=(",", ":"), ensure_ascii=True, sort_keys=False).encode() + b"\n"
+
+
+def decode(data: bytes) -> Line:
+    """One line as it was encoded. Raises ValueError for what is none, or lacks what every reader needs."""
+    try:
+        line = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(line, dict) or not isinstance(line.get("type"), str):
+        raise ValueError("no object with a type")
+    lacking = [key for key, type_ in _REQUIRED.get(line["type"], {}).items() if not isinstance(line.get(key), type_)]
+    if lacking:
+        raise ValueError(f"a {line['type']} without {lacking[0]}")
+    if line["type"] == "result" and not {line["verdict"], line["effective"]} <= set(judging.VERDICTS):
+        raise ValueError("an unknown verdict")
+    return line
 
 
 def result_line(
@@ -175,13 +202,13 @@ def read_results(path: Path) -> Recorded:
         if not raw:
             continue
         try:
-            line = json.loads(raw)
-            kind = line["type"]
-        except (ValueError, TypeError, KeyError) as error:
+            line = decode(raw)
+        except ValueError as error:
             if number == len(lines):
                 recorded.torn = True
                 break
             raise UserError(f"{file}:{number}: not a line of {SCHEMA}") from error
+        kind = line["type"]
         if kind == "header":
             recorded.header = line
         elif kind == "result":

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from conformance import capability
 from conformance.reading import Reader
-from conformance.yamltext import Mistake, Node, Place, TextError, read_file
+from conformance.yamltext import Mistake, Node, Place, TextError, quoted, read_file
 
 FILE_NAME = "rules.yaml"
 LEVELS = ("must", "should", "may")
 LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
-_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
+RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 _KEYS = ("id", "statement", "document", "section", "level", "layer", "needs", "since", "failure_means")
 
 
@@ -60,11 +60,15 @@ def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[M
             try:
                 _read_file(read_file(path, name), reader, registry, retired)
             except TextError as error:
-                reader.note(error.mistake.place, error.mistake.message)
+                for mistake in error.mistakes:
+                    reader.note(mistake.place, mistake.message)
     for rule in registry.values():
         if rule.id in retired:
             reader.note(rule.place, f"rule id {rule.id} is retired ({retired[rule.id]}); take a new one")
-    return registry, reader.mistakes
+    files = list(dict.fromkeys(mistake.place.file for mistake in reader.mistakes))
+    return registry, sorted(
+        reader.mistakes, key=lambda each: (files.index(each.place.file), each.place.line, each.place.column)
+    )
 
 
 def _read_file(root: Node, reader: Reader, registry: dict[str, Rule], retired: dict[str, Place]) -> None:
@@ -83,7 +87,11 @@ def _read_file(root: Node, reader: Reader, registry: dict[str, Rule], retired: d
         id_ = reader.text(entry.get("id"), "id")
         reader.text(entry.get("why"), "why")
         if id_:
-            retired[id_] = node.place
+            if not RULE_ID.fullmatch(id_):
+                reader.note(entry["id"].place, f"{quoted(id_)} is no rule id; write e.g. REG-15")
+            if id_ in retired:
+                reader.note(entry["id"].place, f"rule id {id_} is retired twice (first at {retired[id_]})")
+            retired.setdefault(id_, entry["id"].place)
 
 
 def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
@@ -93,8 +101,8 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
     level = reader.word(fields.get("level"), "level", LEVELS)
     layer = reader.word(fields.get("layer"), "layer", LAYERS)
     needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
-    if texts["id"] and not _ID.fullmatch(texts["id"]):
-        reader.note(fields["id"].place, f"{texts['id']!r} is no rule id; write e.g. REG-15")
+    if texts["id"] and not RULE_ID.fullmatch(texts["id"]):
+        reader.note(fields["id"].place, f"{quoted(texts['id'])} is no rule id; write e.g. REG-15")
     if len(reader.mistakes) > before:
         return None
     return Rule(

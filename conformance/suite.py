@@ -12,6 +12,7 @@ from pathlib import Path
 
 from conformance.case import Case
 from conformance.errors import UserError
+from conformance.inventory import strays, unrun
 from conformance.rules import Registry, read_registry
 from conformance.tables import Table, read_tables
 
@@ -42,10 +43,14 @@ def load_suite(extra: Sequence[Path] = ()) -> Suite:
     for folder in extra:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder of cases")
-    folders = [CASES, *(folder.resolve() for folder in extra)]
+        if not any(folder.glob("*/*.yaml")) and not strays(folder, ROOT):
+            raise UserError(f"{folder}: no table in it", hint=f"tables stand in {folder}/VERB/")
+    folders = list(dict.fromkeys([CASES, *(folder.resolve() for folder in extra)]))
     registry, mistakes = read_registry(folders, ROOT)
     tables, found = read_tables(folders, registry, ROOT)
     mistakes += found
+    mistakes += [mistake for folder in folders for mistake in strays(folder, ROOT)]
+    mistakes += unrun([(table.cases[0].place.file, table.verb) for table in tables if table.cases], CASES, ROOT)
     if mistakes:
         raise UserError("\n".join(str(mistake) for mistake in mistakes))
     return Suite(registry, tuple(tables), _digest(folders))

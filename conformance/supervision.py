@@ -7,7 +7,6 @@ worker takes the rest. Not for how a worker is made (fixtures/) and not for judg
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from conformance import judging
 from conformance.case import Case
 from conformance.errors import UserError
 from conformance.judging import Judgement
-from conformance.results import Line, ResultsFile, footer_line, result_line
+from conformance.results import Line, ResultsFile, decode, footer_line, result_line
 from conformance.suite import Suite
 
 # A case takes milliseconds; software emulation on a busy machine is some hundred times slower.
@@ -57,7 +56,9 @@ class Supervisor:
         console: Path,
         repro: str = "./rdma-cts run --only",
     ) -> None:
-        """`console` is where workers put what they have to say besides lines; `header` holds what only this side knows: stack, argv and the like; `repro` and a case's id
+        """`console` is where workers put what they have to say besides lines.
+
+        `header` holds what only this side knows: stack, argv and the like. `repro` and a case's id
         make the command that runs just that case in the same place.
         """
         self.suite = suite
@@ -79,9 +80,15 @@ class Supervisor:
         is on: then there is nothing that results could be about.
         """
         began = time.monotonic()
-        while remaining := [case for case in self.cases if case not in self.done]:
+        while batch := self._next_batch():
             before = len(self.done)
-            worker = start(remaining)
+            try:
+                worker = start(batch)
+            except UserError as error:
+                if self.header is None:
+                    raise
+                self.why_ended = error.message
+                break
             self.workers += 1
             try:
                 self._listen(worker)
@@ -89,7 +96,7 @@ class Supervisor:
                 worker.close()
             if len(self.done) == before:
                 break  # a worker that brings nothing to an end would not do so the next time
-            if len(self.done) < len(self.cases):
+            if any(case not in self.done for case in batch):
                 self.listener.restarted(self.why_ended)
         if self.header is None:
             raise UserError(f"no case was begun: {self.why_ended}", log=str(self.console), status=3)
@@ -102,11 +109,19 @@ class Supervisor:
         self.file.append(footer)
         return footer
 
+    def _next_batch(self) -> list[str]:
+        """The cases for the next worker: all that are harmless, then the hazardous ones one by one."""
+        remaining = [case for case in self.cases.values() if case.id not in self.done]
+        harmless = [case.id for case in remaining if not case.hazardous]
+        return harmless or [case.id for case in remaining[:1]]
+
     def _listen(self, worker: Worker) -> None:
         in_flight = ""
+        started: set[str] = set()
         self.why_ended = "the worker ended before it was through"
+        until = time.monotonic() + START_DEADLINE_S
         while True:
-            raw = worker.next_line(CASE_DEADLINE_S if in_flight else START_DEADLINE_S)
+            raw = worker.next_line(max(0.0, until - time.monotonic()))
             if raw is None:
                 worker.kill()
                 self._lost(in_flight, judging.HANG, "no answer within its deadline", worker)
@@ -114,24 +129,30 @@ class Supervisor:
             if not raw:
                 self._lost(in_flight, judging.CRASH, "the kernel or process under test died", worker)
                 return
+            before = (len(started), len(self.done), self.header is None)
             in_flight = self._take(raw, in_flight)
+            started.add(in_flight)
+            if before != (len(started), len(self.done), self.header is None):  # noise is no sign of life
+                until = time.monotonic() + (CASE_DEADLINE_S if in_flight else START_DEADLINE_S)
 
     def _take(self, raw: bytes, in_flight: str) -> str:
         """Takes one line; gives the case now in flight."""
         try:
-            line = json.loads(raw)
-            kind = line["type"]
-        except (ValueError, TypeError, KeyError):
+            line = decode(raw)
+        except ValueError:
             return in_flight  # torn by the worker's end, or noise on the port
+        kind = line["type"]
+        if kind in ("start", "result") and (self.header is None or line["case"] not in self.cases):
+            return in_flight  # what it would be about is not known
         if kind == "header" and self.header is None:
             self.header = {**line, **self.known, "planned": list(self.cases)}
             self.file.append(self.header)
             self.listener.began(self.header, len(self.cases))
-        elif kind == "start" and line["case"] in self.cases:
+        elif kind == "start" and line["case"] not in self.done:
             return str(line["case"])
-        elif kind == "result" and line["case"] in self.cases and line["case"] not in self.done:
+        elif kind == "result" and line["case"] not in self.done:
             self._append(line)
-            return ""
+            return "" if line["case"] == in_flight else in_flight
         elif kind == "guest" and line.get("event") == "exit":
             self.why_ended = f"the command in the guest ended with status {line.get('status')}"
         elif kind == "guest" and line.get("event") == "broken":
@@ -144,7 +165,8 @@ class Supervisor:
                 self.why_ended = reason
             return
         self.why_ended = f"{reason} in {in_flight}"
-        self._record(in_flight, verdict, f"{self.cases[in_flight].when}: {reason}", worker.tail_of_console(EVIDENCE_LINES))
+        reason = f"{self.cases[in_flight].when}: {reason}"
+        self._record(in_flight, verdict, reason, worker.tail_of_console(EVIDENCE_LINES))
 
     def _record(self, case: str, verdict: str, reason: str, log: Sequence[str]) -> None:
         kernel = {"log": list(log)} if log else {}

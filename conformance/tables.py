@@ -6,31 +6,27 @@ column; a table with a mistake gives no cases. Not for rules (rules.py) or runni
 
 from __future__ import annotations
 
-import errno
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance import capability, language, quantity
-from conformance.case import (
-    Argument, Case, Expectation, Flags, Given, MemorySpec, MrSpec, Step,
-)
-from conformance.expansion import bindings, slug, substitute
-from conformance.reading import Reader, suggestion
+from conformance import capability, language
+from conformance.arguments import Names, product, read_given, read_step
+from conformance.case import Case, Step
+from conformance.expansion import MAX_CASES, bindings, slug, substitute
+from conformance.reading import Reader
 from conformance.rules import FILE_NAME as RULES_FILE
 from conformance.rules import Registry
-from conformance.verbs import ENUMS
-from conformance.yamltext import Mistake, Node, TextError, read_file
+from conformance.yamltext import Mistake, Node, TextError, quoted, read_file
 
 _TABLE_KEYS = ("verb", "about", "cases", "entries", "given", "rows")
-_ROW_KEYS = ("id", "about", "rules", "needs", "each", "entries", "given", "when", "then", "afterwards")
-_GIVEN_KEYS = ("memory", "pds", "mrs", "memlock")
-_THEN_KEYS = ("outcome", "errno", "mr")
+_ROW_KEYS = (
+    "id", "about", "rules", "needs", "each", "entries", "given", "before", "call", "when", "then", "afterwards",
+    "note", "hazardous",
+)  # fmt: skip
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]*")
-_ROW_ID = re.compile(r"[a-z0-9][a-z0-9+.-]*")
-_BIT = re.compile(r"bit ([0-9]+)")
-ERRNO_NAMES = frozenset(errno.errorcode.values()) | {"ENOTSUP", "EOPNOTSUPP"}
+_ROW_ID = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}")
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,7 @@ def read_table(path: Path, shown: str, registry: Registry) -> tuple[Table | None
     try:
         root = read_file(path, shown)
     except TextError as error:
-        return None, [error.mistake]
+        return None, list(error.mistakes)
     return parse_table(root, path, registry)
 
 
@@ -81,7 +77,7 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
     fields = reader.mapping(root, "a table", _TABLE_KEYS, ("verb", "cases", "rows"))
     if not _NAME.fullmatch(path.stem):
         reader.note(root.place, f"a table's file name is of a-z, 0-9 and _, not {path.stem!r}")
-    verb = reader.word(fields.get("verb"), "verb", language.CALLS)
+    verb = reader.word(fields.get("verb"), "verb", language.VERBS)
     if verb and path.parent.name != verb.removeprefix("ibv_"):
         folder = verb.removeprefix("ibv_")
         reader.note(fields["verb"].place, f"tables of {verb} stand in the folder {folder!r}, not {path.parent.name!r}")
@@ -89,10 +85,17 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
         reader.text(fields["about"], "about")
     stated = reader.count(fields.get("cases"), "cases")
     cases: list[Case] = []
+    reader.words(fields.get("entries"), "entry", language.ENTRIES)
+    nodes = reader.items(fields.get("rows"), "rows")
+    if "rows" in fields and fields["rows"].value == ():
+        reader.note(fields["rows"].place, "a table without rows proves nothing")
     if verb:
         rows = _Rows(reader, registry, verb, f"{path.parent.name}/{path.stem}", fields)
-        for node in reader.items(fields.get("rows"), "rows"):
+        for node in nodes:
             cases += rows.expand(node)
+            if len(cases) > MAX_CASES:
+                reader.note(node.place, f"up to here the table expands to more than {MAX_CASES} cases; split it")
+                break
     if not reader.mistakes and stated != len(cases):
         reader.note(fields["cases"].place, f"the table states {stated} cases and expands to {len(cases)}")
     if reader.mistakes:
@@ -109,6 +112,7 @@ class _Rows:
         self.reader = reader
         self.registry = registry
         self.verb = verb
+        self.call = verb.removesuffix("_experimental")
         self.table = table
         self.given = fields.get("given")
         self.entries = fields.get("entries")
@@ -117,200 +121,85 @@ class _Rows:
     def expand(self, row: Node) -> list[Case]:
         """The cases of one row, one for each combination of its axes and each entry."""
         fields = self.reader.mapping(row, "a row", _ROW_KEYS, ("id", "rules", "then"))
+        if not isinstance(row.value, dict):
+            return []
         axes = self.reader.named(fields.get("each"), "each")
         rest = Node({key: node for key, node in fields.items() if key != "each"}, row.place)
         used: set[str] = set()
         cases: list[Case] = []
+        before = len(self.reader.mistakes)
         for binding in bindings(axes, self.reader, row):
             body = substitute(rest, binding, self.reader, used)
+            for name in axes:
+                if name not in used:
+                    place = (fields["each"].keys or {})[name]
+                    self.reader.note(place, f"axis {name!r} is not used in the row")
+            if len(self.reader.mistakes) > before and not cases:
+                break  # what a row with a wrong axis would mean is not worth complaining about
             assert isinstance(body.value, dict)
             cases += self._cases(row, body.value)
-        for name in axes:
-            if name not in used:
-                self.reader.note(axes[name].place, f"axis {name!r} is not used in the row")
         return cases
 
     def _cases(self, row: Node, fields: Mapping[str, Node]) -> list[Case]:
         reader = self.reader
         row_id = reader.text(fields.get("id"), "id")
         if row_id is not None and not _ROW_ID.fullmatch(slug(row_id)):
-            reader.note(fields["id"].place, f"{row_id!r} is no row id; use a-z, 0-9 and -")
+            reader.note(fields["id"].place, f"{quoted(row_id)} is no row id; use a-z, 0-9 and -, at most 200 of them")
         about = reader.text(fields["about"], "about") if "about" in fields else ""
         rules = reader.words(fields.get("rules"), "rule", self.registry)
-        if "rules" in fields and not rules:
+        if "rules" in fields and fields["rules"].value == ():
             reader.note(fields["rules"].place, "a case must prove a rule; name at least one")
         needs = list(reader.words(fields.get("needs"), "capability", capability.NAMES))
         needs += [need for rule in rules for need in self.registry[rule].needs if need not in needs]
-        given = self._given(fields.get("given"))
-        names = _names(given)
-        when = self._step(fields.get("when"), fields.get("then"), row, names, self.verb)
-        steps = [when]
+        given, names = read_given(reader, (self.given, fields.get("given")))
+        before: list[Step] = []
+        for node in reader.items(fields.get("before"), "before"):
+            before += self._extra(node, names, "a step before")
+            names |= product(before[-1]) if before else {}
+        call = reader.word(fields.get("call"), "call", language.CALLS) or self.call
+        steps = [read_step(reader, call, fields.get("when"), fields.get("then"), row, names)]
         for node in reader.items(fields.get("afterwards"), "afterwards"):
-            names |= _product(steps[-1])
-            steps.append(self._afterwards(node, names))
-        entries = reader.words(fields.get("entries", self.entries), "entry", language.ENTRIES) or ("libibverbs",)
+            names |= product(steps[-1])
+            steps += self._extra(node, names, "a step afterwards")
+        note = reader.text(fields["note"], "note") if "note" in fields else ""
+        hazardous = reader.truth(fields.get("hazardous"), "hazardous")
+        chosen = fields.get("entries", self.entries)
+        if chosen is not None and chosen.value == ():
+            reader.note(chosen.place, "a list of no entries; leave it out to call at libibverbs")
+        entries = reader.words(chosen, "entry", language.ENTRIES) or ("libibverbs",)
+        # The row's own place: that of an expanded id is where its axis's value stands.
+        own_place = row.value["id"].place if isinstance(row.value, dict) and "id" in row.value else row.place
         cases = []
         for entry in entries:
             suffix = f"@{entry}" if len(entries) > 1 else ""
             case_id = f"{self.table}/{slug(row_id or 'row')}{suffix}"
-            if case_id in self.ids:
-                reader.note(fields["id"].place, f"id {case_id!r} stands twice (first in line {self.ids[case_id].place.line})")
+            if case_id in self.ids and "id" in fields:
+                first = self.ids[case_id].place
+                how = f"twice (first in line {first.line})"
+                if first == fields["id"].place:
+                    how = "for several cases of the row; put its axes into the id"
+                reader.note(fields["id"].place, f"id {case_id!r} stands {how}")
             self.ids.setdefault(case_id, fields.get("id", row))
             cases.append(Case(
                 id=case_id, verb=self.verb, rules=rules, needs=tuple(needs), entry=entry, given=given,
-                when=when, afterwards=tuple(steps[1:]), place=fields.get("id", row).place, about=about or "",
+                before=tuple(before), when=steps[0], afterwards=tuple(steps[1:]), place=own_place, about=about or "",
+                note=note or "", hazardous=hazardous,
             ))
         return cases
 
-    def _given(self, own: Node | None) -> Given:
-        reader = self.reader
-        parts: dict[str, dict[str, Node]] = {"memory": {}, "mrs": {}}
-        pds: tuple[str, ...] = ()
-        memlock = None
-        for node in (self.given, own):
-            if node is None:
-                continue
-            fields = reader.mapping(node, "given", _GIVEN_KEYS)
-            for section, content in parts.items():
-                content.update(reader.named(fields.get(section), section))
-            for item in reader.items(fields.get("pds"), "pds"):
-                name = reader.text(item, "a PD's name")
-                if name and name not in pds:
-                    pds += (name,)
-            if "memlock" in fields:
-                memlock = reader.parsed(fields["memlock"], quantity.parse)
-        memory = {name: spec for name, node in parts["memory"].items() if (spec := self._memory(node))}
-        names = {"pd": "pd", **dict.fromkeys(pds, "pd"), **dict.fromkeys(memory, "memory")}
-        mrs = {}
-        for name, node in parts["mrs"].items():
-            fields = reader.mapping(node, f"MR {name!r}", language.CALLS["ibv_reg_mr"])
-            mrs[name] = MrSpec(self._arguments("ibv_reg_mr", fields, node, names))
-        return Given(memory, pds, mrs, memlock)
-
-    def _memory(self, node: Node) -> MemorySpec | None:
-        fields = self.reader.mapping(node, "memory", ("kind", "size"), ("kind", "size"))
-        kind = self.reader.word(fields.get("kind"), "kind of memory", language.MEMORY_KINDS)
-        size = self.reader.parsed(fields["size"], quantity.parse) if "size" in fields else None
-        if size and size.names:
-            self.reader.note(fields["size"].place, "a size of memory cannot rest on another object")
-            return None
-        return MemorySpec(kind, size) if kind and size else None
-
-    def _afterwards(self, node: Node, names: dict[str, str]) -> Step:
-        value = node.value if isinstance(node.value, dict) else {}
-        call = self.reader.word(value.get("call"), "call", language.CALLS) if "call" in value else None
-        if isinstance(node.value, dict) and "call" not in value:
-            self.reader.note(node.place, "a step afterwards lacks the key 'call'")
-        known = ("call", "then", *language.CALLS.get(call or "", ()))
-        fields = self.reader.mapping(node, "a step afterwards", known, ("then",)) if call or not value else {}
-        arguments = Node({key: item for key, item in fields.items() if key not in ("call", "then")}, node.place)
-        return self._step(arguments, fields.get("then"), node, names, call)
-
-    def _step(
-        self, node: Node | None, then: Node | None, owner: Node, names: Mapping[str, str], call: str | None
-    ) -> Step:
+    def _extra(self, node: Node, names: Names, what: str) -> list[Step]:
+        """A step before or after the judged call, as a list of one; of none if it says no call."""
+        required = ("call",) if what == "a step before" else ("call", "then")
+        if not isinstance(node.value, dict):
+            self.reader.note(node.place, f"{what} must be a mapping, not {node.kind}")
+            return []
+        for key in required:
+            if key not in node.value:
+                self.reader.note(node.place, f"{what} lacks the key {key!r}")
+                return []
+        call = self.reader.word(node.value["call"], "call", language.CALLS)
         if call is None:
-            return Step("", {}, Expectation("open"))
-        fields: Mapping[str, Node] = {}
-        if node is not None:
-            fields = self.reader.mapping(node, f"a call of {call}", language.CALLS[call])
-        arguments = self._arguments(call, fields, node or owner, names)
-        expectation = self._then(then) if then is not None else Expectation("open")
-        return Step(call, arguments, expectation, language.PRODUCTS.get(call, ("", ""))[1])
-
-    def _arguments(
-        self, call: str, fields: Mapping[str, Node], owner: Node, names: Mapping[str, str]
-    ) -> dict[str, Argument]:
-        arguments: dict[str, Argument] = {}
-        for key, parameter in language.CALLS[call].items():
-            node = fields.get(key)
-            if node is None and parameter.default is None:
-                self.reader.note(owner.place, f"{call} lacks the argument {key!r}")
-                continue
-            node = node or Node(parameter.default, owner.place)
-            argument = self._argument(parameter, key, node, names)
-            if argument is not None:
-                arguments[key] = argument
-        return arguments
-
-    def _argument(
-        self, parameter: language.Parameter, key: str, node: Node, names: Mapping[str, str]
-    ) -> Argument | None:
-        if parameter.kind == "flags":
-            return self._flags(node, parameter.of)
-        if parameter.kind == "object":
-            known = [name for name, kind in names.items() if kind == parameter.of]
-            return self.reader.word(node, f"{parameter.of} for {key}", known)
-        if parameter.kind == "word":
-            return self.reader.word(node, key, parameter.words)
-        value = self.reader.parsed(node, quantity.parse)
-        for name, property_ in value.names if value else ():
-            kind = names.get(name)
-            if kind not in quantity.PROPERTIES:
-                known = [known for known, kind in names.items() if kind in quantity.PROPERTIES]
-                self.reader.note(node.place, f"unknown object {name!r}{suggestion(name, known)}")
-            elif property_ and property_ not in quantity.PROPERTIES[kind]:
-                known = list(quantity.PROPERTIES[kind])
-                self.reader.note(node.place, f"{name} has no {property_!r}{suggestion(property_, known)}")
-        return value
-
-    def _flags(self, node: Node, enum: str) -> Flags:
-        mask = 0
-        names: list[str] = []
-        for item in self.reader.items(node, "flags"):
-            bit = self._bit(item, enum)
-            if bit is None:
-                continue
-            if mask & bit:
-                self.reader.note(item.place, f"flag {item.value} stands twice")
-            mask |= bit
-            names.append(str(item.value))
-        return Flags(mask, tuple(names))
-
-    def _bit(self, item: Node, enum: str) -> int | None:
-        unknown = _BIT.fullmatch(item.value) if isinstance(item.value, str) else None
-        if unknown:
-            number = int(unknown[1])
-            if number > 31:
-                self.reader.note(item.place, f"bit {number} is beyond an int's 32 bits")
-                return None
-            return 1 << number
-        what = "access flag" if enum == "ibv_access_flags" else f"name of {enum}"
-        word = self.reader.word(item, what, ENUMS[enum].short_names)
-        return ENUMS[enum].value_of(word) if word else None
-
-    def _then(self, node: Node) -> Expectation:
-        if isinstance(node.value, str):
-            return Expectation(self.reader.word(node, "outcome", language.OUTCOMES) or "open")
-        fields = self.reader.mapping(node, "then", _THEN_KEYS, ("outcome",))
-        outcome = self.reader.word(fields.get("outcome"), "outcome", language.OUTCOMES) or "open"
-        names = _errnos(self.reader, fields.get("errno"))
-        shape = self.reader.word(fields.get("mr"), "expectation of the MR", ("as_asked",)) or ""
-        if names and outcome != "refused":
-            self.reader.note(fields["errno"].place, "errno is only expected of a refused call")
-        if shape and outcome != "success":
-            self.reader.note(fields["mr"].place, "an MR is only expected of a successful call")
-        return Expectation(outcome, names, shape)
-
-
-def _product(step: Step) -> dict[str, str]:
-    """The name and kind of what a step makes."""
-    return {step.name: language.PRODUCTS[step.call][0]} if step.name else {}
-
-
-def _errnos(reader: Reader, node: Node | None) -> tuple[str, ...]:
-    if node is None:
-        return ()
-    nodes: Collection[Node] = node.value if isinstance(node.value, tuple) else (node,)
-    found = [reader.word(item, "errno", sorted(ERRNO_NAMES | {"any"})) for item in nodes]
-    return tuple(name for name in found if name)
-
-
-def _names(given: Given) -> dict[str, str]:
-    """Every name that a call may use, with its kind."""
-    return {
-        "pd": "pd",
-        **dict.fromkeys(given.pds, "pd"),
-        **dict.fromkeys(given.memory, "memory"),
-        **dict.fromkeys(given.mrs, "mr"),
-    }
+            return []
+        own = {key: value for key, value in node.value.items() if key not in required}
+        keys = {key: place for key, place in (node.keys or {}).items() if key in own}
+        return [read_step(self.reader, call, Node(own, node.place, keys=keys), node.value.get("then"), node, names)]

@@ -4,37 +4,49 @@ Reads one document into `Node`s that know their line and column, so that whoever
 later can say where it stands. Not for meaning: what a table may say is `tables.py`'s business.
 
 Built on PyYAML's event stream, not on its loaders: events need no recursion (deep nesting is an
-error message, not a crash), nothing is constructed, and a duplicate key or an alias is seen.
+error message, not a crash), nothing is constructed, and a duplicate key or an alias is seen. All
+mistakes that leave the structure readable are collected, and told together.
 """
 
 from __future__ import annotations
 
 import re
+import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import yaml
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 18
 MAX_DEPTH = 24
+MAX_NUMBER = (1 << 64) - 1
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*|0x[0-9a-fA-F]+)")
 _TRUTH = {"true": True, "false": False}
 # What YAML 1.1 readers take for a truth value, where people mostly mean a word.
 _TREACHEROUS = {"yes", "no", "on", "off", "y", "n", "true", "false"}
-_CORE_TAGS = {"tag:yaml.org,2002:" + name for name in ("str", "int", "bool", "null", "seq", "map")}
+# Characters that YAML allows and that make a place mean something else to YAML than to an editor.
+_MISLEADING = re.compile("\ufeff|[\x85\u2028\u2029]|\r(?!\n)")
+_BEYOND_UNICODE = re.compile(r"\\U(?!0010|000[0-9a-fA-F])[0-9a-fA-F]{8}")
+_CORE_TAG = "tag:yaml.org,2002:"
+_OPENING = re.compile(r"while (?:scanning a quoted scalar|parsing a flow (?:sequence|mapping))")
 
 Scalar = str | int | bool | None
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where something stands: a file as people name it, and line and column counted from 1."""
+    """Where something stands: a file as people name it, and line and column counted from 1.
+
+    `within` is a remark on how the value came there, such as the text an axis's value was put into.
+    """
 
     file: str
     line: int
     column: int
+    within: str = ""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
@@ -48,15 +60,15 @@ class Mistake:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.message}"
+        return f"{self.place}: {self.message}{self.place.within}"
 
 
 class TextError(Exception):
-    """The text is no YAML of the kind we read; carries the one mistake that stopped the reader."""
+    """The text is no YAML of the kind we read; carries every mistake that the reader met."""
 
-    def __init__(self, mistake: Mistake) -> None:
-        super().__init__(str(mistake))
-        self.mistake = mistake
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        super().__init__("\n".join(map(str, mistakes)))
+        self.mistakes = tuple(mistakes)
 
 
 @dataclass(frozen=True)
@@ -84,7 +96,12 @@ class Node:
             return f"the truth value {str(self.value).lower()}"
         if isinstance(self.value, int):
             return f"the number {self.value}"
-        return f"the text {self.value!r}"
+        return f"the text {quoted(self.value)}"
+
+
+def quoted(text: str) -> str:
+    """The text in quotes for a message, cut where it is longer than people read."""
+    return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def read_file(path: Path, name: str | None = None) -> Node:
@@ -94,11 +111,14 @@ def read_file(path: Path, name: str | None = None) -> Node:
     """
     shown = name or str(path)
     try:
-        size = path.stat().st_size
-        data = path.read_bytes() if size <= MAX_BYTES else b""
+        status = path.stat()
+        regular = stat.S_ISREG(status.st_mode)
+        data = path.read_bytes() if regular and status.st_size <= MAX_BYTES else b""
     except OSError as error:
-        _stop(Place(shown, 1, 1), f"cannot be read: {error.strerror}")
-    if size > MAX_BYTES:
+        _stop(Place(shown, 1, 1), f"cannot be read: {error.strerror or error}")
+    if not regular:
+        _stop(Place(shown, 1, 1), "is no regular file")
+    if status.st_size > MAX_BYTES:
         _stop(Place(shown, 1, 1), f"larger than {MAX_BYTES} bytes; split the table")
     return read_bytes(data, shown)
 
@@ -110,17 +130,55 @@ def read_bytes(data: bytes, name: str) -> Node:
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8", "replace")
         _stop(_place_after(before, name), f"byte 0x{data[error.start]:02x} is not UTF-8 text")
+    misleading = _MISLEADING.search(text)
+    if misleading:
+        _stop(_place_after(text[: misleading.start()], name), _misleading(misleading[0]))
+    builder = _Builder(name)
     try:
-        return _Builder(name).build(text)
+        builder.read(text)
     except yaml.reader.ReaderError as error:
-        _stop(_place_after(text[: error.position], name), "a control character that YAML forbids")
+        character = ord(text[error.position])
+        place = _place_after(text[: error.position], name)
+        builder.note(place, f"a control character that YAML forbids (U+{character:04X})")
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = Place(name, mark.line + 1, mark.column + 1) if mark else Place(name, 1, 1)
-        _stop(place, f"not valid YAML: {error.problem or error.context}")
+        builder.note(*_explained(error, name, builder.stack[-1].place if builder.stack else None))
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # PyYAML lets ValueError out for an escape beyond Unicode, such as "\UFFFFFFFF".
-        _stop(Place(name, 1, 1), f"not valid YAML: {str(error).splitlines()[0]}")
+        escape = _BEYOND_UNICODE.search(text)
+        place = _place_after(text[: escape.start()], name) if escape else Place(name, 1, 1)
+        problem = "an escape for what is beyond Unicode" if escape else str(error).splitlines()[0]
+        builder.note(place, f"not valid YAML: {problem}")
+    return builder.result()
+
+
+def _misleading(character: str) -> str:
+    if character == "\ufeff":
+        return "a byte order mark; save the file as UTF-8 without it"
+    return f"a line break that editors do not count (U+{ord(character):04X}); end lines with a line feed"
+
+
+def _explained(error: yaml.MarkedYAMLError, name: str, opened: Place | None) -> tuple[Place, str]:
+    """Where PyYAML's complaint belongs, and what it means to the person who wrote the file.
+
+    `opened` is where the innermost list or mapping that has not ended begins.
+    """
+    problem, context = error.problem or "", error.context or ""
+    mark = error.problem_mark or error.context_mark
+    unfinished = "end of stream" in problem or "'<stream end>'" in problem
+    message = f"not valid YAML: {problem or context}"
+    if error.context_mark and unfinished and _OPENING.match(context):
+        mark, message = error.context_mark, "this quote or bracket is never closed"
+    elif opened and problem.startswith("expected the node content") and unfinished:
+        return opened, "this quote or bracket is never closed"
+    elif "found character '\\t'" in problem:
+        message = "a tab; indent with spaces"
+    elif error.context_mark and context == "while scanning a simple key":
+        mark, message = error.context_mark, "not valid YAML: a ':' or an indentation is missing after this"
+    elif "expected <block end>" in problem:
+        message = "not valid YAML: the indentation does not agree with the lines before, or a ':', ',' or quote is missing"
+    elif error.context_mark and _OPENING.match(context):
+        message += f" (in what begins at {error.context_mark.line + 1}:{error.context_mark.column + 1})"
+    return (Place(name, mark.line + 1, mark.column + 1) if mark else Place(name, 1, 1)), message
 
 
 def _place_after(before: str, name: str) -> Place:
@@ -128,11 +186,11 @@ def _place_after(before: str, name: str) -> Place:
 
 
 def _stop(place: Place, message: str) -> NoReturn:
-    raise TextError(Mistake(place, message))
+    raise TextError([Mistake(place, message)])
 
 
 class _Open:
-    """A list or mapping whose end has not been met yet."""
+    """A list or mapping whose end has not been met yet. `key` is the one that awaits its value."""
 
     def __init__(self, place: Place, mapping: bool) -> None:
         self.place = place
@@ -141,24 +199,6 @@ class _Open:
         self.keys: dict[str, Place] = {}
         self.key: str | None = None
 
-    def add(self, node: Node) -> None:
-        if self.fields is None:
-            self.items.append(node)
-        elif self.key is None:
-            self.key = self._key(node)
-        else:
-            self.fields[self.key] = node
-            self.key = None
-
-    def _key(self, node: Node) -> str:
-        if not isinstance(node.value, str):
-            hint = "; write it in quotes" if isinstance(node.value, bool | int) else ""
-            _stop(node.place, f"a key must be a word, not {node.kind}{hint}")
-        if node.value in self.keys:
-            _stop(node.place, f"key {node.value!r} stands twice (first in line {self.keys[node.value].line})")
-        self.keys[node.value] = node.place
-        return node.value
-
     def close(self) -> Node:
         if self.fields is None:
             return Node(tuple(self.items), self.place)
@@ -166,59 +206,118 @@ class _Open:
 
 
 class _Builder:
-    """Turns PyYAML's events into nodes with a stack of its own."""
+    """Turns PyYAML's events into nodes with a stack of its own, and collects mistakes on the way."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.stack: list[_Open] = []
         self.root: Node | None = None
+        self.mistakes: list[Mistake] = []
 
-    def build(self, text: str) -> Node:
+    def note(self, place: Place, message: str) -> None:
+        self.mistakes.append(Mistake(place, message))
+
+    def read(self, text: str) -> None:
+        """Builds the tree up to the end, or up to where nothing sensible can follow."""
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            self._take(event)
-        if self.root is None:
-            _stop(Place(self.name, 1, 1), "the file is empty")
+            if not self._take(event):
+                return
+
+    def result(self) -> Node:
+        """The root. Raises TextError with the mistakes, if there are any."""
+        if self.root is None and not self.mistakes:
+            self.note(Place(self.name, 1, 1), "the file is empty")
+        if self.mistakes or self.root is None:
+            raise TextError(sorted(self.mistakes, key=lambda mistake: (mistake.place.line, mistake.place.column)))
         return self.root
 
-    def _take(self, event: yaml.Event) -> None:
-        place = Place(self.name, event.start_mark.line + 1, event.start_mark.column + 1)
-        if isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
-            _stop(place, "a second document; a file holds one")
+    def _take(self, event: yaml.Event) -> bool:
+        """Takes one event; False where reading has to end."""
+        mark: Any = event.start_mark  # the stubs allow for None, which the parser never gives
+        place = Place(self.name, mark.line + 1, mark.column + 1)
+        if isinstance(event, yaml.DocumentStartEvent):
+            if self.root is not None:
+                self.note(place, "a second document; a file holds one")
+                return False
+            if event.version or event.tags:
+                self.note(place, "directives (%YAML, %TAG) are not allowed")
+        if isinstance(event, yaml.NodeEvent):
+            self._refuse_indirection(event, place)
         if isinstance(event, yaml.AliasEvent):
-            _stop(place, f"aliases are not allowed (*{event.anchor}); write the value out")
-        if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
-            _stop(place, f"anchors are not allowed (&{event.anchor}); write the value out")
-        tag = getattr(event, "tag", None)
-        if tag is not None and tag != "!" and tag not in _CORE_TAGS:
-            _stop(place, f"tags are not allowed ({tag})")
-        if isinstance(event, yaml.ScalarEvent):
-            self._finish(_scalar(event, place))
+            self._finish(Node(None, place))
+        elif isinstance(event, yaml.ScalarEvent):
+            self._finish(self._scalar(event, place))
         elif isinstance(event, yaml.CollectionStartEvent):
             if len(self.stack) >= MAX_DEPTH:
-                _stop(place, f"nested deeper than {MAX_DEPTH} levels")
+                self.note(place, f"nested deeper than {MAX_DEPTH} levels")
+                return False
             self.stack.append(_Open(place, isinstance(event, yaml.MappingStartEvent)))
         elif isinstance(event, yaml.CollectionEndEvent):
             self._finish(self.stack.pop().close())
+        return True
+
+    def _refuse_indirection(self, event: yaml.NodeEvent, place: Place) -> None:
+        """Aliases, anchors and tags make a value come from, or turn into, something else than is seen."""
+        if isinstance(event, yaml.AliasEvent):
+            self.note(place, f"aliases are not allowed (*{event.anchor}); write the value out")
+        elif event.anchor is not None:
+            self.note(place, f"anchors are not allowed (&{event.anchor}); write the value out")
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            shown = "!!" + tag.removeprefix(_CORE_TAG) if tag.startswith(_CORE_TAG) else tag
+            self.note(place, f"tags are not allowed ({shown}); write the value without")
 
     def _finish(self, node: Node) -> None:
-        if self.stack:
-            self.stack[-1].add(node)
-        else:
+        if not self.stack:
             self.root = node
+            return
+        parent = self.stack[-1]
+        if parent.fields is None:
+            parent.items.append(node)
+        elif parent.key is None:
+            parent.key = self._key(node, parent.keys)
+        else:
+            parent.fields[parent.key] = node
+            parent.key = None
+
+    def _key(self, node: Node, met: dict[str, Place]) -> str:
+        if not isinstance(node.value, str):
+            hint = "; write it in quotes" if isinstance(node.value, bool | int) else ""
+            self.note(node.place, f"a key must be a word, not {node.kind}{hint}")
+            return ""
+        if node.value == "<<" and node.plain:
+            self.note(node.place, "merge keys (<<) are not allowed; write the values out")
+        elif node.value in met:
+            first = met[node.value].line
+            self.note(node.place, f"key {quoted(node.value)} stands twice (first in line {first})")
+        met.setdefault(node.value, node.place)
+        return node.value
+
+    def _scalar(self, event: yaml.ScalarEvent, place: Place) -> Node:
+        text = event.value
+        if event.style is not None:
+            # An escape can write what the file itself must not hold: half a character, a terminal's control code.
+            strange = next(filter(_is_control, text), None)
+            if strange is not None:
+                self.note(place, f"an escape for U+{ord(strange):04X}, which is no text")
+                return Node(None, place)
+            return Node(text, place, plain=False)
+        if text in ("", "~", "null"):
+            return Node(None, place)
+        if text in _TRUTH:
+            return Node(_TRUTH[text], place)
+        if text.lower() in _TREACHEROUS:
+            self.note(place, f"{text!r} is a truth value to some YAML readers and a word to others; write it in quotes")
+        if _INTEGER.fullmatch(text):
+            number = int(text, 0) if len(text) <= 24 else MAX_NUMBER + 1
+            if abs(number) > MAX_NUMBER:
+                self.note(place, "a number of more than 64 bits")
+                return Node(0, place)
+            return Node(number, place)
+        return Node(text, place)
 
 
-def _scalar(event: yaml.ScalarEvent, place: Place) -> Node:
-    text = event.value
-    if event.style is not None:
-        return Node(text, place, plain=False)
-    if text in ("", "~", "null"):
-        return Node(None, place)
-    if text in _TRUTH:
-        return Node(_TRUTH[text], place)
-    if text.lower() in _TREACHEROUS:
-        _stop(place, f"{text!r} is a truth value to some YAML readers and a word to others; write it in quotes")
-    if _INTEGER.fullmatch(text):
-        if len(text) > 24:
-            _stop(place, "a number of more than 64 bits")
-        return Node(int(text, 0), place)
-    return Node(text, place)
+def _is_control(character: str) -> bool:
+    """A control code other than tab and line feed, or half of a surrogate pair, which cannot be printed."""
+    code = ord(character)
+    return (code < 0x20 and character not in "\t\n") or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000

@@ -53,7 +53,8 @@ def render(recorded: Recorded) -> bytes:
     document = ET.Element("testsuites")
     document.append(suite)
     ET.indent(document)
-    return ET.tostring(document, encoding="us-ascii", xml_declaration=True) + b"\n"
+    text: bytes = ET.tostring(document, encoding="us-ascii", xml_declaration=True)
+    return text + b"\n"
 
 
 def _properties(header: Line) -> Sequence[tuple[str, object]]:

@@ -42,7 +42,7 @@ class Progress:
     def took(self, line: Line, done: int, total: int) -> None:
         """A result has come; what is no PASS and no UNSUPPORTED is shown at once."""
         if line["verdict"] not in (judging.PASS, judging.UNSUPPORTED):
-            self.say(f"  {coloured(line['verdict'], self.stream)} {line['case']}: {line['reason']}")
+            self.say(f"  {coloured(line['verdict'], self.stream)} {line['case']}: {plain(line['reason'])}")
         elif not self.moving and done % _EVERY == 0:
             self.say(f"  {done} of {total}")
         if self.moving:
@@ -90,7 +90,7 @@ def _violations(results: Sequence[Line], stream: TextIO) -> list[str]:
         more = f" (and {count[rule] - 1} more)" if count[rule] > 1 else ""
         source = line["source"]
         lines.append(
-            f"{coloured(line['effective'], stream)} {rule} {line['reason']}{more}"
+            f"{coloured(line['effective'], stream)} {rule} {plain(line['reason'])}{more}"
             f" · {source['file']}:{source['line']} · {line['repro']}"
         )
     return lines
@@ -119,6 +119,11 @@ def device_line(header: Line) -> str:
         f"{device['name']} ({device['driver']}), kernel {env['kernel']}, rdma-core {env['rdma_core']}"
         f", stack {header['stack']}"
     )
+
+
+def plain(text: str) -> str:
+    """The text as one line that commands no terminal, whatever a kernel or a library wrote."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def coloured(word: str, stream: TextIO) -> str:

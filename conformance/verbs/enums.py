@@ -125,9 +125,9 @@ SEND_FLAGS = Enum("ibv_send_flags", "IBV_SEND_", "Properties of a work request o
     V("IBV_SEND_IP_CSUM", 1 << 4, "let the device compute IP checksums"),
 ), flags=True, document="ibv_bind_mw(3), <infiniband/verbs.h>")
 
-# Named by the vendor's page on its experimental verb, which gives ALLOCATE_MR no number.
+# The vendor's page on its experimental verb adds one flag and gives it no number.
 EXPERIMENTAL_ACCESS_FLAGS = Enum("ibv_access_flags", "IBV_ACCESS_", "The rights of the vendor's dialect.", (
-    *(each for each in ACCESS_FLAGS if each.value in (1, 2, 4)),
+    *ACCESS_FLAGS,
     V("IBV_ACCESS_ALLOCATE_MR", None, "the library allocates the memory and tries for contiguous pages"),
 ), flags=True, dialect=EXPERIMENTAL, document="the vendor's page on memory region re-registration")
 

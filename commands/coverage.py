@@ -1,0 +1,258 @@
+"""`rdma-cts coverage`: which documented statement is proven by which cases, and which by none.
+
+The ledger of the suite: it counts what is written, and with a results file what came of it. Not for
+judging; verdicts are those that the results hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from commands import choosing
+from conformance.case import Case, Step
+from conformance.errors import UserError
+from conformance.results import Line, read_results, rule_verdicts
+from conformance.suite import Suite
+from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb
+
+NAME = "coverage"
+HELP = "Show which rules have cases, in which directions, and with --results their verdicts."
+
+WIDTH = 120
+_NOT_RUN = "-"
+
+
+@dataclass(frozen=True)
+class RuleCoverage:
+    """A rule and its cases: how many prove it by a call that succeeds, and how many by one that is refused.
+
+    A case with steps of both kinds counts in both. `open` cases record what happens and prove nothing.
+    `verdict` is empty without results, and "-" where the results have none.
+    """
+
+    id: str
+    document: str
+    statement: str
+    cases: int
+    success: int
+    refused: int
+    open: int
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class CodeCoverage:
+    """A documented return code: how many cases expect it, and how often the results show it (None without)."""
+
+    verb: str
+    code: str
+    expected: int
+    observed: int | None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The whole ledger. `complete` is None without results, False for results of a run cut short."""
+
+    rules: tuple[RuleCoverage, ...]
+    codes: tuple[CodeCoverage, ...]
+    cases: int
+    complete: bool | None = None
+
+    @property
+    def without_case(self) -> list[str]:
+        """The rules that nothing in the tables names."""
+        return [rule.id for rule in self.rules if not rule.cases]
+
+    @property
+    def only_open(self) -> list[str]:
+        """The rules whose cases all leave the outcome open."""
+        return [rule.id for rule in self.rules if rule.cases and not rule.success and not rule.refused]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("--results", type=Path, metavar="FILE_OR_DIR", help="the results of a run, for verdicts")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    choosing.add_cases_argument(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Prints the ledger. Exit status 1 if a rule has no case, else 0."""
+    suite = choosing.suite_from(arguments)
+    coverage = cover(suite) if arguments.results is None else cover_with_results(suite, arguments.results)
+    if arguments.json:
+        print(json.dumps(as_data(coverage), indent=2))
+    else:
+        print("\n".join(render(coverage)))
+    return 1 if coverage.without_case else 0
+
+
+def cover(suite: Suite) -> Coverage:
+    """What the tables cover, without results."""
+    return Coverage(tuple(_rules(suite, None)), tuple(_codes(suite.cases, None)), len(suite.cases))
+
+
+def cover_with_results(suite: Suite, path: Path) -> Coverage:
+    """What the tables cover and what a run of them showed. Raises UserError for what are no results."""
+    recorded = read_results(path)
+    try:
+        verdicts = rule_verdicts(recorded.results, suite.registry)
+        codes = tuple(_codes(suite.cases, recorded.results))
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: a result of it cannot be read ({type(error).__name__}: {error})") from error
+    complete = bool(recorded.footer and recorded.footer.get("complete"))
+    return Coverage(tuple(_rules(suite, verdicts)), codes, len(suite.cases), complete)
+
+
+def _rules(suite: Suite, verdicts: dict[str, str] | None) -> Iterator[RuleCoverage]:
+    by_rule: dict[str, list[set[str]]] = {rule_id: [] for rule_id in suite.registry}
+    for case in suite.cases:
+        for rule_id in case.rules:
+            by_rule[rule_id].append(directions(case))
+    for rule_id, rule in suite.registry.items():
+        count = Counter(direction for found in by_rule[rule_id] for direction in found)
+        verdict = "" if verdicts is None else verdicts.get(rule_id, _NOT_RUN)
+        yield RuleCoverage(
+            rule_id, rule.document, rule.statement, len(by_rule[rule_id]),
+            count["success"], count["refused"], count["open"], verdict,
+        )  # fmt: skip
+
+
+def directions(case: Case) -> set[str]:
+    """In which directions a case proves its rules: `success`, `refused`, or `open` where it proves nothing."""
+    # A case whose own call is left open is never failed, whatever its later steps expect.
+    if case.when.then.outcome == "open":
+        return {"open"}
+    return {step.then.outcome for step in (case.when, *case.afterwards)} - {"open"}
+
+
+def _codes(cases: Sequence[Case], results: Sequence[Line] | None) -> Iterator[CodeCoverage]:
+    steps = [step for case in cases for step in (case.when, *case.afterwards)]
+    seen = None if results is None else [pair for line in results for pair in _observations(line)]
+    for verb in VERBS.values():
+        for code in verb.return_codes:
+            observed = None if seen is None else sum(call == verb.name and _is(code, verb, text) for call, text in seen)
+            yield CodeCoverage(verb.name, code.name, _expecting(steps, verb, code), observed)
+
+
+def _expecting(steps: Iterable[Step], verb: Verb, code: ReturnCode) -> int:
+    named = [(*step.then.errno, *step.then.code) for step in steps if step.call == verb.name]
+    return sum(any(_names(code, verb, name) for name in names) for names in named)
+
+
+def _observations(line: Line) -> Iterator[tuple[str, str]]:
+    """What each call of a result came back with, as (call, reason); the reason of a NULL is its errno."""
+    observed: dict[str, Any] = line["observed"]
+    later = zip(line["expected"].get("afterwards", ()), observed.get("afterwards", ()), strict=False)
+    for call, seen in [(line.get("call", ""), observed), *((step["call"], seen) for step, seen in later)]:
+        if "returned" in seen:
+            reason = seen.get("errno", "") if seen["returned"] == "NULL" else seen["returned"]
+            yield call.partition("(")[0], str(reason)
+
+
+def _names(code: ReturnCode, verb: Verb, name: str) -> bool:
+    short = ENUMS[verb.code_enum].short(code.name) if verb.code_enum else code.name
+    return name in (code.name, short)
+
+
+def _is(code: ReturnCode, verb: Verb, reason: str) -> bool:
+    """Whether what was observed is the code; two names of one number, as ENOTSUP and EOPNOTSUPP, are one."""
+    number = getattr(errno, reason, None) if reason.startswith("E") and not verb.code_enum else None
+    return _names(code, verb, reason) or code.value == number or str(code.value) == reason
+
+
+def as_data(coverage: Coverage) -> dict[str, Any]:
+    """The ledger as plain data."""
+    codes = coverage.codes
+    return {
+        "rules": [asdict(rule) for rule in coverage.rules],
+        "codes": [asdict(code) for code in codes],
+        "totals": {
+            "rules": len(coverage.rules),
+            "rules_with_case": len(coverage.rules) - len(coverage.without_case),
+            "cases": coverage.cases,
+            "codes": len(codes),
+            "codes_expected": sum(code.expected > 0 for code in codes),
+            "codes_observed": None if coverage.complete is None else sum(bool(code.observed) for code in codes),
+            "verdicts": dict(Counter(rule.verdict for rule in coverage.rules if rule.verdict)),
+        },
+        "without_case": coverage.without_case,
+        "only_open": coverage.only_open,
+        "complete": coverage.complete,
+    }
+
+
+def render(coverage: Coverage) -> Iterator[str]:
+    """The lines people read: rules, totals, return codes."""
+    yield from _rule_lines(coverage)
+    yield ""
+    yield from _totals(coverage)
+    yield ""
+    yield from _code_lines(coverage)
+
+
+def _rule_lines(coverage: Coverage) -> Iterator[str]:
+    with_results = coverage.complete is not None
+    width = max((len(rule.id) for rule in coverage.rules), default=4)
+    document = min(18, max((len(rule.document) for rule in coverage.rules), default=8))
+    verdict = f"{'verdict':<11}  " if with_results else ""
+    head = f"{'rule':<{width}}  cases  success  refused  open  {verdict}{'document':<{document}}  "
+    yield f"{head}statement"
+    for rule in coverage.rules:
+        counts = [f"{number or '-':>{size}}" for number, size in (
+            (rule.cases, 5), (rule.success, 7), (rule.refused, 7), (rule.open, 4),
+        )]  # fmt: skip
+        verdict = f"{rule.verdict:<11}  " if with_results else ""
+        place = textwrap.shorten(rule.document, document, placeholder="…")
+        statement = textwrap.shorten(rule.statement, max(20, WIDTH - len(head)), placeholder="…")
+        yield f"{rule.id:<{width}}  {'  '.join(counts)}  {verdict}{place:<{document}}  {statement}"
+
+
+def _totals(coverage: Coverage) -> Iterator[str]:
+    rules = coverage.rules
+    both = sum(bool(rule.success and rule.refused) for rule in rules)
+    one = sum(bool(rule.success) != bool(rule.refused) for rule in rules)
+    yield (f"{len(rules)} rules, {len(rules) - len(coverage.without_case)} with a case: "
+           f"{both} proven by success and by refusal, {one} in one direction; {coverage.cases} cases")
+    if coverage.complete is not None:
+        counts = Counter(rule.verdict for rule in rules)
+        not_run = counts.pop(_NOT_RUN, 0)
+        yield ", ".join([f"{number} {verdict}" for verdict, number in counts.items()] + [f"{not_run} without a result"])
+    if coverage.complete is False:
+        yield "the results are of a run that is incomplete"
+    yield from _listed("only open cases, which prove nothing", coverage.only_open)
+    yield from _listed("without a case", coverage.without_case)
+
+
+def _listed(what: str, ids: Sequence[str]) -> Iterator[str]:
+    if ids:
+        text = f"{what} ({len(ids)}): {' '.join(ids)}"
+        yield from textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _code_lines(coverage: Coverage) -> Iterator[str]:
+    codes, with_results = coverage.codes, coverage.complete is not None
+    verb = max((len(code.verb) for code in codes), default=4)
+    name = max((len(code.code) for code in codes), default=4)
+    observed = "  observed" if with_results else ""
+    yield f"{'documented return codes':<{verb + name + 2}}  expected by{observed}"
+    for code in codes:
+        expected = _counted(code.expected, "case") if code.expected else "no case"
+        observed = f"  {_counted(code.observed, 'time') if code.observed else 'never'}" if with_results else ""
+        yield f"{code.verb:<{verb}}  {code.code:<{name}}  {expected:<11}{observed}".rstrip()
+    yield f"documented codes expected by a case: {sum(code.expected > 0 for code in codes)} of {len(codes)}"
+    if with_results:
+        yield f"documented codes provoked: {sum(bool(code.observed) for code in codes)} of {len(codes)}"
+
+
+def _counted(number: int | None, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,102 @@
+"""What the kernel's RDMA netlink tells of a device: its driver, and what this process holds on it.
+
+Objects are counted as `rdma resource` does, but only those that bear this process's id, so that
+other users of the device do not disturb. Numbers are those of <rdma/rdma_netlink.h>.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+
+_NETLINK_RDMA = 20
+_NLDEV = 5  # RDMA_NL_NLDEV
+_REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
+_DONE, _ERROR = 3, 2
+_GET, _GET_CHARDEV = 1, 15  # RDMA_NLDEV_CMD_…
+# RDMA_NLDEV_CMD_RES_…_GET
+_KINDS = {"QP": 10, "CQ": 12, "MR": 13, "PD": 14}
+_DEV_INDEX, _DEV_NAME, _RES_PID, _CHARDEV_TYPE, _DRIVER_ID = 1, 2, 28, 69, 73  # RDMA_NLDEV_ATTR_…
+_HEADER = struct.Struct("=IHHII")
+_BUFFER = 1 << 16
+
+
+class RdmaNetlink:
+    """One device by the kernel's account; knows nothing where the kernel does not tell."""
+
+    def __init__(self, device: str) -> None:
+        self._socket: socket.socket | None
+        try:
+            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_RDMA)
+            self._socket.bind((0, 0))
+            self._index = self._find(device)
+        except OSError:
+            self._socket = None
+
+    def count(self) -> dict[str, int]:
+        """Queue pairs, completion queues, regions and PDs of this process on the device, by kind."""
+        if self._socket is None:
+            return {}
+        # Every object is a nest of attributes that holds its owner's id as one of them.
+        owner = _attribute(_RES_PID, struct.pack("=I", os.getpid()))
+        return {
+            kind: sum(message.count(owner) for message in self._ask(command, self._device(), _DUMP))
+            for kind, command in _KINDS.items()
+        }
+
+    def driver_id(self) -> int | None:
+        """enum rdma_driver_id of the device's driver."""
+        if self._socket is None:
+            return None
+        body = self._device() + _attribute(_CHARDEV_TYPE, b"uverbs\0")
+        try:
+            for message in self._ask(_GET_CHARDEV, body, _ACK):
+                attributes = dict(_attributes(message))
+                if _DRIVER_ID in attributes:
+                    return int(struct.unpack("=I", attributes[_DRIVER_ID])[0])
+        except OSError:
+            pass
+        return None
+
+    def _device(self) -> bytes:
+        return _attribute(_DEV_INDEX, struct.pack("=I", self._index))
+
+    def _find(self, device: str) -> int:
+        for message in self._ask(_GET, b"", _DUMP):
+            attributes = dict(_attributes(message))
+            if attributes.get(_DEV_NAME, b"").rstrip(b"\0").decode() == device:
+                return int(struct.unpack("=I", attributes[_DEV_INDEX])[0])
+        raise OSError(f"the kernel's RDMA netlink does not know {device}")
+
+    def _ask(self, command: int, body: bytes, how: int) -> list[bytes]:
+        """The messages of one answer, read to its end: what is left unread would precede the next."""
+        assert self._socket is not None
+        kind = (_NLDEV << 10) | command
+        self._socket.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | how, 1, 0) + body)
+        messages: list[bytes] = []
+        while True:
+            data = self._socket.recv(_BUFFER)
+            while data:
+                length, type_, _, _, _ = _HEADER.unpack_from(data)
+                if type_ == _DONE:
+                    return messages
+                if type_ == _ERROR:  # or, with 0, the acknowledgement that ends an answer
+                    error = -struct.unpack_from("=i", data, _HEADER.size)[0]
+                    if error:
+                        raise OSError(error, "RDMA netlink")
+                    return messages
+                messages.append(data[_HEADER.size : length])
+                data = data[(length + 3) & ~3 :]
+
+
+def _attribute(number: int, value: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(value), number) + value + b"\0" * (-len(value) % 4)
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    while len(data) >= 4:
+        length, number = struct.unpack_from("=HH", data)
+        yield number & 0x3FFF, data[4:length]
+        data = data[max(4, (length + 3) & ~3) :]

@@ -1,0 +1,101 @@
+"""The C structures behind pyverbs objects, which exact calls need and pyverbs mostly hides.
+
+A pyverbs object holds its C pointer among its own fields; where, depends on the version. The place
+is found once by comparing what the structure says with what pyverbs itself reports, never assumed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from conformance.calls import IbvMr, IbvMw, IbvPd
+from conformance.errors import UserError
+
+_WORD = ctypes.sizeof(ctypes.c_void_p)
+# Below it no process has anything mapped (vm.mmap_min_addr).
+_LOWEST_ADDRESS = 0x10000
+_offsets: dict[type, int] = {}
+
+
+def _candidates(thing: Any) -> Iterator[int]:
+    """Offsets of the object's own words that could hold a pointer."""
+    from pyverbs.base import PyverbsCM
+
+    for offset in range(PyverbsCM.__basicsize__, type(thing).__basicsize__, _WORD):
+        value = ctypes.c_uint64.from_address(id(thing) + offset).value
+        if _LOWEST_ADDRESS <= value < 1 << 56 and value % _WORD == 0:
+            yield offset
+
+
+def _offset(thing: Any, matches: Callable[[int], bool]) -> int:
+    """Where in objects of this type the C pointer lies. Raises UserError where it is not found."""
+    kind = type(thing)
+    if kind not in _offsets:
+        found = [offset for offset in _candidates(thing) if matches(_read(thing, offset))]
+        if len(found) != 1:
+            raise UserError(
+                f"this pyverbs keeps the C structure of its {kind.__name__} where the suite does not find it",
+                hint="please report the pyverbs version", status=3,
+            )
+        _offsets[kind] = found[0]
+    return _offsets[kind]
+
+
+def _read(thing: Any, offset: int) -> int:
+    return ctypes.c_uint64.from_address(id(thing) + offset).value
+
+
+def pd_pointer(pd: Any) -> int:
+    """struct ibv_pd * of a pyverbs PD."""
+    shown = getattr(pd, "pd", None)  # a property since rdma-core 50 or so
+    if isinstance(shown, int):
+        return shown
+    handle = getattr(pd, "handle", None)
+
+    def matches(pointer: int) -> bool:
+        return handle is None or IbvPd.from_address(pointer).handle == handle
+
+    return _read(pd, _offset(pd, matches))
+
+
+def mw_pointer(mw: Any) -> int:
+    """struct ibv_mw * of a pyverbs MW."""
+
+    def matches(pointer: int) -> bool:
+        struct = IbvMw.from_address(pointer)
+        return (struct.rkey, struct.handle, struct.type) == (mw.rkey, mw.handle, mw.type)
+
+    return _read(mw, _offset(mw, matches))
+
+
+def learn_mr(mr: Any) -> int:
+    """struct ibv_mr * of an MR that pyverbs itself registered; what `pyverbs_mr` needs to have seen once."""
+
+    def matches(pointer: int) -> bool:
+        struct = IbvMr.from_address(pointer)
+        return (struct.lkey, struct.rkey, struct.length) == (mr.lkey, mr.rkey, mr.length)
+
+    return _read(mr, _offset(mr, matches))
+
+
+@contextmanager
+def pyverbs_mr(pointer: int) -> Iterator[Any]:
+    """A pyverbs MR around a struct ibv_mr * that exact calls made; 0 gives one around NULL.
+
+    Only for handing it to pyverbs within the block: it owns nothing and frees nothing.
+    """
+    from pyverbs.mr import MR
+
+    wrapper = MR.__new__(MR)
+    if not pointer:
+        yield wrapper
+        return
+    cell = ctypes.c_uint64.from_address(id(wrapper) + _offsets[MR])
+    cell.value = pointer
+    try:
+        yield wrapper
+    finally:
+        cell.value = 0  # pyverbs would deregister the region when the wrapper goes

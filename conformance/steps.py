@@ -1,0 +1,303 @@
+"""What each call of the table language does on a device, and what is recorded of it.
+
+One function a call: arguments by name in, an observation out. `returned` is what a person reads: a
+pointer's kind or NULL, 0, the errno's or code's name; `errno` its name; `wc` the completions' statuses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from conformance import windows
+from conformance.calls import Mr, Return, Sge, errno_name
+from conformance.case import QpSpec, Step
+from conformance.execution import Observation, Run, SetupRefused
+from conformance.language import NULL
+from conformance.traffic import Pair
+from conformance.verbs import ENUMS
+from conformance.windows import Window
+
+# Handles and keys are small or random numbers that the kernel hands out; no process reaches this one.
+_INVENTED_HANDLE = 0xFFFFFFF0
+_REREG = ENUMS["ibv_rereg_mr_flags"]
+_REREG_CODES = ENUMS["ibv_rereg_mr_err_code"]
+_CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.value_of("CHANGE_PD")
+_PATTERN, _UNTOUCHED = 0xA5, 0x3C
+_SHOWN = 64  # bytes of a torn transfer that a result shows
+
+
+def _answer(returned: Return) -> Observation:
+    """What is recorded of a call that answers with 0 or errno."""
+    name = errno_name(returned.value) if returned.value > 0 else str(returned.value)
+    return {"rc": returned.value, "returned": name, "errno": errno_name(returned.errno), "layer": returned.layer}
+
+
+def _registered(run: Run, step: Step, returned: Return, addr: int, length: int) -> Observation:
+    if returned.mr is None:
+        return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": returned.layer}
+    run.keep_mr(step.name, returned.mr, run.entry)
+    asked = {"addr": addr, "length": length}
+    return {
+        "rc": None, "returned": "MR", "errno": errno_name(returned.errno), "layer": returned.layer,
+        "mr": _fields(run, returned.mr, str(step.arguments["pd"])), "asked": asked,
+    }  # fmt: skip
+
+
+def _fields(run: Run, mr: Mr, pd: str) -> dict[str, Any]:
+    asked = run.pds[pd]
+    return {
+        **mr.fields(),
+        "pd_is_the_asked": mr.struct.pd == asked.pointer,
+        "context_is_the_pds": mr.struct.context == asked.context_pointer,
+    }
+
+
+def _reg_mr(run: Run, step: Step) -> Observation:
+    addr, length, access = run.numbers(step.arguments, "addr", "length", "access")
+    returned = run.entry.reg_mr(run.pds[str(step.arguments["pd"])], addr, length, access)
+    return _registered(run, step, returned, addr, length)
+
+
+def _reg_mr_iova(run: Run, step: Step) -> Observation:
+    addr, length, hca_va, access = run.numbers(step.arguments, "addr", "length", "hca_va", "access")
+    returned = run.entry.reg_mr_iova(run.pds[str(step.arguments["pd"])], addr, length, hca_va, access)
+    return _registered(run, step, returned, addr, length)
+
+
+def _reg_dmabuf_mr(run: Run, step: Step) -> Observation:
+    offset, length, iova, access = run.numbers(step.arguments, "offset", "length", "iova", "access")
+    fd, close = _descriptor(run, str(step.arguments["fd"]))
+    try:
+        returned = run.entry.reg_dmabuf_mr(run.pds[str(step.arguments["pd"])], offset, length, iova, fd, access)
+    finally:
+        if close:
+            os.close(fd)
+    return _registered(run, step, returned, offset, length)
+
+
+def _descriptor(run: Run, name: str) -> tuple[int, bool]:
+    """The descriptor of a dma-buf or of what is none, and whether it must be closed afterwards."""
+    if name in run.dmabufs:
+        return run.dmabufs[name].fd, False
+    if name == "minus_one":
+        return -1, False
+    fd = os.memfd_create("rdma-cts")
+    if name == "closed":
+        os.close(fd)
+        return fd, False
+    return fd, True
+
+
+def _dereg_mr(run: Run, step: Step) -> Observation:
+    name = str(step.arguments["mr"])
+    mr = run.mrs[name]
+    own, which = mr.handle, step.arguments["handle"]
+    if which != "own":
+        mr.struct.handle = _INVENTED_HANDLE if which == "invented" else _stale_handle(run, mr)
+    returned = run.owners[name].dereg_mr(mr)
+    if returned.value == 0:
+        del run.mrs[name]  # and the library has freed the structure
+    else:
+        mr.struct.handle = own
+    return _answer(returned)
+
+
+def _stale_handle(run: Run, mr: Mr) -> int:
+    """The handle of a second region of the same memory, which is deregistered again at once."""
+    entry = run.bench.entry("uverbs")
+    returned = entry.reg_mr(run.pds["pd"], mr.struct.addr or 0, mr.struct.length, 0)
+    if returned.mr is None:
+        raise SetupRefused("registering a second region of the same memory", errno_name(returned.errno))
+    if entry.dereg_mr(returned.mr).value != 0:
+        raise SetupRefused("deregistering the second region", "")
+    return returned.mr.handle
+
+
+def _rereg_mr(run: Run, step: Step) -> Observation:
+    name, pd_name = str(step.arguments["mr"]), str(step.arguments["pd"])
+    mr = run.mrs[name]
+    before = mr.fields()
+    old_pd = next(known for known, pd in run.pds.items() if pd.pointer == mr.struct.pd)
+    flags, addr, length, access = run.numbers(step.arguments, "flags", "addr", "length", "access")
+    pd = None if pd_name == NULL else run.pds[pd_name]
+    returned = run.entry.rereg_mr(mr, flags, pd, addr, length, access)
+    observation = _answer(returned)
+    if run.entry.name == "libibverbs" and returned.value:
+        observation |= {"returned": _REREG_CODES.name_of(returned.value), "enumerated": True}
+    moved = bool(flags & _CHANGE_TRANSLATION)
+    if returned.value == 0 and run.entry.name == "uverbs":
+        _tell(mr, moved, addr, length, pd.pointer if pd and flags & _CHANGE_PD else 0)
+    if returned.value == 0:
+        run.fields[name] = mr.fields()
+        observation["asked"] = {
+            "addr": addr if moved else before["addr"], "length": length if moved else before["length"],
+        }  # fmt: skip
+        observation["keys"] = {"before": [before["lkey"], before["rkey"]], "after": [mr.struct.lkey, mr.struct.rkey]}
+        observation["mr"] = _fields(run, mr, pd_name if flags & _CHANGE_PD and pd else old_pd)
+    return observation
+
+
+def _tell(mr: Mr, moved: bool, addr: int, length: int, pd: int) -> None:
+    """What the library would write into the structure; the kernel cannot."""
+    if moved:
+        mr.struct.addr, mr.struct.length = addr, length
+    if pd:
+        mr.struct.pd = pd
+
+
+def _advise_mr(run: Run, step: Step) -> Observation:
+    pd = run.pds[str(step.arguments["pd"])]
+    advice, flags = run.numbers(step.arguments, "advice", "flags")
+    elements = step.arguments["sg_list"]
+    assert isinstance(elements, tuple)
+    sg_list = [
+        Sge(run.bytes(each.addr), run.bytes(each.length) % (1 << 32), run.bytes(each.lkey) % (1 << 32))
+        for each in elements
+    ]
+    with pd.naming(_INVENTED_HANDLE if step.arguments["pd_handle"] == "invented" else pd.handle):
+        return _answer(run.entry.advise_mr(pd, advice, flags, sg_list))
+
+
+def alloc_window(run: Run, name: str, pd: str, kind: int) -> Observation:
+    """Allocates a window, which from then on is found by `name`."""
+    window, returned = windows.allocate(run.pds[pd], kind)
+    if window is None:
+        return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": "kernel"}
+    run.windows[name] = window
+    run.cleanup.callback(_release_window, run, name, window)
+    return {"rc": None, "returned": "MW", "errno": "", "layer": "kernel", "mw": {"rkey": window.rkey}}
+
+
+def _release_window(run: Run, name: str, window: Window) -> None:
+    if run.windows.get(name) is window:
+        returned = window.dealloc()
+        if returned.value:
+            run.left_behind.append(f"window {name}: deallocating it returned {errno_name(returned.value)}")
+
+
+def _alloc_mw(run: Run, step: Step) -> Observation:
+    return alloc_window(run, step.name, str(step.arguments["pd"]), run.number(step.arguments["type"]))
+
+
+def _dealloc_mw(run: Run, step: Step) -> Observation:
+    name = str(step.arguments["mw"])
+    returned = run.windows[name].dealloc()
+    if returned.value == 0:
+        del run.windows[name]
+    return _answer(returned)
+
+
+def _bind(post: Callable[..., Return]) -> Callable[[Run, Step], Observation]:
+    def bind(run: Run, step: Step) -> Observation:
+        queue = run.pairs[str(step.arguments["qp"])].responder
+        window = run.windows[str(step.arguments["mw"])]
+        mr = None if step.arguments["mr"] == NULL else run.mrs[str(step.arguments["mr"])]
+        addr, length, access, flags = run.numbers(step.arguments, "addr", "length", "access", "send_flags")
+        wr_id = run.next_wr_id()
+        returned = post(queue, window, mr, addr, length, access, flags, wr_id)
+        observation = {**_answer(returned), "layer": _bind_layer(returned)}
+        observation |= _completions(run, queue, returned, bool(flags & windows.SIGNALED), wr_id)
+        return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
+
+    return bind
+
+
+def _bind_layer(returned: Return) -> str:
+    return "provider" if returned.value else "device"
+
+
+def _completions(run: Run, queue: Any, returned: Return, expected: bool, wr_id: int) -> Observation:
+    """The completions that a posted request gave: its own, or none when it asked for none."""
+    if returned.value:
+        return {"wc": [], "wr_id_matches": None}
+    if queue.state != "RTS":  # nothing that was posted there can complete
+        return {"wc": ["not awaited"], "wr_id_matches": None}
+    if expected or queue.sq_sig_all:
+        found = queue.completions(1)
+        return {"wc": [each.status for each in found], "wr_id_matches": [each.wr_id for each in found] == [wr_id]}
+    # Requests of one queue complete in order: when the next one has, this one had its chance.
+    marker = run.next_wr_id()
+    windows.post_marker(queue, marker)
+    found = queue.completions(1)
+    own = [each for each in found if each.wr_id != marker]
+    return {"wc": [each.status for each in own], "wr_id_matches": None, "marker": [each.status for each in found]}
+
+
+def _local_inv(run: Run, step: Step) -> Observation:
+    queue = run.pairs[str(step.arguments["qp"])].responder
+    wr_id = run.next_wr_id()
+    returned = windows.post_local_invalidate(queue, run.number(step.arguments["rkey"]), windows.SIGNALED, wr_id)
+    return {**_answer(returned), **_completions(run, queue, returned, True, wr_id)}
+
+
+def _send_with_inv(run: Run, step: Step) -> Observation:
+    pair = run.pairs[str(step.arguments["qp"])]
+    posted = windows.post_empty_receive(pair.responder, run.next_wr_id())
+    if posted.value:
+        raise SetupRefused("posting a receive", errno_name(posted.value))
+    wr_id = run.next_wr_id()
+    returned = windows.post_send_with_invalidate(pair.requester, run.number(step.arguments["rkey"]), wr_id)
+    observation = {**_answer(returned), **_completions(run, pair.requester, returned, True, wr_id)}
+    observation["responder_wc"] = [each.status for each in pair.responder.completions(1)]
+    return observation
+
+
+def _restore_rkey(run: Run, step: Step) -> Observation:
+    window = run.windows[str(step.arguments["mw"])]
+    window.rkey = window.old_rkey
+    return {"rc": 0, "returned": "0", "errno": "", "layer": "none"}
+
+
+def _unmap(run: Run, step: Step) -> Observation:
+    run.memory[str(step.arguments["memory"])].close()
+    return {"rc": 0, "returned": "0", "errno": "", "layer": "none"}
+
+
+def _traffic(run: Run, step: Step) -> Observation:
+    """RDMA between the peer's own buffer and the remote range; what it moved is compared byte by byte."""
+    via = str(step.arguments["via"])
+    pair: Pair = run.pair(QpSpec("RC", str(step.arguments["pd"]))) if via == NULL else run.pairs[via]
+    rkey, addr, length = run.numbers(step.arguments, "rkey", "addr", "length")
+    at = run.number(step.arguments["at"]) if step.arguments["at"] else addr
+    local = run.scratch(pair.requester.pd, max(1, length))
+    ctypes.memset(local.addr, _PATTERN, length)
+    ctypes.memset(at, _UNTOUCHED, length)
+    wr_id = run.next_wr_id()
+    returned = windows.rdma(pair.requester, str(step.arguments["op"]), local, rkey % (1 << 32), addr, wr_id)
+    found = pair.requester.completions(1) if returned.value == 0 else []
+    here, there = ctypes.string_at(local.addr, length), ctypes.string_at(at, length)
+    written = step.arguments["op"] == "RDMA_WRITE"
+    moved = _moved(there, _PATTERN, _UNTOUCHED) if written else _moved(here, _UNTOUCHED, _PATTERN)
+    observation = {**_answer(returned), "layer": "device", "wc": [each.status for each in found], "moved": moved}
+    if moved == "part":
+        observation["bytes"] = {"here": here[:_SHOWN].hex(), "there": there[:_SHOWN].hex()}
+    return observation
+
+
+def _moved(content: bytes, sent: int, before: int) -> str:
+    """How much of what was sent has arrived where `before` stood: all, nothing or part."""
+    if not content.strip(bytes([sent])):
+        return "all"
+    return "nothing" if not content.strip(bytes([before])) else "part"
+
+
+STEPS: Mapping[str, Callable[[Run, Step], Observation]] = {
+    "ibv_reg_mr": _reg_mr,
+    "ibv_reg_mr_iova": _reg_mr_iova,
+    "ibv_reg_dmabuf_mr": _reg_dmabuf_mr,
+    "ibv_dereg_mr": _dereg_mr,
+    "ibv_rereg_mr": _rereg_mr,
+    "ibv_advise_mr": _advise_mr,
+    "ibv_alloc_mw": _alloc_mw,
+    "ibv_dealloc_mw": _dealloc_mw,
+    "ibv_bind_mw": _bind(windows.bind),
+    "post_bind_mw": _bind(windows.post_bind),
+    "post_local_inv": _local_inv,
+    "post_send_with_inv": _send_with_inv,
+    "restore_rkey": _restore_rkey,
+    "unmap": _unmap,
+    "traffic": _traffic,
+}

@@ -1,0 +1,29 @@
+"""Fixtures for the tests of the suite itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from conformance import suite
+from conformance.suite import CASES, ROOT
+from project import TABLE, Project
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with one table, on the device in Python, and the rules of its verb alone."""
+    root = tmp_path / "project"
+    (root / "cases" / "reg_mr").mkdir(parents=True)
+    (root / "tables" / "reg_mr").mkdir(parents=True)
+    for name in ("test_reg_mr.py", "rules.yaml"):
+        (root / "cases" / "reg_mr" / name).write_text((CASES / "reg_mr" / name).read_text())
+    (root / "tables" / "reg_mr" / "fake.yaml").write_text(TABLE)
+    (root / "conftest.py").write_text("from fake_bench import *\n\npytest_plugins = ['conformance.plugin']\n")
+    monkeypatch.setattr(suite, "CASES", root / "cases")
+    (root / "tox.ini").write_text("[pytest]\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    return Project(root, dict(os.environ))

@@ -1,0 +1,82 @@
+"""A made-up project in which the engine runs on the device of fake_bench.py; no test itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.results import Recorded, read_results
+
+TABLE = """\
+verb: ibv_reg_mr
+cases: 6
+given:
+  memory: {buf: {kind: anonymous, size: 4 pages}}
+rows:
+  - id: works
+    rules: [REG-01]
+    when: {access: [LOCAL_WRITE]}
+    then: {outcome: success, mr: as_asked}
+  - id: wrongly-accepted
+    rules: [REG-15]
+    when: {access: [REMOTE_WRITE]}
+    then: refused
+  - id: not-supported
+    rules: [REG-17]
+    needs: [odp]
+    when: {access: [ON_DEMAND]}
+    then: success
+  - id: harness-trouble
+    rules: [REG-23]
+    given: {memory: {buf: {kind: huge, size: 1 hugepage}}}
+    when: {access: []}
+    then: success
+  - id: dies
+    rules: [REG-23]
+    given: {memory: {buf: {kind: no_access, size: 1 page}}}
+    when: {access: []}
+    then: success
+  - id: hangs
+    rules: [REG-23]
+    given: {memory: {buf: {kind: hole, size: 3 pages}}}
+    when: {access: []}
+    then: success
+"""
+QUIET_ROWS = ("works", "wrongly-accepted", "not-supported", "harness-trouble")
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder in which `pytest cases` runs the engine on the device of fake_bench.py."""
+
+    root: Path
+    environment: dict[str, str]
+
+    @property
+    def tables(self) -> Path:
+        """The folder for --rdma-cases."""
+        return self.root / "tables"
+
+    def only(self, *rows: str) -> str:
+        """A file for --rdma-only with these rows of the project's table."""
+        path = self.root / "only"
+        path.write_text("".join(f"reg_mr/fake/{row}\n" for row in rows))
+        return str(path)
+
+    def pytest(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs pytest in a process of its own."""
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+        return subprocess.run(
+            command, cwd=self.root, env=self.environment, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    def run(self, *arguments: str, rows: tuple[str, ...] = QUIET_ROWS) -> subprocess.CompletedProcess[str]:
+        """Runs these rows of the table and records them in `out`."""
+        chosen = ["--rdma-cases", str(self.tables), "--rdma-only", self.only(*rows)]
+        return self.pytest("cases", *chosen, "--rdma-out", "out", *arguments)
+
+    def results(self) -> Recorded:
+        """What `run` recorded."""
+        return read_results(self.root / "out")

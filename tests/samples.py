@@ -1,0 +1,84 @@
+"""Small hand-made cases and results for the tests; no test itself.
+
+Cases are made from YAML, as tables are, so that they follow the language wherever it goes.
+"""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance.case import Case
+from conformance.judging import Judgement
+from conformance.results import Line, result_line
+from conformance.rules import Registry, read_registry
+from conformance.suite import CASES, ROOT, Suite
+from conformance.tables import Table, parse_table
+from conformance.yamltext import read_bytes
+
+
+@functools.cache
+def registry() -> Registry:
+    """The project's real rules."""
+    rules, mistakes = read_registry([CASES], ROOT)
+    assert mistakes == []
+    return rules
+
+
+def table(name: str, rows: str, cases: int = 1) -> Table:
+    """The table `<verb>/<stem>` with these rows and 4 pages of memory called buf."""
+    folder = name.partition("/")[0]
+    text = f"verb: ibv_{folder}\ncases: {cases}\n"
+    text += "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\nrows:\n"
+    text += textwrap.indent(textwrap.dedent(rows).strip() + "\n", "  ")
+    found, mistakes = parse_table(read_bytes(text.encode(), f"cases/{name}.yaml"), Path(f"{name}.yaml"), registry())
+    assert found is not None, mistakes
+    return found
+
+
+def case(row: str, verb: str = "reg_mr") -> Case:
+    """The one case of a row: a list of one, or its fields in braces without an id."""
+    row = textwrap.dedent(row).strip()
+    (only,) = table(f"{verb}/sample", row if row.startswith("-") else f"- {{id: sample, {row[1:]}").cases
+    return only
+
+
+def suite(tables: Sequence[Table]) -> Suite:
+    """A suite of these tables alone."""
+    return Suite(registry(), tuple(tables), "0" * 64)
+
+
+def numbered(count: int, verb: str = "reg_mr") -> Suite:
+    """A suite of `count` cases `<verb>/sample/c0`, c1, …, all of rule REG-01."""
+    rows = "\n".join(
+        f"- {{id: c{number}, rules: [REG-01], when: {{access: []}}, then: success}}" for number in range(count)
+    )
+    return suite([table(f"{verb}/sample", rows, count)])
+
+
+def header(**changes: Any) -> Line:
+    """A header as the contract has it."""
+    return {
+        "type": "header",
+        "schema": "rdma-cts/1",
+        "suite": {"version": "0", "tables_sha256": "0" * 64},
+        "stack": "host",
+        "env": {"kernel": "7.2.0", "rdma_core": "65.0", "pyverbs": "65.0", "python": "3.14", "tainted": 0},
+        "device": {
+            "name": "fake0", "driver": "fake", "fw": "", "vendor_id": 1, "vendor_part_id": 2,
+            "transport": "Ethernet", "caps": {},
+        },
+        "seed": None,
+        "planned": [],
+        "argv": [],
+        "started": "2026-01-02T03:04:05+00:00",
+        **changes,
+    }  # fmt: skip
+
+
+def result(of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any) -> Line:
+    """The result of a case with a verdict of the test's choice."""
+    return {**result_line(of, registry(), Judgement(verdict, reason), {"rc": None}), **more}

@@ -1,0 +1,202 @@
+"""The ledger: which rule is proven by what, and which by nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import samples
+from commands.__main__ import main
+from commands.coverage import Coverage, as_data, cover, cover_with_results, directions, render
+from conformance.errors import UserError
+from conformance.results import Line, encode, footer_line
+from conformance.suite import Suite
+from conformance.tables import Table
+
+ROWS = """
+- {id: works, rules: [REG-01], when: {access: []}, then: success}
+- {id: fails, rules: [REG-01, REG-02], when: {access: [REMOTE_WRITE]}, then: refused}
+- {id: both, rules: [REG-23], when: {length: 0, access: []}, then: refused,
+   afterwards: [{call: ibv_reg_mr, access: [], then: success}]}
+- {id: open, rules: [REG-03], when: {access: []}, then: open,
+   afterwards: [{call: ibv_dereg_mr, mr: new, then: success}]}
+"""
+ADVICE = """
+- {id: bounds, rules: [ADV-08], given: {mrs: {mr: {access: [ON_DEMAND]}}},
+   when: {advice: PREFETCH, sg_list: [{addr: buf, length: 8, lkey: mr.lkey}]},
+   then: {outcome: refused, errno: [EFAULT, EINVAL]}}
+"""
+REREG = """
+- {id: nothing, rules: [REREG-06], given: {mrs: {mr: {access: []}}}, when: {flags: []},
+   then: {outcome: refused, code: ERR_INPUT}}
+"""
+
+
+def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
+    """A suite of these rules (all of them without a choice) and tables (ROWS without a choice)."""
+    made = samples.suite(tables or [samples.table("reg_mr/sample", ROWS, 4)])
+    return replace(made, registry={id_: made.registry[id_] for id_ in rules or made.registry})
+
+
+def results(tmp_path: Path, lines: Sequence[Line], complete: bool = True) -> Path:
+    """A results file with these results."""
+    footer = [footer_line([], [], samples.registry(), duration_s=1.0)] if complete else []
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(b"".join(encode(line) for line in [samples.header(), *lines, *footer]))
+    return path
+
+
+def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
+    """Cases, success, refused and open of each rule that has a case."""
+    return {
+        rule.id: (rule.cases, rule.success, rule.refused, rule.open) for rule in coverage.rules if rule.cases
+    }  # fmt: skip
+
+
+def test_cases_count_for_each_of_their_rules_in_each_direction() -> None:
+    assert numbers(cover(suite())) == {
+        "REG-01": (2, 1, 1, 0), "REG-02": (1, 0, 1, 0), "REG-23": (1, 1, 1, 0), "REG-03": (1, 0, 0, 1),
+    }  # fmt: skip
+
+
+def test_an_open_call_proves_nothing_whatever_follows() -> None:
+    cases = {case.id: case for case in suite().cases}
+    assert directions(cases["reg_mr/sample/open"]) == {"open"}
+    assert directions(cases["reg_mr/sample/both"]) == {"success", "refused"}
+
+
+def test_rules_without_a_case_and_with_open_ones_only_are_listed() -> None:
+    coverage = cover(suite(["REG-01", "REG-02", "REG-03", "REG-04", "REG-23"]))
+    assert coverage.without_case == ["REG-04"]
+    assert coverage.only_open == ["REG-03"]
+    text = "\n".join(render(coverage))
+    assert "without a case (1): REG-04" in text
+    assert "only open cases, which prove nothing (1): REG-03" in text
+    assert "5 rules, 4 with a case: 2 proven by success and by refusal, 1 in one direction; 4 cases" in text
+
+
+def test_every_line_for_people_fits() -> None:
+    lines = list(render(cover(suite())))
+    assert max(map(len, lines)) <= 120
+    assert any(line.startswith("REG-01 ") and "ibv_reg_mr(3)" in line for line in lines)
+
+
+def test_documented_codes_are_counted_where_a_case_expects_them() -> None:
+    coverage = cover(suite([], samples.table("advise_mr/sample", ADVICE), samples.table("rereg_mr/sample", REREG)))
+    expected = {code.code: code.expected for code in coverage.codes if code.expected}
+    assert expected == {"EFAULT": 1, "EINVAL": 1, "IBV_REREG_MR_ERR_INPUT": 1}
+    assert f"documented codes expected by a case: 3 of {len(coverage.codes)}" in list(render(coverage))
+
+
+def test_a_rule_has_the_worst_verdict_of_its_cases(tmp_path: Path) -> None:
+    made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
+    verdicts = {"works": "PASS", "fails": "FAIL", "both": "UNSUPPORTED"}
+    lines = [samples.result(case, verdicts[case.id.split("/")[-1]]) for case in made.cases[:3]]
+    coverage = cover_with_results(made, results(tmp_path, lines))
+    assert {rule.id: rule.verdict for rule in coverage.rules} == {
+        "REG-01": "FAIL", "REG-02": "FAIL", "REG-03": "-", "REG-23": "UNSUPPORTED",
+    }  # fmt: skip
+    assert coverage.complete is True
+    assert "2 FAIL, 1 UNSUPPORTED, 1 without a result" in list(render(coverage))
+
+
+@pytest.mark.parametrize(
+    ("observed", "provoked"),
+    [
+        ({"returned": "EFAULT", "errno": ""}, {"EFAULT"}),
+        ({"returned": "EOPNOTSUPP", "errno": ""}, {"EOPNOTSUPP", "ENOTSUP"}),
+        ({"returned": "0", "errno": "EFAULT"}, set()),
+        ({"returned": "EXDEV", "errno": ""}, set()),
+        ({"setup_failed": "no memory"}, set()),
+        ({"returned": "0", "afterwards": [{"returned": "EPERM", "errno": ""}]}, set()),
+    ],
+)
+def test_codes_that_came_back_are_counted(tmp_path: Path, observed: dict[str, Any], provoked: set[str]) -> None:
+    made = suite([], samples.table("advise_mr/sample", ADVICE))
+    coverage = cover_with_results(made, results(tmp_path, [samples.result(made.cases[0], observed=observed)]))
+    assert {code.code for code in coverage.codes if code.observed} == provoked
+    assert f"documented codes provoked: {len(provoked)} of {len(coverage.codes)}" in list(render(coverage))
+
+
+@pytest.mark.parametrize("returned", ["ERR_INPUT", "IBV_REREG_MR_ERR_INPUT", "-1"])
+def test_a_code_of_an_enumeration_is_known_by_name_and_number(tmp_path: Path, returned: str) -> None:
+    made = suite([], samples.table("rereg_mr/sample", REREG))
+    line = samples.result(made.cases[0], observed={"returned": returned, "errno": "EINVAL"})
+    coverage = cover_with_results(made, results(tmp_path, [line]))
+    assert {code.code for code in coverage.codes if code.observed} == {"IBV_REREG_MR_ERR_INPUT"}
+
+
+def test_codes_of_later_steps_count_for_the_verb_they_call(tmp_path: Path) -> None:
+    made = suite([], samples.table("advise_mr/sample", ADVICE))
+    line = samples.result(made.cases[0], observed={"returned": "0", "afterwards": [{"returned": "EPERM"}]})
+    line["expected"]["afterwards"] = [{"call": "ibv_advise_mr(pd=pd)", "outcome": "refused"}]
+    coverage = cover_with_results(made, results(tmp_path, [line]))
+    assert {code.code for code in coverage.codes if code.observed} == {"EPERM"}
+
+
+def test_results_of_a_run_cut_short_are_called_incomplete(tmp_path: Path) -> None:
+    made = suite()
+    coverage = cover_with_results(made, results(tmp_path, [samples.result(made.cases[0])], complete=False))
+    assert coverage.complete is False
+    assert "the results are of a run that is incomplete" in list(render(coverage))
+
+
+def test_results_of_rules_and_cases_that_are_gone_do_no_harm(tmp_path: Path) -> None:
+    made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
+    line = {**samples.result(made.cases[0]), "case": "reg_mr/old/x", "rules": ["OLD-01", "REG-01"]}
+    coverage = cover_with_results(made, results(tmp_path, [line]))
+    assert {rule.id: rule.verdict for rule in coverage.rules}["REG-01"] == "PASS"
+
+
+@pytest.mark.parametrize("change", [
+    {"effective": "FINE"}, {"rules": 3}, {"rules": [[]]}, {"observed": None}, {"expected": []},
+    {"expected": {"afterwards": [1]}, "observed": {"afterwards": [1]}},
+])  # fmt: skip
+def test_a_result_that_makes_no_sense_is_told_and_not_a_traceback(tmp_path: Path, change: dict[str, Any]) -> None:
+    made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
+    with pytest.raises(UserError, match=r"results\.jsonl"):
+        cover_with_results(made, results(tmp_path, [{**samples.result(made.cases[0]), **change}]))
+
+
+def test_the_data_hold_what_the_lines_say() -> None:
+    data = json.loads(json.dumps(as_data(cover(suite(["REG-01", "REG-02", "REG-03", "REG-04", "REG-23"])))))
+    assert data["without_case"] == ["REG-04"]
+    assert data["totals"]["rules_with_case"] == 4
+    assert data["totals"]["codes_observed"] is None
+    assert data["rules"][0] | {"statement": ""} == {
+        "id": "REG-01", "document": "ibv_reg_mr(3)", "statement": "", "cases": 2, "success": 1, "refused": 1,
+        "open": 0, "verdict": "",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("rules", "status"), [(["REG-01", "REG-02", "REG-03", "REG-23"], 0), ([], 1)])
+def test_the_exit_status_tells_whether_a_rule_has_no_case(
+    rules: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("commands.choosing.load_suite", lambda folders: suite(rules))
+    assert main(["coverage"]) == status
+    assert capsys.readouterr().out.startswith("rule ")
+    assert main(["coverage", "--json"]) == status
+    assert json.loads(capsys.readouterr().out)["totals"]["cases"] == 4
+
+
+def test_a_vendors_tables_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "reg_mr").mkdir()
+    (tmp_path / "reg_mr" / "own.yaml").write_text(
+        "verb: ibv_reg_mr\ncases: 1\ngiven: {memory: {buf: {kind: anonymous, size: 1 page}}}\n"
+        "rows:\n  - {id: a, rules: [REG-04], when: {access: []}, then: success}\n"
+    )
+    main(["coverage", "--json"])
+    without = json.loads(capsys.readouterr().out)["totals"]["cases"]
+    main(["coverage", "--json", "--cases", str(tmp_path)])
+    assert json.loads(capsys.readouterr().out)["totals"]["cases"] == without + 1
+
+
+def test_results_that_are_not_there_are_a_persons_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["coverage", "--results", str(tmp_path / "gone")]) == 2
+    assert "cannot be read" in capsys.readouterr().err

@@ -1,0 +1,123 @@
+"""Axes multiplied out: order, splicing, places, and bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.expansion import MAX_CASES, bindings, label, slug, substitute
+from conformance.reading import Reader
+from conformance.yamltext import Node, read_bytes
+
+
+def expand(text: str) -> tuple[list[Node], list[str]]:
+    """The rows that a row with `each` gives, and the mistakes met."""
+    row, reader = read_bytes(text.encode(), "f"), Reader()
+    assert isinstance(row.value, dict)
+    axes = reader.named(row.value.get("each"), "each")
+    rest = Node({key: value for key, value in row.value.items() if key != "each"}, row.place)
+    found = [substitute(rest, binding, reader, set()) for binding in bindings(axes, reader, row)]
+    return found, [str(mistake).removeprefix("f:") for mistake in reader.mistakes]
+
+
+def bare(node: Node) -> object:
+    """The value without places."""
+    if isinstance(node.value, dict):
+        return {key: bare(value) for key, value in node.value.items()}
+    return [bare(item) for item in node.value] if isinstance(node.value, tuple) else node.value
+
+
+def values(text: str) -> list[object]:
+    """What `x` is in each expansion."""
+    found, mistakes = expand(text)
+    assert mistakes == []
+    return [node.value["x"] if not isinstance(node.value, dict) else bare(node.value["x"]) for node in found]
+
+
+def test_the_last_axis_turns_fastest() -> None:
+    assert values("x: $a-$b\neach: {a: [1, 2], b: [p, q]}") == ["1-p", "1-q", "2-p", "2-q"]
+
+
+def test_a_row_without_axes_is_one_row() -> None:
+    assert values("x: word") == ["word"]
+
+
+def test_a_whole_placeholder_keeps_the_kind_of_its_value() -> None:
+    assert values("x: $a\neach: {a: [1, [p], {k: v}, word]}") == [1, ["p"], {"k": "v"}, "word"]
+
+
+def test_a_list_is_spliced_into_a_list() -> None:
+    assert values("x: [A, $a, B]\neach: {a: [[], [C, D], E]}") == [["A", "B"], ["A", "C", "D", "B"], ["A", "E", "B"]]
+
+
+def test_a_whole_value_keeps_its_own_place() -> None:
+    found, _ = expand("x: $a\neach:\n  a: [p,\n      q]\n")
+    assert [str(node.value["x"].place) for node in found] == ["f:3:7", "f:4:7"]  # type: ignore[index,union-attr,call-overload]
+
+
+def test_a_composed_text_has_its_values_place_and_names_the_whole() -> None:
+    (first, _), _ = expand("x: $a pages\neach:\n  a: [p, q]\n")
+    place = first.value["x"].place  # type: ignore[index,union-attr,call-overload]
+    assert str(place) == "f:3:7"
+    assert place.within == " (in '$a pages' of line 1)"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x: $b\neach: {aa: [1]}", "1:4: unknown axis $b (known: aa)"),
+        ("x: $flga\neach: {flag: [1]}", "1:4: unknown axis $flga (did you mean flag?)"),
+        ("x: ${flag}\neach: {flag: [1]}", "1:4: a $ that no name follows"),
+        ("x: $5", "1:4: a $ that no name follows"),
+        ("x: $a\neach: {a: []}", "2:11: axis 'a' has no values"),
+        ("x: $a\neach: {a: word}", "2:11: axis 'a' must be a list, not the text 'word'"),
+        ("x: $a\neach: {a: [1, 1]}", "2:15: axis 'a' has this value twice (first in line 2)"),
+        ("x: $a\neach: {a: [[p], $b]}", "2:17: a value of axis 'a' cannot hold a $ itself"),
+        ("x: $a\neach: {a: [[p, $b]]}", "2:16: a value of axis 'a' cannot hold a $ itself"),
+    ],
+)
+def test_a_mistake_in_an_axis_stands_where_it_was_made(text: str, expected: str) -> None:
+    _, (only,) = expand(text)
+    assert only.startswith(expected)
+
+
+def test_the_number_of_cases_of_a_row_is_bounded() -> None:
+    side = ", ".join(map(str, range(65)))
+    _, (only,) = expand(f"x: $a$b\neach: {{a: [{side}], b: [{side}]}}")
+    assert only.startswith(f"1:1: expands to more than {MAX_CASES} cases")
+
+
+def test_a_number_of_cases_that_has_thousands_of_digits_is_a_mistake_too() -> None:
+    axes = "\n".join(f"  a{number}: [0, 1]" for number in range(15000))
+    _, (only,) = expand(f"x: word\neach:\n{axes}\n")
+    assert only.startswith("1:1: expands to more than")
+
+
+def test_text_cannot_grow_beyond_a_bound() -> None:
+    _, (only,) = expand(f"x: {'$a' * 300}\neach: {{a: [{'w' * 300}]}}")
+    assert only.startswith("1:4: grows longer than")
+
+
+def test_lists_cannot_grow_beyond_a_bound() -> None:
+    _, (only,) = expand(f"x: [{', '.join(['$a'] * 300)}]\neach: {{a: [[{', '.join('pqrst')}]]}}")
+    assert only.startswith("1:4: a list of more than")
+
+
+def test_a_long_row_cannot_be_expanded_often() -> None:
+    _, (only,) = expand(f"x: $a\nz: [{', '.join('p' * 3000)}]\neach: {{a: [{', '.join(map(str, range(500)))}]}}")
+    assert "cannot be expanded 500 times" in only
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [("[]", "none"), ("[A, B]", "A+B"), ("~", "none"), ("{k: v}", "k-v"), ("12", "12"), ("buf + 1", "buf + 1")],
+)
+def test_an_axis_value_reads_well_in_an_id(written: str, expected: str) -> None:
+    assert label(read_bytes(written.encode(), "f")) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("REMOTE_WRITE alone", "remote-write-alone"), ("buf + 1 page", "buf-+-1-page"), ("--x--", "x"), ("é", "")],
+)
+def test_an_id_is_lower_case_words_joined_by_dashes(text: str, expected: str) -> None:
+    assert slug(text) == expected

@@ -1,0 +1,238 @@
+"""Verdicts on hand-made observations: what a document says against what a device did."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from conformance.judging import BROKEN, FAIL, PASS, UNSUPPORTED, judge
+from samples import case
+
+REGISTER = case("{rules: [REG-01], when: {access: [LOCAL_WRITE]}, then: {outcome: success, mr: as_asked}}")
+REFUSE = case("{rules: [REG-15], when: {access: [REMOTE_WRITE]}, then: refused}")
+REFUSE_EINVAL = case(
+    "{rules: [REG-15], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: [EINVAL, EOPNOTSUPP]}}"
+)
+REFUSE_ANY = case("{rules: [REG-02], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: any}}")
+OPEN = case("{rules: [REG-23], when: {length: 0, access: []}, then: open}")
+ON_DEMAND = case("{rules: [REG-17], needs: [odp], when: {access: [ON_DEMAND]}, then: {outcome: success, mr: as_asked}}")
+DEREGISTER = case("{rules: [DEREG-01], given: {mrs: {mr: {access: []}}}, when: {mr: mr}, then: success}", "dereg_mr")
+DEREGISTER_REFUSED = case(
+    """
+    - id: refused
+      rules: [DEREG-03]
+      given: {mrs: {mr: {access: []}}}
+      when: {mr: mr, handle: invented}
+      then: {outcome: refused, errno: any}
+      afterwards: [{call: ibv_dereg_mr, mr: mr, then: success}]
+    """,
+    "dereg_mr",
+)
+
+
+def null(errno: str = "EINVAL", **more: Any) -> dict[str, Any]:
+    """A registration that failed."""
+    return {"rc": None, "returned": "NULL", "errno": errno, "layer": "kernel", **more}
+
+
+def region(fields: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """A registration that worked; `fields` of the MR are what differs from what was asked."""
+    asked = {"addr": 0x7000, "length": 4096}
+    mr = {**asked, "pd_is_the_asked": True, "context_is_the_pds": True, "handle": 1, "lkey": 2, "rkey": 3}
+    seen = {"rc": None, "returned": "MR", "errno": "", "layer": "kernel", "mr": {**mr, **(fields or {})}}
+    return {**seen, "asked": asked, **more}
+
+
+def status(code: str, **more: Any) -> dict[str, Any]:
+    """A call that returns an int: 0, an errno's name, or a negative number."""
+    return {"rc": 0 if code == "0" else 22, "returned": code, "errno": "", "layer": "kernel", **more}
+
+
+def test_a_call_that_does_as_documented_passes() -> None:
+    assert judge(REGISTER, [], region()).verdict == PASS
+    assert judge(REFUSE, [], null()).verdict == PASS
+    assert judge(DEREGISTER, [], status("0")).verdict == PASS
+
+
+def test_a_refusal_where_success_is_promised_fails_and_names_the_errno() -> None:
+    judgement = judge(REGISTER, [], null("EFAULT"))
+    assert judgement.verdict == FAIL
+    assert "should succeed" in judgement.reason
+    assert "EFAULT" in judgement.reason
+
+
+def test_an_acceptance_where_refusal_is_promised_fails() -> None:
+    judgement = judge(REFUSE, [], region())
+    assert judgement.verdict == FAIL
+    assert "access=REMOTE_WRITE" in judgement.reason
+    assert "should fail, returned an MR" in judgement.reason
+
+
+@pytest.mark.parametrize("errno", ["EINVAL", "EOPNOTSUPP"])
+def test_any_of_the_allowed_errnos_passes(errno: str) -> None:
+    assert judge(REFUSE_EINVAL, [], null(errno)).verdict == PASS
+
+
+def test_an_errno_that_is_not_among_the_allowed_fails() -> None:
+    judgement = judge(REFUSE_EINVAL, [], null("EFAULT"))
+    assert judgement.verdict == FAIL
+    assert "EINVAL or EOPNOTSUPP" in judgement.reason
+    assert "EFAULT" in judgement.reason
+
+
+def test_a_refusal_without_errno_fails_only_where_an_errno_is_promised() -> None:
+    assert judge(REFUSE_ANY, [], null("")).verdict == FAIL
+    assert judge(REFUSE, [], null("")).verdict == PASS
+    assert judge(REFUSE_ANY, [], null("EPERM")).verdict == PASS
+
+
+def test_an_int_that_is_no_errno_fails() -> None:
+    judgement = judge(DEREGISTER_REFUSED, [], status("-1", afterwards=[status("0")]))
+    assert judgement.verdict == FAIL
+    assert "-1" in judgement.reason
+
+
+def test_later_steps_are_judged_too() -> None:
+    assert judge(DEREGISTER_REFUSED, [], status("EINVAL", afterwards=[status("0")])).verdict == PASS
+    judgement = judge(DEREGISTER_REFUSED, [], status("EINVAL", afterwards=[status("EBUSY")]))
+    assert judgement.verdict == FAIL
+    assert judgement.reason.startswith("afterwards ")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"addr": 0x8000}, "addr 0x8000 instead of 0x7000"),
+        ({"length": 8192}, "length 0x2000 instead of 0x1000"),
+        ({"pd_is_the_asked": False}, "pd"),
+        ({"context_is_the_pds": False}, "context"),
+    ],
+)
+def test_each_wrong_field_of_the_region_fails(fields: dict[str, Any], said: str) -> None:
+    judgement = judge(REGISTER, [], region(fields))
+    assert judgement.verdict == FAIL
+    assert said in judgement.reason
+
+
+def test_fields_of_the_region_do_not_matter_where_no_one_asks() -> None:
+    plain = case("{rules: [REG-03], when: {access: []}, then: success}")
+    assert judge(plain, [], region({"addr": 1})).verdict == PASS
+
+
+@pytest.mark.parametrize("observed", [null(), region()])
+def test_what_the_documents_leave_open_passes_and_is_noted(observed: dict[str, Any]) -> None:
+    judgement = judge(OPEN, [], observed)
+    assert judgement.verdict == PASS
+    assert any("open" in note for note in judgement.notes)
+
+
+def test_a_step_after_an_open_call_is_judged() -> None:
+    of = case(
+        """
+        - id: open-then-deregistered
+          rules: [REG-23]
+          when: {length: 0, access: []}
+          then: open
+          afterwards: [{call: ibv_dereg_mr, mr: new, then: success}]
+        """
+    )
+    assert judge(of, [], region(afterwards=[status("0")])).verdict == PASS
+    assert judge(of, [], region(afterwards=[status("EBUSY")])).verdict == FAIL
+
+
+def test_an_undeclared_capability_that_is_refused_is_unsupported() -> None:
+    judgement = judge(ON_DEMAND, ["odp"], null("EOPNOTSUPP"))
+    assert judgement.verdict == UNSUPPORTED
+    assert "odp" in judgement.reason
+    assert "EOPNOTSUPP" in judgement.reason
+
+
+def test_an_undeclared_capability_that_works_passes_with_a_note() -> None:
+    judgement = judge(ON_DEMAND, ["odp"], region())
+    assert judgement.verdict == PASS
+    assert any("does not declare odp" in note for note in judgement.notes)
+
+
+def test_an_undeclared_capability_that_works_wrongly_fails() -> None:
+    assert judge(ON_DEMAND, ["odp"], region({"length": 1})).verdict == FAIL
+
+
+def test_a_declared_capability_that_is_refused_fails() -> None:
+    assert judge(ON_DEMAND, [], null("EOPNOTSUPP")).verdict == FAIL
+
+
+def test_a_refused_setup_is_unsupported_only_when_a_capability_is_lacking() -> None:
+    observed = {"setup_failed": "registering the MR 'mr' was refused with EOPNOTSUPP", "errno": "EOPNOTSUPP"}
+    assert judge(ON_DEMAND, ["odp"], observed).verdict == UNSUPPORTED
+    judgement = judge(DEREGISTER, [], observed)
+    assert judgement.verdict == BROKEN
+    assert "registering the MR" in judgement.reason
+
+
+@pytest.mark.parametrize(
+    ("of", "lacking", "observed"),
+    [
+        (REGISTER, [], region()),
+        (REFUSE, [], null()),
+        (OPEN, [], null()),
+        (ON_DEMAND, ["odp"], null("EOPNOTSUPP")),
+        (ON_DEMAND, ["odp"], {"setup_failed": "registering the MR 'mr' was refused", "errno": "EOPNOTSUPP"}),
+    ],
+)
+def test_what_cannot_be_given_back_fails_whatever_the_call_did(
+    of: Any, lacking: list[str], observed: dict[str, Any]
+) -> None:
+    judgement = judge(of, lacking, {**observed, "left_behind": ["MR new: ibv_dereg_mr returned EBUSY"]})
+    assert judgement.verdict == FAIL
+    assert "MR new" in judgement.reason
+
+
+def test_a_failure_is_not_hidden_by_what_was_left_behind() -> None:
+    judgement = judge(REFUSE, [], region(left_behind=["PD pd: EBUSY"]))
+    assert "should fail" in judgement.reason
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        {"taint": 512, "taint_before": 0, "log": []},
+        {"taint": 0, "log": ["all is well", "WARNING: CPU: 0 PID: 7 at drivers/infiniband/core/umem.c:1"]},
+        {"taint": 0, "log": ["BUG: kernel NULL pointer dereference, address: 0000000000000008"]},
+        {"taint": 0, "log": ["refcount_t: underflow; use-after-free."]},
+        {"taint": 0, "log": ["KASAN: slab-use-after-free in rxe_mr_cleanup+0x1/0x2 [rdma_rxe]"]},
+    ],
+)
+def test_a_kernel_that_complains_fails_the_case(kernel: dict[str, Any]) -> None:
+    judgement = judge(REGISTER, [], region(), kernel)
+    assert judgement.verdict == FAIL
+    assert "kernel" in judgement.reason
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        {},
+        {"taint": 0},
+        {"taint": 512, "log": ["rdma_rxe: loaded"]},
+        {"taint": 512, "taint_before": 512, "log": []},
+        {"taint": 0, "log": ["infiniband rxe0: set active"]},
+    ],
+)
+def test_a_kernel_that_was_tainted_before_or_only_talks_changes_no_verdict(kernel: dict[str, Any]) -> None:
+    assert judge(REGISTER, [], region(), kernel).verdict == PASS
+
+
+@pytest.mark.parametrize("of", [REGISTER, REFUSE, REFUSE_ANY, OPEN, ON_DEMAND])
+@pytest.mark.parametrize("lacking", [[], ["odp"]])
+@pytest.mark.parametrize("observed", [null(), null(""), region(), region({"length": 0}, left_behind=["PD pd: busy"])])
+def test_judging_the_same_data_twice_gives_the_same_and_changes_nothing(
+    of: Any, lacking: list[str], observed: dict[str, Any]
+) -> None:
+    kernel = {"taint": 0, "log": ["a line"]}
+    before = copy.deepcopy((lacking, observed, kernel))
+    first = judge(of, lacking, observed, kernel)
+    assert judge(of, lacking, observed, kernel) == first
+    assert (lacking, observed, kernel) == before
+    assert "\n" not in first.reason

@@ -1,0 +1,324 @@
+"""The launcher and the installing of packages, on a path of stubs; and what the doctor finds."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from commands import doctor
+from conformance.errors import UserError
+from conformance.suite import ROOT
+from fixtures import packages
+from fixtures.softroce.recipe import recipe_for
+
+LAUNCHER = ROOT / "rdma-cts"
+BORROWED = ("sh", "dirname", "readlink", "mkdir", "grep", "cat", "chmod", "mv", "ln")
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host of stubs: programs in `bin`, a Python that only installing brings, and a cache."""
+
+    root: Path
+
+    @property
+    def bin(self) -> Path:
+        """The only directory on the path."""
+        return self.root / "bin"
+
+    @property
+    def log(self) -> Path:
+        """Where apt-get's output is kept."""
+        return self.root / "cache" / "install.log"
+
+    def stub(self, name: str, script: str) -> None:
+        """A program of this host."""
+        path = self.bin / name
+        path.write_text(f"#!{self.bin}/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def calls(self) -> list[str]:
+        """The arguments of each call of apt-get."""
+        path = self.root / "calls"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def environment(self) -> dict[str, str]:
+        """For programs on this host."""
+        return {
+            "PATH": str(self.bin), "HOME": str(self.root), "RDMA_CTS_CACHE": str(self.root / "cache"),
+            "RDMA_CTS_PYTHON": str(self.bin / "python3"),
+        }  # fmt: skip
+
+    def launch(self, *arguments: str, answer: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Runs the launcher; with an `answer`, its input is a terminal on which that was typed."""
+        command = [str(self.bin / "sh"), str(LAUNCHER), *arguments]
+        if answer is None:
+            return subprocess.run(command, env=self.environment(), stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+        typing, terminal = pty.openpty()
+        try:
+            os.write(typing, answer.encode())
+            return subprocess.run(command, env=self.environment(), stdin=terminal,
+                                  capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+        finally:
+            os.close(typing)
+            os.close(terminal)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    """A Debian without Python; its apt-get brings one that says what it was asked to run."""
+    host = Host(tmp_path)
+    host.bin.mkdir()
+    for name in BORROWED:
+        found = shutil.which(name)
+        assert found
+        (host.bin / name).symlink_to(found)
+    host.stub("id", "echo 0")
+    host.stub("new-python", 'case $1 in -c) exit 0 ;; esac\necho "python: $*; $PYTHONPATH; ${RDMA_CTS_YES:-}"')
+    host.stub("apt-get", f'echo "$*" >>{host.root}/calls\necho "apt says $1"\n'
+              f'[ "$1" = install ] && ln -s new-python {host.bin}/python3\nexit 0')  # fmt: skip
+    return host
+
+
+INSTALLING = ["update", "install -y --no-install-recommends python3 python3-yaml"]
+
+
+def test_a_python_that_fits_is_used_without_a_word(host: Host) -> None:
+    (host.bin / "python3").symlink_to("new-python")
+    done = host.launch("run", "-k", "a b")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"python: -m commands run -k a b; {ROOT}; \n"
+    assert host.calls() == []
+
+
+def test_the_launcher_works_through_a_link(host: Host) -> None:
+    (host.bin / "python3").symlink_to("new-python")
+    link = host.root / "link"
+    link.symlink_to(LAUNCHER)
+    done = subprocess.run([str(host.bin / "sh"), str(link), "list"], env=host.environment(),
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    assert f"; {ROOT};" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [("--yes", "run", "-k", "a b"), ("run", "-k", "a b", "--yes")])
+def test_yes_installs_without_asking(host: Host, arguments: tuple[str, ...]) -> None:
+    done = host.launch(*arguments)
+    assert done.returncode == 0
+    assert host.calls() == INSTALLING
+    assert done.stdout == f"python: -m commands run -k a b; {ROOT}; 1\n"
+    assert done.stderr == f"rdma-cts: installing python3 python3-yaml (log: {host.log})\n"
+    assert host.log.read_text() == "apt says update\napt says install\n"
+
+
+def test_a_yes_for_another_program_is_left_to_it(host: Host) -> None:
+    (host.bin / "python3").symlink_to("new-python")
+    assert host.launch("test", "--", "--yes").stdout == f"python: -m commands test -- --yes; {ROOT}; \n"
+
+
+@pytest.mark.parametrize("answer", ["y\n", "Yes\n"])
+def test_on_a_terminal_it_asks_and_then_installs(host: Host, answer: str) -> None:
+    done = host.launch("run", answer=answer)
+    assert "These Debian packages are needed: python3 python3-yaml\nInstall them with apt-get? [y/N]" in done.stderr
+    assert done.returncode == 0
+    assert host.calls() == INSTALLING
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "yikes\n", "\x04"])
+def test_any_other_answer_installs_nothing(host: Host, answer: str) -> None:
+    done = host.launch("run", answer=answer)
+    assert done.returncode == 3
+    assert done.stderr.endswith("rdma-cts: Debian packages are needed and were not installed: python3 python3-yaml\n")
+    assert host.calls() == []
+
+
+def test_without_a_terminal_it_refuses_in_one_line(host: Host) -> None:
+    done = host.launch("run")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
+        "rdma-cts: Debian packages are needed; say --yes to have them installed: python3 python3-yaml\n"
+    )
+    assert host.calls() == []
+
+
+def test_who_is_not_root_is_told_what_to_type(host: Host) -> None:
+    host.stub("id", "echo 1000")
+    done = host.launch("run", "--yes")
+    assert done.returncode == 3
+    assert done.stderr == (
+        "rdma-cts: Debian packages are needed; install them: sudo apt-get install python3 python3-yaml\n"
+    )
+    assert host.calls() == []
+
+
+def test_another_system_is_told_the_names(host: Host) -> None:
+    (host.bin / "apt-get").unlink()
+    done = host.launch("run", "--yes")
+    assert done.returncode == 3
+    assert done.stderr == (
+        "rdma-cts: what Debian calls python3 python3-yaml is needed; there is no apt-get here, install it\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ('[ "$1" = update ] || { echo "E: no such package"; exit 100; }', "apt-get could not install python3"),
+        ('[ "$1" = update ] || { echo "write: No space left on device" >&2; exit 100; }', "the disk is full"),
+        ("exit 0", "no Python of version 3.11 or later with the modules yaml"),
+    ],
+)
+def test_an_installation_that_fails_is_one_line(host: Host, script: str, reason: str) -> None:
+    host.stub("apt-get", script)
+    done = host.launch("run", "--yes")
+    assert done.returncode == 3
+    progress, line = done.stderr.splitlines()
+    assert progress.startswith("rdma-cts: installing")
+    assert line.startswith(f"rdma-cts: {reason}")
+
+
+def test_a_list_that_cannot_be_read_does_not_matter(host: Host) -> None:
+    host.stub("apt-get", f'[ "$1" = update ] && exit 100\nln -s new-python {host.bin}/python3')
+    assert host.launch("run", "--yes").returncode == 0
+
+
+def test_a_cache_that_cannot_be_written_is_named(host: Host) -> None:
+    (host.root / "cache").write_text("in the way")
+    done = host.launch("run", "--yes")
+    assert done.returncode == 3
+    assert f"the cache directory {host.root}/cache cannot be written" in done.stderr
+    assert host.calls() == []
+
+
+# The same from Python, for what a command needs
+
+
+@pytest.fixture
+def python_host(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """The stub host as seen by this process: it lacks mmdebstrap and qemu, and its apt-get brings them."""
+    for name, value in host.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("RDMA_CTS_YES", raising=False)
+    host.stub("python3", "exit 0")
+    host.stub("mkfs.erofs", "exit 0")
+    host.stub("tool", "exit 0")
+    busybox = shutil.which("busybox", path="/usr/bin:/bin:/usr/sbin:/sbin")
+    assert busybox, "busybox-static is one of the packages that the tests need"
+    (host.bin / "busybox").symlink_to(busybox)
+    host.stub("apt-get", f'echo "$*" >>{host.root}/calls\n[ "$1" = update ] && exit 0\n'
+              f"for name in mmdebstrap qemu-system-x86_64; do ln -s tool {host.bin}/$name; done")  # fmt: skip
+    return host
+
+
+def test_what_lacks_is_installed_and_nothing_else(python_host: Host) -> None:
+    said: list[str] = []
+    assert packages.missing(packages.GUEST) == ["qemu-system-x86", "mmdebstrap"]
+    assert packages.ensure_tools(packages.GUEST, assume_yes=True, say=said.append) == sys.executable
+    assert python_host.calls() == ["update", "install -y --no-install-recommends qemu-system-x86 mmdebstrap"]
+    assert said == ["installed qemu-system-x86, mmdebstrap"]
+    packages.ensure_tools(packages.GUEST, assume_yes=True, say=said.append)
+    assert len(said) == 1
+
+
+def test_what_was_installed_and_is_not_there_is_named(python_host: Host) -> None:
+    python_host.stub("apt-get", "exit 0")
+    with pytest.raises(UserError, match="not found: qemu-system-x86, mmdebstrap") as caught:
+        packages.ensure_tools(packages.GUEST, assume_yes=True, say=print)
+    assert caught.value.status == 3
+
+
+def test_without_a_yes_nothing_is_installed(python_host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(os.devnull) as nothing:
+        monkeypatch.setattr(packages, "_INPUT", nothing)
+        with pytest.raises(UserError, match="say --yes to have them installed: qemu-system-x86 mmdebstrap"):
+            packages.ensure_tools(packages.GUEST, assume_yes=False, say=print)
+    assert python_host.calls() == []
+
+
+def test_a_busybox_that_is_not_static_does_not_count(python_host: Host) -> None:
+    (python_host.bin / "busybox").unlink()
+    (python_host.bin / "busybox").symlink_to(python_host.bin / "sh")
+    assert "busybox-static" in packages.missing(packages.GUEST)
+
+
+def test_a_python_with_all_modules_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "python3"
+    other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    monkeypatch.setattr(packages, "SYSTEM_PYTHON", str(other))
+    assert packages.python_for(["suite"]) == sys.executable
+    real = packages.has_modules
+    monkeypatch.setattr(packages, "has_modules", lambda python, names: python != sys.executable and real(python, names))
+    assert packages.python_for(["suite"]) == str(other)
+    monkeypatch.setattr(packages, "has_modules", lambda python, names: False)
+    assert packages.python_for(["suite"]) is None
+
+
+def test_an_unknown_use_is_a_mistake_of_ours() -> None:
+    with pytest.raises(ValueError, match="gest"):
+        packages.needs(["gest"])
+
+
+# The doctor
+
+
+def _by_subject(findings: list[doctor.Finding]) -> dict[str, doctor.Finding]:
+    return {finding.about: finding for finding in findings}
+
+
+def test_a_host_with_a_device_works(tmp_path: Path) -> None:
+    (tmp_path / "sys/class/infiniband/mlx5_0").mkdir(parents=True)
+    (tmp_path / "dev/infiniband").mkdir(parents=True)
+    (tmp_path / "dev/infiniband/uverbs0").touch()
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("HugePages_Total:  16\nHugePages_Free:   7\n")
+    found = _by_subject(doctor.device_findings(doctor.Host(tmp_path)))
+    assert (found["RDMA devices"].state, found["RDMA devices"].text) == (doctor.OK, "mlx5_0")
+    assert found["device nodes"].state == doctor.OK
+    assert (found["hugepages"].state, found["hugepages"].text) == (doctor.OK, "7 free")
+
+
+def test_a_host_with_nothing_is_told_what_to_do(tmp_path: Path) -> None:
+    found = _by_subject(doctor.device_findings(doctor.Host(tmp_path)))
+    assert found["RDMA devices"].state == doctor.LACK
+    assert "no module rdma_rxe" in found["RDMA devices"].text
+    assert found["device nodes"].state == doctor.LACK
+    assert found["hugepages"].state == doctor.NOTE
+    assert not doctor.works(found.values())
+
+
+def test_modules_that_only_need_loading_are_told_apart(tmp_path: Path) -> None:
+    modules = tmp_path / "lib/modules" / os.uname().release
+    modules.mkdir(parents=True)
+    (modules / "modules.dep").write_text("kernel/x/rdma_rxe.ko.xz: kernel/y/ib-core.ko\nkernel/y/ib-uverbs.ko:\n")
+    found = _by_subject(doctor.device_findings(doctor.Host(tmp_path)))
+    assert found["RDMA devices"].mend.startswith("modprobe rdma_rxe")
+    assert found["device nodes"].mend == "modprobe ib_uverbs"
+
+
+def test_lacking_programs_are_told_with_the_command(python_host: Host) -> None:
+    found = _by_subject(doctor.guest_findings(doctor.Host(python_host.root), recipe_for()))
+    assert found["packages"].state == doctor.LACK
+    assert found["packages"].mend.endswith("apt-get install --no-install-recommends qemu-system-x86 mmdebstrap")
+    assert found["guest image"].text.startswith("not built yet")
+    assert found["processor"].text.startswith("software emulation")
+
+
+def test_the_doctor_fails_when_no_way_works(
+    python_host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "device_findings", lambda _: [doctor.Finding(doctor.LACK, "it", "is not", "mend it")])
+    arguments = argparse.Namespace(stack="forky")
+    assert doctor.execute(arguments) == doctor.NO_WAY == 4
+    assert "Neither way works" in capsys.readouterr().out
+    monkeypatch.setattr(doctor, "device_findings", lambda _: [doctor.Finding(doctor.OK, "it", "is")])
+    assert doctor.execute(arguments) == 0
+    assert "Works now: On an RDMA device of this host." in capsys.readouterr().out

@@ -1,0 +1,275 @@
+"""Whatever a file holds, the loader gives cases or located mistakes, and the same ones every time.
+
+Derandomized, so that a run in CI fails for what was changed and not for luck.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from conformance import capability, language
+from conformance.rules import read_registry
+from conformance.suite import CASES, ROOT
+from conformance.tables import parse_table
+from conformance.verbs import ENUMS
+from conformance.yamltext import Mistake, Node, TextError, read_bytes
+from samples import registry
+
+REAL = sorted(path for path in CASES.glob("*/*.yaml"))
+TABLES = [path for path in REAL if path.name != "rules.yaml"]
+NAME = "cases/reg_mr/sample.yaml"
+
+quick = settings(
+    deadline=None, derandomize=True, max_examples=300, suppress_health_check=[HealthCheck.too_slow]
+)  # fmt: skip
+# Reading a real table takes some 10 ms, and there are many.
+few = settings(quick, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def check_places(mistakes: list[Mistake] | tuple[Mistake, ...], data: bytes) -> None:
+    """Every mistake stands inside of the text, and its line can be printed."""
+    assert mistakes
+    lines = data.decode("utf-8", "replace").split("\n")
+    for mistake in mistakes:
+        assert 1 <= mistake.place.line <= len(lines), mistake
+        assert 1 <= mistake.place.column <= len(lines[mistake.place.line - 1]) + 1, mistake
+        assert mistake.message
+        assert "\n" not in str(mistake)
+        str(mistake).encode()
+
+
+def load(data: bytes, path: Path = Path(NAME)) -> Node | None:
+    """Reads a table through to the end; checks the mistakes if that is what comes."""
+    try:
+        root = read_bytes(data, NAME)
+    except TextError as error:
+        check_places(error.mistakes, data)
+        return None
+    table, mistakes = parse_table(root, path, registry())
+    if mistakes:
+        assert table is None
+        check_places(mistakes, data)
+    else:
+        assert table is not None
+        assert table.cases
+        assert len({case.id for case in table.cases}) == len(table.cases)
+    return root
+
+
+def load_rules(data: bytes, folder: Path) -> None:
+    """Reads a file of rules; checks the mistakes if that is what comes."""
+    (folder / "v").mkdir(exist_ok=True)
+    (folder / "v" / "rules.yaml").write_bytes(data)
+    _, mistakes = read_registry([folder], folder)
+    if mistakes:
+        check_places(mistakes, data)
+
+
+@quick
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused_with_a_place(data: bytes) -> None:
+    load(data)
+
+
+FRAGMENTS = st.sampled_from(
+    ["- ", ": ", "? ", "[", "]", "{", "}", ", ", "&p ", "*p ", "!", "!!str ", "!<x>", "|\n", ">-\n", "'", '"', "#", "\n",
+     "\n  ", "\n    ", "\t", "\r", "%YAML 1.1\n", "---\n", "...\n", "<<", "yes", "true", "~", "0x", "99999999999999999999",
+     "\\U00110000", "\\ud800", "\\x", "\ufeff", "\u2028", "\x85", "\x00", "é", "$", "$p", "${p}", "bit ", "verb: ", "rows:\n",
+     "each: ", "buf", ".", "+", "page", "`", "@"]
+)  # fmt: skip
+
+
+@quick
+@given(st.lists(FRAGMENTS, max_size=30).map("".join))
+def test_any_heap_of_yaml_signs_is_read_or_refused_with_a_place(text: str) -> None:
+    load(text.encode())
+
+
+TEXTS = st.text(max_size=8) | st.sampled_from(["$a", "$", "yes", "buf", "success", "1 page", "bit 3", "bit 99999999999999"])
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.dates() | st.binary(max_size=4)
+STRUCTURES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS | st.integers(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@quick
+@given(STRUCTURES, st.booleans(), st.booleans())
+def test_any_structure_that_yaml_can_write_is_read_or_refused_with_a_place(
+    structure: object, flow: bool, wide: bool
+) -> None:
+    text = yaml.safe_dump(structure, default_flow_style=flow, allow_unicode=wide, width=20)
+    load(text.encode("utf-8", "surrogatepass"))
+
+
+def words(*names: str) -> st.SearchStrategy[str]:
+    """One of the names, or an axis."""
+    return st.sampled_from([*names, "$p", "$q"])
+
+
+def mapping(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """A mapping with any of these keys, of the strategies' values or of anything at all."""
+    return st.fixed_dictionaries({}, optional={key: value | SCALARS for key, value in fields.items()})
+
+
+QUANTITIES = st.sampled_from(["buf", "buf.size + 1", "1 page", "SIZE_MAX", "mr.rkey", "nix", "$p", "-1", "", "new.addr"])
+FLAGS = st.lists(words(*ENUMS["ibv_access_flags"].short_names, "bit 12", "bit 40"), max_size=3)
+ARGUMENTS = mapping(
+    pd=words("pd", "other"), addr=QUANTITIES, length=QUANTITIES, access=FLAGS, mr=words("mr", "new"),
+    flags=FLAGS, mw=words("mw"), qp=words("qp"), type=words("1"), fd=words("dmabuf", "closed"), rkey=QUANTITIES,
+    sg_list=st.lists(mapping(addr=QUANTITIES, length=QUANTITIES, lkey=QUANTITIES), max_size=2),
+)  # fmt: skip
+THEN = words(*language.OUTCOMES) | mapping(
+    outcome=words(*language.OUTCOMES), errno=words("EINVAL", "any") | st.lists(words("EINVAL"), max_size=2),
+    mr=words("as_asked"), code=words("ERR_CMD"), completion=words("none"), rkey=words("changed"),
+)  # fmt: skip
+STEP = st.builds(lambda call, then, rest: {**rest, "call": call, "then": then}, words(*language.CALLS), THEN, ARGUMENTS)
+GIVEN = mapping(
+    memory=st.dictionaries(words("buf", "mr"), mapping(kind=words("anonymous"), size=QUANTITIES), max_size=2),
+    mrs=st.dictionaries(words("mr", "new"), ARGUMENTS, max_size=2),
+    pds=st.lists(words("other", "pd"), max_size=2),
+    qps=st.dictionaries(words("qp"), mapping(type=words("RC", "UD"), state=words("RTS"), sq_sig_all=st.booleans())),
+    windows=st.dictionaries(words("mw"), mapping(type=words("1", "2"), bound=ARGUMENTS)),
+    dmabufs=st.dictionaries(words("dmabuf"), mapping(kind=words("udmabuf"), size=QUANTITIES)),
+    memlock=QUANTITIES,
+)
+ROW = mapping(
+    id=st.sampled_from(["row", "r-$p", "$p-$q", "Row!"]), rules=st.lists(words("REG-01", "REG-99"), max_size=2),
+    needs=st.lists(words(*capability.NAMES), max_size=2), given=GIVEN, when=ARGUMENTS, then=THEN,
+    each=st.dictionaries(st.sampled_from(["p", "q"]), st.lists(QUANTITIES | FLAGS | SCALARS, max_size=3), max_size=2),
+    before=st.lists(STEP, max_size=1), afterwards=st.lists(STEP, max_size=2), call=words(*language.CALLS),
+    entries=st.lists(words(*language.ENTRIES), max_size=2), hazardous=st.booleans(),
+)  # fmt: skip
+TABLE = st.fixed_dictionaries(
+    {"verb": st.sampled_from(language.VERBS) | SCALARS, "cases": st.integers(0, 4), "rows": st.lists(ROW, max_size=3)},
+    optional={"given": GIVEN, "entries": st.lists(words(*language.ENTRIES), max_size=2), "about": SCALARS},
+)
+
+
+@quick
+@given(TABLE)
+def test_anything_shaped_like_a_table_gives_cases_or_places(table: dict[str, Any]) -> None:
+    folder = str(table["verb"]).removeprefix("ibv_")
+    path = Path(folder if folder in os.listdir(CASES) else "reg_mr") / "sample.yaml"
+    load(yaml.safe_dump(table, sort_keys=False, width=10_000).encode("utf-8", "surrogatepass"), path)
+
+
+Mutation = Callable[[bytes, random.Random], bytes]
+
+
+def flip_a_byte(data: bytes, chance: random.Random) -> bytes:
+    at = chance.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1 :]
+
+
+def delete_a_line(data: bytes, chance: random.Random) -> bytes:
+    lines = data.splitlines(keepends=True)
+    del lines[chance.randrange(len(lines))]
+    return b"".join(lines)
+
+
+def repeat_a_line(data: bytes, chance: random.Random) -> bytes:
+    lines = data.splitlines(keepends=True)
+    at = chance.randrange(len(lines))
+    return b"".join([*lines[: at + 1], *lines[at:]])
+
+
+def indent_a_line(data: bytes, chance: random.Random) -> bytes:
+    lines = data.splitlines(keepends=True)
+    at = chance.randrange(len(lines))
+    lines[at] = b"  " + lines[at] if chance.random() < 0.5 else lines[at].removeprefix(b"  ")
+    return b"".join(lines)
+
+
+def rename_a_key(data: bytes, chance: random.Random) -> bytes:
+    keys = list(re.finditer(rb"[a-z_]+(?=:)", data))
+    key, other = chance.choice(keys), chance.choice(keys)
+    return data[: key.start()] + other[0] + data[key.end() :]
+
+
+def swap_two_tokens(data: bytes, chance: random.Random) -> bytes:
+    tokens = list(re.finditer(rb"[\w$.]+|[\[\]{},:-]", data))
+    first, second = sorted(chance.sample(tokens, 2), key=lambda token: token.start())
+    between = data[first.end() : second.start()]
+    return data[: first.start()] + second[0] + between + first[0] + data[second.end() :]
+
+
+def cut_off_the_end(data: bytes, chance: random.Random) -> bytes:
+    return data[: chance.randrange(len(data))]
+
+
+MUTATIONS: list[Mutation] = [
+    flip_a_byte, delete_a_line, repeat_a_line, indent_a_line, rename_a_key, swap_two_tokens, cut_off_the_end,
+]  # fmt: skip
+
+
+@functools.cache
+def excerpt(path: Path) -> bytes:
+    """A table cut to what is read within a few milliseconds: its head and some of its rows."""
+    text = path.read_text()
+    head, rows, body = text.partition("\nrows:\n")
+    pieces = re.split(r"(?m)^(?=  - id: )", body)
+    return (head + rows + "".join(pieces[:12])).encode()
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@few
+@given(mutation=st.sampled_from(MUTATIONS), seed=st.integers(0, 2**32))
+def test_a_real_file_with_one_thing_changed_gives_cases_or_places(
+    path: Path, mutation: Mutation, seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    chance = random.Random(seed)
+    if path.name == "rules.yaml":
+        load_rules(mutation(path.read_bytes(), chance), tmp_path_factory.getbasetemp())
+    else:
+        load(mutation(excerpt(path), chance), path)
+
+
+DUMP = """
+import hashlib, sys
+from conformance.suite import load_suite
+suite = load_suite()
+everything = "\\n".join(map(repr, [*suite.registry.values(), *suite.cases]))
+print(*(case.id for case in suite.cases), hashlib.sha256(everything.encode()).hexdigest(), sep="\\n")
+"""
+
+
+def dump(hash_seed: str) -> str:
+    """Every case's id and the digest of all that is known of all cases, from a process of its own."""
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", DUMP], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_expansion_is_the_same_in_every_process_and_for_every_hash_seed() -> None:
+    first, second = dump("1"), dump("4242")
+    assert first == second
+    assert len(first.splitlines()) > 100
+
+
+def test_a_cases_dump_tells_everything_there_is_to_a_case() -> None:
+    # The digest above is worth something only if a repr shows no address of an object.
+    table = TABLES[0]
+    parsed, _ = parse_table(read_bytes(table.read_bytes(), NAME), table, registry())
+    assert parsed is not None
+    text = repr(parsed.cases)
+    assert " at 0x" not in text
+    assert hashlib.sha256(text.encode()).hexdigest() == hashlib.sha256(repr(parsed.cases).encode()).hexdigest()

@@ -1,0 +1,198 @@
+"""Memory of every kind is what it says, between guards, and gone after use; limits are put back."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from conformance.errors import UserError
+from conformance.language import MEMORY_KINDS
+from fixtures import memory
+from fixtures.limits import locked_memory_limit
+from fixtures.memory import PAGE, Memory, allocate
+
+SIZE = 3 * PAGE
+SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge"})
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """A line of /proc/self/maps."""
+
+    start: int
+    end: int
+    protection: str
+    inode: int
+
+
+def mappings() -> list[Mapping]:
+    """What this process has mapped."""
+    found = []
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        extent, protection, _offset, _device, inode, *_path = line.split()
+        start, end = (int(text, 16) for text in extent.split("-"))
+        found.append(Mapping(start, end, protection, int(inode)))
+    return found
+
+
+def protection(addr: int) -> str:
+    """`rw-p` and the like for the page at `addr`; empty where nothing is mapped."""
+    return next((each.protection for each in mappings() if each.start <= addr < each.end), "")
+
+
+def pages(of: Memory) -> list[str]:
+    """The protection of each page of a range."""
+    return [protection(addr) for addr in range(of.addr, of.addr + of.size, PAGE)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "protections"),
+    [
+        ("anonymous", ["rw-p"] * 3),
+        ("read_only", ["r--p"] * 3),
+        ("no_access", ["---p"] * 3),
+        ("unmapped", [""] * 3),
+        ("hole", ["rw-p", "", "rw-p"]),
+        ("shared", ["rw-s"] * 3),
+    ],
+)
+def test_each_kind_is_mapped_as_it_says(kind: str, protections: list[str]) -> None:
+    made = allocate(kind, SIZE)
+    try:
+        assert pages(made) == protections
+        assert made.addr % PAGE == 0
+        assert made.size == SIZE
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("kind", SMALL_KINDS)
+@pytest.mark.parametrize("size", [1, PAGE, PAGE + 1, SIZE])
+def test_both_neighbours_of_a_range_are_inaccessible(kind: str, size: int) -> None:
+    if kind == "hole":
+        size = SIZE
+    made = allocate(kind, size)
+    try:
+        assert protection(made.addr - 1) == "---p"
+        assert protection(-(-(made.addr + size) // PAGE) * PAGE) == "---p"
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("kind", SMALL_KINDS)
+def test_nothing_is_left_after_close(kind: str) -> None:
+    made = allocate(kind, SIZE)
+    start, length = made.mapped
+    made.close()
+    assert [protection(addr) for addr in range(start, start + length, PAGE)] == [""] * (length // PAGE)
+
+
+def test_writable_memory_can_be_written_to_its_last_byte() -> None:
+    for kind in ("anonymous", "shared"):
+        made = allocate(kind, SIZE)
+        try:
+            ctypes.memset(made.addr, 0x5A, SIZE)
+            assert ctypes.string_at(made.addr, SIZE) == b"\x5a" * SIZE
+        finally:
+            made.close()
+
+
+def test_memory_begins_as_zeros() -> None:
+    for kind in ("anonymous", "shared", "read_only"):
+        made = allocate(kind, SIZE)
+        try:
+            assert ctypes.string_at(made.addr, SIZE) == bytes(SIZE)
+        finally:
+            made.close()
+
+
+def test_private_memory_is_no_file_and_shared_memory_is() -> None:
+    for kind, is_file in (("anonymous", False), ("shared", True)):
+        made = allocate(kind, SIZE)
+        try:
+            (mapping,) = [each for each in mappings() if each.start <= made.addr < each.end]
+            assert (mapping.inode != 0) == is_file
+        finally:
+            made.close()
+
+
+def free_hugepages() -> int:
+    text = Path("/proc/meminfo").read_text()
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("HugePages_Free:")), 0)
+
+
+def test_huge_memory_is_of_huge_pages_or_says_that_there_are_none() -> None:
+    before = free_hugepages()
+    if before == 0:
+        with pytest.raises(UserError, match="huge pages") as caught:
+            allocate("huge", 1)
+        assert caught.value.status == 3
+        assert "vm.nr_hugepages" in str(caught.value)
+        return
+    made = allocate("huge", memory.hugepage_size())
+    try:
+        assert made.addr % memory.hugepage_size() == 0
+        ctypes.memset(made.addr, 1, made.size)
+        assert free_hugepages() == before - 1
+    finally:
+        made.close()
+    assert free_hugepages() == before
+
+
+def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(addr: int, size: int) -> None:
+        seen.append(addr)
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    seen: list[int] = []
+    monkeypatch.setitem(memory._FILL, "anonymous", fail)
+    with pytest.raises(OSError, match="memory"):
+        allocate("anonymous", SIZE)
+    assert protection(seen[0]) == ""
+
+
+def can_lock(size: int) -> bool:
+    """Whether the kernel lets this process lock so much."""
+    library = ctypes.CDLL(None, use_errno=True)
+    made = allocate("anonymous", size)
+    try:
+        return bool(library.mlock(ctypes.c_void_p(made.addr), ctypes.c_size_t(size)) == 0)
+    finally:
+        made.close()
+
+
+def state() -> tuple[tuple[int, int], str]:
+    """The locked-memory limit and the effective capabilities."""
+    (effective,) = [
+        line for line in Path("/proc/thread-self/status").read_text().splitlines() if line.startswith("CapEff")
+    ]
+    return resource.getrlimit(resource.RLIMIT_MEMLOCK), effective
+
+
+def test_the_limit_holds_within_the_block_and_is_put_back() -> None:
+    before = state()
+    with locked_memory_limit(2 * PAGE):
+        assert resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == 2 * PAGE
+        assert can_lock(2 * PAGE)
+        assert not can_lock(3 * PAGE)
+    assert state() == before
+
+
+def test_the_limit_is_put_back_after_an_exception() -> None:
+    before = state()
+    with pytest.raises(RuntimeError, match="from within"), locked_memory_limit(PAGE):
+        raise RuntimeError("from within")
+    assert state() == before
+
+
+def test_a_limit_that_cannot_be_set_changes_nothing() -> None:
+    before = state()
+    with pytest.raises((ValueError, OSError, OverflowError)), locked_memory_limit(-2):
+        pytest.fail("not reached")
+    assert state() == before

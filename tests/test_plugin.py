@@ -1,0 +1,207 @@
+"""The engine as a pytest plugin, seen from outside: pytest in a process of its own on a device in Python."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from conformance.results import exit_status
+from conformance.suite import CASES, ROOT
+from project import Project
+
+EXPECTED = {
+    "reg_mr/fake/works": "PASS",
+    "reg_mr/fake/wrongly-accepted": "FAIL",
+    "reg_mr/fake/not-supported": "UNSUPPORTED",
+    "reg_mr/fake/harness-trouble": "BROKEN",
+}
+
+
+def verdicts(project: Project) -> dict[str, str]:
+    """The verdict of each case that was recorded."""
+    found = {line["case"]: line["verdict"] for line in project.results().results}
+    assert len(found) == len(project.results().results)
+    return found
+
+
+def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """pytest's usage errors, one a line."""
+    return [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line]
+
+
+def test_each_case_is_recorded_with_its_verdict(project: Project) -> None:
+    done = project.run()
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert verdicts(project) == EXPECTED
+    recorded = project.results()
+    assert sorted(recorded.header["planned"]) == sorted(EXPECTED)
+    assert recorded.header["device"]["name"] == "fake0"
+    assert recorded.footer is not None
+    assert recorded.footer["complete"] is True
+    assert recorded.footer["verdicts"] == {"PASS": 1, "FAIL": 1, "UNSUPPORTED": 1, "BROKEN": 1}
+    assert exit_status(recorded.footer) == 1
+
+
+def test_a_result_holds_what_was_observed(project: Project) -> None:
+    project.run(rows=("works",))
+    (line,) = project.results().results
+    assert line["observed"]["returned"] == "MR"
+    assert line["observed"]["mr"]["lkey"] == 11
+    assert line["kernel"] == {"taint": 0, "log": []}
+    assert line["duration_us"] > 0
+
+
+def test_an_exception_of_the_harness_is_broken_and_no_failure_of_the_device(project: Project) -> None:
+    project.run(rows=("harness-trouble",))
+    (line,) = project.results().results
+    assert line["verdict"] == "BROKEN"
+    assert line["reason"] == "the harness could not run the case: RuntimeError: no such memory"
+    assert exit_status(project.results().footer or {}) == 3
+
+
+def test_a_fixture_that_fails_is_broken_too(project: Project) -> None:
+    with (project.root / "conftest.py").open("a") as file:
+        file.write("@pytest.fixture\ndef bench():\n    raise OSError('the bench fell over')\n")
+    done = project.run(rows=("works", "wrongly-accepted"))
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert set(verdicts(project).values()) == {"BROKEN"}
+    assert "the bench fell over" in project.results().results[0]["reason"]
+
+
+def test_what_is_unsupported_shows_as_a_skip_with_its_reason(project: Project) -> None:
+    done = project.run("-rs", rows=("not-supported",))
+    assert done.returncode == pytest.ExitCode.OK
+    (skip,) = re.findall(r"^SKIPPED .*", done.stdout, re.MULTILINE)
+    assert "UNSUPPORTED REG-17" in skip
+    assert "refused with EOPNOTSUPP; the device does not declare odp" in skip
+
+
+def test_a_failure_reads_in_one_line_with_rule_call_and_table(project: Project) -> None:
+    done = project.run(rows=("wrongly-accepted",))
+    (line,) = re.findall(r"^FAIL .*", done.stdout, re.MULTILINE)
+    assert line.startswith("FAIL REG-15 ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=REMOTE_WRITE)")
+    assert "should fail, returned an MR" in line
+    assert line.endswith("fake.yaml:10")
+    assert "Traceback" not in done.stdout
+
+
+def without_times(project: Project) -> dict[str, dict[str, Any]]:
+    """The results by case, without what differs from run to run."""
+    results: dict[str, dict[str, Any]] = {}
+    for line in project.results().results:
+        observed = {key: value for key, value in line["observed"].items() if key not in ("mr", "asked")}
+        results[line["case"]] = {**line, "duration_us": 0, "observed": observed}
+    return results
+
+
+def test_two_workers_give_the_same_ids_and_results_as_none(project: Project) -> None:
+    project.run()
+    alone, planned = without_times(project), project.results().header["planned"]
+    (project.root / "out").rename(project.root / "alone")
+    done = project.run("-n2")
+    assert re.search(r"\[gw[01]\]", done.stdout)
+    assert without_times(project) == alone
+    assert project.results().header["planned"] == planned
+    assert project.results().footer is not None
+
+
+def test_a_worker_that_dies_is_a_crash_of_its_case(project: Project) -> None:
+    project.run("-n2", rows=("works", "dies", "wrongly-accepted"))
+    assert verdicts(project) == {
+        "reg_mr/fake/works": "PASS",
+        "reg_mr/fake/dies": "CRASH",
+        "reg_mr/fake/wrongly-accepted": "FAIL",
+    }
+    footer = project.results().footer
+    assert footer is not None
+    assert footer["complete"] is True
+
+
+def test_a_run_that_stops_early_is_not_complete(project: Project) -> None:
+    project.run("-x", rows=("wrongly-accepted", "works", "not-supported"))
+    footer = project.results().footer
+    assert footer is not None
+    assert footer["complete"] is False
+
+
+def test_only_takes_the_named_cases_and_no_other_folder(project: Project) -> None:
+    other = project.root / "cases" / "dereg_mr"
+    other.mkdir()
+    (other / "test_dereg_mr.py").write_text((CASES / "dereg_mr" / "test_dereg_mr.py").read_text())
+    done = project.run(rows=("works",))
+    assert done.returncode == pytest.ExitCode.OK
+    assert "1 passed" in done.stdout
+    assert "skipped" not in done.stdout
+    assert project.results().header["planned"] == ["reg_mr/fake/works"]
+    assert (project.results().footer or {})["complete"] is True
+
+
+def test_only_with_an_unknown_case_is_a_usage_error_with_a_suggestion(project: Project) -> None:
+    done = project.run(rows=("workz",))
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    (error,) = errors(done)
+    assert "unknown case 'reg_mr/fake/workz' (did you mean reg_mr/fake/works?)" in error
+
+
+def test_only_with_a_file_that_is_not_there_is_a_usage_error(project: Project) -> None:
+    done = project.pytest("cases", "--rdma-only", "nowhere")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert errors(done) == ["--rdma-only nowhere: No such file or directory"]
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["alone", "xdist"])
+def test_mistakes_in_a_table_are_usage_errors_of_one_line_each(project: Project, workers: tuple[str, ...]) -> None:
+    table = project.tables / "reg_mr" / "fake.yaml"
+    table.write_text("verb: ibv_reg_mr\ncases: 1\nrows:\n  - {id: a, rules: [REG-99], then: succes}\n")
+    done = project.run(*workers, rows=())
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "Traceback" not in done.stdout + done.stderr
+    found = errors(done)
+    assert all(line.startswith(f"{table}:4:") for line in found)
+    assert any("unknown rule 'REG-99'" in line for line in found)
+    assert any("did you mean success?" in line for line in found)
+
+
+@pytest.mark.parametrize("out", [[], ["--rdma-out", "out"], ["--rdma-out", "out", "-n2"]])
+def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project, out: list[str]) -> None:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(CASES), "--rdma-device", "nosuch0", *out]
+    done = subprocess.run(
+        [*command, f"--rootdir={ROOT}", "-c", str(ROOT / "tox.ini")],
+        cwd=project.root, env=project.environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    (error,) = errors(done)
+    assert error.startswith("no RDMA device 'nosuch0'; ")
+    assert not (project.root / "out").exists()
+
+
+def test_a_folder_of_tables_that_is_not_there_is_a_usage_error(project: Project) -> None:
+    done = project.pytest("cases", "--rdma-cases", "nowhere")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert errors(done) == ["nowhere: no such folder of cases"]
+
+
+def test_a_recorded_run_is_not_overwritten(project: Project) -> None:
+    project.run(rows=("works",))
+    before = (project.root / "out" / "results.jsonl").read_bytes()
+    done = project.run(rows=("works",))
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "out/results.jsonl exists" in errors(done)[-1]
+    assert (project.root / "out" / "results.jsonl").read_bytes() == before
+
+
+def test_collecting_alone_records_nothing(project: Project) -> None:
+    done = project.run("--collect-only", "-q")
+    assert done.returncode == pytest.ExitCode.OK
+    assert "test_reg_mr[reg_mr/fake/works]" in done.stdout
+    assert not (project.root / "out").exists()
+
+
+def test_other_tests_are_left_alone(project: Project) -> None:
+    (project.root / "test_other.py").write_text("def test_it() -> None:\n    pass\n")
+    done = project.pytest("test_other.py", "--rdma-cases", "nowhere")
+    assert done.returncode == pytest.ExitCode.OK

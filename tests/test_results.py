@@ -1,0 +1,241 @@
+"""The contract of results.jsonl: the lines, the file, what is read back, and the exit status."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import judging
+from conformance.errors import UserError
+from conformance.judging import Judgement
+from conformance.results import (
+    Recorded,
+    ResultsFile,
+    decode,
+    encode,
+    exit_status,
+    footer_line,
+    read_results,
+    result_line,
+    rule_verdicts,
+)
+from samples import case, header, numbered, registry, result
+
+CASE = case("{rules: [REG-15, REG-16], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: EINVAL}}")
+
+
+def written(path: Path, *lines: dict[str, Any]) -> Path:
+    """A results file with these lines."""
+    file = ResultsFile(path / "results.jsonl")
+    for line in lines:
+        file.append(line)
+    file.close()
+    return file.path
+
+
+def footer(*verdicts: str, planned: int | None = None) -> dict[str, Any]:
+    """The footer of a run with one case for each verdict, of `planned` cases in all."""
+    cases = numbered(max(planned or 0, len(verdicts), 1)).cases
+    lines = [result(of, verdict) for of, verdict in zip(cases, verdicts, strict=False)]
+    ids = [of.id for of in cases][: planned or len(verdicts)]
+    return footer_line(ids, lines, registry(), duration_s=1.23456)
+
+
+def test_a_result_has_every_field_of_the_contract() -> None:
+    observed = {"rc": None, "returned": "NULL", "errno": "EPERM", "layer": "kernel"}
+    judgement = Judgement(judging.FAIL, "one line", ("a note",))
+    line = result_line(CASE, registry(), judgement, observed, kernel={"taint": 0, "log": ["x"]}, duration_us=7)
+    assert line == {
+        "type": "result",
+        "case": "reg_mr/sample/sample",
+        "rules": ["REG-15", "REG-16"],
+        "level": "must",
+        "entry": "libibverbs",
+        "layer": "kernel",
+        "verdict": "FAIL",
+        "effective": "FAIL",
+        "waiver": None,
+        "reason": "one line",
+        "call": "ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=REMOTE_WRITE)",
+        "expected": {"outcome": "refused", "errno": ["EINVAL"]},
+        "observed": observed,
+        "source": {"file": "cases/reg_mr/sample.yaml", "line": 5},
+        "kernel": {"taint": 0, "log": ["x"]},
+        "duration_us": 7,
+        "repro": "./rdma-cts run --only reg_mr/sample/sample",
+        "notes": ["a note"],
+    }
+
+
+def test_a_footer_has_every_field_of_the_contract() -> None:
+    line = footer("PASS", "PASS", "FAIL")
+    rules = line.pop("rule_totals")
+    assert line == {
+        "type": "footer",
+        "complete": True,
+        "verdicts": {"PASS": 2, "FAIL": 1},
+        "rules": {"REG-01": "FAIL"},
+        "points": 3,
+        "duration_s": 1.235,
+    }
+    assert rules == {"FAIL": 1, "without_case": len(registry()) - 1}
+
+
+def test_a_planned_case_without_result_makes_the_run_incomplete() -> None:
+    assert footer("PASS", planned=2)["complete"] is False
+    assert footer("PASS", "MISSED")["complete"] is False
+    assert footer("PASS", "CRASH")["complete"] is True
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(judging.VERDICTS, 2)))
+def test_the_verdict_of_a_rule_is_the_worst_of_its_cases(one: str, other: str) -> None:
+    first, second = numbered(2).cases
+    lines = [result(first, other), result(second, one)]
+    assert rule_verdicts(lines, registry()) == {"REG-01": one}
+    assert rule_verdicts(lines[::-1], registry()) == {"REG-01": one}
+
+
+def test_a_waiver_counts_for_the_rule_through_the_effective_verdict() -> None:
+    line = result(CASE, "FAIL", effective="PASS", waiver={"issue": "1"})
+    assert rule_verdicts([line], registry()) == {"REG-15": "PASS", "REG-16": "PASS"}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "status"),
+    [
+        (["PASS"], 0),
+        (["PASS", "UNSUPPORTED", "UNREACHABLE"], 0),
+        (["PASS", "FAIL"], 1),
+        (["CRASH"], 1),
+        (["HANG"], 1),
+        (["BROKEN", "PASS"], 3),
+        (["MISSED", "PASS"], 3),
+        (["BROKEN", "FAIL", "MISSED"], 1),
+    ],
+)
+def test_exit_status_says_violated_before_broken_before_conformant(verdicts: list[str], status: int) -> None:
+    assert exit_status(footer(*verdicts)) == status
+
+
+def test_exit_status_of_a_run_that_lacks_a_case_is_3_unless_a_rule_is_violated() -> None:
+    assert exit_status(footer("PASS", planned=2)) == 3
+    assert exit_status(footer("FAIL", planned=2)) == 1
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    line, last = result(CASE), footer("PASS")
+    path = written(tmp_path, header(), line, last)
+    assert read_results(path) == Recorded(header(), [line], last)
+    assert read_results(tmp_path) == read_results(path)
+
+
+def test_each_line_is_in_the_file_as_soon_as_it_is_appended(tmp_path: Path) -> None:
+    file = ResultsFile(tmp_path / "deep" / "er" / "results.jsonl")
+    file.append(header())
+    assert file.path.read_bytes() == encode(header())
+    file.close()
+
+
+def test_lines_are_ascii_and_one_line_whatever_they_carry() -> None:
+    data = encode({"reason": "b\u00f6se \U0001f600 \x1b[31m\nnext\u2028line \ud800"})
+    assert data.isascii()
+    assert data.count(b"\n") == 1
+    assert data.endswith(b"\n")
+
+
+def test_a_recorded_run_is_not_overwritten(tmp_path: Path) -> None:
+    path = written(tmp_path, header())
+    with pytest.raises(UserError, match=r"results\.jsonl exists") as caught:
+        ResultsFile(path)
+    assert caught.value.status == 2
+    assert path.read_bytes() == encode(header())
+
+
+def test_a_place_that_cannot_be_written_is_a_broken_environment(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError) as caught:
+        ResultsFile(tmp_path / "file" / "results.jsonl")
+    assert caught.value.status == 3
+
+
+def test_a_full_disk_is_one_clear_error() -> None:
+    full = ResultsFile.__new__(ResultsFile)
+    full.path = Path("/dev/full")
+    with Path("/dev/full").open("wb", buffering=0) as device:
+        full._fd = device.fileno()
+        with pytest.raises(UserError, match="No space left") as caught:
+            full.append(header())
+    assert caught.value.status == 3
+
+
+def test_a_file_without_footer_is_a_run_cut_short(tmp_path: Path) -> None:
+    recorded = read_results(written(tmp_path, header(), result(CASE)))
+    assert recorded.footer is None
+    assert not recorded.torn
+    assert len(recorded.results) == 1
+
+
+@pytest.mark.parametrize("cut", [1, 20, len(encode(result(CASE))) - 2])
+def test_a_torn_last_line_is_left_out_and_told(tmp_path: Path, cut: int) -> None:
+    path = written(tmp_path, header())
+    with path.open("ab") as file:
+        file.write(encode(result(CASE))[:cut])
+    recorded = read_results(path)
+    assert recorded.torn
+    assert recorded.results == []
+
+
+@pytest.mark.parametrize(
+    "damage", [b"{\n", b"\xff\xfe\n", b"[1, 2]\n", b'"text"\n', b"17\n", b"{}\n", b"[" * 100_000 + b"\n"]
+)
+def test_a_damaged_line_inside_is_named(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(encode(header()) + damage + encode(result(CASE)))
+    with pytest.raises(UserError) as caught:
+        read_results(path)
+    assert str(caught.value).startswith(f"{path}:2: ")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"{", encode(result(CASE)), encode(footer("PASS"))])
+def test_a_file_without_header_is_no_results_file(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="no header of schema rdma-cts/1"):
+        read_results(path)
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, header(schema="rdma-cts/2"))
+    with pytest.raises(UserError, match="no header of schema rdma-cts/1"):
+        read_results(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"results\.jsonl cannot be read: No such file"):
+        read_results(tmp_path)
+
+
+def test_the_figures_of_the_footer_add_up() -> None:
+    line = footer(*judging.VERDICTS)
+    assert line["verdicts"] == dict(Counter(judging.VERDICTS))
+    assert line["points"] == len(judging.VERDICTS)
+    assert sum(line["rule_totals"].values()) == len(registry())
+
+
+@pytest.mark.parametrize("lack", ["case", "rules", "verdict", "effective", "reason"])
+def test_a_result_that_lacks_what_readers_rest_on_is_no_line(lack: str) -> None:
+    line = result(CASE)
+    assert decode(encode(line)) == line
+    del line[lack]
+    with pytest.raises(ValueError, match=lack):
+        decode(encode(line))
+
+
+def test_a_verdict_that_does_not_exist_is_no_line() -> None:
+    with pytest.raises(ValueError, match="verdict"):
+        decode(encode(result(CASE, "GREAT")))

@@ -1,0 +1,94 @@
+"""The registry of rules: ids that stay, and what is told when a file of rules is wrong.
+
+The malformed files of rules are in tests/malformed and run by test_tables.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.rules import LAYERS, LEVELS, read_registry
+from conformance.suite import CASES, ROOT
+from samples import registry
+
+RULE = """\
+  - id: {id}
+    statement: Something holds.
+    document: a page
+    section: NOTES
+    level: must
+    layer: kernel
+    needs: [odp]
+    since: "12"
+    failure_means: Something breaks.
+"""
+
+# Every statement that was collected from the documents; a rule may be split further, never dropped.
+COUNTS = {
+    "REG": 23, "IOVA": 4, "DMA": 6, "DEREG": 3, "REREG": 15, "XREREG": 6, "ADV": 14, "BIND": 16, "API": 1,
+}  # fmt: skip
+
+
+def read(tmp_path: Path, **files: str) -> tuple[list[str], list[str]]:
+    """The rule ids of a folder with these rules files, by verb, and the mistakes as `file:line:column: message`."""
+    for verb, text in files.items():
+        (tmp_path / verb).mkdir()
+        (tmp_path / verb / "rules.yaml").write_text(text)
+    found, mistakes = read_registry([tmp_path], tmp_path)
+    return list(found), [str(mistake) for mistake in mistakes]
+
+
+def test_a_rule_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "reg_mr").mkdir()
+    (tmp_path / "reg_mr" / "rules.yaml").write_text("verb: ibv_reg_mr\nrules:\n" + RULE.format(id="VND-01"))
+    found, mistakes = read_registry([tmp_path], tmp_path)
+    rule = found["VND-01"]
+    assert mistakes == []
+    assert (rule.verb, rule.level, rule.layer, rule.needs, rule.since) == ("ibv_reg_mr", "must", "kernel", ("odp",), "12")
+    assert str(rule.place) == "reg_mr/rules.yaml:3:9"
+
+
+def test_rules_come_in_the_order_of_the_files(tmp_path: Path) -> None:
+    files = {verb: f"verb: v\nrules:\n{RULE.format(id=id_)}" for verb, id_ in (("b", "AB-01"), ("a", "ZZ-01"))}
+    assert read(tmp_path, **files) == (["ZZ-01", "AB-01"], [])
+
+
+def test_an_id_stands_once_in_all_files(tmp_path: Path) -> None:
+    text = "verb: v\nrules:\n" + RULE.format(id="AB-01")
+    assert read(tmp_path, a=text, b=text)[1] == [
+        "b/rules.yaml:3:9: rule id AB-01 stands twice (first at a/rules.yaml:3:9)"
+    ]
+
+
+def test_a_retired_id_stays_retired_in_every_file(tmp_path: Path) -> None:
+    retired = "verb: v\nrules: []\nretired:\n  - {id: AB-01, why: it said the same as AB-02}\n"
+    mistakes = read(tmp_path, a="verb: v\nrules:\n" + RULE.format(id="AB-01"), b=retired)[1]
+    assert mistakes == ["a/rules.yaml:3:9: rule id AB-01 is retired (b/rules.yaml:4:10); take a new one"]
+
+
+def test_an_id_is_retired_once(tmp_path: Path) -> None:
+    text = "verb: v\nrules: []\nretired:\n  - {id: AB-01, why: w}\n  - {id: AB-01, why: w}\n"
+    assert read(tmp_path, a=text)[1] == [
+        "a/rules.yaml:5:10: rule id AB-01 is retired twice (first at a/rules.yaml:4:10)"
+    ]
+
+
+def test_mistakes_come_file_by_file_from_top_to_bottom(tmp_path: Path) -> None:
+    bad = "verb: v\nrules:\n" + RULE.format(id="AB-01").replace("must", "shall").replace("section", "sektion")
+    places = [one.split(": ")[0] for one in read(tmp_path, a=bad, b="rules: [] \nverb: *x")[1]]
+    assert places == ["a/rules.yaml:3:5", "a/rules.yaml:6:5", "a/rules.yaml:7:12", "b/rules.yaml:2:7"]
+
+
+@pytest.mark.parametrize("prefix", COUNTS)
+def test_no_documented_statement_was_dropped(prefix: str) -> None:
+    numbers = {rule.removeprefix(f"{prefix}-")[:2] for rule in registry() if rule.startswith(f"{prefix}-")}
+    assert {f"{number:02}" for number in range(1, COUNTS[prefix] + 1)} <= numbers
+
+
+def test_the_projects_rules_say_who_enforces_them_and_how_firmly() -> None:
+    rules, mistakes = read_registry([CASES], ROOT)
+    assert mistakes == []
+    assert {rule.level for rule in rules.values()} <= set(LEVELS)
+    assert {rule.layer for rule in rules.values()} <= set(LAYERS)

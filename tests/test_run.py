@@ -1,0 +1,141 @@
+"""The whole way on the real thing: the command line, the Soft-RoCE guest, a kernel driver, the results.
+
+Nothing here is skipped: a guest that does not boot fails these tests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+from conformance.results import Line, Recorded, read_results
+from conformance.suite import ROOT
+
+pytestmark = pytest.mark.guest
+RULES = ("REG-01", "REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-01", "DEREG-03")
+PATIENCE_S = 1800  # the image may have to be built first
+ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
+
+
+def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`./rdma-cts ARGUMENTS…` as a person runs it."""
+    command = [str(ROOT / "rdma-cts"), *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run in the guest that has ended, and what it left."""
+
+    out: Path
+    done: subprocess.CompletedProcess[str]
+    recorded: Recorded
+
+    @property
+    def footer(self) -> Line:
+        """The footer, which a run that got through has."""
+        assert self.recorded.footer is not None, self.done.stdout + self.done.stderr
+        return self.recorded.footer
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One run of every case."""
+    out = tmp_path_factory.mktemp("run") / "out"
+    done = launch("run", "--guest", "--yes", "--out", str(out))
+    assert (out / "results.jsonl").exists(), done.stdout + done.stderr
+    return Run(out, done, read_results(out))
+
+
+def test_the_run_is_complete_and_its_exit_status_says_that_the_driver_departs(whole: Run) -> None:
+    assert whole.footer["complete"] is True
+    assert not {"BROKEN", "MISSED"} & set(whole.footer["verdicts"])
+    assert whole.done.returncode == 1
+
+
+def test_the_header_names_the_kernel_driver_and_library_under_test(whole: Run) -> None:
+    header = whole.recorded.header
+    assert header["env"]["kernel"].startswith("7.")
+    assert header["device"]["driver"] == "rxe"
+    assert header["device"]["caps"]["odp"] is True
+    assert header["env"]["rdma_core"].startswith("65")
+    assert header["stack"] == "forky"
+
+
+def test_every_planned_case_has_one_result(whole: Run) -> None:
+    assert sorted(line["case"] for line in whole.recorded.results) == sorted(whole.recorded.header["planned"])
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_rule_holds_on_soft_roce(whole: Run, rule: str) -> None:
+    assert whole.footer["rules"][rule] == "PASS"
+
+
+@pytest.mark.parametrize("flags", ["zero-based+local-write", "hugetlb-on-demand+local-write"])
+def test_where_soft_roce_departs_from_its_documents_is_said(whole: Run, flags: str) -> None:
+    (line,) = [line for line in whole.recorded.results if line["case"] == f"reg_mr/access_flags/{flags}"]
+    assert line["verdict"] == "FAIL"
+    assert line["rules"] == ["REG-17"]
+    assert line["observed"]["errno"] == "EOPNOTSUPP"
+    assert whole.footer["rules"]["REG-17"] == "FAIL"
+
+
+def test_the_summary_names_the_violated_rule_its_table_and_the_command(whole: Run) -> None:
+    (said,) = re.findall(r"^FAIL REG-17 .*", whole.done.stdout, re.MULTILINE)
+    place, command = said.split(" · ")[-2:]
+    file, line = place.rsplit(":", 1)
+    row = (ROOT / file).read_text().splitlines()[int(line) - 1]
+    assert row.strip().startswith("- id:")
+    assert command.startswith("./rdma-cts run --guest --only reg_mr/")
+
+
+def test_the_junit_file_holds_every_case(whole: Run) -> None:
+    suite = etree.parse(whole.out / "junit.xml").getroot()[0]
+    assert int(suite.get("tests")) == len(whole.recorded.results)
+    assert int(suite.get("failures")) == sum(
+        whole.footer["verdicts"].get(verdict, 0) for verdict in ("FAIL", "CRASH", "HANG")
+    )
+
+
+def test_what_was_observed_is_recorded_raw(whole: Run) -> None:
+    (line,) = [line for line in whole.recorded.results if line["case"] == "reg_mr/registration/last-byte"]
+    mr = line["observed"]["mr"]
+    assert mr["length"] == 1
+    assert mr["lkey"] != 0
+    assert "log" in line["kernel"]
+
+
+def test_the_printed_command_runs_just_that_case(whole: Run, tmp_path: Path) -> None:
+    (line,) = [line for line in whole.recorded.results if line["case"] == "reg_mr/access_flags/zero-based+none"]
+    command = line["repro"].split()
+    assert command[0] == "./rdma-cts"
+    done = launch(*command[1:], "--out", str(tmp_path / "out"))
+    recorded = read_results(tmp_path / "out")
+    assert [result["case"] for result in recorded.results] == [line["case"]]
+    assert recorded.results[0]["verdict"] == line["verdict"]
+    assert done.returncode == 1
+    again = launch("run", "--guest", "--out", str(tmp_path / "out"))
+    assert again.returncode == 2
+    assert "exists: a run is recorded there" in again.stderr
+
+
+def test_a_guest_that_cannot_boot_is_one_clear_line_and_status_3(tmp_path: Path) -> None:
+    broken = tmp_path / "qemu-system-x86_64"
+    broken.write_text("#!/bin/sh\necho no such machine >&2\nexit 1\n")
+    broken.chmod(0o755)
+    environment = {**ENVIRONMENT, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = [str(ROOT / "rdma-cts"), "run", "--guest", "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert "no such machine" in line
+    assert str(tmp_path / "out" / "console.log") in line

@@ -1,0 +1,175 @@
+"""The published JSON Schema: up to date, true to the loader, and of use against mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+import corpus
+from commands import schema as command
+from commands.__main__ import main
+from conformance import arguments, language, rules, tables
+from conformance.schema import rules_schema, table_schema
+from conformance.suite import CASES, ROOT
+from conformance.verbs import ENUMS
+
+VALIDATORS = {
+    "table": jsonschema.Draft202012Validator(table_schema()),
+    "rules": jsonschema.Draft202012Validator(rules_schema()),
+}
+REAL = sorted(str(path.relative_to(CASES)) for path in CASES.glob("*/*.yaml"))
+ROW: dict[str, Any] = {"id": "a", "rules": ["REG-01"], "when": {"access": ["LOCAL_WRITE"]}, "then": "success"}
+
+
+def accepts(data: object, of: str = "table") -> bool:
+    """Whether the schema takes the data for a table, or for rules."""
+    return bool(VALIDATORS[of].is_valid(data))
+
+
+def with_row(**changes: Any) -> dict[str, Any]:
+    """A table with one row that differs from a good one."""
+    return {"verb": "ibv_reg_mr", "cases": 1, "rows": [{**ROW, **changes}]}
+
+
+@pytest.mark.parametrize("of", VALIDATORS)
+def test_a_schema_is_one_of_2020_12(of: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(command.SCHEMAS[of]())
+
+
+@pytest.mark.parametrize("of", VALIDATORS)
+def test_the_published_copy_is_up_to_date(of: str) -> None:
+    path = ROOT / "docs" / f"{of}.schema.json"
+    assert path.read_text() == command.text(of) + "\n", f"run: ./rdma-cts schema {of} > docs/{path.name}"
+
+
+@pytest.mark.parametrize("of", VALIDATORS)
+def test_the_command_prints_it(of: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", of]) == 0
+    assert json.loads(capsys.readouterr().out) == command.SCHEMAS[of]()
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_every_real_file_validates(name: str) -> None:
+    data = yaml.safe_load((CASES / name).read_text())
+    validator = VALIDATORS["rules" if Path(name).name == rules.FILE_NAME else "table"]
+    assert [error.message for error in validator.iter_errors(data)] == []
+
+
+def test_most_malformed_files_do_not_validate() -> None:
+    readable = refused = 0
+    for name in corpus.FILES:
+        try:
+            data = yaml.safe_load((corpus.FOLDER / name).read_bytes())
+        except (yaml.YAMLError, ValueError):
+            continue
+        readable += 1
+        refused += not accepts(data, "rules" if corpus.is_rules(name) else "table")
+    assert readable >= 100
+    # The rest needs what no schema knows: other rows, which objects exist, how many cases there are.
+    assert refused >= 0.6 * readable, f"{refused} of {readable}"
+
+
+def test_the_schema_knows_the_keys_that_the_loader_knows() -> None:
+    table, definitions = table_schema(), table_schema()["$defs"]
+    assert set(table["properties"]) == set(tables._TABLE_KEYS)
+    assert set(definitions["row"]["properties"]) == set(tables._ROW_KEYS)
+    assert set(definitions["given"]["properties"]) == set(arguments._GIVEN_KEYS)
+    assert set(rules_schema()["properties"]["rules"]["items"]["properties"]) == set(rules._KEYS)
+    known = set()
+    for call in language.CALLS:
+        alternatives = definitions[f"then of {call}"]["anyOf"]
+        known |= {key for each in alternatives for key in each.get("properties", ())}
+    assert known == set(arguments._THEN_KEYS)
+
+
+@pytest.mark.parametrize("call", language.CALLS)
+def test_every_call_has_its_arguments(call: str) -> None:
+    properties = table_schema()["$defs"][f"arguments of {call}"]["anyOf"][0]["properties"]
+    assert set(properties) == set(language.CALLS[call])
+
+
+def test_a_new_call_and_a_new_kind_of_memory_appear_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"access": language.Parameter("flags", "ibv_access_flags")}
+    monkeypatch.setattr(language, "CALLS", {**language.CALLS, "ibv_new_verb": own})
+    monkeypatch.setattr(language, "MEMORY_KINDS", {**language.MEMORY_KINDS, "pmem": "persistent memory"})
+    text = json.dumps(table_schema())
+    assert "arguments of ibv_new_verb" in text
+    assert '"pmem"' in text
+
+
+@pytest.mark.parametrize("flag", ENUMS["ibv_access_flags"].short_names)
+def test_every_access_flag_can_be_written(flag: str) -> None:
+    assert accepts(with_row(when={"access": [flag]}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"id": "a-$flag", "each": {"flag": ["LOCAL_WRITE"]}, "when": {"access": ["$flag"]}},
+        {"each": {"some": [[], ["LOCAL_WRITE"]]}, "when": {"access": "$some"}},
+        {"when": "$arguments"},
+        {"when": {"access": [], "length": "$n pages", "addr": "buf + $offset", "pd": "$pd"}},
+        {"then": "$outcome"},
+        {"then": {"outcome": "$outcome", "errno": "$errno"}},
+        {"then": {"outcome": "refused", "errno": ["EINVAL", "$errno"]}},
+        {"given": "$given"},
+        {"given": {"memory": {"buf": {"kind": "$kind", "size": "$size"}}, "pds": "$pds", "memlock": "$limit"}},
+        {"given": {"memory": {"buf": "$memory"}}},
+        {"afterwards": [{"call": "$call", "mr": "new", "then": "success"}]},
+        {"afterwards": [{"call": "ibv_dereg_mr", "mr": "$mr", "then": "$then"}]},
+        {"needs": ["$need"], "entries": ["$entry"], "hazardous": "$hazard"},
+    ],
+)
+def test_an_axis_may_stand_wherever_a_value_does(changes: dict[str, Any]) -> None:
+    assert accepts(with_row(**changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"when": {"access": ["REMOTE_WIRTE"]}},
+        {"when": {"access": ["bit 32"]}},
+        {"when": {"access": ["LOCAL_WRITE", "LOCAL_WRITE"]}},
+        {"when": {"access": [], "lenght": 1}},
+        {"when": {"length": 1}},
+        {"when": {"access": [], "length": "4 pagse"}},
+        {"when": {"access": [], "length": "page"}},
+        {"when": {"access": [], "length": 1 << 64}},
+        {"when": {"access": [], "length": True}},
+        {"then": "sucess"},
+        {"then": {"outcome": "success", "errno": "EINVAL"}},
+        {"then": {"outcome": "refused", "errno": []}},
+        {"then": {"outcome": "refused", "mr": "as_asked"}},
+        {"then": {"outcome": "refused", "code": "ERR_INPUT"}},
+        {"rules": []},
+        {"rules": ["Rule 1"]},
+        {"needs": ["odb"]},
+        {"given": {"memory": {"buf": {"kind": "anonymus", "size": 1}}}},
+        {"given": {"memory": {"new": {"kind": "anonymous", "size": 1}}}},
+        {"given": {"memory": {"my buf": {"kind": "anonymous", "size": 1}}}},
+        {"afterwards": [{"mr": "new", "then": "success"}]},
+        {"afterwards": [{"call": "ibv_dereg_mr", "mr": "new", "access": [], "then": "success"}]},
+        {"afterwards": [{"call": "ibv_dereg_mr", "mr": "new", "then": {"outcome": "success", "mr": "as_asked"}}]},
+        {"colour": "red"},
+    ],
+)
+def test_a_mistake_that_an_editor_can_see_is_refused(changes: dict[str, Any]) -> None:
+    assert accepts(with_row())
+    assert not accepts(with_row(**changes))
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        (4097, True), ("buf", True), ("buf.size + 1 page - 1", True), ("0x10 KiB", True), (" - 1", True),
+        ("1pages", True), ("pager", True), ("SIZE_MAX", True), ("buf + -1", True),
+        ("", False), ("007", False), ("1 2", False), ("buf +", False), ("1.5", False), ("buf * 2", False),
+    ],
+)  # fmt: skip
+def test_quantities_are_checked_as_the_loader_does(text: str | int, fits: bool) -> None:
+    assert accepts(with_row(when={"access": [], "length": text})) == fits

@@ -1,0 +1,637 @@
+"""The Soft-RoCE guest: its recipe, its cache, how it fails, and that it really boots."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import fcntl
+import json
+import lzma
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.errors import UserError
+from conformance.suite import ROOT
+from fixtures import packages
+from fixtures.softroce import accelerator, build, cpio, image, job, kernel, mirror
+from fixtures.softroce.build import Built
+from fixtures.softroce.guest import Guest, boot
+from fixtures.softroce.image import Image, cache_directory, ensure_image
+from fixtures.softroce.job import Job
+from fixtures.softroce.recipe import Recipe, recipe_for
+
+PORT = "/dev/virtio-ports/rdma-cts.results"
+UP = '{"type":"guest","event":"up","uptime_s":1.5}'
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can build the image")
+PATIENCE_S = 30.0
+
+
+def await_true(condition: Callable[[], bool]) -> bool:
+    """Whether the condition becomes true before patience ends."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def is_running(pid: int) -> bool:
+    """Whether this process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# The recipe
+
+
+def _changed(value: Any) -> Any:
+    match value:
+        case str():
+            return value + "x"
+        case int():
+            return value + 1
+        case tuple():
+            return (*value, "x") if value else (("/etc/x", "text"),)
+        case dict():
+            return {name: text + "# x\n" for name, text in value.items()}
+    raise TypeError(f"no change known for {value!r}")
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Recipe)])
+def test_every_input_of_the_recipe_changes_its_digest(name: str) -> None:
+    recipe = Recipe()
+    other = dataclasses.replace(recipe, **{name: _changed(getattr(recipe, name))})
+    assert other.digest() != recipe.digest()
+
+
+def test_equal_recipes_have_equal_digests() -> None:
+    assert Recipe().digest() == recipe_for("forky").digest()
+
+
+def test_an_unknown_stack_names_those_that_exist() -> None:
+    with pytest.raises(UserError, match=r"did you mean forky.*bookworm, trixie") as caught:
+        recipe_for("forkie")
+    assert caught.value.status == 2
+
+
+def test_the_mirror_can_be_named_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RDMA_CTS_MIRROR", "http://mirror.example/debian")
+    assert build.bootstrap_command(recipe_for(), Path("/x"))[-1] == "http://mirror.example/debian"
+
+
+def test_a_kernel_of_another_suite_gets_a_source_of_its_own() -> None:
+    recipe = dataclasses.replace(recipe_for("trixie-backports"), mirror="http://mirror.example/debian")
+    assert build.bootstrap_command(recipe, Path("/x"))[-2:] == [
+        "deb http://mirror.example/debian trixie main",
+        "deb http://mirror.example/debian trixie-backports main",
+    ]
+
+
+# The host's apt sources
+
+ONE_LINE = "# deb http://old.example/debian bookworm main\ndeb [arch=amd64] http://one.example/debian/ bookworm main\n"
+STANZAS = """\
+Types: deb
+URIs: http://security.example/debian-security
+Suites: bookworm-security
+Components: main
+
+# a comment
+Types: deb deb-src
+URIs: https://two.example/debian
+Suites: bookworm bookworm-updates
+Components: main
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "release", "expected"),
+    [
+        ("sources.list", ONE_LINE, "debian", "http://one.example/debian"),
+        ("sources.list.d/debian.sources", STANZAS, "debian", "https://two.example/debian"),
+        ("sources.list.d/debian.sources", STANZAS + "Enabled: no\n", "debian", ""),
+        ("sources.list", ONE_LINE, "ubuntu", ""),
+        ("sources.list", "deb file:/mnt/debian bookworm main\n", "debian", ""),
+    ],
+)
+def test_mirror_of_the_host(tmp_path: Path, name: str, text: str, release: str, expected: str) -> None:
+    (tmp_path / "apt/sources.list.d").mkdir(parents=True)
+    (tmp_path / "os-release").write_text(f'ID={release}\nVERSION_CODENAME="bookworm"\n')
+    (tmp_path / "apt" / name).write_text(text)
+    assert mirror.host_mirror(tmp_path) == expected
+
+
+# The kernel's modules
+
+
+def _kernel_packages(root: Path) -> kernel.KernelTree:
+    modules = root / "usr/lib/modules/7.0-test"
+    for name, depends in (("top", "mid-dle,low"), ("mid-dle", "low"), ("low", "")):
+        path = modules / "kernel/drivers" / f"{name}.ko.xz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(lzma.compress(f"ELF\0license=GPL\0depends={depends}\0name={name}\0".encode()))
+    (modules / "modules.builtin").write_text("kernel/fs/in-side.ko\n")
+    (modules / "vmlinuz").write_bytes(b"kernel")
+    return kernel.KernelTree(root)
+
+
+def test_modules_come_after_what_they_need(tmp_path: Path) -> None:
+    tree = _kernel_packages(tmp_path)
+    modules = tree.closure(("top", "in_side"), ("elsewhere",))
+    assert [module.name for module in modules] == ["low", "mid_dle", "top"]
+    assert modules[1].path == Path("kernel/drivers/mid-dle.ko")
+    assert modules[1].content.startswith(b"ELF")
+    assert tree.vmlinuz().read_bytes() == b"kernel"
+
+
+def test_a_required_module_that_the_kernel_lacks_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"7\.0-test has no module rdma_rxe"):
+        _kernel_packages(tmp_path).closure(("rdma-rxe",))
+
+
+def test_the_archive_can_be_unpacked() -> None:
+    archive = cpio.Archive()
+    archive.add_directory("dir")
+    archive.add_file("dir/odd", b"12345", executable=True)
+    archive.add_file("dir/even", b"1234")
+    listing = subprocess.run(
+        ["busybox", "cpio", "-tv"], input=archive.content(), capture_output=True, check=True
+    ).stdout.decode()
+    entries = {line.split()[-1]: (line.split()[0], line.split()[-4]) for line in listing.splitlines()}
+    assert entries["dir"][0] == "drwxr-xr-x"
+    assert entries["dir/odd"][0] == "-rwxr-xr-x"
+    assert entries["dir/even"][0] == "-rw-r--r--"
+
+
+# The cache
+
+
+@dataclasses.dataclass
+class FakeBuild:
+    """Stands for the build: writes three files, counts, and can fail."""
+
+    count: int = 0
+    failure: Exception | None = None
+
+    def __call__(self, recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> Built:
+        self.count += 1
+        (place / "vmlinuz").write_bytes(b"kernel")
+        if self.failure:
+            raise self.failure
+        (place / "initrd").write_bytes(b"initrd")
+        (place / "root.erofs").write_bytes(recipe.suite.encode() * 1000)
+        return Built("7.0-test")
+
+
+@pytest.fixture
+def fake_build(monkeypatch: pytest.MonkeyPatch) -> FakeBuild:
+    """Replaces the build by one that takes no time."""
+    fake = FakeBuild()
+    monkeypatch.setattr(image, "build", fake)
+    return fake
+
+
+def test_an_image_is_built_once(tmp_path: Path, fake_build: FakeBuild) -> None:
+    first = ensure_image(Recipe(), tmp_path, print)
+    assert ensure_image(Recipe(), tmp_path, print) == first
+    assert fake_build.count == 1
+    assert first.root.stat().st_size == 5000
+    assert (first.digest, first.kernel_version) == (Recipe().digest(), "7.0-test")
+
+
+def test_a_changed_recipe_is_built_anew(tmp_path: Path, fake_build: FakeBuild) -> None:
+    first = ensure_image(Recipe(), tmp_path, print)
+    second = ensure_image(Recipe(packages=("one-more",)), tmp_path, print)
+    assert fake_build.count == 2
+    assert first.root != second.root
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["vmlinuz", "initrd", "root.erofs", image.MANIFEST])
+@pytest.mark.parametrize("damage", [_flip, Path.unlink, lambda path: os.truncate(path, 3)])
+def test_a_damaged_cache_is_noticed_and_built_again(
+    tmp_path: Path, fake_build: FakeBuild, name: str, damage: Callable[[Path], None]
+) -> None:
+    place = ensure_image(Recipe(), tmp_path, print).root.parent
+    if damage is _flip and name == image.MANIFEST:
+        (place / name).write_text('{"files": 7}')
+    else:
+        damage(place / name)
+    said: list[str] = []
+    whole = ensure_image(Recipe(), tmp_path, said.append)
+    assert fake_build.count == 2
+    assert any("damaged" in line for line in said)
+    assert image.damage_of(whole.root.parent) is None
+
+
+def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: FakeBuild) -> None:
+    waiting = threading.Event()
+    (tmp_path / "images").mkdir()
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        second = threading.Thread(target=ensure_image, args=(Recipe(), tmp_path, lambda _: waiting.set()))
+        second.start()
+        assert waiting.wait(PATIENCE_S)
+        assert fake_build.count == 0
+    second.join(PATIENCE_S)
+    assert fake_build.count == 1
+
+
+def test_a_build_that_was_killed_leaves_nothing(tmp_path: Path, fake_build: FakeBuild) -> None:
+    left = tmp_path / "images" / "building-killed"
+    left.mkdir(parents=True)
+    ensure_image(Recipe(), tmp_path, print)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "not enough disk space"),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), "not enough disk space"),
+        (OSError(errno.EIO, os.strerror(errno.EIO)), "Input/output error"),
+    ],
+)
+def test_a_build_that_fails_is_one_line_and_leaves_nothing(
+    tmp_path: Path, fake_build: FakeBuild, failure: OSError, message: str
+) -> None:
+    fake_build.failure = failure
+    with pytest.raises(UserError, match=message) as caught:
+        ensure_image(Recipe(), tmp_path, print)
+    assert caught.value.status == 3
+    assert caught.value.log == str(tmp_path / "build-forky.log")
+    assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "images").iterdir())
+
+
+def test_old_images_of_a_stack_are_removed_but_the_latest(tmp_path: Path, fake_build: FakeBuild) -> None:
+    for number in range(4):
+        place = ensure_image(Recipe(layout=number), tmp_path, print).root.parent
+        os.utime(place, (number, number))
+    kept = sorted(path.stat().st_mtime for path in (tmp_path / "images").iterdir())
+    assert kept == [2, 3]
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("RDMA_CTS_CACHE", raising=False)
+    assert cache_directory() == tmp_path / ".cache" / "rdma-cts"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
+    assert cache_directory() == tmp_path / "x" / "rdma-cts"
+    monkeypatch.setenv("RDMA_CTS_CACHE", str(tmp_path / "own"))
+    assert cache_directory() == tmp_path / "own"
+
+
+# Builds that cannot succeed
+
+
+def _fails_to_build(recipe: Recipe, cache: Path) -> UserError:
+    with pytest.raises(UserError) as caught:
+        ensure_image(recipe, cache, print)
+    assert caught.value.status == 3
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_a_missing_tool_is_named_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    error = _fails_to_build(Recipe(), tmp_path)
+    assert "mmdebstrap is not installed" in error.message
+    assert error.hint == "apt-get install mmdebstrap"
+
+
+@AS_ROOT
+def test_a_disk_too_small_is_noticed_before_anything_is_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "NEEDED_BYTES", 1 << 60)
+    error = _fails_to_build(Recipe(), tmp_path)
+    assert "not enough disk space" in error.message
+    assert (tmp_path / "build-forky.log").read_bytes() == b""
+
+
+@AS_ROOT
+def test_a_mirror_that_does_not_answer_is_a_failed_download(tmp_path: Path) -> None:
+    error = _fails_to_build(Recipe(mirror="http://127.0.0.1:9/debian"), tmp_path)
+    assert "downloading Debian packages for the guest failed" in error.message
+    assert "Could not connect" in Path(error.log).read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("E: The repository 'http://x/debian forkly Release' does not have a Release file.", "no Debian suite 'forky'"),
+        ("E: Failed to fetch http://x/y.deb  404  Not Found", "downloading Debian packages"),
+        ("dpkg: error: unable to create: No space left on device", "not enough disk space"),
+        ("E: You don't have enough free space in /x/archives/.", "not enough disk space"),
+        ("W: GPG error: The following signatures were invalid: NO_PUBKEY 6ED0E7B82643E131", "signature"),
+        ("E: Unable to locate package python3-pyverbs", "Unable to locate package python3-pyverbs"),
+    ],
+)
+def test_why_the_bootstrap_failed_is_said_in_one_line(tmp_path: Path, line: str, message: str) -> None:
+    log = tmp_path / "log"
+    log.write_text(f"I: running apt-get update...\n{line}\nE: mmdebstrap failed to run\n")
+    error = build.explain(Recipe(), log)
+    assert message in str(error)
+    assert (error.status, error.log) == (3, str(log))
+
+
+def test_a_dynamically_linked_busybox_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("mmdebstrap", "mkfs.erofs"):
+        (tmp_path / name).symlink_to("/bin/true")
+    shell = shutil.which("sh")
+    assert shell
+    (tmp_path / "busybox").symlink_to(shell)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "linked dynamically" in _fails_to_build(Recipe(), tmp_path / "cache").message
+
+
+def test_the_real_busybox_is_static() -> None:
+    assert packages.is_static(Path(build.find_tool("busybox")))
+
+
+# How a guest can fail to start; QEMU is a shell script here
+
+
+@pytest.fixture
+def fake_qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Puts a shell script in QEMU's place; gives the file to which it writes its process id."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("RDMA_CTS_ACCEL", "tcg")
+
+    def put(script: str) -> Path:
+        pid = tmp_path / "pid"
+        program = programs / "qemu-system-x86_64"
+        program.write_text(f"#!/bin/sh\necho $$ >{pid}\n{script}\n")
+        program.chmod(0o755)
+        return pid
+
+    return put
+
+
+@pytest.fixture
+def no_image(tmp_path: Path) -> Image:
+    """An image whose files no fake QEMU reads."""
+    place = tmp_path / "image"
+    return Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "", "")
+
+
+def _fails_to_boot(image: Image, console: Path, deadline_s: float = PATIENCE_S) -> UserError:
+    with pytest.raises(UserError) as caught:
+        boot(image, Job((), "true"), console=console, deadline_s=deadline_s)
+    assert caught.value.status == 3
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("exit 0", "QEMU ended with status 0 before the guest was up"),
+        ("echo 'qemu: no such machine' >&2; exit 1", "status 1 before the guest was up: qemu: no such machine"),
+        ("echo 'SeaBIOS (version 1.16)'; exec sleep 600", "something else than its greeting: b'SeaBIOS"),
+        ("echo '[1]'; exec sleep 600", "something else than its greeting"),
+        ('echo \'{"type":"guest","event":"exit","status":0}\'; exec sleep 600', "began with the event 'exit'"),
+        ('echo \'{"type":"guest","event":"broken","reason":"no rxe"}\'', "could not bring up Soft-RoCE: no rxe"),
+    ],
+)
+def test_a_guest_that_does_not_start(
+    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path, script: str, message: str
+) -> None:
+    pid = fake_qemu(script)
+    error = _fails_to_boot(no_image, tmp_path / "console")
+    assert message in error.message
+    assert error.log == str(tmp_path / "console")
+    assert not is_running(int(pid.read_text()))
+
+
+def test_a_guest_that_hangs_is_ended_at_its_deadline(
+    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path
+) -> None:
+    pid = fake_qemu("exec sleep 600")
+    error = _fails_to_boot(no_image, tmp_path / "console", deadline_s=0.5)
+    assert "did not come up within 0.5 s" in error.message
+    assert not is_running(int(pid.read_text()))
+
+
+def test_a_missing_qemu_is_named_with_its_package(
+    no_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    error = _fails_to_boot(no_image, tmp_path / "console")
+    assert error.message == "the program qemu-system-x86_64 is not installed"
+    assert error.hint == "apt-get install qemu-system-x86"
+
+
+def test_no_temporary_files_stay(
+    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    fake_qemu(f"echo '{UP}'; exec sleep 600")
+    with boot(no_image, Job((), "true"), console=tmp_path / "console"):
+        assert list(place.iterdir())
+    assert not list(place.iterdir())
+
+
+def test_lines_come_as_they_arrive(fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    fake_qemu(f"echo '{UP}'; exec cat {pipe}")
+    with boot(no_image, Job((), "true"), console=tmp_path / "console") as guest, pipe.open("wb", buffering=0) as end:
+        assert guest.up["uptime_s"] == 1.5
+        assert guest.next_line(0.05) is None
+        end.write(b"one\n\ntwo\nthr")
+        assert [guest.next_line(PATIENCE_S) for _ in range(3)] == [b"one\n", b"\n", b"two\n"]
+        assert guest.next_line(0.05) is None
+        end.write(b"ee\ncut sh")
+        end.close()
+        assert [guest.next_line(PATIENCE_S) for _ in range(4)] == [b"three\n", b"cut sh", b"", b""]
+        assert guest.wait() == 0
+
+
+def test_lines_that_arrived_can_be_read_after_a_kill(
+    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path
+) -> None:
+    fake_qemu(f"printf '%s\\n' '{UP}' one; exec sleep 600")
+    with boot(no_image, Job((), "true"), console=tmp_path / "console") as guest:
+        assert guest.next_line(PATIENCE_S) == b"one\n"
+        guest.kill()
+        assert guest.next_line(PATIENCE_S) == b""
+        assert guest.wait() == -signal.SIGKILL
+
+
+def test_qemu_ends_with_the_program_that_started_it(
+    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path
+) -> None:
+    pid = fake_qemu(f"echo '{UP}'; exec sleep 600")
+    code = (
+        "import sys; from pathlib import Path; from fixtures.softroce.guest import boot, Job\n"
+        "from fixtures.softroce.image import Image; p = Path('/nowhere')\n"
+        "g = boot(Image(p, p, p, '', ''), Job((), 'true'), console=Path(sys.argv[1]))\n"
+        "print('up', flush=True); g.wait(None)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "console")], stdout=subprocess.PIPE, cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    ) as parent:  # fmt: skip
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"up\n"
+        child = int(pid.read_text())
+        assert is_running(child)
+        parent.kill()
+    assert await_true(lambda: not is_running(child))
+
+
+# Emulated or not
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("exit 0", "kvm"),
+        ("echo 'qemu: some warning' >&2; exit 0", "kvm"),
+        ("echo 'Could not access KVM kernel module' >&2; exit 1", "tcg"),
+        ("echo 'KVM internal error. Suberror: 1' >&2; exec sleep 600", "tcg"),
+    ],
+)
+def test_kvm_is_used_where_the_kernel_starts_under_it(
+    fake_qemu: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, found: str
+) -> None:
+    monkeypatch.setenv("RDMA_CTS_ACCEL", "auto")
+    monkeypatch.setattr(accelerator, "kvm_present", lambda _: True)
+    pid = fake_qemu(script)
+    program = build.find_tool("qemu-system-x86_64")
+    assert accelerator.choose(program, tmp_path / "vmlinuz") == found
+    pid.unlink()
+    assert accelerator.choose(program, tmp_path / "vmlinuz") == found
+    assert not pid.exists(), "what was found is remembered"
+
+
+def test_the_accelerator_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RDMA_CTS_ACCEL", "kvm")
+    assert accelerator.choose("nothing", Path("/nowhere")) == "kvm"
+    monkeypatch.setenv("RDMA_CTS_ACCEL", "xen")
+    with pytest.raises(UserError, match="auto, kvm, tcg") as caught:
+        accelerator.choose("nothing", Path("/nowhere"))
+    assert caught.value.status == 2
+
+
+def test_no_device_no_kvm(tmp_path: Path) -> None:
+    (tmp_path / "kvm").write_bytes(b"")
+    assert not accelerator.kvm_present(tmp_path / "kvm")
+    assert not accelerator.kvm_present(tmp_path / "none")
+
+
+# The job
+
+
+def test_a_job_with_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nothing-here cannot be copied"):
+        job.pack(Job(((tmp_path / "nothing-here", "x"),), "true"), tmp_path / "job")
+
+
+def test_an_environment_name_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a;b"):
+        job.pack(Job((), "true", {"a;b": ""}), tmp_path / "job")
+
+
+# The real thing
+
+
+@pytest.fixture(scope="module")
+def real_image() -> Image:
+    """The image of the default stack, from the cache or built."""
+    return ensure_image(recipe_for(), cache_directory(), print)
+
+
+def _lines(guest: Guest) -> Iterator[dict[str, object]]:
+    while line := guest.next_line(120):
+        yield json.loads(line)
+    assert line == b"", "the guest fell silent"
+
+
+REPORT = f"""
+import json, os, pathlib, resource
+from pyverbs.device import Context, get_device_list
+files = pathlib.Path("kept").write_text("writable")
+json.dump({{
+    "devices": sorted(device.name.decode() for device in get_device_list()),
+    "nodes": sorted(os.listdir("/dev/infiniband")),
+    "caps": Context(name="rxe0").query_device().max_mr > 0,
+    "here": sorted(os.listdir()),
+    "word": os.environ["WORD"], "home": os.environ["HOME"], "cwd": os.getcwd(),
+    "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY,
+    "huge": [line.split()[1] for line in open("/proc/meminfo") if line.startswith("HugePages_Free")],
+    "gid": open("/sys/class/infiniband/rxe0/ports/1/gids/1").read().strip(),
+    "laid_over": open("/etc/laid-over").read(),
+    "interfaces": sorted(os.listdir("/sys/class/net")),
+}}, port := open("{PORT}", "w"))
+port.write("\\n")
+"""
+
+
+@pytest.mark.guest
+def test_the_guest_has_soft_roce(real_image: Image, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "report.py").write_text(REPORT)
+    (tmp_path / "overlay" / "etc").mkdir(parents=True)
+    (tmp_path / "overlay" / "etc" / "laid-over").write_text("by the job")
+    word = "it's \"$quoted\""
+    work = Job(
+        ((tmp_path / "tree", "sub"), (tmp_path / "tree" / "report.py", "report.py")),
+        "python3 report.py && echo printed && exit 7",
+        {"WORD": word, "RDMA_CTS_DEVICES": "2"},
+    )
+    with boot(real_image, work, console=tmp_path / "console", overlay=tmp_path / "overlay") as guest:
+        lines = list(_lines(guest))
+        assert guest.wait() == 0
+        assert "printed" in guest.tail_of_console()
+    assert lines[1:] == [{"type": "guest", "event": "exit", "status": 7}]
+    assert lines[0] == {
+        "devices": ["rxe0", "rxe1"], "nodes": ["uverbs0", "uverbs1"], "caps": True,
+        "here": ["kept", "report.py", "sub"], "word": word, "home": "/root", "cwd": "/suite",
+        "memlock": True, "huge": ["16"], "gid": "0000:0000:0000:0000:0000:ffff:0a4d:0001",
+        "laid_over": "by the job", "interfaces": ["d0", "d1", "d2", "d3", "lo"],
+    }  # fmt: skip
+
+
+@pytest.mark.guest
+def test_a_panic_ends_the_stream(real_image: Image, tmp_path: Path) -> None:
+    work = Job((), f"echo before >{PORT}; echo c >/proc/sysrq-trigger; sleep 600")
+    with boot(real_image, work, console=tmp_path / "console") as guest:
+        assert guest.next_line(60) == b"before\n"
+        assert guest.next_line(60) == b""
+        guest.wait()
+        assert any("Kernel panic" in line for line in guest.tail_of_console())
+
+
+@pytest.mark.guest
+def test_a_guest_without_the_driver_says_why(real_image: Image, tmp_path: Path) -> None:
+    (tmp_path / "overlay/etc/modprobe.d").mkdir(parents=True)
+    (tmp_path / "overlay/etc/modprobe.d/none.conf").write_text("install rdma_rxe /bin/false\n")
+    with pytest.raises(UserError, match=r"could not bring up Soft-RoCE: modprobe.*rdma_rxe") as caught:
+        boot(real_image, Job((), "true"), console=tmp_path / "console", overlay=tmp_path / "overlay")
+    assert caught.value.log == str(tmp_path / "console")

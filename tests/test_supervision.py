@@ -1,0 +1,344 @@
+"""Workers that lie, babble, hang and die: what is recorded of them, and that every run comes to an end."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import supervision
+from conformance.errors import UserError
+from conformance.results import Line, Recorded, ResultsFile, encode, exit_status, read_results
+from conformance.suite import load_suite
+from conformance.supervision import Supervisor, Worker
+from fixtures.host import HostWorker
+from project import Project
+from samples import header, numbered, result
+
+SUITE = numbered(4)
+IDS = [case.id for case in SUITE.cases]
+HEADER = encode(header())
+SILENCE = None
+
+Script = Iterator[bytes | None]
+
+
+def start(number: int) -> bytes:
+    return encode({"type": "start", "case": IDS[number]})
+
+
+def passed(number: int, **more: Any) -> bytes:
+    return encode(result(SUITE.cases[number], **more))
+
+
+def ran(*numbers: int) -> list[bytes]:
+    """What a good worker sends for these cases."""
+    return [HEADER, *itertools.chain.from_iterable((start(number), passed(number)) for number in numbers)]
+
+
+class Actor:
+    """A worker that says what its script holds and then ends."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.killed = False
+        self.closed = False
+
+    def next_line(self, timeout: float) -> bytes | None:
+        return next(self.script, b"") if timeout > 0 else None
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def tail_of_console(self, lines: int = 30) -> list[str]:
+        return ["last words"]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Audience:
+    """Listens and remembers."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.taken: list[str] = []
+        self.reasons: list[str] = []
+
+    def began(self, header: Line, total: int) -> None:
+        self.total = total
+
+    def took(self, line: Line, done: int, total: int) -> None:
+        self.taken.append(line["case"])
+
+    def restarted(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+class Stage:
+    """Runs the suite with one actor for each script and reads back what was recorded."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "results.jsonl"
+        self.console = folder / "console.log"
+        self.audience = Audience()
+        self.actors: list[Actor] = []
+        self.asked: list[list[str]] = []
+
+    def play(self, *scripts: Sequence[bytes | None] | Script) -> Recorded:
+        waiting = list(scripts)
+
+        def next_actor(cases: Sequence[str]) -> Worker:
+            assert waiting, "more workers than scripts"
+            self.asked.append(list(cases))
+            self.actors.append(Actor(iter(waiting.pop(0))))
+            return self.actors[-1]
+
+        self.supervise(next_actor)
+        assert not waiting, "a worker was not needed"
+        assert all(actor.closed for actor in self.actors)
+        return read_results(self.path)
+
+    def supervise(self, worker: Callable[[Sequence[str]], Worker]) -> None:
+        results = ResultsFile(self.path)
+        supervisor = Supervisor(SUITE, SUITE.cases, results, self.audience, {"stack": "test"}, self.console)
+        try:
+            supervisor.run(worker)
+        finally:
+            results.close()
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def verdicts(recorded: Recorded) -> list[str]:
+    """The verdict of each case in the order of the suite; no case has two results."""
+    found = {line["case"]: line["verdict"] for line in recorded.results}
+    assert len(found) == len(recorded.results)
+    assert recorded.footer is not None
+    assert sum(recorded.footer["verdicts"].values()) == len(recorded.results)
+    return [found[case] for case in IDS]
+
+
+def test_a_good_worker_is_recorded_as_it_speaks(stage: Stage) -> None:
+    recorded = stage.play(ran(0, 1, 2, 3))
+    assert verdicts(recorded) == ["PASS"] * 4
+    assert recorded.header["planned"] == IDS
+    assert recorded.header["stack"] == "test"
+    assert recorded.footer is not None
+    assert recorded.footer["complete"] is True
+    assert recorded.footer["boots"] == 1
+    assert stage.audience.total == 4
+    assert stage.audience.taken == IDS
+    assert stage.audience.reasons == []
+
+
+def test_a_worker_that_dies_in_a_case_costs_that_case_alone(stage: Stage) -> None:
+    recorded = stage.play([*ran(0), start(1)], ran(2, 3))
+    assert verdicts(recorded) == ["PASS", "CRASH", "PASS", "PASS"]
+    assert stage.asked == [IDS, IDS[2:]]
+    crash = recorded.results[1]
+    assert crash["kernel"]["log"] == ["last words"]
+    assert "died" in crash["reason"]
+    assert recorded.footer is not None
+    assert recorded.footer["complete"] is True
+    assert recorded.footer["boots"] == 2
+    assert exit_status(recorded.footer) == 1
+    assert IDS[1] in stage.audience.reasons[0]
+
+
+def test_a_worker_that_falls_silent_in_a_case_is_killed_and_the_case_hangs(stage: Stage) -> None:
+    recorded = stage.play([*ran(0), start(1), SILENCE], ran(2, 3))
+    assert verdicts(recorded) == ["PASS", "HANG", "PASS", "PASS"]
+    assert stage.actors[0].killed
+
+
+def test_every_case_may_cost_a_worker(stage: Stage) -> None:
+    recorded = stage.play(*([HEADER, start(number)] for number in range(4)))
+    assert verdicts(recorded) == ["CRASH"] * 4
+
+
+@pytest.mark.parametrize("last_words", [[], [b"\x00\xffrubbish\n"], [SILENCE]])
+def test_a_worker_that_never_says_what_it_is_on_is_an_error(stage: Stage, last_words: list[bytes | None]) -> None:
+    with pytest.raises(UserError, match="no case was begun") as caught:
+        stage.play(last_words)
+    assert caught.value.status == 3
+    assert str(stage.console) in str(caught.value)
+
+
+@pytest.mark.parametrize("last_words", [[], [SILENCE], [HEADER], [HEADER, SILENCE]])
+def test_a_second_worker_that_brings_nothing_to_an_end_is_the_last(
+    stage: Stage, last_words: list[bytes | None]
+) -> None:
+    recorded = stage.play([*ran(0), start(1)], last_words)
+    assert verdicts(recorded) == ["PASS", "CRASH", "MISSED", "MISSED"]
+    assert recorded.footer is not None
+    assert recorded.footer["complete"] is False
+    assert "not run" in recorded.results[-1]["reason"]
+
+
+def test_a_worker_that_ends_between_cases_is_replaced(stage: Stage) -> None:
+    assert verdicts(stage.play(ran(0, 1), ran(2, 3))) == ["PASS"] * 4
+
+
+def test_a_second_worker_that_cannot_be_had_leaves_a_truthful_footer(stage: Stage) -> None:
+    first = iter([Actor(iter([*ran(0), start(1)]))])
+
+    def next_actor(cases: Sequence[str]) -> Worker:
+        for actor in first:
+            return actor
+        raise UserError("the guest did not come up", status=3)
+
+    stage.supervise(next_actor)
+    recorded = read_results(stage.path)
+    assert verdicts(recorded) == ["PASS", "CRASH", "MISSED", "MISSED"]
+    assert "the guest did not come up" in recorded.results[-1]["reason"]
+
+
+def test_a_first_worker_that_cannot_be_had_is_the_persons_error(stage: Stage) -> None:
+    def no_actor(cases: Sequence[str]) -> Worker:
+        raise UserError("no qemu", status=3)
+
+    with pytest.raises(UserError, match="no qemu"):
+        stage.supervise(no_actor)
+
+
+def test_the_guests_own_explanation_is_given(stage: Stage) -> None:
+    broken = encode({"type": "guest", "event": "broken", "reason": "modprobe: no such module"})
+    recorded = stage.play(ran(0), [broken])
+    assert verdicts(recorded) == ["PASS", "MISSED", "MISSED", "MISSED"]
+    assert "modprobe: no such module" in recorded.results[-1]["reason"]
+
+
+NOISE = [
+    b"\n",
+    b"Segmentation fault\n",
+    b"\xff\xfe\x00\n",
+    b"[]\n",
+    b"17\n",
+    b"{}\n",
+    b'{"type":null}\n',
+    b'{"type":"start"}\n',
+    b'{"type":"start","case":["list"]}\n',
+    b'{"type":"start","case":"reg_mr/no/such"}\n',
+    b'{"type":"result","case":"reg_mr/sample/c1"}\n',
+    b'{"type":"header"}\n',
+    b'{"type":"footer"}\n',
+    b"[" * 50_000 + b"\n",
+    json.dumps({**json.loads(passed(0)), "case": "reg_mr/no/such"}).encode() + b"\n",
+    json.dumps({**json.loads(passed(1)), "verdict": "GREAT"}).encode() + b"\n",
+    passed(1)[:40] + b"\n",
+]
+
+
+@pytest.mark.parametrize("noise", NOISE, ids=range(len(NOISE)))
+def test_noise_between_the_lines_changes_nothing(stage: Stage, noise: bytes) -> None:
+    lines = itertools.chain.from_iterable((noise, line) for line in ran(0, 1, 2, 3))
+    recorded = stage.play([*lines, noise])
+    assert verdicts(recorded) == ["PASS"] * 4
+    assert recorded.footer is not None
+    assert recorded.footer["boots"] == 1
+
+
+def test_noise_does_not_put_off_the_deadline(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "CASE_DEADLINE_S", 0.05)
+    babble = itertools.chain(ran(0), [start(1)], itertools.repeat(b"still busy\n"))
+    recorded = stage.play(babble, ran(2, 3))
+    assert verdicts(recorded) == ["PASS", "HANG", "PASS", "PASS"]
+    assert stage.actors[0].killed
+
+
+def test_lines_that_only_repeat_do_not_put_off_the_deadline(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "CASE_DEADLINE_S", 0.05)
+    endless = itertools.chain(ran(0), itertools.cycle([start(1), HEADER, passed(0), start(0)]))
+    recorded = stage.play(endless, ran(2, 3))
+    assert verdicts(recorded) == ["PASS", "HANG", "PASS", "PASS"]
+
+
+def test_a_result_line_torn_by_the_workers_death_is_a_crash(stage: Stage) -> None:
+    recorded = stage.play([*ran(0), start(1), passed(1)[:-30]], ran(2, 3))
+    assert verdicts(recorded) == ["PASS", "CRASH", "PASS", "PASS"]
+
+
+def test_the_first_of_two_results_of_a_case_counts(stage: Stage) -> None:
+    again = passed(0, verdict="FAIL")
+    recorded = stage.play([*ran(0), again, start(1), again, passed(1), *ran(2, 3)])
+    assert verdicts(recorded) == ["PASS"] * 4
+
+
+def test_a_case_that_is_done_cannot_crash_afterwards(stage: Stage) -> None:
+    recorded = stage.play([*ran(0), start(0)], ran(1, 2, 3))
+    assert verdicts(recorded) == ["PASS"] * 4
+
+
+def test_results_before_the_header_do_not_count(stage: Stage) -> None:
+    recorded = stage.play([start(0), passed(0), *ran(1, 2, 3)], ran(0))
+    assert verdicts(recorded) == ["PASS"] * 4
+    assert json.loads(stage.path.read_bytes().splitlines()[0])["type"] == "header"
+
+
+def test_a_result_of_another_case_leaves_the_case_in_flight(stage: Stage) -> None:
+    recorded = stage.play([HEADER, start(0), passed(1)], ran(2, 3))
+    assert verdicts(recorded) == ["CRASH", "PASS", "PASS", "PASS"]
+
+
+def test_a_result_says_where_its_table_stands_here_and_how_to_run_it(stage: Stage) -> None:
+    elsewhere = [passed(number, source={"file": "/elsewhere", "line": 1}, repro="?") for number in range(4)]
+    recorded = stage.play([HEADER, *elsewhere])
+    for line, case in zip(recorded.results, SUITE.cases, strict=True):
+        assert line["source"] == {"file": case.place.file, "line": case.place.line}
+        assert line["repro"] == f"./rdma-cts run --only {case.id}"
+
+
+class TestPytestAsWorker:
+    """The same with real processes: pytest on the device in Python."""
+
+    def run(self, project: Project, tmp_path: Path, *rows: str) -> tuple[dict[str, str], Recorded]:
+        suite = load_suite([project.tables])
+        cases = [case for case in suite.cases if case.id in {f"reg_mr/fake/{row}" for row in rows}]
+        console = tmp_path / "console.log"
+        results = ResultsFile(tmp_path / "results.jsonl")
+        supervisor = Supervisor(suite, cases, results, Audience(), {"stack": "host"}, console)
+        options = ["--rdma-cases", str(project.tables)]
+        supervisor.run(lambda ids: HostWorker(project.root, sys.executable, options, ids, console))
+        results.close()
+        recorded = read_results(tmp_path)
+        return {line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results}, recorded
+
+    def test_verdicts_of_a_whole_run_arrive(self, project: Project, tmp_path: Path) -> None:
+        found, recorded = self.run(project, tmp_path, "works", "wrongly-accepted", "not-supported", "harness-trouble")
+        assert found == {
+            "works": "PASS",
+            "wrongly-accepted": "FAIL",
+            "not-supported": "UNSUPPORTED",
+            "harness-trouble": "BROKEN",
+        }
+        assert recorded.header["device"]["name"] == "fake0"
+        assert recorded.footer is not None
+        assert recorded.footer["complete"] is True
+
+    def test_a_process_that_dies_costs_one_case(self, project: Project, tmp_path: Path) -> None:
+        found, recorded = self.run(project, tmp_path, "works", "dies", "not-supported", "wrongly-accepted")
+        assert found == {"works": "PASS", "wrongly-accepted": "FAIL", "not-supported": "UNSUPPORTED", "dies": "CRASH"}
+        assert recorded.footer is not None
+        assert recorded.footer["complete"] is True
+
+    def test_a_process_that_hangs_costs_one_case(
+        self, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(supervision, "CASE_DEADLINE_S", 2.0)
+        found, _recorded = self.run(project, tmp_path, "works", "hangs")
+        assert found == {"works": "PASS", "hangs": "HANG"}
+
+    def test_a_process_that_cannot_start_says_so_in_the_console(self, project: Project, tmp_path: Path) -> None:
+        (project.root / "conftest.py").write_text("raise RuntimeError('a broken installation')\n")
+        with pytest.raises(UserError, match="no case was begun"):
+            self.run(project, tmp_path, "works")
+        assert "a broken installation" in (tmp_path / "console.log").read_text()

@@ -1,0 +1,230 @@
+"""Tables: what they give, and where each mistake in one is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import corpus
+from conformance.case import Case, Flags
+from conformance.errors import UserError
+from conformance.expansion import MAX_CASES
+from conformance.suite import CASES, ROOT, load_suite
+from conformance.tables import Table, parse_table, read_tables
+from conformance.yamltext import read_bytes
+from samples import registry
+
+HEAD = "verb: ibv_reg_mr\ncases: {cases}\ngiven: {{memory: {{buf: {{kind: anonymous, size: 4 pages}}}}}}\nrows:\n"
+ROW = "  - {id: a, rules: [REG-01], when: {access: [LOCAL_WRITE]}, then: success}\n"
+TABLE = HEAD.format(cases=1) + ROW
+
+
+def parsed(rows: str, cases: int, name: str = "sample") -> tuple[Table | None, list[str]]:
+    """The table of these rows, or its mistakes as `line:column: message`; rows begin in line 5."""
+    text = HEAD.format(cases=cases) + rows
+    table, mistakes = parse_table(read_bytes(text.encode(), "f"), Path("reg_mr") / f"{name}.yaml", registry())
+    return table, [str(mistake).removeprefix("f:") for mistake in mistakes]
+
+
+def cases_of(rows: str, cases: int) -> tuple[Case, ...]:
+    """The cases of a table that must have no mistake."""
+    table, mistakes = parsed(rows, cases)
+    assert mistakes == []
+    assert table is not None
+    return table.cases
+
+
+@pytest.mark.parametrize("name", corpus.FILES)
+def test_a_malformed_file_is_refused_where_it_is_wrong(name: str, tmp_path: Path) -> None:
+    expected = corpus.expectations((corpus.FOLDER / name).read_bytes())
+    assert expected, "the file says nothing of what must be told"
+    found = corpus.mistakes(name, tmp_path)
+    lacking = [
+        each for each in expected
+        if not any(one.startswith(f"{each.place}: ") and each.fragment in one for one in found)
+    ]  # fmt: skip
+    assert lacking == [], found
+    assert len(found) == len(expected), found
+
+
+def test_the_corpus_is_large_enough() -> None:
+    assert len(corpus.FILES) >= 60
+
+
+def test_the_projects_own_tables_have_no_mistake() -> None:
+    assert load_suite().cases
+
+
+def test_a_row_becomes_a_case_with_everything_filled_in() -> None:
+    (case,) = cases_of(ROW, 1)
+    assert case.id == "reg_mr/sample/a"
+    assert str(case.when) == "ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=LOCAL_WRITE)"
+    assert case.when.then.outcome == "success"
+    assert (case.entry, case.rules) == ("libibverbs", ("REG-01",))
+    assert str(case.place) == "f:5:10"
+
+
+def test_a_case_is_sourced_at_its_row_and_not_at_its_axis() -> None:
+    cases = cases_of(
+        "  - id: a-$bit\n    rules: [REG-18]\n    each:\n      bit: [bit 21, bit 22]\n"
+        "    when: {access: [$bit]}\n    then: open\n", 2,
+    )  # fmt: skip
+    assert [(case.id, str(case.place)) for case in cases] == [
+        ("reg_mr/sample/a-bit-21", "f:5:9"), ("reg_mr/sample/a-bit-22", "f:5:9"),
+    ]  # fmt: skip
+    assert [case.when.arguments["access"] for case in cases] == [
+        Flags(1 << 21, ("bit 21",)), Flags(1 << 22, ("bit 22",)),
+    ]  # fmt: skip
+
+
+def test_two_entries_make_two_cases() -> None:
+    cases = cases_of(ROW.replace("id: a,", "id: a, entries: [libibverbs, uverbs],"), 2)
+    assert [case.id for case in cases] == ["reg_mr/sample/a@libibverbs", "reg_mr/sample/a@uverbs"]
+
+
+def test_a_case_needs_what_its_rules_need() -> None:
+    (case,) = cases_of(ROW.replace("REG-01]", "REG-07], needs: [odp]"), 1)
+    assert case.needs == ("odp", "atomics")
+
+
+def test_a_rows_memory_replaces_the_tables() -> None:
+    (case,) = cases_of(ROW.replace("id: a,", "id: a, given: {memory: {buf: {kind: shared, size: 1 page}}},"), 1)
+    assert case.given.memory["buf"].kind == "shared"
+
+
+def test_the_number_of_cases_of_a_table_is_bounded() -> None:
+    side = ", ".join(map(str, range(64)))
+    row = "  - {{id: {0}-$la-$lb, rules: [REG-01], each: {{la: [{1}], lb: [{1}]}}, "
+    row += "when: {{addr: buf + $la, length: $lb, access: []}}, then: open}}\n"
+    _, (only,) = parsed(row.format("p", side) + row.format("q", side), 2 * 64 * 64)
+    assert only == f"6:5: up to here the table expands to more than {MAX_CASES} cases; split it"
+
+
+@pytest.mark.parametrize("stem", ["Access", "access-flags", "_x", "two words"])
+def test_a_table_of_an_odd_name_is_refused(stem: str) -> None:
+    _, (only,) = parsed(ROW, 1, stem)
+    assert only.startswith("1:1: a table's file name is of a-z, 0-9 and _")
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose only table is reg_mr/first.yaml, with the real rules of ibv_reg_mr."""
+    cases = vendor(tmp_path / "project", {"reg_mr/first.yaml": TABLE})
+    for name in ("rules.yaml", "test_reg_mr.py"):
+        (cases / "reg_mr" / name).write_bytes((CASES / "reg_mr" / name).read_bytes())
+    monkeypatch.setattr("conformance.suite.CASES", cases)
+    return cases
+
+
+def vendor(tmp_path: Path, files: dict[str, str | bytes]) -> Path:
+    """A folder of a vendor's own with these files."""
+    for name, content in files.items():
+        path = tmp_path / "own" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return tmp_path / "own"
+
+
+@pytest.mark.usefixtures("own")
+def test_a_vendors_tables_join_the_projects(tmp_path: Path) -> None:
+    folder = vendor(tmp_path, {"reg_mr/vendor.yaml": TABLE})
+    assert "reg_mr/vendor/a" in [case.id for case in load_suite([folder]).cases]
+
+
+@pytest.mark.usefixtures("own")
+def test_a_vendors_rules_can_be_proven(tmp_path: Path) -> None:
+    rule = "verb: ibv_reg_mr\nrules:\n  - {id: VND-01, statement: s, document: d, section: s, level: must, "
+    rule += "layer: kernel, needs: [], since: '1', failure_means: f}\n"
+    folder = vendor(tmp_path, {"reg_mr/rules.yaml": rule, "reg_mr/own.yaml": TABLE.replace("REG-01", "VND-01")})
+    assert "VND-01" in load_suite([folder]).registry
+
+
+@pytest.mark.usefixtures("own")
+def test_a_folder_named_twice_counts_once(tmp_path: Path) -> None:
+    folder = vendor(tmp_path, {"reg_mr/vendor.yaml": TABLE})
+    assert len(load_suite([folder, folder / ".." / "own"]).cases) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "fragment"),
+    [
+        ("reg_mr/flags.yml", "a table's name ends in .yaml, not in .yml"),
+        ("reg_mr/flags.YAML", "a table's name ends in .yaml, not in .YAML"),
+        ("reg_mr/rules.yml", "a table's name ends in .yaml"),
+        ("flags.yaml", "a table stands in the folder of its verb"),
+        ("reg_mr/deep/flags.yaml", "not deeper"),
+    ],
+)
+def test_a_table_that_nobody_would_read_is_a_mistake(tmp_path: Path, name: str, fragment: str) -> None:
+    folder = vendor(tmp_path, {name: TABLE})
+    with pytest.raises(UserError, match=re.escape(f"{folder / name}:1:1: would be ignored: ")) as caught:
+        load_suite([folder])
+    assert fragment in str(caught.value)
+
+
+@pytest.mark.usefixtures("own")
+def test_hidden_folders_of_a_vendors_checkout_are_left_alone(tmp_path: Path) -> None:
+    folder = vendor(tmp_path, {"reg_mr/own.yaml": TABLE, ".ci/jobs/build.yml": "x", "reg_mr/README.md": "x"})
+    assert load_suite([folder]).cases
+
+
+def test_a_folder_without_tables_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no table in it"):
+        load_suite([vendor(tmp_path, {"README.md": "x"})])
+
+
+def test_a_folder_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such folder of cases"):
+        load_suite([tmp_path / "gone"])
+
+
+@pytest.mark.usefixtures("own")
+def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path: Path) -> None:
+    one = vendor(tmp_path, {"reg_mr/own.yaml": TABLE})
+    other = vendor(tmp_path / "b", {"reg_mr/own.yaml": TABLE})
+    place = re.escape(f"{other}/reg_mr/own.yaml:5:10: case reg_mr/own/a stands twice (first at {one}")
+    with pytest.raises(UserError, match=place):
+        load_suite([one, other])
+
+
+@pytest.mark.usefixtures("own")
+def test_every_mistake_of_every_file_is_told_at_once(tmp_path: Path) -> None:
+    files = {"reg_mr/p.yaml": TABLE.replace("REG-01", "REG-1"), "reg_mr/q.yaml": TABLE.replace("success", "sucess")}
+    with pytest.raises(UserError) as caught:
+        load_suite([vendor(tmp_path, files)])
+    assert [line.partition(": ")[2] for line in str(caught.value).splitlines()] == [
+        "unknown rule 'REG-1' (did you mean REG-21?)", "unknown outcome 'sucess' (did you mean success?)",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("own")
+def test_a_broken_link_is_a_located_mistake(tmp_path: Path) -> None:
+    folder = vendor(tmp_path, {"reg_mr/own.yaml": TABLE})
+    (folder / "reg_mr" / "gone.yaml").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"gone\.yaml:1:1: cannot be read"):
+        load_suite([folder])
+
+
+@pytest.mark.parametrize(
+    ("module", "fragment"),
+    [
+        ("", "nothing runs this table: {cases}/reg_mr/test_reg_mr.py has no test function that takes `case`"),
+        ("def test_other(run): ...", "nothing runs this table"),
+        ("def helper(case): ...", "nothing runs this table"),
+        ("def test_broken(case:", "nothing runs this table"),
+        ("def test_p(case): ...\ndef test_q(case): ...", "test_reg_mr.py:2:1: a second test function"),
+    ],
+)
+def test_a_table_that_nothing_runs_once_is_a_mistake(own: Path, module: str, fragment: str) -> None:
+    (own / "reg_mr" / "test_reg_mr.py").write_text(module)
+    with pytest.raises(UserError) as caught:
+        load_suite()
+    assert fragment.format(cases=own) in str(caught.value)
+
+
+def test_files_are_named_as_people_name_them() -> None:
+    tables, mistakes = read_tables([CASES], registry(), ROOT)
+    assert mistakes == []
+    assert {case.place.file.split("/")[0] for table in tables for case in table.cases} == {"cases"}
