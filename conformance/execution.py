@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from conformance.calls import Mr, Pd, Return, Sge, errno_name
 from conformance.case import Argument, Case, Flags, MrSpec, QpSpec, Step, Value, WindowSpec
+from conformance.header import Check
 from conformance.quantity import Quantity
 from conformance.traffic import Pair
 from conformance.windows import Window
@@ -66,6 +67,7 @@ class Bench(Protocol):
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> Pair: ...
     def locked_memory_limit(self, size: int) -> AbstractContextManager[None]: ...
     def resources(self) -> dict[str, int]: ...
+    def api_checks(self) -> Sequence[Check]: ...
 
 
 class SetupRefused(Exception):
@@ -212,6 +214,13 @@ class Run:
         mr = returned.mr
         self.cleanup.callback(lambda: entry.dereg_mr(mr))
         return Sge(memory.addr, size, int(mr.struct.lkey))
+
+    def memory_around(self, addr: int, length: int) -> Memory:
+        """The case's memory that holds a range; canaries can be laid all around in it."""
+        for memory in self.memory.values():
+            if memory.addr <= addr and addr + length <= memory.addr + memory.size:
+                return memory
+        raise LookupError(f"traffic at {addr:#x} for {length} bytes lies in no memory of the case; say where with `at`")
 
     def keep_mr(self, name: str, mr: Mr, entry: Entry) -> None:
         """A region of the case: found by name from now on, deregistered at the end if it still is there."""

@@ -40,6 +40,8 @@ def judge(
     alarm = _kernel_alarm(kernel or {})
     if alarm:
         return Judgement(FAIL, f"{case.when}: {alarm}")
+    if "unreachable" in observed:
+        return Judgement(UNREACHABLE, observed["unreachable"])
     if "setup_failed" in observed:
         judgement = _judge_setup(lacking, observed)
     elif case.when.then.outcome == "open":
@@ -65,7 +67,7 @@ def _judge_open(case: Case, observed: dict[str, Any]) -> Judgement:
     if judgement.verdict == FAIL:
         return judgement
     note = "the documents leave this open"
-    return Judgement(PASS, f"{judgement.reason}; {note}", (note,))
+    return Judgement(PASS, f"{judgement.reason}; {note}", (note, *judgement.notes))
 
 
 def _judge_undeclared(case: Case, lacking: Sequence[str], observed: dict[str, Any]) -> Judgement:
@@ -83,19 +85,25 @@ def _judge_steps(case: Case, observed: dict[str, Any]) -> Judgement:
     fault = _fault(case.when, observed)
     for step, seen in zip(case.afterwards, observed.get("afterwards", ()), strict=False):
         fault = fault or _fault(step, seen, "afterwards ")
+    notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
     if fault:
-        return Judgement(FAIL, fault)
-    return Judgement(PASS, f"{case.when} {_came(observed)}")
+        return Judgement(FAIL, fault, tuple(notes))
+    return Judgement(PASS, f"{case.when} {_came(observed)}", tuple(notes))
 
 
 def _fault(step: Step, seen: dict[str, Any], when: str = "") -> str:
     """What is wrong with one step, as a line for people; empty if nothing is."""
     then = step.then
     outcome = _outcome(step, seen)
-    if seen.get("moved") == "part" or (outcome == "refused" and seen.get("moved") == "all"):
-        return f"{when}{step} {_came(seen)} and moved {seen['moved']} of the bytes"
+    moved = _data_fault(step, seen)
+    if moved:
+        return f"{when}{step} {_came(seen)}, {moved}"
+    if seen.get("moved") == "nothing" and seen["wc"] == ["SUCCESS"]:
+        return f"{when}{step} {_came(seen)} and moved nothing"
     if then.outcome == "open":
         return ""
+    if "differences" in seen:
+        return f"{step}: {'; '.join(seen['differences'])}"
     if outcome != then.outcome:
         should = "succeed" if then.outcome == "success" else "fail"
         return f"{when}{step} should {should}, {_came(seen)}"
@@ -107,6 +115,27 @@ def _fault(step: Step, seen: dict[str, Any], when: str = "") -> str:
     if wrong:
         return f"{when}{step} gave an MR that differs from what was asked: {', '.join(wrong)}"
     return _completion_fault(step, seen, when)
+
+
+def _data_fault(step: Step, seen: dict[str, Any]) -> str:
+    """Bytes that are where they should not be, whatever the completion says."""
+    if "moved" not in seen:
+        return ""
+    if step.then.outcome == "refused" and (seen["moved"] != "nothing" or seen["changed"]):
+        return "and moved bytes that it should not" if seen["moved"] != "nothing" else _where(seen)
+    done = seen["wc"] == ["SUCCESS"]
+    if done and seen["moved"] != "all":
+        return f"but {'nothing' if seen['moved'] == 'nothing' else 'something else'} has arrived; {_where(seen)}"
+    expected = 1 if done and step.arguments["op"] == "RDMA_WRITE" else 0
+    if len(seen["changed"]) > expected or any(start < 0 for start, _ in seen["changed"]):
+        return _where(seen)
+    return ""
+
+
+def _where(seen: dict[str, Any]) -> str:
+    """Which remote bytes changed, relative to where they should have."""
+    places = [f"{size} at {start:+d}" for start, size in seen["changed"][:4]]
+    return f"remote bytes changed: {', '.join(places)}" if places else "no remote byte changed"
 
 
 def _code_fault(step: Step, seen: dict[str, Any], when: str) -> str:
@@ -186,7 +215,10 @@ def _came(seen: dict[str, Any]) -> str:
 def _kernel_alarm(kernel: dict[str, Any]) -> str:
     if kernel.get("taint", 0) != kernel.get("taint_before", kernel.get("taint", 0)):
         return f"the kernel became tainted ({kernel['taint_before']} to {kernel['taint']})"
-    for line in kernel.get("log", ()):
-        if any(alarm in line for alarm in _KERNEL_ALARMS):
-            return f"the kernel complained: {line}"
-    return ""
+    line = first_alarm(kernel.get("log", ()))
+    return f"the kernel complained: {line}" if line else ""
+
+
+def first_alarm(log: Sequence[str]) -> str:
+    """The first line in which a kernel says that something went wrong in it; empty if there is none."""
+    return next((line for line in log if any(alarm in line for alarm in _KERNEL_ALARMS)), "")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from conformance import verbs
+
 ENTRIES = ("libibverbs", "uverbs")
 OUTCOMES = {
     "success": "the call succeeds by the page's own convention",
@@ -29,6 +31,13 @@ DMABUF_KINDS = {
     "system_heap": "a dma-buf of /dev/dma_heap/system",
 }
 QP_STATES = ("RESET", "INIT", "RTR", "RTS")
+# What API-01 is asked of: every enumeration, struct and verb that is described.
+API_ITEMS = (
+    *(f"enum {name}" for name in verbs.ENUMS),
+    *(f"struct {name}" for name in verbs.STRUCTS),
+    *(f"prototype {name}" for name in verbs.VERBS),
+    *(f"pyverbs enum {name}" for name in verbs.ENUMS),
+)
 # What an object's name may be where the call takes a null pointer.
 NULL = "NULL"
 
@@ -110,6 +119,8 @@ CALLS: Mapping[str, Mapping[str, Parameter]] = {
     "post_local_inv": {"qp": Parameter("object", "qp", "qp"), "rkey": Parameter("quantity", default="mw.rkey")},
     "post_send_with_inv": {"qp": Parameter("object", "qp", "qp"), "rkey": Parameter("quantity", default="mw.rkey")},
     "restore_rkey": {"mw": Parameter("object", "window", "mw")},
+    # API-01: what the suite's descriptions say of one thing, against the installed header and bindings.
+    "compare_api": {"item": Parameter("word", "item", words=API_ITEMS)},
     "unmap": {"memory": Parameter("object", "memory", "buf")},
     "traffic": {
         "op": Parameter("word", "operation", words=("RDMA_WRITE", "RDMA_READ")),
@@ -123,8 +134,10 @@ CALLS: Mapping[str, Mapping[str, Parameter]] = {
         "via": Parameter("object", "qp", NULL, nullable=True),
     },
 }
-# The verbs that a folder of tables can be about; each has a page of its own.
-VERBS = (*(name for name in CALLS if name.startswith("ibv_")), "ibv_rereg_mr_experimental")
+# What a folder of tables can be about: the verbs, each of which has a page of its own, and the API as such.
+VERBS = (*(name for name in CALLS if name.startswith("ibv_")), "ibv_rereg_mr_experimental", "api")
+# What a table's rows call when they do not say.
+DEFAULT_CALLS = {"ibv_rereg_mr_experimental": "ibv_rereg_mr", "api": "compare_api"}
 # Descriptors that are no dma-buf, beside the names of those that are.
 BAD_FDS = ("closed", "regular_file", "minus_one")
 # What a call makes: its kind, and the name under which later steps find it.

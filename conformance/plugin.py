@@ -53,7 +53,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" not in metafunc.fixturenames:
         return
     folder = Path(str(metafunc.module.__file__)).parent.name
-    cases = [case for case in suite_of(metafunc.config).cases if case.verb == f"ibv_{folder}"]
+    cases = [case for case in suite_of(metafunc.config).cases if case.verb.removeprefix("ibv_") == folder]
     metafunc.parametrize("case", cases, ids=[case.id for case in cases])
 
 

@@ -123,7 +123,7 @@ def _row() -> Schema:
 
 
 def _rows_of(verb: str) -> Schema:
-    row = {"if": {"not": {"required": ["call"]}}, "then": _judged(verb.removesuffix("_experimental"))}
+    row = {"if": {"not": {"required": ["call"]}}, "then": _judged(language.DEFAULT_CALLS.get(verb, verb))}
     return _if_word("verb", verb, {"properties": {"rows": {"items": row}}})
 
 

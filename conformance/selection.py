@@ -26,7 +26,7 @@ class Selection:
         Raises UserError for a verb, rule or id that does not exist, or when nothing matches.
         """
         verbs = sorted({table.verb for table in suite.tables})
-        wanted = [verb if verb.startswith("ibv_") else f"ibv_{verb}" for verb in self.verbs]
+        wanted = [verb if verb in verbs else f"ibv_{verb}" for verb in self.verbs]
         _check("verb", wanted, verbs)
         _check("rule", self.rules, suite.registry)
         _check("case", self.only, [case.id for case in suite.cases])

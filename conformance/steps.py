@@ -15,6 +15,7 @@ from conformance import windows
 from conformance.calls import Mr, Return, Sge, errno_name
 from conformance.case import QpSpec, Step
 from conformance.execution import Observation, Run, SetupRefused
+from conformance.header import FAIL, NOT_COVERED, PASS
 from conformance.language import NULL
 from conformance.traffic import Pair
 from conformance.verbs import ENUMS
@@ -25,7 +26,8 @@ _INVENTED_HANDLE = 0xFFFFFFF0
 _REREG = ENUMS["ibv_rereg_mr_flags"]
 _REREG_CODES = ENUMS["ibv_rereg_mr_err_code"]
 _CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.value_of("CHANGE_PD")
-_PATTERN, _UNTOUCHED = 0xA5, 0x3C
+_PATTERN, _UNTOUCHED, _CANARY = 0xA5, 0x3C, 0x77
+_STRETCH = 4096
 _SHOWN = 64  # bytes of a torn transfer that a result shows
 
 
@@ -251,6 +253,27 @@ def _restore_rkey(run: Run, step: Step) -> Observation:
     return {"rc": 0, "returned": "0", "errno": "", "layer": "none"}
 
 
+def _compare_api(run: Run, step: Step) -> Observation:
+    """The checks of one enumeration, struct or prototype; a missing header or compiler leaves none."""
+    item = str(step.arguments["item"])
+    checks = [check for check in run.bench.api_checks() if _is_about(check.item, item)]
+    seen = {outcome: [check for check in checks if check.outcome == outcome] for outcome in (PASS, FAIL, NOT_COVERED)}
+    returned = "differs" if seen[FAIL] else "0" if seen[PASS] else "nothing"
+    observation: Observation = {"rc": None, "returned": returned, "errno": "", "layer": "header"}
+    observation["checks"] = {outcome: len(found) for outcome, found in seen.items()}
+    for outcome, key in ((FAIL, "differences"), (NOT_COVERED, "not_covered")):
+        if seen[outcome]:
+            observation[key] = [f"{each.item}: {each.reason} ({each.found})" for each in seen[outcome]]
+    if returned == "nothing":
+        reasons = [each.reason for each in checks or run.bench.api_checks() if each.reason]
+        observation["unreachable"] = reasons[0] if reasons else f"nothing installed could be compared with {item}"
+    return observation
+
+
+def _is_about(check: str, item: str) -> bool:
+    return check == item or check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)")
+
+
 def _unmap(run: Run, step: Step) -> Observation:
     run.memory[str(step.arguments["memory"])].close()
     return {"rc": 0, "returned": "0", "errno": "", "layer": "none"}
@@ -262,16 +285,23 @@ def _traffic(run: Run, step: Step) -> Observation:
     pair: Pair = run.pair(QpSpec("RC", str(step.arguments["pd"]))) if via == NULL else run.pairs[via]
     rkey, addr, length = run.numbers(step.arguments, "rkey", "addr", "length")
     at = run.number(step.arguments["at"]) if step.arguments["at"] else addr
+    target = run.memory_around(at, length)
     local = run.scratch(pair.requester.pd, max(1, length))
     ctypes.memset(local.addr, _PATTERN, length)
+    ctypes.memset(target.addr, _CANARY, target.size)
     ctypes.memset(at, _UNTOUCHED, length)
-    wr_id = run.next_wr_id()
-    returned = windows.rdma(pair.requester, str(step.arguments["op"]), local, rkey % (1 << 32), addr, wr_id)
+    before = ctypes.string_at(target.addr, target.size)
+    operation = str(step.arguments["op"])
+    returned = windows.rdma(pair.requester, operation, local, rkey % (1 << 32), addr, run.next_wr_id())
     found = pair.requester.completions(1) if returned.value == 0 else []
-    here, there = ctypes.string_at(local.addr, length), ctypes.string_at(at, length)
-    written = step.arguments["op"] == "RDMA_WRITE"
-    moved = _moved(there, _PATTERN, _UNTOUCHED) if written else _moved(here, _UNTOUCHED, _PATTERN)
-    observation = {**_answer(returned), "layer": "device", "wc": [each.status for each in found], "moved": moved}
+    here, after = ctypes.string_at(local.addr, length), ctypes.string_at(target.addr, target.size)
+    there = after[at - target.addr :][:length]
+    moved = _moved(there, _PATTERN, _UNTOUCHED) if operation == "RDMA_WRITE" else _moved(here, _UNTOUCHED, _PATTERN)
+    observation = {
+        **_answer(returned), "layer": "device", "wc": [each.status for each in found], "moved": moved,
+        # Where the remote memory differs now, as [offset from the intended place, bytes].
+        "changed": [[start - (at - target.addr), size] for start, size in _differences(before, after)],
+    }  # fmt: skip
     if moved == "part":
         observation["bytes"] = {"here": here[:_SHOWN].hex(), "there": there[:_SHOWN].hex()}
     return observation
@@ -282,6 +312,22 @@ def _moved(content: bytes, sent: int, before: int) -> str:
     if not content.strip(bytes([sent])):
         return "all"
     return "nothing" if not content.strip(bytes([before])) else "part"
+
+
+def _differences(before: bytes, after: bytes) -> list[tuple[int, int]]:
+    """The stretches in which two equally long contents differ, as (offset, bytes)."""
+    found: list[tuple[int, int]] = []
+    for start in range(0, len(before), _STRETCH):
+        if before[start : start + _STRETCH] == after[start : start + _STRETCH]:
+            continue
+        for offset in range(start, min(start + _STRETCH, len(before))):
+            if before[offset] == after[offset]:
+                continue
+            if found and sum(found[-1]) == offset:
+                found[-1] = (found[-1][0], found[-1][1] + 1)
+            else:
+                found.append((offset, 1))
+    return found[:_SHOWN]
 
 
 STEPS: Mapping[str, Callable[[Run, Step], Observation]] = {
@@ -298,6 +344,7 @@ STEPS: Mapping[str, Callable[[Run, Step], Observation]] = {
     "post_local_inv": _local_inv,
     "post_send_with_inv": _send_with_inv,
     "restore_rkey": _restore_rkey,
+    "compare_api": _compare_api,
     "unmap": _unmap,
     "traffic": _traffic,
 }

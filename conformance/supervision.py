@@ -19,11 +19,12 @@ from conformance.judging import Judgement
 from conformance.results import Line, ResultsFile, decode, footer_line, result_line
 from conformance.suite import Suite
 
-# A case takes milliseconds; software emulation on a busy machine is some hundred times slower.
-CASE_DEADLINE_S = 60.0
+# A case takes milliseconds, and one compiles a program; software emulation on a busy machine is some
+# hundred times slower.
+CASE_DEADLINE_S = 120.0
 # Until the first case: pytest's start and the reading of the tables, under emulation.
 START_DEADLINE_S = 180.0
-EVIDENCE_LINES = 40
+EVIDENCE_LINES = 80
 
 
 class Worker(Protocol):
@@ -165,8 +166,9 @@ class Supervisor:
                 self.why_ended = reason
             return
         self.why_ended = f"{reason} in {in_flight}"
-        reason = f"{self.cases[in_flight].when}: {reason}"
-        self._record(in_flight, verdict, reason, worker.tail_of_console(EVIDENCE_LINES))
+        log = worker.tail_of_console(EVIDENCE_LINES)
+        cause = judging.first_alarm(log)
+        self._record(in_flight, verdict, f"{self.cases[in_flight].when}: {reason}{cause and f' ({cause})'}", log)
 
     def _record(self, case: str, verdict: str, reason: str, log: Sequence[str]) -> None:
         kernel = {"log": list(log)} if log else {}

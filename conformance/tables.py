@@ -112,7 +112,7 @@ class _Rows:
         self.reader = reader
         self.registry = registry
         self.verb = verb
-        self.call = verb.removesuffix("_experimental")
+        self.call = language.DEFAULT_CALLS.get(verb, verb)
         self.table = table
         self.given = fields.get("given")
         self.entries = fields.get("entries")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance.judging import BROKEN, FAIL, PASS, UNSUPPORTED, judge
+from conformance.judging import BROKEN, FAIL, PASS, UNREACHABLE, UNSUPPORTED, judge
 from samples import case
 
 REGISTER = case("{rules: [REG-01], when: {access: [LOCAL_WRITE]}, then: {outcome: success, mr: as_asked}}")
@@ -32,6 +32,53 @@ DEREGISTER_REFUSED = case(
 )
 
 
+WINDOW = "memory: {buf: {kind: anonymous, size: 1 page}}, qps: {qp: {type: RC}}, windows: {mw: {type: 1}}"
+REGION = "mrs: {mr: {access: [LOCAL_WRITE, MW_BIND]}}"
+BIND = case(
+    f"""
+    - id: bind
+      rules: [BIND-02]
+      given: {{{WINDOW}, {REGION}}}
+      when: {{access: []}}
+      then: {{outcome: success, rkey: changed}}
+    """,
+    "bind_mw",
+)
+BIND_QUIETLY = case(
+    f"""
+    - id: quiet
+      rules: [BIND-04]
+      given: {{{WINDOW}, {REGION}}}
+      when: {{access: [], send_flags: []}}
+      then: {{outcome: success, completion: none}}
+    """,
+    "bind_mw",
+)
+REREGISTER_REFUSED = case(
+    """
+    - id: refused
+      rules: [REREG-06]
+      given: {mrs: {mr: {access: []}}}
+      when: {flags: [CHANGE_ACCESS], access: [REMOTE_WRITE]}
+      then: {outcome: refused, code: ERR_INPUT}
+    """,
+    "rereg_mr",
+)
+
+
+def traffic(expected: str) -> Any:
+    """A region that a peer then writes to."""
+    return case(
+        f"""
+        - id: then-traffic
+          rules: [REG-01]
+          when: {{access: [LOCAL_WRITE]}}
+          then: success
+          afterwards: [{{call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: {expected}}}]
+        """
+    )
+
+
 def null(errno: str = "EINVAL", **more: Any) -> dict[str, Any]:
     """A registration that failed."""
     return {"rc": None, "returned": "NULL", "errno": errno, "layer": "kernel", **more}
@@ -48,6 +95,16 @@ def region(fields: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
 def status(code: str, **more: Any) -> dict[str, Any]:
     """A call that returns an int: 0, an errno's name, or a negative number."""
     return {"rc": 0 if code == "0" else 22, "returned": code, "errno": "", "layer": "kernel", **more}
+
+
+def bound(*wc: str, after: int = 2, **more: Any) -> dict[str, Any]:
+    """A bind that was posted, with the statuses of its completions."""
+    return status("0", wc=list(wc), rkey={"before": 1, "after": after}, **more)
+
+
+def moved(how: str, wc: str) -> dict[str, Any]:
+    """A region and what a peer's write to it came to."""
+    return region(afterwards=[status("0", wc=[wc], moved=how)])
 
 
 def test_a_call_that_does_as_documented_passes() -> None:
@@ -119,6 +176,63 @@ def test_each_wrong_field_of_the_region_fails(fields: dict[str, Any], said: str)
 def test_fields_of_the_region_do_not_matter_where_no_one_asks() -> None:
     plain = case("{rules: [REG-03], when: {access: []}, then: success}")
     assert judge(plain, [], region({"addr": 1})).verdict == PASS
+
+
+def test_a_region_whose_keys_and_handle_are_all_zero_fails() -> None:
+    assert judge(REGISTER, [], region({"lkey": 0, "rkey": 0, "handle": 0})).verdict == FAIL
+    assert judge(REGISTER, [], region({"lkey": 0, "rkey": 0})).verdict == PASS
+
+
+def test_a_bind_has_to_complete_and_change_the_key() -> None:
+    assert judge(BIND, [], bound("SUCCESS")).verdict == PASS
+    twice, failed, same_key = bound("SUCCESS", "SUCCESS"), bound("MW_BIND_ERR"), bound("SUCCESS", after=1)
+    for wrong in (bound(), twice, failed, same_key, status("EINVAL")):
+        assert judge(BIND, [], wrong).verdict == FAIL
+
+
+def test_a_completion_of_another_request_fails() -> None:
+    judgement = judge(BIND, [], bound("SUCCESS", wr_id_matches=False))
+    assert judgement.verdict == FAIL
+    assert "wr_id" in judgement.reason
+
+
+def test_a_completion_that_was_not_asked_for_fails() -> None:
+    assert judge(BIND_QUIETLY, [], bound()).verdict == PASS
+    judgement = judge(BIND_QUIETLY, [], bound("SUCCESS"))
+    assert judgement.verdict == FAIL
+    assert "asked for no completion" in judgement.reason
+
+
+def test_an_enumerated_code_is_judged_by_its_name() -> None:
+    assert judge(REREGISTER_REFUSED, [], status("ERR_INPUT", enumerated=True)).verdict == PASS
+    judgement = judge(REREGISTER_REFUSED, [], status("ERR_CMD", enumerated=True))
+    assert judgement.verdict == FAIL
+    assert "should fail with ERR_INPUT, failed with ERR_CMD" in judgement.reason
+
+
+@pytest.mark.parametrize(
+    ("expected", "how", "wc", "verdict"),
+    [
+        ("success", "all", "SUCCESS", PASS),
+        ("success", "nothing", "REM_ACCESS_ERR", FAIL),
+        ("refused", "nothing", "REM_ACCESS_ERR", PASS),
+        ("refused", "all", "SUCCESS", FAIL),
+        ("refused", "all", "REM_ACCESS_ERR", FAIL),
+        ("refused", "part", "REM_ACCESS_ERR", FAIL),
+        ("success", "part", "SUCCESS", FAIL),
+        ("success", "nothing", "SUCCESS", FAIL),
+        ("refused", "nothing", "SUCCESS", FAIL),
+        ("open", "nothing", "REM_ACCESS_ERR", PASS),
+        ("open", "part", "SUCCESS", FAIL),
+    ],
+)
+def test_traffic_is_judged_by_its_completion_and_by_the_bytes(expected: str, how: str, wc: str, verdict: str) -> None:
+    assert judge(traffic(expected), [], moved(how, wc)).verdict == verdict
+
+
+def test_what_the_run_found_to_be_out_of_reach_is_unreachable_with_its_reason() -> None:
+    judgement = judge(REGISTER, [], {"unreachable": "this library has no such call"})
+    assert (judgement.verdict, judgement.reason) == (UNREACHABLE, "this library has no such call")
 
 
 @pytest.mark.parametrize("observed", [null(), region()])

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+import samples
 from conformance import supervision
 from conformance.errors import UserError
 from conformance.results import Line, Recorded, ResultsFile, encode, exit_status, read_results
-from conformance.suite import load_suite
+from conformance.suite import Suite, load_suite
 from conformance.supervision import Supervisor, Worker
 from fixtures.host import HostWorker
 from project import Project
@@ -56,7 +57,7 @@ class Actor:
         self.killed = True
 
     def tail_of_console(self, lines: int = 30) -> list[str]:
-        return ["last words"]
+        return ["[ 1.0] all is well", "[ 2.0] BUG: kernel NULL pointer dereference", "[ 2.1] Oops: 0002"]
 
     def close(self) -> None:
         self.closed = True
@@ -90,7 +91,7 @@ class Stage:
         self.actors: list[Actor] = []
         self.asked: list[list[str]] = []
 
-    def play(self, *scripts: Sequence[bytes | None] | Script) -> Recorded:
+    def play(self, *scripts: Sequence[bytes | None] | Script, suite: Suite = SUITE) -> Recorded:
         waiting = list(scripts)
 
         def next_actor(cases: Sequence[str]) -> Worker:
@@ -99,14 +100,14 @@ class Stage:
             self.actors.append(Actor(iter(waiting.pop(0))))
             return self.actors[-1]
 
-        self.supervise(next_actor)
+        self.supervise(next_actor, suite)
         assert not waiting, "a worker was not needed"
         assert all(actor.closed for actor in self.actors)
         return read_results(self.path)
 
-    def supervise(self, worker: Callable[[Sequence[str]], Worker]) -> None:
+    def supervise(self, worker: Callable[[Sequence[str]], Worker], suite: Suite = SUITE) -> None:
         results = ResultsFile(self.path)
-        supervisor = Supervisor(SUITE, SUITE.cases, results, self.audience, {"stack": "test"}, self.console)
+        supervisor = Supervisor(suite, suite.cases, results, self.audience, {"stack": "test"}, self.console)
         try:
             supervisor.run(worker)
         finally:
@@ -145,8 +146,8 @@ def test_a_worker_that_dies_in_a_case_costs_that_case_alone(stage: Stage) -> Non
     assert verdicts(recorded) == ["PASS", "CRASH", "PASS", "PASS"]
     assert stage.asked == [IDS, IDS[2:]]
     crash = recorded.results[1]
-    assert crash["kernel"]["log"] == ["last words"]
-    assert "died" in crash["reason"]
+    assert crash["kernel"]["log"] == Actor(iter(())).tail_of_console()
+    assert crash["reason"].endswith("died ([ 2.0] BUG: kernel NULL pointer dereference)")
     assert recorded.footer is not None
     assert recorded.footer["complete"] is True
     assert recorded.footer["boots"] == 2
@@ -158,6 +159,18 @@ def test_a_worker_that_falls_silent_in_a_case_is_killed_and_the_case_hangs(stage
     recorded = stage.play([*ran(0), start(1), SILENCE], ran(2, 3))
     assert verdicts(recorded) == ["PASS", "HANG", "PASS", "PASS"]
     assert stage.actors[0].killed
+
+
+def test_hazardous_cases_come_last_each_in_a_worker_of_its_own(stage: Stage) -> None:
+    rows = "\n".join(
+        f"- {{id: c{number}, rules: [REG-01], hazardous: {str(number < 2).lower()}, when: {{access: []}}, then: open}}"
+        for number in range(4)
+    )
+    suite = samples.suite([samples.table("reg_mr/sample", rows, 4)])
+    recorded = stage.play(ran(2, 3), [HEADER, start(0)], ran(1), suite=suite)
+    assert stage.asked == [IDS[2:], IDS[:1], IDS[1:2]]
+    assert verdicts(recorded) == ["CRASH", "PASS", "PASS", "PASS"]
+    assert stage.audience.reasons == []
 
 
 def test_every_case_may_cost_a_worker(stage: Stage) -> None:

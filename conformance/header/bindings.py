@@ -45,7 +45,7 @@ def _installed() -> ModuleType:
 
 def _enum_checks(enum: Enum, bindings: ModuleType) -> Iterator[Check]:
     for each in enum:
-        yield _value_check(f"pyverbs enum {enum.name}.{enum.short(each.name)}", each, bindings)
+        yield _value_check(f"pyverbs enum {enum.name}.{enum.short(each.name)}", each, enum.name, bindings)
     known = {each.name for each in enum} | set(CONSTANTS)
     for name in _members(bindings, enum.name):
         if name not in known:
@@ -54,11 +54,13 @@ def _enum_checks(enum: Enum, bindings: ModuleType) -> Iterator[Check]:
                         f"pyverbs has {name}, which the suite does not describe")
 
 
-def _value_check(item: str, described: EnumValue, bindings: ModuleType) -> Check:
-    # Names that C defines by macros are exported with an underscore before them.
-    for name in (described.name, f"_{described.name}"):
-        if hasattr(bindings, name):
-            return same(item, described.value, int(getattr(bindings, name)), "pyverbs gives it another value")
+def _value_check(item: str, described: EnumValue, enum: str, bindings: ModuleType) -> Check:
+    # Old bindings export every name of its own, new ones as a member of the enumeration; names that
+    # C defines by macros have an underscore before them.
+    for holder in (getattr(bindings, enum, None), bindings):
+        for name in (described.name, f"_{described.name}"):
+            if hasattr(holder, name):
+                return same(item, described.value, int(getattr(holder, name)), "pyverbs gives it another value")
     return Check(item, UNREACHABLE, str(described.value), "", f"{bindings.__name__} does not export it")
 
 

@@ -1,0 +1,38 @@
+"""What the pages show is what the project takes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from conformance.suite import CASES, ROOT
+from conformance.tables import parse_table
+from conformance.yamltext import read_bytes
+from samples import registry
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def yaml_in(page: Path) -> list[str]:
+    """The YAML examples of a page."""
+    return re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_table_that_is_shown_has_no_mistake() -> None:
+    (example,) = yaml_in(ROOT / "docs" / "tables.md")
+    table, mistakes = parse_table(read_bytes(example.encode(), "example"), Path("reg_mr/example.yaml"), registry())
+    assert mistakes == []
+    assert table is not None
+
+
+def test_the_row_that_is_shown_stands_in_its_table() -> None:
+    (row,) = yaml_in(ROOT / "README.md")
+    assert row in (CASES / "reg_mr" / "access_flags.yaml").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
