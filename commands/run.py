@@ -16,6 +16,8 @@ from commands import choosing
 from conformance.case import Case
 from conformance.device import device_names
 from conformance.errors import UserError
+from conformance.libibverbs import DIALECTS
+from conformance.profile import read_profile
 from conformance.results import FILE_NAME, ResultsFile, exit_status, read_results
 from conformance.suite import ROOT
 from conformance.supervision import Supervisor, Worker
@@ -47,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--guest", action="store_true", help="the Soft-RoCE guest even if this host has a device")
     where.add_argument("--hazardous", action="store_true", help="on a device: also what may take the kernel down")
     choosing.add_arguments(parser)
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="what the device must have, e.g. profiles/rxe.yaml")
+    parser.add_argument("--dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default out/<time>-<device>)")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.add_argument("-q", "--quiet", action="store_true", help="only the summary")
@@ -56,6 +60,8 @@ def execute(arguments: argparse.Namespace) -> int:
     """Runs, writes results.jsonl and junit.xml, prints the summary; gives the contract's exit status."""
     suite = choosing.suite_from(arguments)
     cases = choosing.selection_from(arguments).apply(suite)
+    if arguments.profile:
+        read_profile(arguments.profile)
     progress = Progress(quiet=arguments.quiet)
     device = _host_device(arguments)
     if device and not arguments.hazardous:
@@ -123,8 +129,14 @@ def _repro(arguments: argparse.Namespace, device: str) -> str:
     return " ".join([*parts, "--only"])
 
 
+def _dialect(arguments: argparse.Namespace) -> list[str]:
+    return ["--rdma-dialect", arguments.dialect] if arguments.dialect else []
+
+
 def _on_host(arguments: argparse.Namespace, python: str, device: str, console: Path) -> Start:
-    options = ["--rdma-device", device, "--rdma-port", str(arguments.port)]
+    options = ["--rdma-device", device, "--rdma-port", str(arguments.port), *_dialect(arguments)]
+    if arguments.profile:
+        options += ["--rdma-profile", str(arguments.profile.resolve())]
     if arguments.gid_index is not None:
         options += ["--rdma-gid-index", str(arguments.gid_index)]
     for folder in arguments.cases:
@@ -138,6 +150,8 @@ def _in_guest(arguments: argparse.Namespace, image: Image, console: Path, progre
         "python3 -m pytest -p no:cacheprovider -q cases",
         f"--rdma-device {GUEST_DEVICE} --rdma-only only --rdma-stream {GUEST_PORT}",
         *(f"--rdma-cases {name}" for _, name in vendor),
+        *(["--rdma-profile profile.yaml"] if arguments.profile else []),
+        *_dialect(arguments),
     ])  # fmt: skip
 
     def start(cases: Sequence[str]) -> Worker:
@@ -146,6 +160,8 @@ def _in_guest(arguments: argparse.Namespace, image: Image, console: Path, progre
             only = Path(name) / "only"
             only.write_text("\n".join(cases) + "\n")
             tree = [*((ROOT / part, part) for part in SUITE_PARTS), (only, "only"), *vendor]
+            if arguments.profile:
+                tree.append((arguments.profile, "profile.yaml"))
             guest = boot(image, Job(tuple(tree), command), console=console)
         progress.say(f"the guest is up after {guest.up['uptime_s']} s")
         return guest

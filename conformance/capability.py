@@ -22,6 +22,8 @@ MEANING: Mapping[str, str] = {
     "rereg_mr": "offered by the provider: no declaration exists",
     "advise_mr": "offered by the provider: no declaration exists",
     "experimental_rereg": "the loaded library exports the vendor's dialect",
+    "shared_mr": "a region that other processes share",
+    "peer_memory": "memory of a peer device",
     "dontfork": "libibverbs marks registered ranges against fork",
     "fork_race": "the new range vanishes between two steps of one ibv_rereg_mr",
     "advise_absent": "the entry has no ibv_advise_mr",
@@ -32,6 +34,8 @@ REACH: Mapping[str, str] = {
     "experimental_rereg": "the loaded libibverbs does not export the vendor's dialect of ibv_rereg_mr",
     "dontfork": "libibverbs marks no range against fork here: the kernel copies pages on fork"
     " (ibv_is_fork_initialized: UNNEEDED), or the process was not started with RDMAV_FORK_SAFE=1",
+    "shared_mr": "shared regions are made by another experimental verb of the vendor's, which the suite does not call",
+    "peer_memory": "PeerDirect memory needs a GPU and the vendor's kernel",
     "fork_race": "the new range would have to vanish between the command and the undoing of its fork protection,"
     " both inside one call",
     "advise_absent": "this stack has the verb",

@@ -117,6 +117,11 @@ class Device:
         self.context.close()
 
     @property
+    def driver(self) -> str:
+        """The kernel driver's name, such as mlx5 or rxe."""
+        return _DRIVERS[self.driver_id] if self.driver_id < len(_DRIVERS) else f"driver {self.driver_id}"
+
+    @property
     def lid(self) -> int:
         """The port's LID; 0 on Ethernet."""
         return int(self._port.lid)
@@ -148,7 +153,7 @@ class Device:
         """The device as a result's header shows it."""
         return {
             "name": self.name,
-            "driver": _DRIVERS[self.driver_id] if self.driver_id < len(_DRIVERS) else f"driver {self.driver_id}",
+            "driver": self.driver,
             "fw": _text_of(SYSFS / self.name / "fw_ver"),
             "vendor_id": self.attributes.vendor_id,
             "vendor_part_id": self.attributes.vendor_part_id,

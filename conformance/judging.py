@@ -6,7 +6,7 @@ FAIL. `lacking` are the capabilities that the case needs and the device does not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,15 @@ def judge(
     if judgement.verdict != FAIL and observed.get("left_behind"):
         return Judgement(FAIL, f"could not be given back: {'; '.join(observed['left_behind'])}")
     return judgement
+
+
+def pin(judgement: Judgement, lacking: Sequence[str], present: Mapping[str, str]) -> Judgement:
+    """The judgement where a profile says what must be there (capability to reason): then absence is a failure."""
+    pinned = [name for name in lacking if name in present]
+    if judgement.verdict != UNSUPPORTED or not pinned:
+        return judgement
+    reasons = "; ".join(f"{name} must be present: {present[name]}" for name in pinned)
+    return Judgement(FAIL, f"{judgement.reason}, yet by the profile {reasons}", judgement.notes)
 
 
 def _judge_setup(lacking: Sequence[str], observed: dict[str, Any]) -> Judgement:

@@ -74,6 +74,15 @@ _BIND = {
     "send_flags": Parameter("flags", "ibv_send_flags", "SIGNALED"),
 }
 
+_REREG = {
+    "mr": _MR,
+    "flags": Parameter("flags", "ibv_rereg_mr_flags"),
+    "pd": Parameter("object", "pd", NULL, nullable=True),
+    "addr": Parameter("quantity", default="0"),
+    "length": Parameter("quantity", default="0"),
+    "access": Parameter("flags", "ibv_access_flags", ""),
+}
+
 CALLS: Mapping[str, Mapping[str, Parameter]] = {
     "ibv_reg_mr": {"pd": _PD, "addr": _ADDR, "length": _LENGTH, "access": _ACCESS},
     "ibv_reg_mr_iova": {
@@ -95,14 +104,8 @@ CALLS: Mapping[str, Mapping[str, Parameter]] = {
         # out, or that of a region which is gone.
         "handle": Parameter("word", "handle", "own", words=("own", "invented", "stale")),
     },
-    "ibv_rereg_mr": {
-        "mr": _MR,
-        "flags": Parameter("flags", "ibv_rereg_mr_flags"),
-        "pd": Parameter("object", "pd", NULL, nullable=True),
-        "addr": Parameter("quantity", default="0"),
-        "length": Parameter("quantity", default="0"),
-        "access": Parameter("flags", "ibv_access_flags", ""),
-    },
+    "ibv_rereg_mr": _REREG,
+    "ibv_rereg_mr_experimental": _REREG,
     "ibv_advise_mr": {
         "pd": _PD,
         "advice": Parameter("value", "ibv_advise_mr_advice"),
@@ -135,9 +138,9 @@ CALLS: Mapping[str, Mapping[str, Parameter]] = {
     },
 }
 # What a folder of tables can be about: the verbs, each of which has a page of its own, and the API as such.
-VERBS = (*(name for name in CALLS if name.startswith("ibv_")), "ibv_rereg_mr_experimental", "api")
+VERBS = (*(name for name in CALLS if name.startswith("ibv_")), "api")
 # What a table's rows call when they do not say.
-DEFAULT_CALLS = {"ibv_rereg_mr_experimental": "ibv_rereg_mr", "api": "compare_api"}
+DEFAULT_CALLS = {"api": "compare_api"}
 # Descriptors that are no dma-buf, beside the names of those that are.
 BAD_FDS = ("closed", "regular_file", "minus_one")
 # What a call makes: its kind, and the name under which later steps find it.

@@ -16,6 +16,9 @@ from conformance.calls import ABSENT, Mr, Pd, Return, Sge
 # Bits 20 to 29 of the access flags are optional: IBV_ACCESS_OPTIONAL_RANGE of verbs.h.
 OPTIONAL_RANGE = 0x3FF00000
 FORK_ENABLED = 1  # enum ibv_fork_status
+# Whose ibv_rereg_mr the loaded library has: rdma-core's, or the vendor's with its attr argument.
+DIALECTS = ("mainline", "experimental")
+_EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
 
 
 class Libibverbs:
@@ -23,8 +26,12 @@ class Libibverbs:
 
     name = "libibverbs"
 
-    def __init__(self) -> None:
-        """Loads the library the dynamic linker finds. Raises OSError where there is none."""
+    def __init__(self, dialect: str | None = None) -> None:
+        """Loads the library the dynamic linker finds. Raises OSError where there is none.
+
+        `dialect` says whose page the library's own ibv_rereg_mr follows; None: the vendor's call is
+        there if the library exports it under its experimental name.
+        """
         self._library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
         pointer, size, word, long = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint64
         declare = self._declare
@@ -34,6 +41,15 @@ class Libibverbs:
         self._reg_dmabuf_mr = declare("ibv_reg_dmabuf_mr", pointer, pointer, long, size, long, word, word)
         self._dereg_mr = declare("ibv_dereg_mr", word, pointer)
         self._rereg_mr = declare("ibv_rereg_mr", word, pointer, word, pointer, pointer, size, word)
+        # int (struct ibv_mr *, int flags, struct ibv_pd *, void *, size_t, uint64_t access, struct ibv_rereg_mr_attr *)
+        experimental = (word, pointer, word, pointer, pointer, size, long, pointer)
+        self._experimental_rereg: Callable[..., Any] | None = None
+        if dialect == "experimental":
+            library = ctypes.CDLL("libibverbs.so.1", use_errno=True)  # its functions have types of their own
+            self._experimental_rereg = library["ibv_rereg_mr"]
+            self._experimental_rereg.restype, self._experimental_rereg.argtypes = experimental[0], experimental[1:]
+        elif self.exports(_EXPERIMENTAL_SYMBOL):
+            self._experimental_rereg = declare(_EXPERIMENTAL_SYMBOL, *experimental)
 
     def _declare(self, name: str, result: type, *arguments: type) -> Callable[..., Any]:
         function = self._library[name]
@@ -82,6 +98,18 @@ class Libibverbs:
         pointer = pd.pointer if pd else 0
         returned = self._call(self._rereg_mr, mr.pointer, flags, pointer, addr, length, access)
         return Return(returned.value, returned.errno, layer=_rereg_layer(returned))
+
+    @property
+    def has_experimental_rereg(self) -> bool:
+        """Whether the vendor's dialect of ibv_rereg_mr can be called."""
+        return self._experimental_rereg is not None
+
+    def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        """The vendor's ibv_rereg_mr without an attr: 0, or the value of errno."""
+        if self._experimental_rereg is None:
+            raise LookupError("the loaded libibverbs has no experimental ibv_rereg_mr")
+        pointer = pd.pointer if pd else 0
+        return self._call(self._experimental_rereg, mr.pointer, flags, pointer, addr, length, access, 0)
 
     def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
         """ibv_advise_mr: 0, or the value of errno."""

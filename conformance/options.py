@@ -11,10 +11,13 @@ import pytest
 
 from conformance.device import Device, device_names
 from conformance.errors import UserError
+from conformance.libibverbs import DIALECTS
+from conformance.profile import Profile, read_profile
 from conformance.reading import suggestion
 from conformance.suite import Suite, load_suite
 
 SUITE = pytest.StashKey[Suite]()
+PROFILE = pytest.StashKey[Profile]()
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -25,6 +28,8 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--rdma-gid-index", type=int, metavar="N", help="index in the port's GID table")
     group.addoption("--rdma-cases", action="append", default=[], metavar="DIR", help="further folders of tables")
     group.addoption("--rdma-only", metavar="FILE", help="run only the cases whose ids stand in FILE, one a line")
+    group.addoption("--rdma-profile", metavar="FILE", help="what the device must have; see profiles/")
+    group.addoption("--rdma-dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
     group.addoption("--rdma-out", metavar="DIR", help="write results.jsonl to this new directory")
     group.addoption("--rdma-stream", metavar="PATH", help="write result lines to PATH for a supervisor")
 
@@ -37,6 +42,17 @@ def suite_of(config: pytest.Config) -> Suite:
         except UserError as error:
             raise pytest.UsageError(*str(error).splitlines()) from error
     return config.stash[SUITE]
+
+
+def profile_of(config: pytest.Config) -> Profile:
+    """The profile that --rdma-profile names, read once; without it one that says nothing."""
+    if PROFILE not in config.stash:
+        path = config.getoption("--rdma-profile")
+        try:
+            config.stash[PROFILE] = read_profile(Path(path)) if path else Profile()
+        except UserError as error:
+            raise pytest.UsageError(*str(error).splitlines()) from error
+    return config.stash[PROFILE]
 
 
 def selected_ids(config: pytest.Config) -> frozenset[str] | None:
@@ -63,8 +79,11 @@ def check(config: pytest.Config) -> None:
     selected_ids(config)
     suite_of(config)
     if not config.option.collectonly:
+        profile = profile_of(config)
         try:
-            open_device(config).close()
+            with open_device(config) as device:
+                if profile.device and profile.device != device.driver:
+                    raise UserError(f"the profile is of {profile.device} devices; {device.name} is {device.driver}")
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
 

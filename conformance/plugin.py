@@ -20,7 +20,7 @@ from conformance.errors import UserError
 from conformance.evidence import KernelWatch
 from conformance.execution import Bench, execute
 from conformance.judging import Judgement
-from conformance.options import add_options, check, selected_ids, suite_of
+from conformance.options import add_options, check, profile_of, selected_ids, suite_of
 from conformance.recording import PROPERTY, Recorder
 from conformance.results import Line, result_line
 
@@ -82,7 +82,11 @@ def run(
         if unreachable:
             judgement = Judgement(judging.UNREACHABLE, unreachable)
         else:
-            judgement = judging.judge(case, capabilities.lacking(case.needs, case.entry), observed, kernel)
+            lacking = capabilities.lacking(case.needs, case.entry)
+            judgement = judging.judge(case, lacking, observed, kernel)
+            judgement = judging.pin(judgement, lacking, profile_of(request.config).present)
+            if lacking:
+                observed["lacking"] = lacking  # so that the observation can be judged again
         registry = suite_of(request.config).registry
         request.node.stash[LINE] = result_line(
             case, registry, judgement, observed, kernel=kernel, duration_us=duration_us

@@ -12,8 +12,6 @@ from conformance.execution import Bench
 from conformance.libibverbs import FORK_ENABLED, Libibverbs
 from conformance.verbs import ENUMS
 
-EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
-
 
 def offered(bench: Bench, entry_name: str) -> dict[str, bool]:
     """For each verb that a device cannot declare, whether this entry has it. Raises UserError (status 3)."""
@@ -40,7 +38,9 @@ def offered(bench: Bench, entry_name: str) -> dict[str, bool]:
 def reachable(library: Libibverbs, has_advise: bool) -> dict[str, bool]:
     """Which of capability.REACH hold in this process."""
     return {
-        "experimental_rereg": library.exports(EXPERIMENTAL_SYMBOL),
+        "experimental_rereg": library.has_experimental_rereg,
+        "shared_mr": False,
+        "peer_memory": False,
         "dontfork": library.fork_status() == FORK_ENABLED,
         "fork_race": False,
         "advise_absent": not has_advise,

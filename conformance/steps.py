@@ -142,6 +142,13 @@ def _rereg_mr(run: Run, step: Step) -> Observation:
     return observation
 
 
+def _rereg_mr_experimental(run: Run, step: Step) -> Observation:
+    pd_name = str(step.arguments["pd"])
+    flags, addr, length, access = run.numbers(step.arguments, "flags", "addr", "length", "access")
+    pd = None if pd_name == NULL else run.pds[pd_name]
+    return _answer(run.bench.experimental_rereg_mr(run.mrs[str(step.arguments["mr"])], flags, pd, addr, length, access))
+
+
 def _tell(mr: Mr, moved: bool, addr: int, length: int, pd: int) -> None:
     """What the library would write into the structure; the kernel cannot."""
     if moved:
@@ -336,6 +343,7 @@ STEPS: Mapping[str, Callable[[Run, Step], Observation]] = {
     "ibv_reg_dmabuf_mr": _reg_dmabuf_mr,
     "ibv_dereg_mr": _dereg_mr,
     "ibv_rereg_mr": _rereg_mr,
+    "ibv_rereg_mr_experimental": _rereg_mr_experimental,
     "ibv_advise_mr": _advise_mr,
     "ibv_alloc_mw": _alloc_mw,
     "ibv_dealloc_mw": _dealloc_mw,

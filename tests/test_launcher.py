@@ -249,6 +249,20 @@ def test_a_busybox_that_is_not_static_does_not_count(python_host: Host) -> None:
     assert "busybox-static" in packages.missing(packages.GUEST)
 
 
+def test_modules_spread_over_two_pythons_are_completed_in_debians(monkeypatch: pytest.MonkeyPatch) -> None:
+    present = {packages.SYSTEM_PYTHON: {"yaml", "pytest", "hypothesis"}, sys.executable: {"yaml", "pytest", "xdist"}}
+    installed: list[str] = []
+
+    def install(names: list[str], assume_yes: bool) -> None:
+        installed.extend(names)
+        present[packages.SYSTEM_PYTHON] |= {"xdist", "lxml"}
+
+    monkeypatch.setattr(packages, "has_modules", lambda python, modules: set(modules) <= present[python])
+    monkeypatch.setattr(packages, "_install", install)
+    assert packages.ensure_tools(("test",), assume_yes=True, say=lambda text: None) == packages.SYSTEM_PYTHON
+    assert sorted(installed) == ["python3-lxml", "python3-pytest-xdist"]
+
+
 def test_a_python_with_all_modules_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "python3"
     other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
