@@ -19,6 +19,7 @@ from typing import Any
 from commands import choosing
 from conformance.case import Case, Step
 from conformance.errors import UserError
+from conformance.judging import VERDICTS
 from conformance.results import Line, read_results, rule_verdicts
 from conformance.suite import Suite
 from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb
@@ -60,12 +61,16 @@ class CodeCoverage:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The whole ledger. `complete` is None without results, False for results of a run cut short."""
+    """The whole ledger. `complete` is None without results, False for results of a run cut short.
+
+    `cases_run` counts the suite's cases that have a result.
+    """
 
     rules: tuple[RuleCoverage, ...]
     codes: tuple[CodeCoverage, ...]
     cases: int
     complete: bool | None = None
+    cases_run: int = 0
 
     @property
     def without_case(self) -> list[str]:
@@ -110,7 +115,8 @@ def cover_with_results(suite: Suite, path: Path) -> Coverage:
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: a result of it cannot be read ({type(error).__name__}: {error})") from error
     complete = bool(recorded.footer and recorded.footer.get("complete"))
-    return Coverage(tuple(_rules(suite, verdicts)), codes, len(suite.cases), complete)
+    run = {line["case"] for line in recorded.results} & {case.id for case in suite.cases}
+    return Coverage(tuple(_rules(suite, verdicts)), codes, len(suite.cases), complete, len(run))
 
 
 def _rules(suite: Suite, verdicts: dict[str, str] | None) -> Iterator[RuleCoverage]:
@@ -136,27 +142,41 @@ def directions(case: Case) -> set[str]:
 
 
 def _codes(cases: Sequence[Case], results: Sequence[Line] | None) -> Iterator[CodeCoverage]:
-    steps = [step for case in cases for step in (case.when, *case.afterwards)]
-    seen = None if results is None else [pair for line in results for pair in _observations(line)]
+    seen = None if results is None else [each for line in results for each in _observations(line)]
     for verb in VERBS.values():
         for code in verb.return_codes:
-            observed = None if seen is None else sum(call == verb.name and _is(code, verb, text) for call, text in seen)
-            yield CodeCoverage(verb.name, code.name, _expecting(steps, verb, code), observed)
+            observed = None if seen is None else sum(_shows(each, verb, code) for each in seen)
+            yield CodeCoverage(verb.name, code.name, _expecting(cases, verb, code), observed)
 
 
-def _expecting(steps: Iterable[Step], verb: Verb, code: ReturnCode) -> int:
-    named = [(*step.then.errno, *step.then.code) for step in steps if step.call == verb.name]
-    return sum(any(_names(code, verb, name) for name in names) for names in named)
+def _expecting(cases: Iterable[Case], verb: Verb, code: ReturnCode) -> int:
+    """How many cases have a call of the verb for which they name the code."""
+    def expects(step: Step) -> bool:
+        named = (*step.then.errno, *step.then.code)
+        return step.call == verb.name and any(_names(code, verb, name) for name in named)
+
+    return sum(any(map(expects, (case.when, *case.afterwards))) for case in cases)
 
 
-def _observations(line: Line) -> Iterator[tuple[str, str]]:
-    """What each call of a result came back with, as (call, reason); the reason of a NULL is its errno."""
+@dataclass(frozen=True)
+class _Observation:
+    """What one call of a result came back with: its reason (of a NULL, its errno), and the codes expected."""
+
+    call: str
+    reason: str
+    expected: tuple[str, ...]
+
+
+def _observations(line: Line) -> Iterator[_Observation]:
     observed: dict[str, Any] = line["observed"]
-    later = zip(line["expected"].get("afterwards", ()), observed.get("afterwards", ()), strict=False)
-    for call, seen in [(line.get("call", ""), observed), *((step["call"], seen) for step, seen in later)]:
+    expected: dict[str, Any] = line["expected"]
+    first = {"call": line.get("call", ""), **expected}
+    later = zip(expected.get("afterwards", ()), observed.get("afterwards", ()), strict=False)
+    for step, seen in [(first, observed), *later]:
         if "returned" in seen:
             reason = seen.get("errno", "") if seen["returned"] == "NULL" else seen["returned"]
-            yield call.partition("(")[0], str(reason)
+            named = (*step.get("errno", ()), *step.get("code", ()))
+            yield _Observation(step["call"].partition("(")[0], str(reason), named)
 
 
 def _names(code: ReturnCode, verb: Verb, name: str) -> bool:
@@ -164,8 +184,19 @@ def _names(code: ReturnCode, verb: Verb, name: str) -> bool:
     return name in (code.name, short)
 
 
+def _shows(seen: _Observation, verb: Verb, code: ReturnCode) -> bool:
+    """Whether an observation is one of the code.
+
+    ENOTSUP and EOPNOTSUPP are one number on Linux and two promises of ibv_advise_mr(3): seeing the
+    number shows that promise alone which the case is about, or else it would count for both.
+    """
+    if seen.call != verb.name or not _is(code, verb, seen.reason):
+        return False
+    twins = [each for each in verb.return_codes if each.value == code.value]
+    return len(twins) == 1 or any(_names(code, verb, name) for name in seen.expected)
+
+
 def _is(code: ReturnCode, verb: Verb, reason: str) -> bool:
-    """Whether what was observed is the code; two names of one number, as ENOTSUP and EOPNOTSUPP, are one."""
     number = getattr(errno, reason, None) if reason.startswith("E") and not verb.code_enum else None
     return _names(code, verb, reason) or code.value == number or str(code.value) == reason
 
@@ -180,6 +211,7 @@ def as_data(coverage: Coverage) -> dict[str, Any]:
             "rules": len(coverage.rules),
             "rules_with_case": len(coverage.rules) - len(coverage.without_case),
             "cases": coverage.cases,
+            "cases_run": None if coverage.complete is None else coverage.cases_run,
             "codes": len(codes),
             "codes_expected": sum(code.expected > 0 for code in codes),
             "codes_observed": None if coverage.complete is None else sum(bool(code.observed) for code in codes),
@@ -211,8 +243,10 @@ def _rule_lines(coverage: Coverage) -> Iterator[str]:
         counts = [f"{number or '-':>{size}}" for number, size in (
             (rule.cases, 5), (rule.success, 7), (rule.refused, 7), (rule.open, 4),
         )]  # fmt: skip
-        verdict = f"{rule.verdict:<11}  " if with_results else ""
-        place = textwrap.shorten(rule.document, document, placeholder="…")
+        # In brackets where every case is open: such a verdict says only that nothing broke.
+        word = f"({rule.verdict})" if rule.id in coverage.only_open else rule.verdict
+        verdict = f"{word:<11}  " if with_results else ""
+        place = rule.document if len(rule.document) <= document else f"{rule.document[:document - 1]}…"
         statement = textwrap.shorten(rule.statement, max(20, WIDTH - len(head)), placeholder="…")
         yield f"{rule.id:<{width}}  {'  '.join(counts)}  {verdict}{place:<{document}}  {statement}"
 
@@ -222,11 +256,13 @@ def _totals(coverage: Coverage) -> Iterator[str]:
     both = sum(bool(rule.success and rule.refused) for rule in rules)
     one = sum(bool(rule.success) != bool(rule.refused) for rule in rules)
     yield (f"{len(rules)} rules, {len(rules) - len(coverage.without_case)} with a case: "
-           f"{both} proven by success and by refusal, {one} in one direction; {coverage.cases} cases")
+           f"{both} by success and by refusal, {one} in one direction; {coverage.cases} cases")
     if coverage.complete is not None:
         counts = Counter(rule.verdict for rule in rules)
-        not_run = counts.pop(_NOT_RUN, 0)
-        yield ", ".join([f"{number} {verdict}" for verdict, number in counts.items()] + [f"{not_run} without a result"])
+        words = [f"{counts[verdict]} {verdict}" for verdict in reversed(VERDICTS) if counts[verdict]]
+        yield f"results of {coverage.cases_run} of the {coverage.cases} cases; rules: " + ", ".join(
+            [*words, f"{counts[_NOT_RUN]} without a result"]
+        )
     if coverage.complete is False:
         yield "the results are of a run that is incomplete"
     yield from _listed("only open cases, which prove nothing", coverage.only_open)

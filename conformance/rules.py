@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance import capability
+from conformance import capability, language
 from conformance.reading import Reader
 from conformance.yamltext import Mistake, Node, Place, TextError, quoted, read_file
 
@@ -73,7 +73,7 @@ def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[M
 
 def _read_file(root: Node, reader: Reader, registry: dict[str, Rule], retired: dict[str, Place]) -> None:
     fields = reader.mapping(root, "a rules file", ("verb", "rules", "retired"), ("verb", "rules"))
-    verb = reader.text(fields.get("verb"), "verb")
+    verb = reader.word(fields.get("verb"), "verb", language.VERBS)
     for node in reader.items(fields.get("rules"), "rules"):
         rule = _read_rule(node, verb or "", reader)
         if rule is None:

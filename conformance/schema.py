@@ -63,7 +63,7 @@ def rules_schema() -> Schema:
     }
     retired = _object({"id": rule["id"], "why": _TEXT}, required=("id", "why"))
     properties: Schema = {
-        "verb": _TEXT,
+        "verb": _words(language.VERBS),
         "rules": {"type": "array", "items": _object(rule, required=tuple(rule))},
         "retired": {"type": "array", "items": retired},
     }

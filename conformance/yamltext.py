@@ -175,7 +175,7 @@ def _explained(error: yaml.MarkedYAMLError, name: str, opened: Place | None) -> 
     elif error.context_mark and context == "while scanning a simple key":
         mark, message = error.context_mark, "not valid YAML: a ':' or an indentation is missing after this"
     elif "expected <block end>" in problem:
-        message = "not valid YAML: the indentation does not agree with the lines before, or a ':', ',' or quote is missing"
+        message = "not valid YAML: the indentation differs from the lines before, or a ':', ',' or quote is missing"
     elif error.context_mark and _OPENING.match(context):
         message += f" (in what begins at {error.context_mark.line + 1}:{error.context_mark.column + 1})"
     return (Place(name, mark.line + 1, mark.column + 1) if mark else Place(name, 1, 1)), message

@@ -30,7 +30,13 @@ def values(text: str) -> list[object]:
     """What `x` is in each expansion."""
     found, mistakes = expand(text)
     assert mistakes == []
-    return [node.value["x"] if not isinstance(node.value, dict) else bare(node.value["x"]) for node in found]
+    return [bare(field_x(node)) for node in found]
+
+
+def field_x(row: Node) -> Node:
+    """The row's field `x`."""
+    assert isinstance(row.value, dict)
+    return row.value["x"]
 
 
 def test_the_last_axis_turns_fastest() -> None:
@@ -51,12 +57,12 @@ def test_a_list_is_spliced_into_a_list() -> None:
 
 def test_a_whole_value_keeps_its_own_place() -> None:
     found, _ = expand("x: $a\neach:\n  a: [p,\n      q]\n")
-    assert [str(node.value["x"].place) for node in found] == ["f:3:7", "f:4:7"]  # type: ignore[index,union-attr,call-overload]
+    assert [str(field_x(node).place) for node in found] == ["f:3:7", "f:4:7"]
 
 
 def test_a_composed_text_has_its_values_place_and_names_the_whole() -> None:
     (first, _), _ = expand("x: $a pages\neach:\n  a: [p, q]\n")
-    place = first.value["x"].place  # type: ignore[index,union-attr,call-overload]
+    place = field_x(first).place
     assert str(place) == "f:3:7"
     assert place.within == " (in '$a pages' of line 1)"
 

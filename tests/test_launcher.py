@@ -255,12 +255,12 @@ def test_modules_spread_over_two_pythons_are_completed_in_debians(monkeypatch: p
 
     def install(names: list[str], assume_yes: bool) -> None:
         installed.extend(names)
-        present[packages.SYSTEM_PYTHON] |= {"xdist", "lxml"}
+        present[packages.SYSTEM_PYTHON] |= {"xdist", "lxml", "jsonschema"}
 
     monkeypatch.setattr(packages, "has_modules", lambda python, modules: set(modules) <= present[python])
     monkeypatch.setattr(packages, "_install", install)
     assert packages.ensure_tools(("test",), assume_yes=True, say=lambda text: None) == packages.SYSTEM_PYTHON
-    assert sorted(installed) == ["python3-lxml", "python3-pytest-xdist"]
+    assert sorted(installed) == ["python3-jsonschema", "python3-lxml", "python3-pytest-xdist"]
 
 
 def test_a_python_with_all_modules_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

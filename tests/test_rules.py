@@ -46,37 +46,38 @@ def test_a_rule_is_read_whole(tmp_path: Path) -> None:
     found, mistakes = read_registry([tmp_path], tmp_path)
     rule = found["VND-01"]
     assert mistakes == []
-    assert (rule.verb, rule.level, rule.layer, rule.needs, rule.since) == ("ibv_reg_mr", "must", "kernel", ("odp",), "12")
+    assert (rule.verb, rule.level, rule.layer) == ("ibv_reg_mr", "must", "kernel")
+    assert (rule.needs, rule.since) == (("odp",), "12")
     assert str(rule.place) == "reg_mr/rules.yaml:3:9"
 
 
 def test_rules_come_in_the_order_of_the_files(tmp_path: Path) -> None:
-    files = {verb: f"verb: v\nrules:\n{RULE.format(id=id_)}" for verb, id_ in (("b", "AB-01"), ("a", "ZZ-01"))}
+    files = {verb: f"verb: api\nrules:\n{RULE.format(id=id_)}" for verb, id_ in (("b", "AB-01"), ("a", "ZZ-01"))}
     assert read(tmp_path, **files) == (["ZZ-01", "AB-01"], [])
 
 
 def test_an_id_stands_once_in_all_files(tmp_path: Path) -> None:
-    text = "verb: v\nrules:\n" + RULE.format(id="AB-01")
+    text = "verb: api\nrules:\n" + RULE.format(id="AB-01")
     assert read(tmp_path, a=text, b=text)[1] == [
         "b/rules.yaml:3:9: rule id AB-01 stands twice (first at a/rules.yaml:3:9)"
     ]
 
 
 def test_a_retired_id_stays_retired_in_every_file(tmp_path: Path) -> None:
-    retired = "verb: v\nrules: []\nretired:\n  - {id: AB-01, why: it said the same as AB-02}\n"
-    mistakes = read(tmp_path, a="verb: v\nrules:\n" + RULE.format(id="AB-01"), b=retired)[1]
+    retired = "verb: api\nrules: []\nretired:\n  - {id: AB-01, why: it said the same as AB-02}\n"
+    mistakes = read(tmp_path, a="verb: api\nrules:\n" + RULE.format(id="AB-01"), b=retired)[1]
     assert mistakes == ["a/rules.yaml:3:9: rule id AB-01 is retired (b/rules.yaml:4:10); take a new one"]
 
 
 def test_an_id_is_retired_once(tmp_path: Path) -> None:
-    text = "verb: v\nrules: []\nretired:\n  - {id: AB-01, why: w}\n  - {id: AB-01, why: w}\n"
+    text = "verb: api\nrules: []\nretired:\n  - {id: AB-01, why: w}\n  - {id: AB-01, why: w}\n"
     assert read(tmp_path, a=text)[1] == [
         "a/rules.yaml:5:10: rule id AB-01 is retired twice (first at a/rules.yaml:4:10)"
     ]
 
 
 def test_mistakes_come_file_by_file_from_top_to_bottom(tmp_path: Path) -> None:
-    bad = "verb: v\nrules:\n" + RULE.format(id="AB-01").replace("must", "shall").replace("section", "sektion")
+    bad = "verb: api\nrules:\n" + RULE.format(id="AB-01").replace("must", "shall").replace("section", "sektion")
     places = [one.split(": ")[0] for one in read(tmp_path, a=bad, b="rules: [] \nverb: *x")[1]]
     assert places == ["a/rules.yaml:3:5", "a/rules.yaml:6:5", "a/rules.yaml:7:12", "b/rules.yaml:2:7"]
 

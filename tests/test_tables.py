@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import corpus
+from commands.__main__ import main
 from conformance.case import Case, Flags
 from conformance.errors import UserError
 from conformance.expansion import MAX_CASES
@@ -118,12 +120,12 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return cases
 
 
-def vendor(tmp_path: Path, files: dict[str, str | bytes]) -> Path:
+def vendor(tmp_path: Path, files: Mapping[str, str]) -> Path:
     """A folder of a vendor's own with these files."""
     for name, content in files.items():
         path = tmp_path / "own" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        path.write_text(content)
     return tmp_path / "own"
 
 
@@ -228,3 +230,18 @@ def test_files_are_named_as_people_name_them() -> None:
     tables, mistakes = read_tables([CASES], registry(), ROOT)
     assert mistakes == []
     assert {case.place.file.split("/")[0] for table in tables for case in table.cases} == {"cases"}
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("command", ["list", "coverage"])
+def test_a_person_sees_mistakes_one_a_line_and_status_2(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = vendor(tmp_path, {"reg_mr/own.yaml": TABLE.replace("LOCAL_WRITE", "LOCAL_WIRTE, REMOTE_REED")})
+    assert main([command, "--cases", str(folder)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        f"rdma-cts: {folder}/reg_mr/own.yaml:5:46: unknown access flag 'LOCAL_WIRTE' (did you mean LOCAL_WRITE?)",
+        f"rdma-cts: {folder}/reg_mr/own.yaml:5:59: unknown access flag 'REMOTE_REED' (did you mean REMOTE_READ?)",
+    ]
