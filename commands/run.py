@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--guest", action="store_true", help="the Soft-RoCE guest even if this host has a device")
     where.add_argument("--hazardous", action="store_true", help="on a device: also what may take the kernel down")
     choosing.add_arguments(parser)
-    parser.add_argument("--profile", type=Path, metavar="FILE", help="what the device must have, e.g. profiles/rxe.yaml")
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="what the device must have (see profiles)")
     parser.add_argument("--dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default out/<time>-<device>)")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")

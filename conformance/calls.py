@@ -87,11 +87,15 @@ class Return:
 
 @dataclass(frozen=True)
 class Sge:
-    """One element of a scatter/gather list: address, length in bytes, lkey."""
+    """One element of a scatter/gather list: address, length in bytes, lkey.
+
+    `rkey` is that of the same memory where a peer may reach it.
+    """
 
     addr: int
     length: int
     lkey: int
+    rkey: int = 0
 
 
 class Pd(Protocol):

@@ -147,7 +147,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Case:
-    """A row after expansion: steps `before` are part of the setup, `when` is judged, then `afterwards`. `id` is `<verb>/<table>/<row>`, the same in every run on every device.
+    """A row after expansion: steps `before` belong to the setup, `when` is judged, then `afterwards`.
+
+    `id` is `<verb>/<table>/<row>`, the same in every run on every device.
 
     `note` goes into the result as a remark; a `hazardous` case can take the kernel down with it.
     """

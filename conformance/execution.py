@@ -16,9 +16,12 @@ from conformance.case import Argument, Case, Flags, MrSpec, QpSpec, Step, Value,
 from conformance.header import Check
 from conformance.quantity import Quantity
 from conformance.traffic import Pair
+from conformance.verbs import ENUMS
 from conformance.windows import Window
 
 Observation = dict[str, Any]
+
+_LOCAL_WRITE, _REMOTE_READ = (ENUMS["ibv_access_flags"].value_of(name) for name in ("LOCAL_WRITE", "REMOTE_READ"))
 
 
 class Memory(Protocol):
@@ -32,10 +35,12 @@ class Memory(Protocol):
 
 
 class DmaBuf(Protocol):
-    """A dma-buf made for a case: its file descriptor and size in bytes."""
+    """A dma-buf made for a case: its file descriptor, where this process sees it, its size in bytes."""
 
     @property
     def fd(self) -> int: ...
+    @property
+    def addr(self) -> int: ...
     @property
     def size(self) -> int: ...
     def close(self) -> None: ...
@@ -206,21 +211,21 @@ class Run:
         self.cleanup.callback(self.give_back, f"queue pair {spec.kind}", pair.close)
         return pair
 
-    def scratch(self, pd: Pd, size: int) -> Sge:
-        """Registered memory of the harness's own, for the local side of traffic."""
+    def scratch(self, pd: Pd, size: int, remote: bool = False) -> Sge:
+        """Registered memory of the harness's own, for the side of traffic that is not looked at."""
         memory = self.bench.allocate("anonymous", size)
         self.cleanup.callback(memory.close)
         entry = self.bench.entry("libibverbs")
-        returned = entry.reg_mr(pd, memory.addr, size, 1)  # IBV_ACCESS_LOCAL_WRITE
+        returned = entry.reg_mr(pd, memory.addr, size, _LOCAL_WRITE | (_REMOTE_READ if remote else 0))
         if returned.mr is None:
             raise SetupRefused("registering the local side's memory", errno_name(returned.errno))
         mr = returned.mr
         self.cleanup.callback(lambda: entry.dereg_mr(mr))
-        return Sge(memory.addr, size, int(mr.struct.lkey))
+        return Sge(memory.addr, size, int(mr.struct.lkey), int(mr.struct.rkey))
 
     def memory_around(self, addr: int, length: int) -> Memory:
         """The case's memory that holds a range; canaries can be laid all around in it."""
-        for memory in self.memory.values():
+        for memory in (*self.memory.values(), *self.dmabufs.values()):
             if memory.addr <= addr and addr + length <= memory.addr + memory.size:
                 return memory
         raise LookupError(f"traffic at {addr:#x} for {length} bytes lies in no memory of the case; say where with `at`")
@@ -270,11 +275,9 @@ class Run:
         return quantity.evaluate(self.bench.page, self.bench.hugepage, self._property)
 
     def _property(self, name: str, property_: str) -> int:
-        if name in self.memory:
-            memory = self.memory[name]
+        memory = self.memory.get(name) or self.dmabufs.get(name)
+        if memory is not None:
             return {"size": memory.size, "end": memory.addr + memory.size}.get(property_, memory.addr)
-        if name in self.dmabufs:
-            return self.dmabufs[name].size
         if name in self.windows:
             return int(getattr(self.windows[name], property_))
         return self.fields[name][property_ or "addr"]

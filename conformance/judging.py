@@ -135,7 +135,7 @@ def _data_fault(step: Step, seen: dict[str, Any]) -> str:
     done = seen["wc"] == ["SUCCESS"]
     if done and seen["moved"] != "all":
         return f"but {'nothing' if seen['moved'] == 'nothing' else 'something else'} has arrived; {_where(seen)}"
-    expected = 1 if done and step.arguments["op"] == "RDMA_WRITE" else 0
+    expected = 1 if done and step.arguments.get("op") not in ("RDMA_READ", "SEND") else 0
     if len(seen["changed"]) > expected or any(start < 0 for start, _ in seen["changed"]):
         return _where(seen)
     return ""

@@ -22,6 +22,7 @@ MEMORY_KINDS = {
     "read_only": "private anonymous memory mapped without write permission",
     "no_access": "address range mapped without any permission",
     "unmapped": "address range with nothing mapped",
+    "untouched": "private anonymous memory whose pages nobody has touched yet",
     "hole": "readable and writable memory whose second page is unmapped",
     "shared": "shared memory of an anonymous file, readable and writable",
     "huge": "memory of huge pages of the system's default size",
@@ -58,6 +59,10 @@ class Parameter:
     words: tuple[str, ...] = ()
     nullable: bool = False
 
+
+REMOTE_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
+# What reads a region by its lkey (SEND), and what writes to it (RECV, and READ as the requester).
+LOCAL_OPERATIONS = ("SEND", "RECV", "READ")
 
 _ACCESS = Parameter("flags", "ibv_access_flags")
 _PD = Parameter("object", "pd", "pd")
@@ -125,8 +130,10 @@ CALLS: Mapping[str, Mapping[str, Parameter]] = {
     # API-01: what the suite's descriptions say of one thing, against the installed header and bindings.
     "compare_api": {"item": Parameter("word", "item", words=API_ITEMS)},
     "unmap": {"memory": Parameter("object", "memory", "buf")},
+    "resident": {"memory": Parameter("object", "memory", "buf")},
+    "bind_and_send": _BIND,
     "traffic": {
-        "op": Parameter("word", "operation", words=("RDMA_WRITE", "RDMA_READ")),
+        "op": Parameter("word", "operation", words=REMOTE_OPERATIONS),
         "rkey": Parameter("quantity"),
         "addr": _ADDR,
         "length": Parameter("quantity", default="8"),
@@ -135,6 +142,14 @@ CALLS: Mapping[str, Mapping[str, Parameter]] = {
         "pd": _PD,
         # The queue pair whose peer asks; a fresh one of `pd` without it.
         "via": Parameter("object", "qp", NULL, nullable=True),
+    },
+    "local_traffic": {
+        "op": Parameter("word", "operation", words=LOCAL_OPERATIONS),
+        "lkey": Parameter("quantity"),
+        "addr": _ADDR,
+        "length": Parameter("quantity", default="8"),
+        "at": Parameter("quantity", default=""),
+        "pd": _PD,
     },
 }
 # What a folder of tables can be about: the verbs, each of which has a page of its own, and the API as such.

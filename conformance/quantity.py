@@ -20,7 +20,7 @@ CONSTANTS = {"SIZE_MAX": (1 << 64) - 1}
 PROPERTIES = {
     "memory": ("addr", "size", "end"),
     "mr": ("addr", "length", "lkey", "rkey"),
-    "dmabuf": ("size",),
+    "dmabuf": ("addr", "size", "end"),
     "window": ("rkey", "old_rkey"),
 }
 WRAP = 1 << 64

@@ -6,18 +6,16 @@ pointer's kind or NULL, 0, the errno's or code's name; `errno` its name; `wc` th
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from conformance import windows
+from conformance import probes, windows
 from conformance.calls import Mr, Return, Sge, errno_name
-from conformance.case import QpSpec, Step
+from conformance.case import Step
 from conformance.execution import Observation, Run, SetupRefused
 from conformance.header import FAIL, NOT_COVERED, PASS
 from conformance.language import NULL
-from conformance.traffic import Pair
 from conformance.verbs import ENUMS
 from conformance.windows import Window
 
@@ -26,12 +24,9 @@ _INVENTED_HANDLE = 0xFFFFFFF0
 _REREG = ENUMS["ibv_rereg_mr_flags"]
 _REREG_CODES = ENUMS["ibv_rereg_mr_err_code"]
 _CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.value_of("CHANGE_PD")
-_PATTERN, _UNTOUCHED, _CANARY = 0xA5, 0x3C, 0x77
-_STRETCH = 4096
-_SHOWN = 64  # bytes of a torn transfer that a result shows
 
 
-def _answer(returned: Return) -> Observation:
+def answer(returned: Return) -> Observation:
     """What is recorded of a call that answers with 0 or errno."""
     name = errno_name(returned.value) if returned.value > 0 else str(returned.value)
     return {"rc": returned.value, "returned": name, "errno": errno_name(returned.errno), "layer": returned.layer}
@@ -104,7 +99,7 @@ def _dereg_mr(run: Run, step: Step) -> Observation:
         del run.mrs[name]  # and the library has freed the structure
     else:
         mr.struct.handle = own
-    return _answer(returned)
+    return answer(returned)
 
 
 def _stale_handle(run: Run, mr: Mr) -> int:
@@ -126,7 +121,7 @@ def _rereg_mr(run: Run, step: Step) -> Observation:
     flags, addr, length, access = run.numbers(step.arguments, "flags", "addr", "length", "access")
     pd = None if pd_name == NULL else run.pds[pd_name]
     returned = run.entry.rereg_mr(mr, flags, pd, addr, length, access)
-    observation = _answer(returned)
+    observation = answer(returned)
     if run.entry.name == "libibverbs" and returned.value:
         observation |= {"returned": _REREG_CODES.name_of(returned.value), "enumerated": True}
     moved = bool(flags & _CHANGE_TRANSLATION)
@@ -146,7 +141,7 @@ def _rereg_mr_experimental(run: Run, step: Step) -> Observation:
     pd_name = str(step.arguments["pd"])
     flags, addr, length, access = run.numbers(step.arguments, "flags", "addr", "length", "access")
     pd = None if pd_name == NULL else run.pds[pd_name]
-    return _answer(run.bench.experimental_rereg_mr(run.mrs[str(step.arguments["mr"])], flags, pd, addr, length, access))
+    return answer(run.bench.experimental_rereg_mr(run.mrs[str(step.arguments["mr"])], flags, pd, addr, length, access))
 
 
 def _tell(mr: Mr, moved: bool, addr: int, length: int, pd: int) -> None:
@@ -167,7 +162,7 @@ def _advise_mr(run: Run, step: Step) -> Observation:
         for each in elements
     ]
     with pd.naming(_INVENTED_HANDLE if step.arguments["pd_handle"] == "invented" else pd.handle):
-        return _answer(run.entry.advise_mr(pd, advice, flags, sg_list))
+        return answer(run.entry.advise_mr(pd, advice, flags, sg_list))
 
 
 def alloc_window(run: Run, name: str, pd: str, kind: int) -> Observation:
@@ -196,7 +191,7 @@ def _dealloc_mw(run: Run, step: Step) -> Observation:
     returned = run.windows[name].dealloc()
     if returned.value == 0:
         del run.windows[name]
-    return _answer(returned)
+    return answer(returned)
 
 
 def _bind(post: Callable[..., Return]) -> Callable[[Run, Step], Observation]:
@@ -207,7 +202,7 @@ def _bind(post: Callable[..., Return]) -> Callable[[Run, Step], Observation]:
         addr, length, access, flags = run.numbers(step.arguments, "addr", "length", "access", "send_flags")
         wr_id = run.next_wr_id()
         returned = post(queue, window, mr, addr, length, access, flags, wr_id)
-        observation = {**_answer(returned), "layer": _bind_layer(returned)}
+        observation = {**answer(returned), "layer": _bind_layer(returned)}
         observation |= _completions(run, queue, returned, bool(flags & windows.SIGNALED), wr_id)
         return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
 
@@ -239,17 +234,17 @@ def _local_inv(run: Run, step: Step) -> Observation:
     queue = run.pairs[str(step.arguments["qp"])].responder
     wr_id = run.next_wr_id()
     returned = windows.post_local_invalidate(queue, run.number(step.arguments["rkey"]), windows.SIGNALED, wr_id)
-    return {**_answer(returned), **_completions(run, queue, returned, True, wr_id)}
+    return {**answer(returned), **_completions(run, queue, returned, True, wr_id)}
 
 
 def _send_with_inv(run: Run, step: Step) -> Observation:
     pair = run.pairs[str(step.arguments["qp"])]
-    posted = windows.post_empty_receive(pair.responder, run.next_wr_id())
+    posted = windows.post_receive(pair.responder, None, run.next_wr_id())
     if posted.value:
         raise SetupRefused("posting a receive", errno_name(posted.value))
     wr_id = run.next_wr_id()
     returned = windows.post_send_with_invalidate(pair.requester, run.number(step.arguments["rkey"]), wr_id)
-    observation = {**_answer(returned), **_completions(run, pair.requester, returned, True, wr_id)}
+    observation = {**answer(returned), **_completions(run, pair.requester, returned, True, wr_id)}
     observation["responder_wc"] = [each.status for each in pair.responder.completions(1)]
     return observation
 
@@ -278,63 +273,12 @@ def _compare_api(run: Run, step: Step) -> Observation:
 
 
 def _is_about(check: str, item: str) -> bool:
-    return check == item or check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)")
+    return check == item or (check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)"))
 
 
 def _unmap(run: Run, step: Step) -> Observation:
     run.memory[str(step.arguments["memory"])].close()
     return {"rc": 0, "returned": "0", "errno": "", "layer": "none"}
-
-
-def _traffic(run: Run, step: Step) -> Observation:
-    """RDMA between the peer's own buffer and the remote range; what it moved is compared byte by byte."""
-    via = str(step.arguments["via"])
-    pair: Pair = run.pair(QpSpec("RC", str(step.arguments["pd"]))) if via == NULL else run.pairs[via]
-    rkey, addr, length = run.numbers(step.arguments, "rkey", "addr", "length")
-    at = run.number(step.arguments["at"]) if step.arguments["at"] else addr
-    target = run.memory_around(at, length)
-    local = run.scratch(pair.requester.pd, max(1, length))
-    ctypes.memset(local.addr, _PATTERN, length)
-    ctypes.memset(target.addr, _CANARY, target.size)
-    ctypes.memset(at, _UNTOUCHED, length)
-    before = ctypes.string_at(target.addr, target.size)
-    operation = str(step.arguments["op"])
-    returned = windows.rdma(pair.requester, operation, local, rkey % (1 << 32), addr, run.next_wr_id())
-    found = pair.requester.completions(1) if returned.value == 0 else []
-    here, after = ctypes.string_at(local.addr, length), ctypes.string_at(target.addr, target.size)
-    there = after[at - target.addr :][:length]
-    moved = _moved(there, _PATTERN, _UNTOUCHED) if operation == "RDMA_WRITE" else _moved(here, _UNTOUCHED, _PATTERN)
-    observation = {
-        **_answer(returned), "layer": "device", "wc": [each.status for each in found], "moved": moved,
-        # Where the remote memory differs now, as [offset from the intended place, bytes].
-        "changed": [[start - (at - target.addr), size] for start, size in _differences(before, after)],
-    }  # fmt: skip
-    if moved == "part":
-        observation["bytes"] = {"here": here[:_SHOWN].hex(), "there": there[:_SHOWN].hex()}
-    return observation
-
-
-def _moved(content: bytes, sent: int, before: int) -> str:
-    """How much of what was sent has arrived where `before` stood: all, nothing or part."""
-    if not content.strip(bytes([sent])):
-        return "all"
-    return "nothing" if not content.strip(bytes([before])) else "part"
-
-
-def _differences(before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """The stretches in which two equally long contents differ, as (offset, bytes)."""
-    found: list[tuple[int, int]] = []
-    for start in range(0, len(before), _STRETCH):
-        if before[start : start + _STRETCH] == after[start : start + _STRETCH]:
-            continue
-        for offset in range(start, min(start + _STRETCH, len(before))):
-            if before[offset] == after[offset]:
-                continue
-            if found and sum(found[-1]) == offset:
-                found[-1] = (found[-1][0], found[-1][1] + 1)
-            else:
-                found.append((offset, 1))
-    return found[:_SHOWN]
 
 
 STEPS: Mapping[str, Callable[[Run, Step], Observation]] = {
@@ -354,5 +298,8 @@ STEPS: Mapping[str, Callable[[Run, Step], Observation]] = {
     "restore_rkey": _restore_rkey,
     "compare_api": _compare_api,
     "unmap": _unmap,
-    "traffic": _traffic,
+    "bind_and_send": probes.bind_and_send,
+    "resident": probes.resident,
+    "traffic": probes.traffic,
+    "local_traffic": probes.local_traffic,
 }

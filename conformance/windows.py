@@ -7,9 +7,8 @@ compiled in, the header's own checks included. Not for expectations (judging.py)
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
-from conformance.calls import IbvMw, Mr, Pd, Return
+from conformance.calls import IbvMw, Mr, Pd, Return, Sge
 from conformance.libibverbs import exact
 from conformance.pointers import mw_pointer, pyverbs_mr
 from conformance.traffic import Queue
@@ -96,14 +95,40 @@ def post_send_with_invalidate(queue: Queue, rkey: int, wr_id: int) -> Return:
     return queue.post(SendWR(wr_id=wr_id, opcode=_opcode("SEND_WITH_INV"), imm_data=rkey))
 
 
-def post_empty_receive(queue: Queue, wr_id: int) -> Return:
-    """ibv_post_recv of no bytes."""
-    from pyverbs.wr import RecvWR
+def post_receive(queue: Queue, sge: Sge | None, wr_id: int) -> Return:
+    """ibv_post_recv into the element, or of no bytes."""
+    from pyverbs.wr import SGE, RecvWR
 
-    return exact(lambda: queue.qp.post_recv(RecvWR(wr_id=wr_id)))
+    if sge is None:
+        return exact(lambda: queue.qp.post_recv(RecvWR(wr_id=wr_id)))
+    local = SGE(sge.addr, sge.length, sge.lkey)
+    return exact(lambda: queue.qp.post_recv(RecvWR(wr_id=wr_id, num_sge=1, sg=[local])))
 
 
-def rdma(queue: Queue, opcode: str, sge: Any, rkey: int, remote_addr: int, wr_id: int) -> Return:
+def send(queue: Queue, sge: Sge, wr_id: int) -> Return:
+    """ibv_post_send of SEND out of the element."""
+    from pyverbs.wr import SGE, SendWR
+
+    return queue.post(SendWR(wr_id=wr_id, opcode=_opcode("SEND"), num_sge=1, sg=[SGE(sge.addr, sge.length, sge.lkey)]))
+
+
+def atomic(
+    queue: Queue, opcode: str, sge: Sge, rkey: int, remote_addr: int, before: int, after: int, wr_id: int
+) -> Return:
+    """ibv_post_send of an atomic that makes `after` of the 8 bytes `before`, and gives these back."""
+    from pyverbs.wr import SGE, SendWR
+
+    request = SendWR(
+        wr_id=wr_id, opcode=_opcode(opcode), num_sge=1, sg=[SGE(sge.addr, sge.length, sge.lkey)]
+    )
+    if opcode == "ATOMIC_CMP_AND_SWP":
+        request.set_wr_atomic(rkey, remote_addr, before, after)
+    else:
+        request.set_wr_atomic(rkey, remote_addr, (after - before) % (1 << 64), 0)
+    return queue.post(request)
+
+
+def rdma(queue: Queue, opcode: str, sge: Sge, rkey: int, remote_addr: int, wr_id: int) -> Return:
     """ibv_post_send of RDMA_WRITE or RDMA_READ between the element and the remote range."""
     from pyverbs.wr import SGE, SendWR
 

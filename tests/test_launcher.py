@@ -250,16 +250,17 @@ def test_a_busybox_that_is_not_static_does_not_count(python_host: Host) -> None:
 
 
 def test_modules_spread_over_two_pythons_are_completed_in_debians(monkeypatch: pytest.MonkeyPatch) -> None:
-    present = {packages.SYSTEM_PYTHON: {"yaml", "pytest", "hypothesis"}, sys.executable: {"yaml", "pytest", "xdist"}}
+    monkeypatch.setattr(packages, "SYSTEM_PYTHON", "/debian/python3")
+    present = {"/debian/python3": {"yaml", "pytest", "hypothesis"}, sys.executable: {"yaml", "pytest", "xdist"}}
     installed: list[str] = []
 
     def install(names: list[str], assume_yes: bool) -> None:
         installed.extend(names)
-        present[packages.SYSTEM_PYTHON] |= {"xdist", "lxml", "jsonschema"}
+        present["/debian/python3"] |= {"xdist", "lxml", "jsonschema"}
 
     monkeypatch.setattr(packages, "has_modules", lambda python, modules: set(modules) <= present[python])
     monkeypatch.setattr(packages, "_install", install)
-    assert packages.ensure_tools(("test",), assume_yes=True, say=lambda text: None) == packages.SYSTEM_PYTHON
+    assert packages.ensure_tools(("test",), assume_yes=True, say=lambda text: None) == "/debian/python3"
     assert sorted(installed) == ["python3-jsonschema", "python3-lxml", "python3-pytest-xdist"]
 
 

@@ -6,6 +6,8 @@ import ctypes
 import errno
 import os
 import resource
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pytest
 from conformance.errors import UserError
 from conformance.language import MEMORY_KINDS
 from fixtures import memory
-from fixtures.limits import locked_memory_limit
+from fixtures.limits import locked_memory_limit, obey_locked_memory_limit
 from fixtures.memory import PAGE, Memory, allocate
 
 SIZE = 3 * PAGE
@@ -175,13 +177,22 @@ def state() -> tuple[tuple[int, int], str]:
     return resource.getrlimit(resource.RLIMIT_MEMLOCK), effective
 
 
-def test_the_limit_holds_within_the_block_and_is_put_back() -> None:
+def limit_and_look() -> None:
+    """In a process of its own, since laying down a capability is for good."""
+    obey_locked_memory_limit()
     before = state()
+    assert can_lock(3 * PAGE)
     with locked_memory_limit(2 * PAGE):
-        assert resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == 2 * PAGE
         assert can_lock(2 * PAGE)
         assert not can_lock(3 * PAGE)
+    assert can_lock(3 * PAGE)
     assert state() == before
+
+
+def test_the_limit_holds_within_the_block_and_is_lifted_after_it() -> None:
+    code = f"import sys; sys.path[:0] = {sys.path!r}; import test_memory; test_memory.limit_and_look()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_limit_is_put_back_after_an_exception() -> None:
