@@ -72,12 +72,13 @@ class MrSpec:
 
 @dataclass(frozen=True)
 class QpSpec:
-    """A queue pair with a peer of its own kind, in a state of language.QP_STATES."""
+    """A queue pair with a peer of its own kind, in a state of language.QP_STATES; `flush`: able to FLUSH."""
 
     kind: str
     pd: str
     state: str = "RTS"
     sq_sig_all: bool = False
+    flush: bool = False
 
 
 @dataclass(frozen=True)

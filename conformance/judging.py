@@ -107,8 +107,6 @@ def _fault(step: Step, seen: dict[str, Any], when: str = "") -> str:
     moved = _data_fault(step, seen)
     if moved:
         return f"{when}{step} {_came(seen)}, {moved}"
-    if seen.get("moved") == "nothing" and seen["wc"] == ["SUCCESS"]:
-        return f"{when}{step} {_came(seen)} and moved nothing"
     if then.outcome == "open":
         return ""
     if "differences" in seen:

@@ -60,7 +60,8 @@ class Parameter:
     nullable: bool = False
 
 
-REMOTE_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
+FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
+REMOTE_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", *FLUSHES)
 # What reads a region by its lkey (SEND), and what writes to it (RECV, and READ as the requester).
 LOCAL_OPERATIONS = ("SEND", "RECV", "READ")
 

@@ -15,7 +15,7 @@ from conformance import windows
 from conformance.calls import Return, Sge, errno_name
 from conformance.case import QpSpec, Step
 from conformance.execution import Observation, Run, SetupRefused
-from conformance.language import NULL
+from conformance.language import FLUSHES, NULL
 from conformance.traffic import Completion, Pair
 
 # Contents: of what is sent, of the range before, and of all around it.
@@ -29,6 +29,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def traffic(run: Run, step: Step) -> Observation:
     """A remote operation on a range by an rkey: RDMA WRITE and READ, the two atomics."""
+    if step.arguments["op"] in FLUSHES:
+        return _flush(run, step)
     via = str(step.arguments["via"])
     pair: Pair = run.pair(QpSpec("RC", str(step.arguments["pd"]))) if via == NULL else run.pairs[via]
     rkey, addr, length = run.numbers(step.arguments, "rkey", "addr", "length")
@@ -49,6 +51,15 @@ def traffic(run: Run, step: Step) -> Observation:
     if operation in _ATOMICS and moved == "all" and here != bytes([_BEFORE]) * length:
         moved = "part"  # the operation is done and the value before it was not given back
     return {**_observation(returned, found), "moved": moved, "changed": target.changed(), **_torn(moved, here, target)}
+
+
+def _flush(run: Run, step: Step) -> Observation:
+    """FLUSH moves no bytes: it completes, or it is refused."""
+    pair = run.pair(QpSpec("RC", str(step.arguments["pd"]), flush=True))
+    rkey, addr, length = run.numbers(step.arguments, "rkey", "addr", "length")
+    persistent = step.arguments["op"] == "FLUSH_PERSISTENT"
+    returned = windows.flush(pair.requester, persistent, rkey % (1 << 32), addr, length, run.next_wr_id())
+    return _observation(returned, pair.requester.completions(1) if returned.value == 0 else [])
 
 
 def local_traffic(run: Run, step: Step) -> Observation:

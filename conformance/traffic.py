@@ -22,7 +22,11 @@ DEADLINE_S = 20.0
 _SEND_DEPTH, _CQ_DEPTH = 16, 32
 # Attributes of the connection: local ACK timeout 4.096 us * 2^14 = 67 ms, seven retries.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 14, 7, 7, 12
-_REMOTE_ALL = 0b1110  # REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC
+_ACCESS = ENUMS["ibv_access_flags"]
+_REMOTE_ALL = _ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")
+_FLUSHES = _ACCESS.mask_of("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
+_WITH_FLUSH = 1 << 11  # IBV_QP_EX_WITH_FLUSH of enum ibv_qp_create_send_ops_flags
+_INIT_ATTR_PD, _INIT_ATTR_SEND_OPS = 1 << 0, 1 << 6  # enum ibv_qp_init_attr_mask
 
 
 @dataclass(frozen=True)
@@ -36,25 +40,42 @@ class Completion:
 class Queue:
     """One queue pair with a completion queue of its own."""
 
-    def __init__(self, device: Device, pd: Pd, kind: str, sq_sig_all: bool = False) -> None:
-        """Raises PyverbsRDMAError when the device refuses a queue pair of this kind."""
+    def __init__(
+        self, device: Device, pd: Pd, kind: str, sq_sig_all: bool = False, flush: bool = False
+    ) -> None:
+        """`flush` makes one that can send and take FLUSH. Raises PyverbsRDMAError when the device refuses it."""
         from pyverbs.cq import CQ
-        from pyverbs.qp import QP, QPCap, QPInitAttr
 
+        self.flush = flush
         self.device = device
         self.pd = pd
         self.kind = kind
         self.sq_sig_all = sq_sig_all
         self.state = "RESET"
         self.cq = CQ(device.context, _CQ_DEPTH)
-        capacity = QPCap(max_send_wr=_SEND_DEPTH, max_recv_wr=_SEND_DEPTH, max_send_sge=1, max_recv_sge=1)
-        number = ENUMS["ibv_qp_type"].value_of(kind)
-        attributes = QPInitAttr(qp_type=number, scq=self.cq, rcq=self.cq, cap=capacity, sq_sig_all=int(sq_sig_all))
         try:
-            self.qp = QP(pd.pyverbs, attributes)
+            self.qp = self._make_flushing() if flush else self._make()
         except BaseException:
             self.cq.close()
             raise
+
+    def _make(self) -> Any:
+        from pyverbs.qp import QP, QPInitAttr
+
+        number = ENUMS["ibv_qp_type"].value_of(self.kind)
+        attributes = QPInitAttr(
+            qp_type=number, scq=self.cq, rcq=self.cq, cap=_capacity(), sq_sig_all=int(self.sq_sig_all)
+        )
+        return QP(self.pd.pyverbs, attributes)
+
+    def _make_flushing(self) -> Any:
+        from pyverbs.qp import QPEx, QPInitAttrEx
+
+        attributes = QPInitAttrEx(
+            qp_type=ENUMS["ibv_qp_type"].value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(),
+            pd=self.pd.pyverbs, comp_mask=_INIT_ATTR_PD | _INIT_ATTR_SEND_OPS, send_ops_flags=_WITH_FLUSH,
+        )  # fmt: skip
+        return QPEx(self.device.context, attributes)
 
     def move_to(self, state: str, peer: int) -> None:
         """Takes the queue pair from RESET to INIT, RTR or RTS, connected to the number `peer`."""
@@ -70,7 +91,8 @@ class Queue:
 
         device = self.device
         attributes = QPAttr(port_num=device.port)
-        attributes.qp_access_flags = _REMOTE_ALL if self.kind != "UD" else 0
+        rights = _REMOTE_ALL | (_FLUSHES if self.flush else 0)
+        attributes.qp_access_flags = rights if self.kind != "UD" else 0
         attributes.path_mtu = device.active_mtu
         attributes.dest_qp_num = peer
         attributes.max_dest_rd_atomic = attributes.max_rd_atomic = 1
@@ -108,17 +130,17 @@ class Pair:
 
     def __init__(
         self, device: Device, kind: str, requester_pd: Pd, responder_pd: Pd,
-        state: str = "RTS", sq_sig_all: bool = False,
+        state: str = "RTS", sq_sig_all: bool = False, flush: bool = False,
     ) -> None:
         """`responder_pd` is the PD that owns what is accessed remotely."""
-        self.responder = Queue(device, responder_pd, kind, sq_sig_all)
+        self.responder = Queue(device, responder_pd, kind, sq_sig_all, flush)
         if kind == "XRC_SEND":
             # Its peer would be an XRC_RECV of a domain of its own; to post binds it needs none.
             self.requester = self.responder
             self.responder.move_to(state, self.responder.qp.qp_num)
             return
         try:
-            self.requester = Queue(device, requester_pd, kind)
+            self.requester = Queue(device, requester_pd, kind, flush=flush)
             self._connect(state)
         except BaseException:
             self.close()
@@ -133,6 +155,12 @@ class Pair:
         """Destroys both."""
         for queue in {self.responder, getattr(self, "requester", self.responder)}:
             queue.close()
+
+
+def _capacity() -> Any:
+    from pyverbs.qp import QPCap
+
+    return QPCap(max_send_wr=_SEND_DEPTH, max_recv_wr=_SEND_DEPTH, max_send_sge=1, max_recv_sge=1)
 
 
 def wc_status(status: int) -> str:

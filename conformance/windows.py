@@ -138,6 +138,20 @@ def rdma(queue: Queue, opcode: str, sge: Sge, rkey: int, remote_addr: int, wr_id
     return queue.post(request)
 
 
+def flush(queue: Queue, persistent: bool, rkey: int, remote_addr: int, length: int, wr_id: int) -> Return:
+    """ibv_wr_flush of a range, for global visibility or for persistence."""
+
+    def post() -> None:
+        queue.qp.wr_start()
+        queue.qp.wr_id = wr_id
+        queue.qp.wr_flags = SIGNALED
+        # enum ibv_placement_type, and the range selectivity of enum ibv_selectivity_level
+        queue.qp.wr_flush(rkey, remote_addr, length, 2 if persistent else 1, 0)
+        queue.qp.wr_complete()
+
+    return exact(post)
+
+
 def post_marker(queue: Queue, wr_id: int) -> Return:
     """ibv_post_send of a signalled RDMA WRITE of no bytes, which needs no key and changes nothing."""
     from pyverbs.wr import SGE, SendWR

@@ -414,7 +414,8 @@ def test_bindings_like_the_descriptions_pass() -> None:
 
 def test_a_wrong_an_absent_and_an_added_name_of_the_bindings_are_told_apart() -> None:
     module = own_bindings()
-    vars(module)["IBV_ACCESS_REMOTE_READ"] = 1024
+    wrong = {each.name: each.value for each in vars(module)["ibv_access_flags"]} | {"IBV_ACCESS_REMOTE_READ": 1024}
+    vars(module)["ibv_access_flags"] = enum.IntEnum("ibv_access_flags", wrong)
     del vars(module)["_IBV_ADVISE_MR_FLAG_FLUSH"]
     grown = {"IBV_SEND_FENCE": 1, "IBV_SEND_NEW": 512}
     vars(module)["ibv_send_flags"] = enum.IntEnum("ibv_send_flags", grown)

@@ -102,9 +102,10 @@ def bound(*wc: str, after: int = 2, **more: Any) -> dict[str, Any]:
     return status("0", wc=list(wc), rkey={"before": 1, "after": after}, **more)
 
 
-def moved(how: str, wc: str) -> dict[str, Any]:
-    """A region and what a peer's write to it came to."""
-    return region(afterwards=[status("0", wc=[wc], moved=how)])
+def moved(how: str, wc: str, changed: tuple[tuple[int, int], ...] | None = None) -> dict[str, Any]:
+    """A region and what a peer's write to it came to; `changed`: which bytes, as (place, size)."""
+    found = changed if changed is not None else () if how == "nothing" else ((0, 8),)
+    return region(afterwards=[status("0", wc=[wc], moved=how, changed=found)])
 
 
 def test_a_call_that_does_as_documented_passes() -> None:
@@ -228,6 +229,22 @@ def test_an_enumerated_code_is_judged_by_its_name() -> None:
 )
 def test_traffic_is_judged_by_its_completion_and_by_the_bytes(expected: str, how: str, wc: str, verdict: str) -> None:
     assert judge(traffic(expected), [], moved(how, wc)).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("expected", "how", "wc", "changed"),
+    [
+        ("success", "all", "SUCCESS", ((-8, 8),)),
+        ("success", "all", "SUCCESS", ((0, 8), (64, 1))),
+        ("refused", "nothing", "REM_ACCESS_ERR", ((0, 8),)),
+    ],
+)
+def test_bytes_that_changed_elsewhere_fail_whatever_the_completion(
+    expected: str, how: str, wc: str, changed: tuple[tuple[int, int], ...]
+) -> None:
+    judgement = judge(traffic(expected), [], moved(how, wc, changed))
+    assert judgement.verdict == FAIL
+    assert "remote bytes changed" in judgement.reason
 
 
 def test_what_the_run_found_to_be_out_of_reach_is_unreachable_with_its_reason() -> None:
