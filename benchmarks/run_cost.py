@@ -1,7 +1,7 @@
-"""What a run costs beside the guest it needs: `python3 benchmarks/run_cost.py [--repetitions N]`.
+"""What a run costs beside the guest it needs: `python3 benchmarks/run_cost.py [--repetitions N] [-- ARG …]`.
 
 Measures in turn (a) the Soft-RoCE guest booted with an empty command and powered off, and (b) the whole
-of `./rdma-cts run --guest` with the image built. Prints each figure, the medians and their ratio. Exit
+of `./rdma-cts run --guest ARG …` with the image built. Prints each figure, the medians and their ratio. Exit
 status 1 if the ratio is above the goal of 4. The first repetition of each warms caches and does not count.
 """
 
@@ -39,13 +39,13 @@ def boot_and_power_off(image: Image, work: Path) -> float:
     return time.perf_counter() - began
 
 
-def whole_run(work: Path) -> tuple[float, int]:
+def whole_run(work: Path, selection: list[str]) -> tuple[float, int]:
     """Seconds of `./rdma-cts run`, from the command to its end, and how many cases it ran."""
     out = work / "out"
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
     began = time.perf_counter()
     done = subprocess.run(
-        [ROOT / "rdma-cts", "run", "--guest", "--quiet", "--out", out],
+        [ROOT / "rdma-cts", "run", "--guest", "--quiet", "--out", out, *selection],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     seconds = time.perf_counter() - began
@@ -59,14 +59,16 @@ def main() -> int:
     """Measures and prints; 1 if the goal is missed."""
     parser = argparse.ArgumentParser(description="What ./rdma-cts run costs beside booting its guest.")
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="how often each is measured")
-    repetitions = parser.parse_args().repetitions
+    parser.add_argument("selection", nargs="*", metavar="ARG", help="arguments for the run, after --")
+    arguments = parser.parse_args()
+    repetitions = arguments.repetitions
     image = ensure_image(Recipe(), cache_directory(), print)
     boots: list[float] = []
     runs: list[float] = []
     for repetition in range(repetitions + 1):
         with tempfile.TemporaryDirectory(prefix="rdma-cts-benchmark-") as name:
             booted = boot_and_power_off(image, Path(name))
-            ran, cases = whole_run(Path(name))
+            ran, cases = whole_run(Path(name), arguments.selection)
         note = "" if repetition else "  (warming, not counted)"
         print(f"boot and power off {booted:6.2f} s   run of {cases} cases {ran:6.2f} s{note}", flush=True)
         if repetition:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.case import Case
 from conformance.device import Device, device_names
 from conformance.errors import UserError
 from conformance.libibverbs import DIALECTS
@@ -68,6 +69,18 @@ def selected_ids(config: pytest.Config) -> frozenset[str] | None:
     for case in sorted(chosen.difference(known)):
         raise pytest.UsageError(f"--rdma-only {path}: unknown case {case!r}{suggestion(case, known)}")
     return chosen
+
+
+def case_of(item: pytest.Item) -> Case | None:
+    """The case that an item runs; None for other tests."""
+    callspec = getattr(item, "callspec", None)
+    case = callspec.params.get("case") if callspec else None
+    return case if isinstance(case, Case) else None
+
+
+def cases_of(session: pytest.Session) -> list[Case]:
+    """The cases that a session is to run."""
+    return [case for item in session.items if (case := case_of(item)) is not None]
 
 
 def check(config: pytest.Config) -> None:

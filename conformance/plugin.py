@@ -20,7 +20,7 @@ from conformance.errors import UserError
 from conformance.evidence import KernelWatch
 from conformance.execution import Bench, execute
 from conformance.judging import Judgement
-from conformance.options import add_options, check, profile_of, selected_ids, suite_of
+from conformance.options import add_options, case_of, check, profile_of, selected_ids, suite_of
 from conformance.recording import PROPERTY, Recorder
 from conformance.results import Line, result_line
 
@@ -58,10 +58,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the cases that --rdma-only does not name."""
+    """Leaves out the cases that --rdma-only does not name; those of the API wait for a compiler and come last."""
+    items.sort(key=lambda item: (case := case_of(item)) is not None and case.verb == "api")
     only = selected_ids(config)
     if only is not None:
-        chosen = [(case := _case_of(item)) is not None and case.id in only for item in items]
+        chosen = [(case := case_of(item)) is not None and case.id in only for item in items]
         config.hook.pytest_deselected(items=[item for item, wanted in zip(items, chosen, strict=True) if not wanted])
         items[:] = [item for item, wanted in zip(items, chosen, strict=True) if wanted]
 
@@ -107,16 +108,10 @@ def _end(case: Case, judgement: Judgement) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Puts the result on pytest's report; a harness exception becomes BROKEN, never FAIL."""
-    case = _case_of(item)
+    case = case_of(item)
     if case is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
         line = item.stash.get(LINE, None) or _broken(item, case, call)
         item.user_properties.append((PROPERTY, json.dumps(line)))
-
-
-def _case_of(item: pytest.Item) -> Case | None:
-    callspec = getattr(item, "callspec", None)
-    case = callspec.params.get("case") if callspec else None
-    return case if isinstance(case, Case) else None
 
 
 def _broken(item: pytest.Item, case: Case, call: pytest.CallInfo[None]) -> Line:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance import language
 from conformance.suite import CASES, ROOT
 from conformance.tables import parse_table
 from conformance.yamltext import read_bytes
@@ -30,6 +31,13 @@ def test_the_table_that_is_shown_has_no_mistake() -> None:
 def test_the_row_that_is_shown_stands_in_its_table() -> None:
     (row,) = yaml_in(ROOT / "README.md")
     assert row in (CASES / "reg_mr" / "access_flags.yaml").read_text()
+
+
+def test_every_kind_of_memory_and_every_call_that_is_no_verb_is_named() -> None:
+    page = (ROOT / "docs" / "tables.md").read_text()
+    calls = [call for call in language.CALLS if not call.startswith("ibv_")]
+    lacking = [word for word in (*language.MEMORY_KINDS, *language.DMABUF_KINDS, *calls) if f"`{word}`" not in page]
+    assert lacking == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

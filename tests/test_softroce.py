@@ -139,7 +139,7 @@ def test_mirror_of_the_host(tmp_path: Path, name: str, text: str, release: str, 
 
 def _kernel_packages(root: Path) -> kernel.KernelTree:
     modules = root / "usr/lib/modules/7.0-test"
-    for name, depends in (("top", "mid-dle,low"), ("mid-dle", "low"), ("low", "")):
+    for name, depends in (("top", "mid-dle,low"), ("mid-dle", "low"), ("low", ""), ("other", "")):
         path = modules / "kernel/drivers" / f"{name}.ko.xz"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(lzma.compress(f"ELF\0license=GPL\0depends={depends}\0name={name}\0".encode()))
@@ -150,8 +150,9 @@ def _kernel_packages(root: Path) -> kernel.KernelTree:
 
 def test_modules_come_after_what_they_need(tmp_path: Path) -> None:
     tree = _kernel_packages(tmp_path)
-    modules = tree.closure(("top", "in_side"), ("elsewhere",))
+    modules = tree.closure(("top", "in_side"), ("elsewhere", "mid-dle"))
     assert [module.name for module in modules] == ["low", "mid_dle", "top"]
+    assert [module.name for module in tree.closure(("low",), ("other",))] == ["other", "low"]
     assert modules[1].path == Path("kernel/drivers/mid-dle.ko")
     assert modules[1].content.startswith(b"ELF")
     assert tree.vmlinuz().read_bytes() == b"kernel"
@@ -397,6 +398,10 @@ def no_image(tmp_path: Path) -> Image:
     return Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "", "")
 
 
+# Shell: the file that QEMU was told to write the console to.
+CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/ .*//'); "
+
+
 def _fails_to_boot(image: Image, console: Path, deadline_s: float = PATIENCE_S) -> UserError:
     with pytest.raises(UserError) as caught:
         boot(image, Job((), "true"), console=console, deadline_s=deadline_s)
@@ -410,6 +415,8 @@ def _fails_to_boot(image: Image, console: Path, deadline_s: float = PATIENCE_S) 
     [
         ("exit 0", "QEMU ended with status 0 before the guest was up"),
         ("echo 'qemu: no such machine' >&2; exit 1", "status 1 before the guest was up: qemu: no such machine"),
+        (CONSOLE + "echo '[1.0] Kernel panic - no init' >$console", "the guest was up: [1.0] Kernel panic - no init"),
+        (CONSOLE + "echo 'rdma-cts: no drives' >$console; echo warning >&2", "the guest was up: rdma-cts: no drives"),
         ("echo 'SeaBIOS (version 1.16)'; exec sleep 600", "something else than its greeting: b'SeaBIOS"),
         ("echo '[1]'; exec sleep 600", "something else than its greeting"),
         ('echo \'{"type":"guest","event":"exit","status":0}\'; exec sleep 600', "began with the event 'exit'"),
