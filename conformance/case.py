@@ -133,6 +133,10 @@ class Expectation:
         return data
 
 
+# Arguments that say nothing to a person where they have these values.
+_UNTOLD = {"at": ("",), "via": ("NULL",), "handle": ("own",), "pd_handle": ("own",)}
+
+
 @dataclass(frozen=True)
 class Step:
     """One call of a case and what must come of it. `name` is what its product is called afterwards."""
@@ -143,7 +147,8 @@ class Step:
     name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.call}({', '.join(f'{key}={shown(value)}' for key, value in self.arguments.items())})"
+        told = {key: shown(value) for key, value in self.arguments.items() if value not in _UNTOLD.get(key, ())}
+        return f"{self.call}({', '.join(f'{key}={text}' for key, text in told.items())})"
 
 
 @dataclass(frozen=True)
