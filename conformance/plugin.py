@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from conformance import judging
+from conformance.bench import Bench
 from conformance.capability import Capabilities
 from conformance.case import Case
 from conformance.errors import UserError
 from conformance.evidence import KernelWatch
-from conformance.execution import Bench, execute
+from conformance.execution import execute
 from conformance.judging import Judgement
 from conformance.options import add_options, case_of, check, profile_of, selected_ids, suite_of
 from conformance.recording import PROPERTY, Recorder

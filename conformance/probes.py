@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from conformance import windows
 from conformance.calls import Return, Sge, errno_name
 from conformance.case import QpSpec, Step
-from conformance.execution import Observation, Run, SetupRefused
 from conformance.language import FLUSHES, NULL
+from conformance.scene import Observation, Scene, SetupRefused
 from conformance.traffic import Completion, Pair
 
 # Contents: of what is sent, of the range before, and of all around it.
@@ -27,24 +27,24 @@ _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def traffic(run: Run, step: Step) -> Observation:
+def traffic(scene: Scene, step: Step) -> Observation:
     """A remote operation on a range by an rkey: RDMA WRITE and READ, the two atomics."""
     if step.arguments["op"] in FLUSHES:
-        return _flush(run, step)
+        return _flush(scene, step)
     via = str(step.arguments["via"])
-    pair: Pair = run.pair(QpSpec("RC", str(step.arguments["pd"]))) if via == NULL else run.pairs[via]
-    rkey, addr, length = run.numbers(step.arguments, "rkey", "addr", "length")
-    at = run.number(step.arguments["at"]) if step.arguments["at"] else addr
+    pair: Pair = scene.pair(QpSpec("RC", str(step.arguments["pd"]))) if via == NULL else scene.pairs[via]
+    rkey, addr, length = scene.numbers(step.arguments, "rkey", "addr", "length")
+    at = scene.number(step.arguments["at"]) if step.arguments["at"] else addr
     operation = str(step.arguments["op"])
-    target = _Target(run, at, length)
-    local = run.scratch(pair.requester.pd, max(1, length))
+    target = _Target(scene, at, length)
+    local = scene.scratch(pair.requester.pd, max(1, length))
     ctypes.memset(local.addr, _SENT, length)
     if operation in _ATOMICS:
         returned = windows.atomic(
-            pair.requester, operation, local, rkey % (1 << 32), addr, _word(_BEFORE), _word(_SENT), run.next_wr_id()
+            pair.requester, operation, local, rkey % (1 << 32), addr, _word(_BEFORE), _word(_SENT), scene.next_wr_id()
         )
     else:
-        returned = windows.rdma(pair.requester, operation, local, rkey % (1 << 32), addr, run.next_wr_id())
+        returned = windows.rdma(pair.requester, operation, local, rkey % (1 << 32), addr, scene.next_wr_id())
     found = pair.requester.completions(1) if returned.value == 0 else []
     here = ctypes.string_at(local.addr, length)
     moved = _moved(here, _BEFORE, _SENT) if operation == "RDMA_READ" else target.moved()
@@ -53,95 +53,95 @@ def traffic(run: Run, step: Step) -> Observation:
     return {**_observation(returned, found), "moved": moved, "changed": target.changed(), **_torn(moved, here, target)}
 
 
-def _flush(run: Run, step: Step) -> Observation:
+def _flush(scene: Scene, step: Step) -> Observation:
     """FLUSH moves no bytes: it completes, or it is refused."""
-    pair = run.pair(QpSpec("RC", str(step.arguments["pd"]), flush=True))
-    rkey, addr, length = run.numbers(step.arguments, "rkey", "addr", "length")
+    pair = scene.pair(QpSpec("RC", str(step.arguments["pd"]), flush=True))
+    rkey, addr, length = scene.numbers(step.arguments, "rkey", "addr", "length")
     persistent = step.arguments["op"] == "FLUSH_PERSISTENT"
-    returned = windows.flush(pair.requester, persistent, rkey % (1 << 32), addr, length, run.next_wr_id())
+    returned = windows.flush(pair.requester, persistent, rkey % (1 << 32), addr, length, scene.next_wr_id())
     return _observation(returned, pair.requester.completions(1) if returned.value == 0 else [])
 
 
-def local_traffic(run: Run, step: Step) -> Observation:
+def local_traffic(scene: Scene, step: Step) -> Observation:
     """A local access to a range by an lkey: SEND gathers from it, RECV and READ scatter into it."""
     pd = str(step.arguments["pd"])
-    pair = run.pair(QpSpec("RC", pd))
-    lkey, addr, length = run.numbers(step.arguments, "lkey", "addr", "length")
-    at = run.number(step.arguments["at"]) if step.arguments["at"] else addr
+    pair = scene.pair(QpSpec("RC", pd))
+    lkey, addr, length = scene.numbers(step.arguments, "lkey", "addr", "length")
+    at = scene.number(step.arguments["at"]) if step.arguments["at"] else addr
     operation = str(step.arguments["op"])
-    target = _Target(run, at, length)
+    target = _Target(scene, at, length)
     region = Sge(addr, length, lkey % (1 << 32))
     # The responder is of the case's PD, so that is whose local side is looked at.
-    other = run.scratch(pair.requester.pd, length, remote=operation == "READ")
+    other = scene.scratch(pair.requester.pd, length, remote=operation == "READ")
     ctypes.memset(other.addr, _SENT, length)
     if operation == "SEND":
-        returned, found = _send(run, pair, region, other)
+        returned, found = _send(scene, pair, region, other)
         here = ctypes.string_at(other.addr, length)
         moved = _moved(here, _BEFORE, _SENT)
     elif operation == "RECV":
-        returned, found = _receive(run, pair, region, other)
+        returned, found = _receive(scene, pair, region, other)
         moved, here = target.moved(), b""
     else:
-        returned = windows.rdma(pair.responder, "RDMA_READ", region, other.rkey, other.addr, run.next_wr_id())
+        returned = windows.rdma(pair.responder, "RDMA_READ", region, other.rkey, other.addr, scene.next_wr_id())
         found = pair.responder.completions(1) if returned.value == 0 else []
         moved, here = target.moved(), b""
     return {**_observation(returned, found), "moved": moved, "changed": target.changed(), **_torn(moved, here, target)}
 
 
-def _send(run: Run, pair: Pair, source: Sge, sink: Sge) -> tuple[Return, list[Completion]]:
+def _send(scene: Scene, pair: Pair, source: Sge, sink: Sge) -> tuple[Return, list[Completion]]:
     """A SEND from the responder's region into the requester's buffer; the sender's completion counts."""
-    posted = windows.post_receive(pair.requester, sink, run.next_wr_id())
+    posted = windows.post_receive(pair.requester, sink, scene.next_wr_id())
     if posted.value:
         raise SetupRefused("posting a receive", errno_name(posted.value))
-    returned = windows.send(pair.responder, source, run.next_wr_id())
+    returned = windows.send(pair.responder, source, scene.next_wr_id())
     found = pair.responder.completions(1) if returned.value == 0 else []
     if [each.status for each in found] == ["SUCCESS"]:
         pair.requester.completions(1)  # the data is there when the receiver's completion is
     return returned, found
 
 
-def _receive(run: Run, pair: Pair, sink: Sge, source: Sge) -> tuple[Return, list[Completion]]:
+def _receive(scene: Scene, pair: Pair, sink: Sge, source: Sge) -> tuple[Return, list[Completion]]:
     """A SEND into the responder's region; the receiver's completion counts."""
-    returned = windows.post_receive(pair.responder, sink, run.next_wr_id())
+    returned = windows.post_receive(pair.responder, sink, scene.next_wr_id())
     if returned.value:
         return returned, []
-    posted = windows.send(pair.requester, source, run.next_wr_id())
+    posted = windows.send(pair.requester, source, scene.next_wr_id())
     if posted.value:
         raise SetupRefused("posting a send", errno_name(posted.value))
     return returned, pair.responder.completions(1)
 
 
-def bind_and_send(run: Run, step: Step) -> Observation:
+def bind_and_send(scene: Scene, step: Step) -> Observation:
     """A bind that nobody waits for, and right behind it on the same queue pair a SEND.
 
     When the peer has received, the window must be there: a send after a bind is ordered after it.
     """
     name = str(step.arguments["qp"])
-    pair = run.pairs[name]
-    window = run.windows[str(step.arguments["mw"])]
-    mr = run.mrs[str(step.arguments["mr"])]
-    addr, length, access = run.numbers(step.arguments, "addr", "length", "access")
-    sink, source = run.scratch(pair.requester.pd, 4), run.scratch(pair.responder.pd, 4)
-    posted = windows.post_receive(pair.requester, sink, run.next_wr_id())
-    bound = windows.bind(pair.responder, window, mr, addr, length, access, 0, run.next_wr_id())
+    pair = scene.pairs[name]
+    window = scene.windows[str(step.arguments["mw"])]
+    mr = scene.mrs[str(step.arguments["mr"])]
+    addr, length, access = scene.numbers(step.arguments, "addr", "length", "access")
+    sink, source = scene.scratch(pair.requester.pd, 4), scene.scratch(pair.responder.pd, 4)
+    posted = windows.post_receive(pair.requester, sink, scene.next_wr_id())
+    bound = windows.bind(pair.responder, window, mr, addr, length, access, 0, scene.next_wr_id())
     ctypes.memmove(source.addr, window.rkey.to_bytes(4, "little"), 4)
-    sent = windows.send(pair.responder, source, run.next_wr_id())
+    sent = windows.send(pair.responder, source, scene.next_wr_id())
     for returned in (posted, bound, sent):
         if returned.value:
             return {**_observation(returned, []), "moved": "nothing", "changed": []}
     received = pair.requester.completions(1)
     key = int.from_bytes(ctypes.string_at(sink.addr, 4), "little")
-    target = _Target(run, addr, 8)
-    local = run.scratch(pair.requester.pd, 8)
+    target = _Target(scene, addr, 8)
+    local = scene.scratch(pair.requester.pd, 8)
     ctypes.memset(local.addr, _SENT, 8)
-    returned = windows.rdma(pair.requester, "RDMA_WRITE", local, key, addr, run.next_wr_id())
+    returned = windows.rdma(pair.requester, "RDMA_WRITE", local, key, addr, scene.next_wr_id())
     found = pair.requester.completions(1) if [each.status for each in received] == ["SUCCESS"] else received
     return {**_observation(returned, found), "moved": target.moved(), "changed": target.changed()}
 
 
-def resident(run: Run, step: Step) -> Observation:
+def resident(scene: Scene, step: Step) -> Observation:
     """Whether the memory's pages are in core (mincore): `returned` is 0 for all, `none` or `some`."""
-    memory = run.memory[str(step.arguments["memory"])]
+    memory = scene.memory[str(step.arguments["memory"])]
     pages = -(-memory.size // mmap.PAGESIZE)
     vector = (ctypes.c_ubyte * pages)()
     if _libc.mincore(ctypes.c_void_p(memory.addr), ctypes.c_size_t(memory.size), vector) != 0:
@@ -154,9 +154,9 @@ def resident(run: Run, step: Step) -> Observation:
 class _Target:
     """A range with canaries around it, in whichever memory of the case it lies."""
 
-    def __init__(self, run: Run, at: int, length: int) -> None:
+    def __init__(self, scene: Scene, at: int, length: int) -> None:
         self.at, self.length = at, length
-        self._memory = run.memory_around(at, length)
+        self._memory = scene.memory_around(at, length)
         ctypes.memset(self._memory.addr, _CANARY, self._memory.size)
         ctypes.memset(at, _BEFORE, length)
         self._contents = self._read()

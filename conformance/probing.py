@@ -6,9 +6,9 @@ means that the verb is there. Not for judging what the answer should have been.
 
 from __future__ import annotations
 
+from conformance.bench import Bench
 from conformance.calls import ABSENT
 from conformance.errors import UserError
-from conformance.execution import Bench
 from conformance.libibverbs import FORK_ENABLED, Libibverbs
 from conformance.verbs import ENUMS
 

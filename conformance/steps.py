@@ -13,9 +13,9 @@ from typing import Any
 from conformance import probes, windows
 from conformance.calls import Mr, Return, Sge, errno_name
 from conformance.case import Step
-from conformance.execution import Observation, Run, SetupRefused
 from conformance.header import FAIL, NOT_COVERED, PASS
 from conformance.language import NULL
+from conformance.scene import Observation, Scene, SetupRefused
 from conformance.verbs import ENUMS
 from conformance.windows import Window
 
@@ -32,19 +32,19 @@ def answer(returned: Return) -> Observation:
     return {"rc": returned.value, "returned": name, "errno": errno_name(returned.errno), "layer": returned.layer}
 
 
-def _registered(run: Run, step: Step, returned: Return, addr: int, length: int) -> Observation:
+def _registered(scene: Scene, step: Step, returned: Return, addr: int, length: int) -> Observation:
     if returned.mr is None:
         return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": returned.layer}
-    run.keep_mr(step.name, returned.mr, run.entry)
+    scene.keep_mr(step.name, returned.mr, scene.entry)
     asked = {"addr": addr, "length": length}
     return {
         "rc": None, "returned": "MR", "errno": errno_name(returned.errno), "layer": returned.layer,
-        "mr": _fields(run, returned.mr, str(step.arguments["pd"])), "asked": asked,
+        "mr": _fields(scene, returned.mr, str(step.arguments["pd"])), "asked": asked,
     }  # fmt: skip
 
 
-def _fields(run: Run, mr: Mr, pd: str) -> dict[str, Any]:
-    asked = run.pds[pd]
+def _fields(scene: Scene, mr: Mr, pd: str) -> dict[str, Any]:
+    asked = scene.pds[pd]
     return {
         **mr.fields(),
         "pd_is_the_asked": mr.struct.pd == asked.pointer,
@@ -52,33 +52,33 @@ def _fields(run: Run, mr: Mr, pd: str) -> dict[str, Any]:
     }
 
 
-def _reg_mr(run: Run, step: Step) -> Observation:
-    addr, length, access = run.numbers(step.arguments, "addr", "length", "access")
-    returned = run.entry.reg_mr(run.pds[str(step.arguments["pd"])], addr, length, access)
-    return _registered(run, step, returned, addr, length)
+def _reg_mr(scene: Scene, step: Step) -> Observation:
+    addr, length, access = scene.numbers(step.arguments, "addr", "length", "access")
+    returned = scene.entry.reg_mr(scene.pds[str(step.arguments["pd"])], addr, length, access)
+    return _registered(scene, step, returned, addr, length)
 
 
-def _reg_mr_iova(run: Run, step: Step) -> Observation:
-    addr, length, hca_va, access = run.numbers(step.arguments, "addr", "length", "hca_va", "access")
-    returned = run.entry.reg_mr_iova(run.pds[str(step.arguments["pd"])], addr, length, hca_va, access)
-    return _registered(run, step, returned, addr, length)
+def _reg_mr_iova(scene: Scene, step: Step) -> Observation:
+    addr, length, hca_va, access = scene.numbers(step.arguments, "addr", "length", "hca_va", "access")
+    returned = scene.entry.reg_mr_iova(scene.pds[str(step.arguments["pd"])], addr, length, hca_va, access)
+    return _registered(scene, step, returned, addr, length)
 
 
-def _reg_dmabuf_mr(run: Run, step: Step) -> Observation:
-    offset, length, iova, access = run.numbers(step.arguments, "offset", "length", "iova", "access")
-    fd, close = _descriptor(run, str(step.arguments["fd"]))
+def _reg_dmabuf_mr(scene: Scene, step: Step) -> Observation:
+    offset, length, iova, access = scene.numbers(step.arguments, "offset", "length", "iova", "access")
+    fd, close = _descriptor(scene, str(step.arguments["fd"]))
     try:
-        returned = run.entry.reg_dmabuf_mr(run.pds[str(step.arguments["pd"])], offset, length, iova, fd, access)
+        returned = scene.entry.reg_dmabuf_mr(scene.pds[str(step.arguments["pd"])], offset, length, iova, fd, access)
     finally:
         if close:
             os.close(fd)
-    return _registered(run, step, returned, offset, length)
+    return _registered(scene, step, returned, offset, length)
 
 
-def _descriptor(run: Run, name: str) -> tuple[int, bool]:
+def _descriptor(scene: Scene, name: str) -> tuple[int, bool]:
     """The descriptor of a dma-buf or of what is none, and whether it must be closed afterwards."""
-    if name in run.dmabufs:
-        return run.dmabufs[name].fd, False
+    if name in scene.dmabufs:
+        return scene.dmabufs[name].fd, False
     if name == "minus_one":
         return -1, False
     fd = os.memfd_create("rdma-cts")
@@ -88,24 +88,24 @@ def _descriptor(run: Run, name: str) -> tuple[int, bool]:
     return fd, True
 
 
-def _dereg_mr(run: Run, step: Step) -> Observation:
+def _dereg_mr(scene: Scene, step: Step) -> Observation:
     name = str(step.arguments["mr"])
-    mr = run.mrs[name]
+    mr = scene.mrs[name]
     own, which = mr.handle, step.arguments["handle"]
     if which != "own":
-        mr.struct.handle = _INVENTED_HANDLE if which == "invented" else _stale_handle(run, mr)
-    returned = run.owners[name].dereg_mr(mr)
+        mr.struct.handle = _INVENTED_HANDLE if which == "invented" else _stale_handle(scene, mr)
+    returned = scene.owners[name].dereg_mr(mr)
     if returned.value == 0:
-        del run.mrs[name]  # and the library has freed the structure
+        del scene.mrs[name]  # and the library has freed the structure
     else:
         mr.struct.handle = own
     return answer(returned)
 
 
-def _stale_handle(run: Run, mr: Mr) -> int:
+def _stale_handle(scene: Scene, mr: Mr) -> int:
     """The handle of a second region of the same memory, which is deregistered again at once."""
-    entry = run.bench.entry("uverbs")
-    returned = entry.reg_mr(run.pds["pd"], mr.struct.addr or 0, mr.struct.length, 0)
+    entry = scene.bench.entry("uverbs")
+    returned = entry.reg_mr(scene.pds["pd"], mr.struct.addr or 0, mr.struct.length, 0)
     if returned.mr is None:
         raise SetupRefused("registering a second region of the same memory", errno_name(returned.errno))
     if entry.dereg_mr(returned.mr).value != 0:
@@ -113,35 +113,36 @@ def _stale_handle(run: Run, mr: Mr) -> int:
     return returned.mr.handle
 
 
-def _rereg_mr(run: Run, step: Step) -> Observation:
+def _rereg_mr(scene: Scene, step: Step) -> Observation:
     name, pd_name = str(step.arguments["mr"]), str(step.arguments["pd"])
-    mr = run.mrs[name]
+    mr = scene.mrs[name]
     before = mr.fields()
-    old_pd = next(known for known, pd in run.pds.items() if pd.pointer == mr.struct.pd)
-    flags, addr, length, access = run.numbers(step.arguments, "flags", "addr", "length", "access")
-    pd = None if pd_name == NULL else run.pds[pd_name]
-    returned = run.entry.rereg_mr(mr, flags, pd, addr, length, access)
+    old_pd = next(known for known, pd in scene.pds.items() if pd.pointer == mr.struct.pd)
+    flags, addr, length, access = scene.numbers(step.arguments, "flags", "addr", "length", "access")
+    pd = None if pd_name == NULL else scene.pds[pd_name]
+    returned = scene.entry.rereg_mr(mr, flags, pd, addr, length, access)
     observation = answer(returned)
-    if run.entry.name == "libibverbs" and returned.value:
+    if scene.entry.name == "libibverbs" and returned.value:
         observation |= {"returned": _REREG_CODES.name_of(returned.value), "enumerated": True}
     moved = bool(flags & _CHANGE_TRANSLATION)
-    if returned.value == 0 and run.entry.name == "uverbs":
+    if returned.value == 0 and scene.entry.name == "uverbs":
         _tell(mr, moved, addr, length, pd.pointer if pd and flags & _CHANGE_PD else 0)
     if returned.value == 0:
-        run.fields[name] = mr.fields()
+        scene.fields[name] = mr.fields()
         observation["asked"] = {
             "addr": addr if moved else before["addr"], "length": length if moved else before["length"],
         }  # fmt: skip
         observation["keys"] = {"before": [before["lkey"], before["rkey"]], "after": [mr.struct.lkey, mr.struct.rkey]}
-        observation["mr"] = _fields(run, mr, pd_name if flags & _CHANGE_PD and pd else old_pd)
+        observation["mr"] = _fields(scene, mr, pd_name if flags & _CHANGE_PD and pd else old_pd)
     return observation
 
 
-def _rereg_mr_experimental(run: Run, step: Step) -> Observation:
+def _rereg_mr_experimental(scene: Scene, step: Step) -> Observation:
     pd_name = str(step.arguments["pd"])
-    flags, addr, length, access = run.numbers(step.arguments, "flags", "addr", "length", "access")
-    pd = None if pd_name == NULL else run.pds[pd_name]
-    return answer(run.bench.experimental_rereg_mr(run.mrs[str(step.arguments["mr"])], flags, pd, addr, length, access))
+    flags, addr, length, access = scene.numbers(step.arguments, "flags", "addr", "length", "access")
+    pd = None if pd_name == NULL else scene.pds[pd_name]
+    mr = scene.mrs[str(step.arguments["mr"])]
+    return answer(scene.bench.experimental_rereg_mr(mr, flags, pd, addr, length, access))
 
 
 def _tell(mr: Mr, moved: bool, addr: int, length: int, pd: int) -> None:
@@ -152,58 +153,58 @@ def _tell(mr: Mr, moved: bool, addr: int, length: int, pd: int) -> None:
         mr.struct.pd = pd
 
 
-def _advise_mr(run: Run, step: Step) -> Observation:
-    pd = run.pds[str(step.arguments["pd"])]
-    advice, flags = run.numbers(step.arguments, "advice", "flags")
+def _advise_mr(scene: Scene, step: Step) -> Observation:
+    pd = scene.pds[str(step.arguments["pd"])]
+    advice, flags = scene.numbers(step.arguments, "advice", "flags")
     elements = step.arguments["sg_list"]
     assert isinstance(elements, tuple)
     sg_list = [
-        Sge(run.bytes(each.addr), run.bytes(each.length) % (1 << 32), run.bytes(each.lkey) % (1 << 32))
+        Sge(scene.bytes(each.addr), scene.bytes(each.length) % (1 << 32), scene.bytes(each.lkey) % (1 << 32))
         for each in elements
     ]
     with pd.naming(_INVENTED_HANDLE if step.arguments["pd_handle"] == "invented" else pd.handle):
-        return answer(run.entry.advise_mr(pd, advice, flags, sg_list))
+        return answer(scene.entry.advise_mr(pd, advice, flags, sg_list))
 
 
-def alloc_window(run: Run, name: str, pd: str, kind: int) -> Observation:
+def alloc_window(scene: Scene, name: str, pd: str, kind: int) -> Observation:
     """Allocates a window, which from then on is found by `name`."""
-    window, returned = windows.allocate(run.pds[pd], kind)
+    window, returned = windows.allocate(scene.pds[pd], kind)
     if window is None:
         return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": "kernel"}
-    run.windows[name] = window
-    run.cleanup.callback(_release_window, run, name, window)
+    scene.windows[name] = window
+    scene.cleanup.callback(_release_window, scene, name, window)
     return {"rc": None, "returned": "MW", "errno": "", "layer": "kernel", "mw": {"rkey": window.rkey}}
 
 
-def _release_window(run: Run, name: str, window: Window) -> None:
-    if run.windows.get(name) is window:
+def _release_window(scene: Scene, name: str, window: Window) -> None:
+    if scene.windows.get(name) is window:
         returned = window.dealloc()
         if returned.value:
-            run.left_behind.append(f"window {name}: deallocating it returned {errno_name(returned.value)}")
+            scene.left_behind.append(f"window {name}: deallocating it returned {errno_name(returned.value)}")
 
 
-def _alloc_mw(run: Run, step: Step) -> Observation:
-    return alloc_window(run, step.name, str(step.arguments["pd"]), run.number(step.arguments["type"]))
+def _alloc_mw(scene: Scene, step: Step) -> Observation:
+    return alloc_window(scene, step.name, str(step.arguments["pd"]), scene.number(step.arguments["type"]))
 
 
-def _dealloc_mw(run: Run, step: Step) -> Observation:
+def _dealloc_mw(scene: Scene, step: Step) -> Observation:
     name = str(step.arguments["mw"])
-    returned = run.windows[name].dealloc()
+    returned = scene.windows[name].dealloc()
     if returned.value == 0:
-        del run.windows[name]
+        del scene.windows[name]
     return answer(returned)
 
 
-def _bind(post: Callable[..., Return]) -> Callable[[Run, Step], Observation]:
-    def bind(run: Run, step: Step) -> Observation:
-        queue = run.pairs[str(step.arguments["qp"])].responder
-        window = run.windows[str(step.arguments["mw"])]
-        mr = None if step.arguments["mr"] == NULL else run.mrs[str(step.arguments["mr"])]
-        addr, length, access, flags = run.numbers(step.arguments, "addr", "length", "access", "send_flags")
-        wr_id = run.next_wr_id()
+def _bind(post: Callable[..., Return]) -> Callable[[Scene, Step], Observation]:
+    def bind(scene: Scene, step: Step) -> Observation:
+        queue = scene.pairs[str(step.arguments["qp"])].responder
+        window = scene.windows[str(step.arguments["mw"])]
+        mr = None if step.arguments["mr"] == NULL else scene.mrs[str(step.arguments["mr"])]
+        addr, length, access, flags = scene.numbers(step.arguments, "addr", "length", "access", "send_flags")
+        wr_id = scene.next_wr_id()
         returned = post(queue, window, mr, addr, length, access, flags, wr_id)
         observation = {**answer(returned), "layer": _bind_layer(returned)}
-        observation |= _completions(run, queue, returned, bool(flags & windows.SIGNALED), wr_id)
+        observation |= _completions(scene, queue, returned, bool(flags & windows.SIGNALED), wr_id)
         return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
 
     return bind
@@ -213,7 +214,7 @@ def _bind_layer(returned: Return) -> str:
     return "provider" if returned.value else "device"
 
 
-def _completions(run: Run, queue: Any, returned: Return, expected: bool, wr_id: int) -> Observation:
+def _completions(scene: Scene, queue: Any, returned: Return, expected: bool, wr_id: int) -> Observation:
     """The completions that a posted request gave: its own, or none when it asked for none."""
     if returned.value:
         return {"wc": [], "wr_id_matches": None}
@@ -223,42 +224,42 @@ def _completions(run: Run, queue: Any, returned: Return, expected: bool, wr_id: 
         found = queue.completions(1)
         return {"wc": [each.status for each in found], "wr_id_matches": [each.wr_id for each in found] == [wr_id]}
     # Requests of one queue complete in order: when the next one has, this one had its chance.
-    marker = run.next_wr_id()
+    marker = scene.next_wr_id()
     windows.post_marker(queue, marker)
     found = queue.completions(1)
     own = [each for each in found if each.wr_id != marker]
     return {"wc": [each.status for each in own], "wr_id_matches": None, "marker": [each.status for each in found]}
 
 
-def _local_inv(run: Run, step: Step) -> Observation:
-    queue = run.pairs[str(step.arguments["qp"])].responder
-    wr_id = run.next_wr_id()
-    returned = windows.post_local_invalidate(queue, run.number(step.arguments["rkey"]), windows.SIGNALED, wr_id)
-    return {**answer(returned), **_completions(run, queue, returned, True, wr_id)}
+def _local_inv(scene: Scene, step: Step) -> Observation:
+    queue = scene.pairs[str(step.arguments["qp"])].responder
+    wr_id = scene.next_wr_id()
+    returned = windows.post_local_invalidate(queue, scene.number(step.arguments["rkey"]), windows.SIGNALED, wr_id)
+    return {**answer(returned), **_completions(scene, queue, returned, True, wr_id)}
 
 
-def _send_with_inv(run: Run, step: Step) -> Observation:
-    pair = run.pairs[str(step.arguments["qp"])]
-    posted = windows.post_receive(pair.responder, None, run.next_wr_id())
+def _send_with_inv(scene: Scene, step: Step) -> Observation:
+    pair = scene.pairs[str(step.arguments["qp"])]
+    posted = windows.post_receive(pair.responder, None, scene.next_wr_id())
     if posted.value:
         raise SetupRefused("posting a receive", errno_name(posted.value))
-    wr_id = run.next_wr_id()
-    returned = windows.post_send_with_invalidate(pair.requester, run.number(step.arguments["rkey"]), wr_id)
-    observation = {**answer(returned), **_completions(run, pair.requester, returned, True, wr_id)}
+    wr_id = scene.next_wr_id()
+    returned = windows.post_send_with_invalidate(pair.requester, scene.number(step.arguments["rkey"]), wr_id)
+    observation = {**answer(returned), **_completions(scene, pair.requester, returned, True, wr_id)}
     observation["responder_wc"] = [each.status for each in pair.responder.completions(1)]
     return observation
 
 
-def _restore_rkey(run: Run, step: Step) -> Observation:
-    window = run.windows[str(step.arguments["mw"])]
+def _restore_rkey(scene: Scene, step: Step) -> Observation:
+    window = scene.windows[str(step.arguments["mw"])]
     window.rkey = window.old_rkey
     return {"rc": 0, "returned": "0", "errno": "", "layer": "none"}
 
 
-def _compare_api(run: Run, step: Step) -> Observation:
+def _compare_api(scene: Scene, step: Step) -> Observation:
     """The checks of one enumeration, struct or prototype; a missing header or compiler leaves none."""
     item = str(step.arguments["item"])
-    checks = [check for check in run.bench.api_checks() if _is_about(check.item, item)]
+    checks = [check for check in scene.bench.api_checks() if _is_about(check.item, item)]
     seen = {outcome: [check for check in checks if check.outcome == outcome] for outcome in (PASS, FAIL, NOT_COVERED)}
     returned = "differs" if seen[FAIL] else "0" if seen[PASS] else "nothing"
     observation: Observation = {"rc": None, "returned": returned, "errno": "", "layer": "header"}
@@ -267,7 +268,7 @@ def _compare_api(run: Run, step: Step) -> Observation:
         if seen[outcome]:
             observation[key] = [f"{each.item}: {each.reason} ({each.found})" for each in seen[outcome]]
     if returned == "nothing":
-        reasons = [each.reason for each in checks or run.bench.api_checks() if each.reason]
+        reasons = [each.reason for each in checks or scene.bench.api_checks() if each.reason]
         observation["unreachable"] = reasons[0] if reasons else f"nothing installed could be compared with {item}"
     return observation
 
@@ -276,12 +277,12 @@ def _is_about(check: str, item: str) -> bool:
     return check == item or (check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)"))
 
 
-def _unmap(run: Run, step: Step) -> Observation:
-    run.memory[str(step.arguments["memory"])].close()
+def _unmap(scene: Scene, step: Step) -> Observation:
+    scene.memory[str(step.arguments["memory"])].close()
     return {"rc": 0, "returned": "0", "errno": "", "layer": "none"}
 
 
-STEPS: Mapping[str, Callable[[Run, Step], Observation]] = {
+STEPS: Mapping[str, Callable[[Scene, Step], Observation]] = {
     "ibv_reg_mr": _reg_mr,
     "ibv_reg_mr_iova": _reg_mr_iova,
     "ibv_reg_dmabuf_mr": _reg_dmabuf_mr,

@@ -1,0 +1,133 @@
+"""One case in progress: its objects by name, what arguments stand for, and what must be given back.
+
+Not for making calls (steps.py, probes.py) and not for their order (execution.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from conformance.bench import Bench, DmaBuf, Entry, Memory
+from conformance.calls import Mr, Pd, Sge, errno_name
+from conformance.case import Argument, Case, Flags, QpSpec, Value
+from conformance.quantity import Quantity
+from conformance.traffic import Pair
+from conformance.verbs import ENUMS
+from conformance.windows import Window
+
+Observation = dict[str, Any]
+
+_LOCAL_WRITE, _REMOTE_READ = (ENUMS["ibv_access_flags"].value_of(name) for name in ("LOCAL_WRITE", "REMOTE_READ"))
+
+
+class SetupRefused(Exception):
+    """The device refused what the case needs before its judged call."""
+
+    def __init__(self, what: str, code: str) -> None:
+        super().__init__(f"{what} was refused{f' with {code}' if code else ''}")
+        self.code = code
+
+
+class Scene:
+    """One case in progress: its objects by name, and what must be given back at its end."""
+
+    def __init__(self, case: Case, bench: Bench) -> None:
+        self.case = case
+        self.bench = bench
+        self.entry = bench.entry(case.entry)
+        self.memory: dict[str, Memory] = {}
+        self.dmabufs: dict[str, DmaBuf] = {}
+        self.pds: dict[str, Pd] = {}
+        self.mrs: dict[str, Mr] = {}
+        self.owners: dict[str, Entry] = {}
+        self.fields: dict[str, dict[str, int]] = {}
+        self.pairs: dict[str, Pair] = {}
+        self.windows: dict[str, Window] = {}
+        self.cleanup = ExitStack()
+        self.left_behind: list[str] = []
+        self.work_requests = 0
+
+    def pair(self, spec: QpSpec) -> Pair:
+        """A connected pair whose responder is in the PD that `spec` names; closed with the case."""
+        try:
+            pair = self.bench.pair(spec, self.pds["pd"], self.pds[spec.pd])
+        except Exception as error:
+            code = getattr(error, "error_code", None)
+            if code is None:
+                raise
+            raise SetupRefused(f"making a queue pair of type {spec.kind}", errno_name(code)) from error
+        self.cleanup.callback(self.give_back, f"queue pair {spec.kind}", pair.close)
+        return pair
+
+    def scratch(self, pd: Pd, size: int, remote: bool = False) -> Sge:
+        """Registered memory of the harness's own, for the side of traffic that is not looked at."""
+        memory = self.bench.allocate("anonymous", size)
+        self.cleanup.callback(memory.close)
+        entry = self.bench.entry("libibverbs")
+        returned = entry.reg_mr(pd, memory.addr, size, _LOCAL_WRITE | (_REMOTE_READ if remote else 0))
+        if returned.mr is None:
+            raise SetupRefused("registering the local side's memory", errno_name(returned.errno))
+        mr = returned.mr
+        self.cleanup.callback(lambda: entry.dereg_mr(mr))
+        return Sge(memory.addr, size, int(mr.struct.lkey), int(mr.struct.rkey))
+
+    def memory_around(self, addr: int, length: int) -> Memory:
+        """The case's memory that holds a range; canaries can be laid all around in it."""
+        for memory in (*self.memory.values(), *self.dmabufs.values()):
+            if memory.addr <= addr and addr + length <= memory.addr + memory.size:
+                return memory
+        raise LookupError(f"traffic at {addr:#x} for {length} bytes lies in no memory of the case; say where with `at`")
+
+    def keep_mr(self, name: str, mr: Mr, entry: Entry) -> None:
+        """A region of the case: found by name from now on, deregistered at the end if it still is there."""
+        self.mrs[name] = mr
+        self.owners[name] = entry
+        self.fields[name] = mr.fields()
+        self.cleanup.callback(self._release_mr, name, mr)
+
+    def _release_mr(self, name: str, mr: Mr) -> None:
+        if self.mrs.get(name) is not mr:
+            return  # the case deregistered it
+        returned = self.owners[name].dereg_mr(mr)
+        if returned.value != 0:
+            self.left_behind.append(f"MR {name}: deregistering it returned {errno_name(returned.value)}")
+
+    def give_back(self, what: str, close: Callable[[], None]) -> None:
+        """Closes something; the device's refusal is recorded, not raised."""
+        try:
+            close()
+        except Exception as error:  # pyverbs raises its own kinds, which differ between versions
+            self.left_behind.append(f"{what}: {str(error).splitlines()[0]}")
+
+    def next_wr_id(self) -> int:
+        """A number for a work request, not used before in this case."""
+        self.work_requests += 1
+        return 0x5100 + self.work_requests
+
+    def number(self, argument: Argument) -> int:
+        """The number that an argument stands for here."""
+        if isinstance(argument, Flags):
+            return argument.mask
+        if isinstance(argument, Value):
+            return argument.number
+        if isinstance(argument, Quantity):
+            return self.bytes(argument)
+        raise TypeError(f"{argument!r} names an object, not a number")
+
+    def numbers(self, arguments: Mapping[str, Argument], *keys: str) -> list[int]:
+        """Several arguments as numbers."""
+        return [self.number(arguments[key]) for key in keys]
+
+    def bytes(self, quantity: Quantity) -> int:
+        """An address or a length in bytes."""
+        return quantity.evaluate(self.bench.page, self.bench.hugepage, self._property)
+
+    def _property(self, name: str, property_: str) -> int:
+        memory = self.memory.get(name) or self.dmabufs.get(name)
+        if memory is not None:
+            return {"size": memory.size, "end": memory.addr + memory.size}.get(property_, memory.addr)
+        if name in self.windows:
+            return int(getattr(self.windows[name], property_))
+        return self.fields[name][property_ or "addr"]
