@@ -90,6 +90,7 @@ def test_both_neighbours_of_a_range_are_inaccessible(kind: str, size: int) -> No
 @pytest.mark.parametrize("kind", SMALL_KINDS)
 def test_nothing_is_left_after_close(kind: str) -> None:
     made = allocate(kind, SIZE)
+    assert made.mapped
     start, length = made.mapped
     made.close()
     assert [protection(addr) for addr in range(start, start + length, PAGE)] == [""] * (length // PAGE)
