@@ -1,0 +1,146 @@
+"""The exact calls against a libibverbs of our own that writes down what reaches it.
+
+The library is compiled by the test; every call runs in a process that loads it in place of the real one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.suite import ROOT
+
+STUB = r"""
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct mr { void *context, *pd, *addr; size_t length; uint32_t handle, lkey, rkey; };
+static struct mr made = {(void *)1, (void *)2, (void *)3, 4, 5, 6, 7};
+
+static void *told(const char *name, void *pd, uint64_t addr, size_t length, uint64_t iova, unsigned access)
+{
+    printf("%s %lu %lu %lu %lu %u\n", name, (unsigned long)pd, addr, length, iova, access);
+    fflush(stdout);
+    if (access & 2 && !(access & 1)) { errno = EINVAL; return NULL; }
+    return &made;
+}
+void *ibv_reg_mr(void *pd, void *addr, size_t length, int access)
+{ return told("ibv_reg_mr", pd, (uint64_t)addr, length, 0, access); }
+void *ibv_reg_mr_iova(void *pd, void *addr, size_t length, uint64_t iova, int access)
+{ return told("ibv_reg_mr_iova", pd, (uint64_t)addr, length, iova, access); }
+void *ibv_reg_mr_iova2(void *pd, void *addr, size_t length, uint64_t iova, unsigned access)
+{ return told("ibv_reg_mr_iova2", pd, (uint64_t)addr, length, iova, access); }
+void *ibv_reg_dmabuf_mr(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+{ printf("fd %d ", fd); return told("ibv_reg_dmabuf_mr", pd, offset, length, iova, access); }
+int ibv_dereg_mr(void *mr) { errno = EPERM; return EBUSY; }
+int ibv_rereg_mr(void *mr, int flags, void *pd, void *addr, size_t length, uint64_t access, void *attr)
+{ printf("ibv_rereg_mr %d %lu %lu %d\n", flags, (unsigned long)pd, length, attr == NULL); fflush(stdout);
+  errno = EINVAL; return flags & 8 ? -1 : -4; }
+#ifdef EXPERIMENTAL
+int ibv_exp_rereg_mr(void *mr, int flags, void *pd, void *addr, size_t length, uint64_t access, void *attr)
+{ printf("ibv_exp_rereg_mr %d %lu %lx %d\n", flags, (unsigned long)pd, (unsigned long)access, attr == NULL);
+  fflush(stdout); return EACCES; }
+#endif
+"""
+
+
+@pytest.fixture(scope="session", params=["mainline", "vendor"])
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the stub; the vendor's exports the experimental call too."""
+    folder = tmp_path_factory.mktemp(request.param)
+    (folder / "stub.c").write_text(STUB)
+    options = ["-DEXPERIMENTAL"] if request.param == "vendor" else []
+    command = ["cc", "-w", "-shared", "-fPIC", *options, "-o", str(folder / "libibverbs.so.1"), str(folder / "stub.c")]
+    subprocess.run(command, check=True)
+    return folder
+
+
+PRELUDE = """
+import json
+from types import SimpleNamespace
+from conformance.libibverbs import Libibverbs
+from conformance.calls import IbvMr, Mr
+pd = SimpleNamespace(pointer=77)
+mr = Mr(IbvMr(), 99)
+def show(returned):
+    print(json.dumps([returned.value != 0 if returned.mr else returned.value, returned.errno,
+                      returned.mr.fields() if returned.mr else None, returned.layer]))
+"""
+
+
+def call(library: Path, expression: str, dialect: str | None = None) -> tuple[str, Any]:
+    """What reached the stub, and what the suite made of its answer."""
+    code = f"{PRELUDE}\nlibrary = Libibverbs({dialect!r})\nshow({expression})"
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    *seen, answer = done.stdout.splitlines()
+    return " ".join(seen), json.loads(answer)
+
+
+FIELDS = {"addr": 3, "length": 4, "handle": 5, "lkey": 6, "rkey": 7}
+
+
+def test_a_registration_passes_its_arguments_on_and_address_zero_is_null(library: Path) -> None:
+    assert call(library, "library.reg_mr(pd, 0, 4096, 1)") == (
+        "ibv_reg_mr 77 0 4096 0 1", [True, 0, FIELDS, "kernel"]
+    )  # fmt: skip
+
+
+def test_the_largest_length_arrives_whole(library: Path) -> None:
+    seen, _ = call(library, "library.reg_mr(pd, 4096, 2**64 - 1, 0)")
+    assert seen == f"ibv_reg_mr 77 4096 {2**64 - 1} 0 0"
+
+
+def test_optional_flags_take_the_call_that_the_header_takes(library: Path) -> None:
+    seen, _ = call(library, "library.reg_mr(pd, 4096, 8, 1 | 1 << 20)")
+    assert seen == f"ibv_reg_mr_iova2 77 4096 8 4096 {1 | 1 << 20}"
+    seen, _ = call(library, "library.reg_mr_iova(pd, 4096, 8, 16, 1 << 29)")
+    assert seen == f"ibv_reg_mr_iova2 77 4096 8 16 {1 << 29}"
+
+
+def test_the_highest_access_bit_arrives(library: Path) -> None:
+    seen, _ = call(library, "library.reg_mr_iova(pd, 4096, 8, 16, 1 << 31)")
+    assert seen == f"ibv_reg_mr_iova 77 4096 8 16 {1 << 31}"
+
+
+def test_a_failed_registration_gives_null_and_errno(library: Path) -> None:
+    assert call(library, "library.reg_mr(pd, 4096, 8, 2)")[1] == [0, 22, None, "kernel"]
+
+
+def test_a_descriptor_of_minus_one_arrives(library: Path) -> None:
+    assert call(library, "library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)")[0] == "fd -1 ibv_reg_dmabuf_mr 77 5 6 7 1"
+
+
+def test_a_returned_code_is_not_mistaken_for_errno(library: Path) -> None:
+    assert call(library, "library.dereg_mr(mr)")[1] == [16, 1, None, "kernel"]
+
+
+@pytest.mark.parametrize(("flags", "code", "layer"), [(8, -1, "libibverbs"), (2, -4, "kernel")])
+def test_codes_of_a_reregistration_come_as_they_are(library: Path, flags: int, code: int, layer: str) -> None:
+    _, answer = call(library, f"library.rereg_mr(mr, {flags}, None, 0, 0, 0)")
+    assert answer == [code, 22, None, layer]
+
+
+def test_the_experimental_call_is_found_where_the_library_exports_it(library: Path) -> None:
+    expression = "library.experimental_rereg_mr(mr, 4, pd, 0, 0, 1 << 40)"
+    if library.name.startswith("vendor"):
+        seen, answer = call(library, expression)
+        assert seen == f"ibv_exp_rereg_mr 4 77 {1 << 40:x} 1"
+        assert answer[:2] == [13, 0]
+    else:
+        with pytest.raises(subprocess.CalledProcessError):
+            call(library, expression)
+
+
+def test_the_dialect_makes_the_plain_call_with_an_attr_of_null(library: Path) -> None:
+    seen, answer = call(library, "library.experimental_rereg_mr(mr, 4, pd, 0, 12, 0)", "experimental")
+    assert seen == "ibv_rereg_mr 4 77 12 1"
+    assert answer[:2] == [-4, 22]
