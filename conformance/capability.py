@@ -20,6 +20,7 @@ MEANING: Mapping[str, str] = {
     "xrc": "IBV_DEVICE_XRC",
     "reg_dmabuf_mr": "offered by the provider: no declaration exists",
     "rereg_mr": "offered by the provider: no declaration exists",
+    "rereg_translation": "offered by the provider: no declaration exists",
     "advise_mr": "offered by the provider: no declaration exists",
     "experimental_rereg": "the loaded library exports the vendor's dialect",
     "shared_mr": "a region that other processes share",

@@ -22,9 +22,12 @@ def offered(bench: Bench, entry_name: str) -> dict[str, bool]:
         mr = entry.reg_mr(pd, memory.addr, memory.size, 0).mr
         if mr is None:
             raise UserError(f"the device refuses to register a page of memory at the {entry_name} entry", status=3)
-        change_access = ENUMS["ibv_rereg_mr_flags"].value_of("CHANGE_ACCESS")
+        flags = ENUMS["ibv_rereg_mr_flags"]
         answers = {
-            "rereg_mr": entry.rereg_mr(mr, change_access, None, 0, 0, 0),
+            "rereg_mr": entry.rereg_mr(mr, flags.value_of("CHANGE_ACCESS"), None, 0, 0, 0),
+            "rereg_translation": entry.rereg_mr(
+                mr, flags.value_of("CHANGE_TRANSLATION"), None, memory.addr, memory.size, 0
+            ),
             "reg_dmabuf_mr": entry.reg_dmabuf_mr(pd, 0, bench.page, 0, -1, 0),
             "advise_mr": entry.advise_mr(pd, 0, 0, ()),
         }
