@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,6 +33,10 @@ _MISLEADING = re.compile("\ufeff|[\x85\u2028\u2029]|\r(?!\n)")
 _BEYOND_UNICODE = re.compile(r"\\U(?!0010|000[0-9a-fA-F])[0-9a-fA-F]{8}")
 _CORE_TAG = "tag:yaml.org,2002:"
 _OPENING = re.compile(r"while (?:scanning a quoted scalar|parsing a flow (?:sequence|mapping))")
+
+# libyaml reads several times as fast. Only sound text is left to it: its complaints are worded and
+# placed differently, so that whatever it objects to is read again by PyYAML's own parser.
+_FAST: type | None = getattr(yaml, "CSafeLoader", None)
 
 Scalar = str | int | bool | None
 
@@ -133,9 +138,14 @@ def read_bytes(data: bytes, name: str) -> Node:
     misleading = _MISLEADING.search(text)
     if misleading:
         _stop(_place_after(text[: misleading.start()], name), _misleading(misleading[0]))
+    if _FAST is not None:
+        fast = _Builder(name)
+        with suppress(yaml.YAMLError, ValueError, OverflowError, TextError):
+            fast.read(text, _FAST)
+            return fast.result()
     builder = _Builder(name)
     try:
-        builder.read(text)
+        builder.read(text, yaml.SafeLoader)
     except yaml.reader.ReaderError as error:
         character = ord(text[error.position])
         place = _place_after(text[: error.position], name)
@@ -217,9 +227,9 @@ class _Builder:
     def note(self, place: Place, message: str) -> None:
         self.mistakes.append(Mistake(place, message))
 
-    def read(self, text: str) -> None:
+    def read(self, text: str, loader: type) -> None:
         """Builds the tree up to the end, or up to where nothing sensible can follow."""
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        for event in yaml.parse(text, Loader=loader):
             if not self._take(event):
                 return
 
@@ -295,7 +305,7 @@ class _Builder:
 
     def _scalar(self, event: yaml.ScalarEvent, place: Place) -> Node:
         text = event.value
-        if event.style is not None:
+        if event.style:  # of a plain one PyYAML says None and libyaml nothing
             # An escape can write what the file itself must not hold: half a character, a terminal's control code.
             strange = next(filter(_is_control, text), None)
             if strange is not None:

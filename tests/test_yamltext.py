@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from conformance import yamltext
+from conformance.suite import ROOT
 from conformance.yamltext import MAX_BYTES, MAX_DEPTH, Node, TextError, read_bytes, read_file
 
 
@@ -139,3 +141,19 @@ def test_a_file_beyond_the_bound_is_not_read(tmp_path: Path) -> None:
     path.write_text("#" * (MAX_BYTES + 1))
     with pytest.raises(TextError, match=f"larger than {MAX_BYTES} bytes"):
         read_file(path)
+
+
+@pytest.mark.skipif(yamltext._FAST is None, reason="this PyYAML is built without libyaml, so there is one parser only")
+@pytest.mark.parametrize("folder", ["cases", "tests/malformed"])
+def test_libyaml_and_pyyaml_read_every_file_alike(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(path: Path) -> object:
+        try:
+            return yamltext.read_bytes(path.read_bytes(), path.name)
+        except yamltext.TextError as error:
+            return error.mistakes
+
+    files = [path for path in sorted((ROOT / folder).rglob("*.yaml")) if path.is_file()]
+    assert files
+    both = {path: read(path) for path in files}
+    monkeypatch.setattr(yamltext, "_FAST", None)
+    assert {path: read(path) for path in files} == both
