@@ -230,6 +230,8 @@ class _Builder:
     def read(self, text: str, loader: type) -> None:
         """Builds the tree up to the end, or up to where nothing sensible can follow."""
         for event in yaml.parse(text, Loader=loader):
+            if loader is _FAST and isinstance(event, yaml.ScalarEvent) and not event.value and not event.style:
+                raise yaml.YAMLError("the two parsers place a value that is not there differently")
             if not self._take(event):
                 return
 
