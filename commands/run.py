@@ -26,7 +26,7 @@ from fixtures.host import HostWorker
 from fixtures.softroce.guest import boot
 from fixtures.softroce.image import Image, cache_directory, ensure_image
 from fixtures.softroce.job import Job
-from fixtures.softroce.recipe import Recipe
+from fixtures.softroce.recipe import DEFAULT_STACK, STACKS, recipe_for
 from reports import junit
 from reports.terminal import Progress, summary
 
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--port", type=int, default=1, metavar="N", help="its port (default 1)")
     where.add_argument("--gid-index", type=int, metavar="N", help="index in the port's GID table")
     where.add_argument("--guest", action="store_true", help="the Soft-RoCE guest even if this host has a device")
+    where.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the Debian the guest is made of")
     where.add_argument("--hazardous", action="store_true", help="on a device: also what may take the kernel down")
     choosing.add_arguments(parser)
     parser.add_argument("--profile", type=Path, metavar="FILE", help="what the device must have (see profiles)")
@@ -75,7 +76,7 @@ def execute(arguments: argparse.Namespace) -> int:
         start, stack = _on_host(arguments, python, device, console), "host"
     else:
         _ensure(packages.GUEST, arguments, progress)
-        recipe = Recipe()
+        recipe = recipe_for(arguments.stack)
         image = ensure_image(recipe, cache_directory(), progress.say)
         start, stack = _in_guest(arguments, image, console, progress), recipe.stack
     header = {"stack": stack, "argv": sys.argv[1:]}
@@ -121,6 +122,8 @@ def _ensure(uses: Sequence[str], arguments: argparse.Namespace, progress: Progre
 def _repro(arguments: argparse.Namespace, device: str) -> str:
     """The command that runs one case in the same place, without the case's id."""
     parts = ["./rdma-cts run", f"--device {device}" if device else "--guest"]
+    if not device and arguments.stack != DEFAULT_STACK:
+        parts.append(f"--stack {arguments.stack}")
     if device and arguments.port != 1:
         parts.append(f"--port {arguments.port}")
     if device and arguments.gid_index is not None:

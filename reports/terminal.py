@@ -71,6 +71,9 @@ def summary(recorded: Recorded, out: Path, stream: TextIO | None = None) -> str:
         if verdict in footer["verdicts"]
     )
     lines += ["", f"{footer['points']} cases in {footer['duration_s']:.1f} s: {figures}", _rules_line(footer)]
+    remarks = sum(bool(line.get("notes")) for line in recorded.results)
+    if remarks:
+        lines.append(f"{remarks} results with remarks: what the documents leave open or contradict, as observed")
     lines += [f"{device_line(recorded.header)}", f"results: {out}", _conclusion(footer)]
     return "\n".join(lines)
 
