@@ -150,7 +150,7 @@ def _on_host(arguments: argparse.Namespace, python: str, device: str, console: P
 def _in_guest(arguments: argparse.Namespace, image: Image, console: Path, progress: Progress) -> Start:
     vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(arguments.cases)]
     command = " ".join([
-        "python3 -m pytest -p no:cacheprovider -q cases",
+        "python3 -m pytest -p no:cacheprovider --color=no -q cases",
         f"--rdma-device {GUEST_DEVICE} --rdma-only only --rdma-stream {GUEST_PORT}",
         *(f"--rdma-cases {name}" for _, name in vendor),
         *(["--rdma-profile profile.yaml"] if arguments.profile else []),

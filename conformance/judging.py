@@ -227,5 +227,9 @@ def _kernel_alarm(kernel: dict[str, Any]) -> str:
 
 
 def first_alarm(log: Sequence[str]) -> str:
-    """The first line in which a kernel says that something went wrong in it; empty if there is none."""
-    return next((line for line in log if any(alarm in line for alarm in _KERNEL_ALARMS)), "")
+    """The first line in which a kernel says that something went wrong in it; empty if there is none.
+
+    On a console it can stand behind what a program was writing; the kernel's part begins at its time stamp.
+    """
+    line = next((line for line in log if any(alarm in line for alarm in _KERNEL_ALARMS)), "")
+    return line[max(0, line.rfind("[ ")) :]

@@ -49,14 +49,14 @@ def _read(thing: Any, offset: int) -> int:
 
 
 def pd_pointer(pd: Any) -> int:
-    """struct ibv_pd * of a pyverbs PD."""
-    shown = getattr(pd, "pd", None)  # a property since rdma-core 50 or so
-    if isinstance(shown, int):
-        return shown
-    handle = getattr(pd, "handle", None)
+    """struct ibv_pd * of a pyverbs PD.
+
+    Its property `pd` is of no use: in rdma-core 56 it takes the pointer for a Python object, and asking
+    for it ends the process.
+    """
 
     def matches(pointer: int) -> bool:
-        return handle is None or IbvPd.from_address(pointer).handle == handle
+        return bool(IbvPd.from_address(pointer).handle == pd.handle)
 
     return _read(pd, _offset(pd, matches))
 

@@ -87,8 +87,10 @@ class Recorder:
         except OSError as error:
             raise UserError(f"--rdma-stream {stream}: {error.strerror}") from error
 
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        case = case_id(nodeid)
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        """Says which case is in flight from here on: what dies in setting the session up costs no case."""
+        case = case_id(item.nodeid)
         if self.sink and self.live and case:
             self.sink.append({"type": "start", "case": case})
 

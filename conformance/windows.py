@@ -90,19 +90,21 @@ def post_local_invalidate(queue: Queue, rkey: int, send_flags: int, wr_id: int) 
 
 def post_send_with_invalidate(queue: Queue, rkey: int, wr_id: int) -> Return:
     """ibv_post_send of IBV_WR_SEND_WITH_INV of no bytes: ends a window of the peer's."""
-    from pyverbs.wr import SendWR
+    from pyverbs.wr import SGE, SendWR
 
-    return queue.post(SendWR(wr_id=wr_id, opcode=_opcode("SEND_WITH_INV"), imm_data=rkey))
+    request = SendWR(wr_id=wr_id, opcode=_opcode("SEND_WITH_INV"), imm_data=rkey, num_sge=1, sg=[SGE(0, 0, 0)])
+    request.num_sge = 0  # older pyverbs wants an element; the verb does not
+    return queue.post(request)
 
 
 def post_receive(queue: Queue, sge: Sge | None, wr_id: int) -> Return:
     """ibv_post_recv into the element, or of no bytes."""
     from pyverbs.wr import SGE, RecvWR
 
-    if sge is None:
-        return exact(lambda: queue.qp.post_recv(RecvWR(wr_id=wr_id)))
-    local = SGE(sge.addr, sge.length, sge.lkey)
-    return exact(lambda: queue.qp.post_recv(RecvWR(wr_id=wr_id, num_sge=1, sg=[local])))
+    local = SGE(sge.addr, sge.length, sge.lkey) if sge else SGE(0, 0, 0)
+    request = RecvWR(wr_id=wr_id, num_sge=1, sg=[local])
+    request.num_sge = 1 if sge else 0  # older pyverbs wants an element; the verb does not
+    return exact(lambda: queue.qp.post_recv(request))
 
 
 def send(queue: Queue, sge: Sge, wr_id: int) -> Return:
