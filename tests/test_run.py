@@ -17,6 +17,9 @@ from lxml import etree
 
 from conformance.results import Line, Recorded, read_results
 from conformance.suite import ROOT
+from fixtures.softroce.guest import Job, boot
+from fixtures.softroce.image import cache_directory, ensure_image
+from fixtures.softroce.recipe import recipe_for
 
 pytestmark = pytest.mark.guest
 RULES = ("REG-01", "REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-01", "DEREG-03")
@@ -139,3 +142,23 @@ def test_a_guest_that_cannot_boot_is_one_clear_line_and_status_3(tmp_path: Path)
     (line,) = done.stderr.splitlines()
     assert "no such machine" in line
     assert str(tmp_path / "out" / "console.log") in line
+
+
+def test_a_device_of_the_host_is_used_without_a_guest(tmp_path: Path) -> None:
+    """Shown where a device is: the project's own command line, run on rxe0 inside of the guest."""
+    folders = ("commands", "conformance", "fixtures", "reports", "cases", "profiles")
+    command = (
+        "./rdma-cts run --device rxe9; echo missing $?; "
+        "./rdma-cts run --profile profiles/rxe.yaml --verb dereg_mr --out o -q; echo status $?; "
+        "tail -n 1 o/results.jsonl"
+    )
+    job = Job(tuple((ROOT / part, part) for part in (*folders, "conftest.py", "tox.ini", "rdma-cts")), command)
+    image = ensure_image(recipe_for(), cache_directory(), print)
+    with boot(image, job, console=tmp_path / "console.log") as guest:
+        while guest.next_line(PATIENCE_S):
+            pass
+    console = (tmp_path / "console.log").read_text(errors="replace")
+    assert "no RDMA device 'rxe9'; devices of this host: rxe0" in console
+    assert "missing 2" in console
+    assert "status 0" in console
+    assert '"complete":true' in console
