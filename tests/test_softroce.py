@@ -28,7 +28,7 @@ from fixtures.softroce.build import Built
 from fixtures.softroce.guest import Guest, boot
 from fixtures.softroce.image import Image, cache_directory, ensure_image
 from fixtures.softroce.job import Job
-from fixtures.softroce.recipe import Recipe, recipe_for
+from fixtures.softroce.recipe import STACKS, Recipe, recipe_for
 
 PORT = "/dev/virtio-ports/rdma-cts.results"
 UP = '{"type":"guest","event":"up","uptime_s":1.5}'
@@ -642,3 +642,10 @@ def test_a_guest_without_the_driver_says_why(real_image: Image, tmp_path: Path) 
     with pytest.raises(UserError, match=r"could not bring up Soft-RoCE: modprobe.*rdma_rxe") as caught:
         boot(real_image, Job((), "true"), console=tmp_path / "console", overlay=tmp_path / "overlay")
     assert caught.value.log == str(tmp_path / "console")
+
+
+def test_a_stack_of_two_suites_asks_for_a_mirror_where_the_host_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fixtures.softroce.mirror.host_mirror", lambda: "")
+    recipe = next(recipe for recipe in STACKS.values() if recipe.kernel_suite)
+    with pytest.raises(UserError, match="RDMA_CTS_MIRROR"):
+        build.bootstrap_command(recipe, Path("root"))
