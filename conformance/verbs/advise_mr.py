@@ -19,7 +19,7 @@ ADVISE_MR = Verb(
         Parameter("pd", "struct ibv_pd *", "The protection domain of the regions."),
         Parameter(
             "advice", "enum ibv_advise_mr_advice", "What to do with the ranges.", enum="ibv_advise_mr_advice",
-            discrepancy="the seed prints enum ib_uverbs_advise_mr_advice, which the IBV name is a macro for",
+            discrepancy="a printed listing has enum ib_uverbs_advise_mr_advice, which the IBV name is a macro for",
         ),
         Parameter(
             "flags", "uint32_t", "How to do it: 0 or FLUSH.", enum="ibv_advise_mr_flag", allowed=("FLUSH",),

@@ -20,7 +20,7 @@ _ACCESS = Parameter(
 _SUCCESS = "A pointer to the new region, whose lkey serves local SGEs and whose rkey serves peers."
 _FAILURE = "NULL; current pages add that errno tells why."
 _RIGHTS = "REMOTE_WRITE and REMOTE_ATOMIC each require LOCAL_WRITE; local reading is always allowed."
-_REASONS = "The seed's page does not say that errno is set; rdma-core 65's does, with EINVAL as an example."
+_REASONS = "The page of older releases does not say that errno is set; rdma-core 65's does, with EINVAL as an example."
 
 REG_MR = Verb(
     name="ibv_reg_mr",

@@ -1,6 +1,6 @@
 """The structs that the memory-region verbs take and return, fields in the order of memory.
 
-Types are those of the manual pages and verbs.h. The seeds list the same fields, but their printer
+Types are those of the manual pages and verbs.h. Printed listings of the API have the same fields, but their printer
 knew no size_t and wrote `int length`; such places carry a discrepancy. Not for the work requests
 that carry traffic: the bindings build those.
 """
@@ -11,7 +11,7 @@ from conformance.verbs.types import EXPERIMENTAL, Field, Struct
 
 F = Field
 
-SIZE_T_AS_INT = "the seed prints int; the manual page and the header say size_t"
+SIZE_T_AS_INT = "a printed listing of the API has int; the manual page and the header say size_t"
 
 # verbs.h keeps these slots for old binaries; libibverbs never calls through them.
 _OLD = "slot kept for old binaries, never called"
