@@ -6,6 +6,7 @@ Chooses where to run and wires engine, fixtures and reports together; each of th
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -157,15 +158,19 @@ def _in_guest(arguments: argparse.Namespace, image: Image, console: Path, progre
         *_dialect(arguments),
     ])  # fmt: skip
 
+    boots = itertools.count(1)
+
     def start(cases: Sequence[str]) -> Worker:
-        progress.say(f"booting the Soft-RoCE guest (kernel {image.kernel_version}; its console: {console})")
+        number = next(boots)
+        own = console if number == 1 else console.with_name(f"console-{number}.log")
+        progress.say(f"booting the Soft-RoCE guest (kernel {image.kernel_version}; its console: {own})")
         with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
             only = Path(name) / "only"
             only.write_text("\n".join(cases) + "\n")
             tree = [*((ROOT / part, part) for part in SUITE_PARTS), (only, "only"), *vendor]
             if arguments.profile:
                 tree.append((arguments.profile, "profile.yaml"))
-            guest = boot(image, Job(tuple(tree), command), console=console)
+            guest = boot(image, Job(tuple(tree), command), console=own)
         progress.say(f"the guest is up after {guest.up['uptime_s']} s")
         return guest
 
