@@ -15,7 +15,7 @@ from conformance import windows
 from conformance.calls import Return, Sge, errno_name
 from conformance.case import QpSpec, Step
 from conformance.language import FLUSHES, NULL
-from conformance.scene import Observation, Scene, SetupRefused
+from conformance.scene import Observation, Scene, SetupRefused, answer
 from conformance.traffic import Completion, Pair
 
 # Contents: of what is sent, of the range before, and of all around it.
@@ -179,11 +179,7 @@ class _Target:
 
 
 def _observation(returned: Return, found: Sequence[Completion]) -> Observation:
-    name = errno_name(returned.value) if returned.value > 0 else str(returned.value)
-    return {
-        "rc": returned.value, "returned": name, "errno": errno_name(returned.errno), "layer": "device",
-        "wc": [each.status for each in found],
-    }  # fmt: skip
+    return {**answer(returned), "layer": "device", "wc": [each.status for each in found]}
 
 
 def _torn(moved: str, here: bytes, target: _Target) -> Observation:

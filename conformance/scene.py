@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from conformance.bench import Bench, DmaBuf, Entry, Memory
-from conformance.calls import Mr, Pd, Sge, errno_name
+from conformance.calls import Mr, Pd, Return, Sge, errno_name
 from conformance.case import Argument, Case, Flags, QpSpec, Value
 from conformance.quantity import Quantity
 from conformance.traffic import Pair
@@ -20,6 +20,17 @@ from conformance.windows import Window
 Observation = dict[str, Any]
 
 _LOCAL_WRITE, _REMOTE_READ = (ENUMS["ibv_access_flags"].value_of(name) for name in ("LOCAL_WRITE", "REMOTE_READ"))
+
+
+def answer(returned: Return) -> Observation:
+    """What is recorded of a call that answers with 0 or errno."""
+    name = errno_name(returned.value) if returned.value > 0 else str(returned.value)
+    return {"rc": returned.value, "returned": name, "errno": errno_name(returned.errno), "layer": returned.layer}
+
+
+def no_pointer(returned: Return) -> Observation:
+    """What is recorded of a call that gave NULL in place of what it was to make."""
+    return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": returned.layer}
 
 
 class SetupRefused(Exception):

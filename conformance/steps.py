@@ -15,7 +15,7 @@ from conformance.calls import Mr, Return, Sge, errno_name
 from conformance.case import Step
 from conformance.header import FAIL, NOT_COVERED, PASS
 from conformance.language import NULL
-from conformance.scene import Observation, Scene, SetupRefused
+from conformance.scene import Observation, Scene, SetupRefused, answer, no_pointer
 from conformance.verbs import ENUMS
 from conformance.windows import Window
 
@@ -26,15 +26,9 @@ _REREG_CODES = ENUMS["ibv_rereg_mr_err_code"]
 _CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.value_of("CHANGE_PD")
 
 
-def answer(returned: Return) -> Observation:
-    """What is recorded of a call that answers with 0 or errno."""
-    name = errno_name(returned.value) if returned.value > 0 else str(returned.value)
-    return {"rc": returned.value, "returned": name, "errno": errno_name(returned.errno), "layer": returned.layer}
-
-
 def _registered(scene: Scene, step: Step, returned: Return, addr: int, length: int) -> Observation:
     if returned.mr is None:
-        return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": returned.layer}
+        return no_pointer(returned)
     scene.keep_mr(step.name, returned.mr, scene.entry)
     asked = {"addr": addr, "length": length}
     return {
@@ -170,7 +164,7 @@ def alloc_window(scene: Scene, name: str, pd: str, kind: int) -> Observation:
     """Allocates a window, which from then on is found by `name`."""
     window, returned = windows.allocate(scene.pds[pd], kind)
     if window is None:
-        return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": "kernel"}
+        return no_pointer(returned)
     scene.windows[name] = window
     scene.cleanup.callback(_release_window, scene, name, window)
     return {"rc": None, "returned": "MW", "errno": "", "layer": "kernel", "mw": {"rkey": window.rkey}}
