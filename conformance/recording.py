@@ -21,7 +21,8 @@ from conformance.device import environment
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.options import open_device, suite_of
-from conformance.results import FILE_NAME, SCHEMA, Line, ResultsFile, encode, footer_line, result_line
+from conformance.results import FILE_NAME, SCHEMA, Line, encode, footer_line, result_line
+from conformance.results_file import ResultsFile
 from conformance.suite import VERSION, Suite
 
 # The name under which a result travels on pytest's report, from an xdist worker too.

@@ -1,13 +1,13 @@
-"""The results file: one JSON object a line, appended and flushed as a run goes.
+"""The lines of a results file: one JSON object a line, appended and flushed as a run goes.
 
 Schema rdma-cts/1: a header, results, a footer. A file without footer is a run cut short, and a torn
-last line is a line that was being written. Reports read this file and nothing else.
+last line is a line that was being written. Reports read this file and nothing else. Not for writing it
+(results_file.py).
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,38 +32,6 @@ _REQUIRED: Mapping[str, Mapping[str, type]] = {
     "result": {"case": str, "rules": list, "verdict": str, "effective": str, "reason": str},
     "footer": {"complete": bool, "verdicts": dict, "rules": dict},
 }
-
-
-class ResultsFile:
-    """Appends lines to a results file; each is on disk before the next case begins."""
-
-    def __init__(self, path: Path) -> None:
-        """Creates the file. Raises UserError where a run has been recorded already."""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{path.parent} cannot be made: {error.strerror}", status=3) from error
-        try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        except FileExistsError as error:
-            raise UserError(f"{path} exists: a run is recorded there", hint="choose another --out") from error
-        except OSError as error:
-            raise UserError(f"{path} cannot be written: {error.strerror}", status=3) from error
-        self.path = path
-
-    def append(self, line: Line) -> None:
-        """Writes one line, whole or (when the disk is full) with UserError."""
-        data = memoryview(encode(line))
-        try:
-            while data:
-                data = data[os.write(self._fd, data):]
-        except OSError as error:
-            raise UserError(f"{self.path} cannot be written: {error.strerror}", status=3) from error
-
-    def close(self) -> None:
-        """Closes the file after its contents have reached the disk."""
-        os.fsync(self._fd)
-        os.close(self._fd)
 
 
 def encode(line: Line) -> bytes:

@@ -16,7 +16,8 @@ from conformance import judging
 from conformance.case import Case
 from conformance.errors import UserError
 from conformance.judging import Judgement
-from conformance.results import Line, ResultsFile, decode, footer_line, result_line
+from conformance.results import Line, decode, footer_line, result_line
+from conformance.results_file import ResultsFile
 from conformance.suite import Suite
 
 # A case takes milliseconds, and one compiles a program; software emulation on a busy machine is some

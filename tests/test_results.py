@@ -14,7 +14,6 @@ from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.results import (
     Recorded,
-    ResultsFile,
     decode,
     encode,
     exit_status,
@@ -23,6 +22,7 @@ from conformance.results import (
     result_line,
     rule_verdicts,
 )
+from conformance.results_file import ResultsFile
 from samples import case, header, numbered, registry, result
 
 CASE = case("{rules: [REG-15, REG-16], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: EINVAL}}")

@@ -14,7 +14,8 @@ import pytest
 import samples
 from conformance import supervision
 from conformance.errors import UserError
-from conformance.results import Line, Recorded, ResultsFile, encode, exit_status, read_results
+from conformance.results import Line, Recorded, encode, exit_status, read_results
+from conformance.results_file import ResultsFile
 from conformance.suite import Suite, load_suite
 from conformance.supervision import Supervisor, Worker
 from fixtures.host import HostWorker
