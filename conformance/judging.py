@@ -15,8 +15,10 @@ from conformance.verbs import ENUMS, VERBS
 
 PASS, FAIL, UNSUPPORTED, UNREACHABLE = "PASS", "FAIL", "UNSUPPORTED", "UNREACHABLE"
 BROKEN, CRASH, HANG, MISSED = "BROKEN", "CRASH", "HANG", "MISSED"
+# Never what a device did: the effective verdict of a violation that a waiver tells of (waivers.py).
+WAIVED = "WAIVED"
 # From the worst to the best: a rule's verdict is the worst of its cases'.
-VERDICTS = (CRASH, HANG, FAIL, BROKEN, MISSED, UNREACHABLE, UNSUPPORTED, PASS)
+VERDICTS = (CRASH, HANG, FAIL, BROKEN, MISSED, WAIVED, UNREACHABLE, UNSUPPORTED, PASS)
 VIOLATIONS = (CRASH, HANG, FAIL)
 INCOMPLETE = (BROKEN, MISSED)
 

@@ -139,6 +139,7 @@ def header_line(suite: Suite, device: dict[str, Any], planned: Sequence[str], ar
         "stack": "host",
         "env": environment(),
         "device": device,
+        "rules": {rule.id: rule.as_data() for rule in suite.registry.values()},
         "seed": None,
         "planned": list(planned),
         "argv": [str(argument) for argument in argv],

@@ -52,6 +52,8 @@ def decode(data: bytes) -> Line:
         raise ValueError(f"a {line['type']} without {lacking[0]}")
     if line["type"] == "result" and not {line["verdict"], line["effective"]} <= set(judging.VERDICTS):
         raise ValueError("an unknown verdict")
+    if line["type"] == "result" and line["verdict"] == judging.WAIVED:
+        raise ValueError("a verdict that a waiver alone can give")
     return line
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from conformance import capability, language
 from conformance.reading import Reader
@@ -41,6 +42,11 @@ class Rule:
     since: str
     failure_means: str
     place: Place
+
+    def as_data(self) -> dict[str, Any]:
+        """What a results file says of the rule, so that reports of it need no other file."""
+        told = ("verb", "statement", "document", "section", "level", "layer", "since", "failure_means")
+        return {name: getattr(self, name) for name in told}
 
 
 Registry = Mapping[str, Rule]

@@ -22,6 +22,7 @@ _ELEMENT = {
     judging.HANG: "failure",
     judging.BROKEN: "error",
     judging.MISSED: "error",
+    judging.WAIVED: "skipped",
     judging.UNSUPPORTED: "skipped",
     judging.UNREACHABLE: "skipped",
 }

@@ -89,7 +89,8 @@ def host(tmp_path: Path) -> Host:
     return host
 
 
-INSTALLING = ["update", "install -y --no-install-recommends python3 python3-yaml"]
+NEEDED = "python3 python3-yaml python3-jinja2"  # what every command needs
+INSTALLING = ["update", f"install -y --no-install-recommends {NEEDED}"]
 
 
 def test_a_python_that_fits_is_used_without_a_word(host: Host) -> None:
@@ -115,7 +116,7 @@ def test_yes_installs_without_asking(host: Host, arguments: tuple[str, ...]) -> 
     assert done.returncode == 0
     assert host.calls() == INSTALLING
     assert done.stdout == f"python: -m commands run -k a b; {ROOT}; 1\n"
-    assert done.stderr == f"rdma-cts: installing python3 python3-yaml (log: {host.log})\n"
+    assert done.stderr == f"rdma-cts: installing {NEEDED} (log: {host.log})\n"
     assert host.log.read_text() == "apt says update\napt says install\n"
 
 
@@ -127,7 +128,7 @@ def test_a_yes_for_another_program_is_left_to_it(host: Host) -> None:
 @pytest.mark.parametrize("answer", ["y\n", "Yes\n"])
 def test_on_a_terminal_it_asks_and_then_installs(host: Host, answer: str) -> None:
     done = host.launch("run", answer=answer)
-    assert "These Debian packages are needed: python3 python3-yaml\nInstall them with apt-get? [y/N]" in done.stderr
+    assert f"These Debian packages are needed: {NEEDED}\nInstall them with apt-get? [y/N]" in done.stderr
     assert done.returncode == 0
     assert host.calls() == INSTALLING
 
@@ -136,7 +137,7 @@ def test_on_a_terminal_it_asks_and_then_installs(host: Host, answer: str) -> Non
 def test_any_other_answer_installs_nothing(host: Host, answer: str) -> None:
     done = host.launch("run", answer=answer)
     assert done.returncode == 3
-    assert done.stderr.endswith("rdma-cts: Debian packages are needed and were not installed: python3 python3-yaml\n")
+    assert done.stderr.endswith(f"rdma-cts: Debian packages are needed and were not installed: {NEEDED}\n")
     assert host.calls() == []
 
 
@@ -144,7 +145,7 @@ def test_without_a_terminal_it_refuses_in_one_line(host: Host) -> None:
     done = host.launch("run")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        "rdma-cts: Debian packages are needed; say --yes to have them installed: python3 python3-yaml\n"
+        f"rdma-cts: Debian packages are needed; say --yes to have them installed: {NEEDED}\n"
     )
     assert host.calls() == []
 
@@ -154,7 +155,7 @@ def test_who_is_not_root_is_told_what_to_type(host: Host) -> None:
     done = host.launch("run", "--yes")
     assert done.returncode == 3
     assert done.stderr == (
-        "rdma-cts: Debian packages are needed; install them: sudo apt-get install python3 python3-yaml\n"
+        f"rdma-cts: Debian packages are needed; install them: sudo apt-get install {NEEDED}\n"
     )
     assert host.calls() == []
 
@@ -164,7 +165,7 @@ def test_another_system_is_told_the_names(host: Host) -> None:
     done = host.launch("run", "--yes")
     assert done.returncode == 3
     assert done.stderr == (
-        "rdma-cts: what Debian calls python3 python3-yaml is needed; there is no apt-get here, install it\n"
+        f"rdma-cts: what Debian calls {NEEDED} is needed; there is no apt-get here, install it\n"
     )
 
 
@@ -173,7 +174,7 @@ def test_another_system_is_told_the_names(host: Host) -> None:
     [
         ('[ "$1" = update ] || { echo "E: no such package"; exit 100; }', "apt-get could not install python3"),
         ('[ "$1" = update ] || { echo "write: No space left on device" >&2; exit 100; }', "the disk is full"),
-        ("exit 0", "no Python of version 3.11 or later with the modules yaml"),
+        ("exit 0", "no Python of version 3.11 or later with the modules yaml jinja2"),
     ],
 )
 def test_an_installation_that_fails_is_one_line(host: Host, script: str, reason: str) -> None:
@@ -251,12 +252,15 @@ def test_a_busybox_that_is_not_static_does_not_count(python_host: Host) -> None:
 
 def test_modules_spread_over_two_pythons_are_completed_in_debians(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "SYSTEM_PYTHON", "/debian/python3")
-    present = {"/debian/python3": {"yaml", "pytest", "hypothesis"}, sys.executable: {"yaml", "pytest", "xdist"}}
+    proofs = [need.proof.partition(":") for need in packages.needs(("suite", "test"))]
+    every = {what for kind, _, what in proofs if kind == "module"}
+    lacking = {"xdist", "lxml", "jsonschema"}
+    present = {"/debian/python3": every - lacking, sys.executable: {"yaml", "pytest", "xdist"}}
     installed: list[str] = []
 
     def install(names: list[str], assume_yes: bool) -> None:
         installed.extend(names)
-        present["/debian/python3"] |= {"xdist", "lxml", "jsonschema"}
+        present["/debian/python3"] |= lacking
 
     monkeypatch.setattr(packages, "has_modules", lambda python, modules: set(modules) <= present[python])
     monkeypatch.setattr(packages, "_install", install)

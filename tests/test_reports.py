@@ -33,6 +33,8 @@ def recorded(results: Sequence[Line], *, complete: bool = True, **changes: Any) 
 def one_of_each() -> Recorded:
     """A run with one case for each verdict."""
     lines = [result(case, verdict) for case, verdict in zip(SUITE.cases, judging.VERDICTS, strict=True)]
+    waived = judging.VERDICTS.index(judging.WAIVED)
+    lines[waived] |= {"verdict": judging.FAIL, "waiver": {"issue": "https://bugs.example/1"}}
     return recorded(lines)
 
 
@@ -47,7 +49,7 @@ def parsed(document: bytes) -> Any:
 
 def test_the_schema_itself_refuses_what_is_no_junit() -> None:
     good = junit.render(one_of_each())
-    for old, new in [(b'tests="8"', b'tests="many"'), (b"<skipped", b"<passed"), (b"classname=", b"class=")]:
+    for old, new in [(b'tests="9"', b'tests="many"'), (b"<skipped", b"<passed"), (b"classname=", b"class=")]:
         assert old in good
         assert not SCHEMA.validate(etree.fromstring(good.replace(old, new)))
 
@@ -61,6 +63,7 @@ def test_each_verdict_has_its_element() -> None:
         "FAIL": ["failure"],
         "BROKEN": ["error"],
         "MISSED": ["error"],
+        "WAIVED": ["skipped"],
         "UNREACHABLE": ["skipped"],
         "UNSUPPORTED": ["skipped"],
         "PASS": [],
@@ -70,9 +73,9 @@ def test_each_verdict_has_its_element() -> None:
 def test_the_counts_are_those_of_the_testcases() -> None:
     suite = parsed(junit.render(one_of_each()))
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "8", "failures": "3", "errors": "2", "skipped": "2",
+        "tests": "9", "failures": "3", "errors": "2", "skipped": "3",
     }  # fmt: skip
-    assert len(suite.findall("testcase")) == 8
+    assert len(suite.findall("testcase")) == 9
 
 
 def test_a_testcase_is_named_by_verb_and_case() -> None:
@@ -93,7 +96,7 @@ def test_a_failure_tells_call_table_and_command() -> None:
 
 
 def test_a_waived_failure_is_what_the_waiver_makes_of_it() -> None:
-    line = result(SUITE.cases[0], "FAIL", effective="PASS", waiver={"issue": "1"})
+    line = result(SUITE.cases[0], "FAIL", effective="WAIVED", waiver={"issue": "1"})
     assert parsed(junit.render(recorded([line]))).get("failures") == "0"
 
 
