@@ -9,7 +9,7 @@ import ctypes
 import errno as errno_module
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 
 class IbvPd(ctypes.Structure):
@@ -107,8 +107,6 @@ class Pd(Protocol):
     def handle(self) -> int: ...
     @property
     def context_pointer(self) -> int: ...
-    @property
-    def pyverbs(self) -> Any: ...
     def naming(self, handle: int) -> AbstractContextManager[None]: ...
     def close(self) -> None: ...
 

@@ -72,13 +72,23 @@ class MrSpec:
 
 @dataclass(frozen=True)
 class QpSpec:
-    """A queue pair with a peer of its own kind, in a state of language.QP_STATES; `flush`: able to FLUSH."""
+    """A queue pair with a peer of its own kind, in a state of language.QP_STATES.
+
+    `access`: its qp_access_flags; None: all that the device has. `extended`: FLUSH or ATOMIC_WRITE
+    where it is to send and take these, which only an extended queue pair can.
+    """
 
     kind: str
     pd: str
     state: str = "RTS"
     sq_sig_all: bool = False
-    flush: bool = False
+    access: int | None = None
+    extended: str = ""
+
+    @property
+    def peer(self) -> QpSpec:
+        """What the other end is like: ready, and with all rights."""
+        return QpSpec(self.kind, self.pd, extended=self.extended)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -131,9 +132,14 @@ class Device:
         """The port's active MTU, as a value of enum ibv_mtu."""
         return int(self._port.active_mtu)
 
-    @property
+    @cached_property
     def _port(self) -> Any:
         return self.context.query_port(self.port)
+
+    @cached_property
+    def gid(self) -> Any:
+        """The GID that loopback traffic uses, at `source_gid_index`."""
+        return self.context.query_gid(self.port, self.source_gid_index)
 
     @property
     def source_gid_index(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, cast
 
 from conformance.calls import ABSENT, Mr, Pd, Return, Sge
 
@@ -19,6 +19,13 @@ FORK_ENABLED = 1  # enum ibv_fork_status
 # Whose ibv_rereg_mr the loaded library has: rdma-core's, or the vendor's with its attr argument.
 DIALECTS = ("mainline", "experimental")
 _EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
+
+
+class _BindingsPd(Pd, Protocol):
+    """A PD that pyverbs allocated."""
+
+    @property
+    def pyverbs(self) -> Any: ...
 
 
 class Libibverbs:
@@ -116,7 +123,7 @@ class Libibverbs:
         from pyverbs.wr import SGE
 
         elements = [SGE(sge.addr, sge.length, sge.lkey) for sge in sg_list]
-        return exact(lambda: pd.pyverbs.advise_mr(advice, flags, elements))
+        return exact(lambda: cast(_BindingsPd, pd).pyverbs.advise_mr(advice, flags, elements))
 
 
 def _rereg_layer(returned: Return) -> str:

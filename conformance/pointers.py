@@ -7,27 +7,43 @@ is found once by comparing what the structure says with what pyverbs itself repo
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from conformance.calls import IbvMr, IbvMw, IbvPd
 from conformance.errors import UserError
+from conformance.posting import IbvQp
 
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 # Below it no process has anything mapped (vm.mmap_min_addr).
 _LOWEST_ADDRESS = 0x10000
+# Of the structures that are compared here, in bytes.
+_LARGEST = max(ctypes.sizeof(struct) for struct in (IbvPd, IbvMr, IbvMw, IbvQp))
 _offsets: dict[type, int] = {}
 
 
 def _candidates(thing: Any) -> Iterator[int]:
-    """Offsets of the object's own words that could hold a pointer."""
+    """Offsets of the object's own words that point to memory of this process."""
     from pyverbs.base import PyverbsCM
 
-    for offset in range(PyverbsCM.__basicsize__, type(thing).__basicsize__, _WORD):
-        value = ctypes.c_uint64.from_address(id(thing) + offset).value
-        if _LOWEST_ADDRESS <= value < 1 << 56 and value % _WORD == 0:
-            yield offset
+    memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for offset in range(PyverbsCM.__basicsize__, type(thing).__basicsize__, _WORD):
+            value = ctypes.c_uint64.from_address(id(thing) + offset).value
+            if _LOWEST_ADDRESS <= value < 1 << 56 and value % _WORD == 0 and _is_mapped(memory, value):
+                yield offset
+    finally:
+        os.close(memory)
+
+
+def _is_mapped(memory: int, address: int) -> bool:
+    """Two small numbers side by side look like a pointer, and to follow it would end the process."""
+    try:
+        return len(os.pread(memory, _LARGEST, address)) == _LARGEST
+    except OSError:
+        return False
 
 
 def _offset(thing: Any, matches: Callable[[int], bool]) -> int:
@@ -35,7 +51,8 @@ def _offset(thing: Any, matches: Callable[[int], bool]) -> int:
     kind = type(thing)
     if kind not in _offsets:
         found = [offset for offset in _candidates(thing) if matches(_read(thing, offset))]
-        if len(found) != 1:
+        # An extended queue pair holds its pointer twice, since each of its two structures begins with the other.
+        if len({_read(thing, offset) for offset in found}) != 1:
             raise UserError(
                 f"this pyverbs keeps the C structure of its {kind.__name__} where the suite does not find it",
                 hint="please report the pyverbs version", status=3,
@@ -69,6 +86,16 @@ def mw_pointer(mw: Any) -> int:
         return (struct.rkey, struct.handle, struct.type) == (mw.rkey, mw.handle, mw.type)
 
     return _read(mw, _offset(mw, matches))
+
+
+def qp_pointer(qp: Any) -> int:
+    """struct ibv_qp * of a pyverbs QP or QPEx."""
+
+    def matches(pointer: int) -> bool:
+        struct = IbvQp.from_address(pointer)
+        return (struct.qp_num, struct.qp_type) == (qp.qp_num, qp.qp_type)
+
+    return _read(qp, _offset(qp, matches))
 
 
 def learn_mr(mr: Any) -> int:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Sequence
+from dataclasses import replace
 
-from conformance import windows
+from conformance.bench import Pair
 from conformance.calls import Return, Sge, errno_name
 from conformance.case import QpSpec, Step
 from conformance.language import FLUSHES, NULL
+from conformance.requests import Completion, SendRequest
 from conformance.scene import Observation, Scene, SetupRefused, answer
-from conformance.traffic import Completion, Pair
 
 # Contents: of what is sent, of the range before, and of all around it.
 _SENT, _BEFORE, _CANARY = 0xA5, 0x3C, 0x77
@@ -39,12 +40,7 @@ def traffic(scene: Scene, step: Step) -> Observation:
     target = _Target(scene, at, length)
     local = scene.scratch(pair.requester.pd, max(1, length))
     ctypes.memset(local.addr, _SENT, length)
-    if operation in _ATOMICS:
-        returned = windows.atomic(
-            pair.requester, operation, local, rkey % (1 << 32), addr, _word(_BEFORE), _word(_SENT), scene.next_wr_id()
-        )
-    else:
-        returned = windows.rdma(pair.requester, operation, local, rkey % (1 << 32), addr, scene.next_wr_id())
+    returned = pair.requester.post_send(_request(scene, operation, local, rkey, addr))
     found = pair.requester.completions(1) if returned.value == 0 else []
     here = ctypes.string_at(local.addr, length)
     moved = _moved(here, _BEFORE, _SENT) if operation == "RDMA_READ" else target.moved()
@@ -53,12 +49,25 @@ def traffic(scene: Scene, step: Step) -> Observation:
     return {**_observation(returned, found), "moved": moved, "changed": target.changed(), **_torn(moved, here, target)}
 
 
+def _request(scene: Scene, operation: str, local: Sge, rkey: int = 0, remote_addr: int = 0) -> SendRequest:
+    """The operation between the element and the remote range; an atomic makes _SENT of what was _BEFORE."""
+    before, after = _word(_BEFORE), _word(_SENT)
+    request = SendRequest(operation, scene.next_wr_id(), (local,), rkey=rkey % (1 << 32), remote_addr=remote_addr)
+    if operation == "ATOMIC_CMP_AND_SWP":
+        return replace(request, compare_add=before, swap=after)
+    if operation == "ATOMIC_FETCH_AND_ADD":
+        return replace(request, compare_add=(after - before) % (1 << 64))
+    return request
+
+
 def _flush(scene: Scene, step: Step) -> Observation:
     """FLUSH moves no bytes: it completes, or it is refused."""
-    pair = scene.pair(QpSpec("RC", str(step.arguments["pd"]), flush=True))
+    pair = scene.pair(QpSpec("RC", str(step.arguments["pd"]), extended="FLUSH"))
     rkey, addr, length = scene.numbers(step.arguments, "rkey", "addr", "length")
-    persistent = step.arguments["op"] == "FLUSH_PERSISTENT"
-    returned = windows.flush(pair.requester, persistent, rkey % (1 << 32), addr, length, scene.next_wr_id())
+    request = SendRequest(
+        str(step.arguments["op"]), scene.next_wr_id(), remote_addr=addr, rkey=rkey % (1 << 32), length=length
+    )
+    returned = pair.requester.post_send(request)
     return _observation(returned, pair.requester.completions(1) if returned.value == 0 else [])
 
 
@@ -82,7 +91,7 @@ def local_traffic(scene: Scene, step: Step) -> Observation:
         returned, found = _receive(scene, pair, region, other)
         moved, here = target.moved(), b""
     else:
-        returned = windows.rdma(pair.responder, "RDMA_READ", region, other.rkey, other.addr, scene.next_wr_id())
+        returned = pair.responder.post_send(_request(scene, "RDMA_READ", region, other.rkey, other.addr))
         found = pair.responder.completions(1) if returned.value == 0 else []
         moved, here = target.moved(), b""
     return {**_observation(returned, found), "moved": moved, "changed": target.changed(), **_torn(moved, here, target)}
@@ -90,10 +99,10 @@ def local_traffic(scene: Scene, step: Step) -> Observation:
 
 def _send(scene: Scene, pair: Pair, source: Sge, sink: Sge) -> tuple[Return, list[Completion]]:
     """A SEND from the responder's region into the requester's buffer; the sender's completion counts."""
-    posted = windows.post_receive(pair.requester, sink, scene.next_wr_id())
+    posted = pair.requester.post_receive((sink,), scene.next_wr_id())
     if posted.value:
         raise SetupRefused("posting a receive", errno_name(posted.value))
-    returned = windows.send(pair.responder, source, scene.next_wr_id())
+    returned = pair.responder.post_send(_request(scene, "SEND", source))
     found = pair.responder.completions(1) if returned.value == 0 else []
     if [each.status for each in found] == ["SUCCESS"]:
         pair.requester.completions(1)  # the data is there when the receiver's completion is
@@ -102,10 +111,10 @@ def _send(scene: Scene, pair: Pair, source: Sge, sink: Sge) -> tuple[Return, lis
 
 def _receive(scene: Scene, pair: Pair, sink: Sge, source: Sge) -> tuple[Return, list[Completion]]:
     """A SEND into the responder's region; the receiver's completion counts."""
-    returned = windows.post_receive(pair.responder, sink, scene.next_wr_id())
+    returned = pair.responder.post_receive((sink,), scene.next_wr_id())
     if returned.value:
         return returned, []
-    posted = windows.send(pair.requester, source, scene.next_wr_id())
+    posted = pair.requester.post_send(_request(scene, "SEND", source))
     if posted.value:
         raise SetupRefused("posting a send", errno_name(posted.value))
     return returned, pair.responder.completions(1)
@@ -119,22 +128,22 @@ def bind_and_send(scene: Scene, step: Step) -> Observation:
     name = str(step.arguments["qp"])
     pair = scene.pairs[name]
     window = scene.windows[str(step.arguments["mw"])]
-    mr = scene.mrs[str(step.arguments["mr"])]
-    addr, length, access = scene.numbers(step.arguments, "addr", "length", "access")
+    info = scene.bind_info(step.arguments)
     sink, source = scene.scratch(pair.requester.pd, 4), scene.scratch(pair.responder.pd, 4)
-    posted = windows.post_receive(pair.requester, sink, scene.next_wr_id())
-    bound = windows.bind(pair.responder, window, mr, addr, length, access, 0, scene.next_wr_id())
+    posted = pair.requester.post_receive((sink,), scene.next_wr_id())
+    window.old_rkey = window.rkey
+    bound = pair.responder.bind_mw(window, info, 0, scene.next_wr_id())
     ctypes.memmove(source.addr, window.rkey.to_bytes(4, "little"), 4)
-    sent = windows.send(pair.responder, source, scene.next_wr_id())
+    sent = pair.responder.post_send(_request(scene, "SEND", source))
     for returned in (posted, bound, sent):
         if returned.value:
             return {**_observation(returned, []), "moved": "nothing", "changed": []}
     received = pair.requester.completions(1)
     key = int.from_bytes(ctypes.string_at(sink.addr, 4), "little")
-    target = _Target(scene, addr, 8)
+    target = _Target(scene, info.addr, 8)
     local = scene.scratch(pair.requester.pd, 8)
     ctypes.memset(local.addr, _SENT, 8)
-    returned = windows.rdma(pair.requester, "RDMA_WRITE", local, key, addr, scene.next_wr_id())
+    returned = pair.requester.post_send(_request(scene, "RDMA_WRITE", local, key, info.addr))
     found = pair.requester.completions(1) if [each.status for each in received] == ["SUCCESS"] else received
     return {**_observation(returned, found), "moved": target.moved(), "changed": target.changed()}
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from conformance.bench import Bench, DmaBuf, Entry, Memory
+from conformance.bench import Bench, DmaBuf, Entry, Memory, Pair, Window
 from conformance.calls import Mr, Pd, Return, Sge, errno_name
 from conformance.case import Argument, Case, Flags, QpSpec, Value
+from conformance.language import NULL
 from conformance.quantity import Quantity
-from conformance.traffic import Pair
+from conformance.requests import BindInfo
 from conformance.verbs import ENUMS
-from conformance.windows import Window
 
 Observation = dict[str, Any]
 
@@ -111,6 +111,11 @@ class Scene:
             close()
         except Exception as error:  # pyverbs raises its own kinds, which differ between versions
             self.left_behind.append(f"{what}: {str(error).splitlines()[0]}")
+
+    def bind_info(self, arguments: Mapping[str, Argument]) -> BindInfo:
+        """What a bind's arguments ask for."""
+        mr = None if arguments["mr"] == NULL else self.mrs[str(arguments["mr"])]
+        return BindInfo(mr, *self.numbers(arguments, "addr", "length", "access"))
 
     def next_wr_id(self) -> int:
         """A number for a work request, not used before in this case."""

@@ -10,14 +10,15 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from conformance import probes, windows
+from conformance import probes
+from conformance.bench import Queue, Window
 from conformance.calls import Mr, Return, Sge, errno_name
 from conformance.case import Step
 from conformance.header import FAIL, NOT_COVERED, PASS
 from conformance.language import NULL
+from conformance.requests import SIGNALED, SendRequest, next_rkey
 from conformance.scene import Observation, Scene, SetupRefused, answer, no_pointer
 from conformance.verbs import ENUMS
-from conformance.windows import Window
 
 # Handles and keys are small or random numbers that the kernel hands out; no process reaches this one.
 _INVENTED_HANDLE = 0xFFFFFFF0
@@ -162,7 +163,7 @@ def _advise_mr(scene: Scene, step: Step) -> Observation:
 
 def alloc_window(scene: Scene, name: str, pd: str, kind: int) -> Observation:
     """Allocates a window, which from then on is found by `name`."""
-    window, returned = windows.allocate(scene.pds[pd], kind)
+    window, returned = scene.bench.alloc_mw(scene.pds[pd], kind)
     if window is None:
         return no_pointer(returned)
     scene.windows[name] = window
@@ -189,26 +190,29 @@ def _dealloc_mw(scene: Scene, step: Step) -> Observation:
     return answer(returned)
 
 
-def _bind(post: Callable[..., Return]) -> Callable[[Scene, Step], Observation]:
-    def bind(scene: Scene, step: Step) -> Observation:
-        queue = scene.pairs[str(step.arguments["qp"])].responder
-        window = scene.windows[str(step.arguments["mw"])]
-        mr = None if step.arguments["mr"] == NULL else scene.mrs[str(step.arguments["mr"])]
-        addr, length, access, flags = scene.numbers(step.arguments, "addr", "length", "access", "send_flags")
-        wr_id = scene.next_wr_id()
-        returned = post(queue, window, mr, addr, length, access, flags, wr_id)
-        observation = {**answer(returned), "layer": _bind_layer(returned)}
-        observation |= _completions(scene, queue, returned, bool(flags & windows.SIGNALED), wr_id)
-        return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
-
-    return bind
+def _bind(scene: Scene, step: Step) -> Observation:
+    queue = scene.pairs[str(step.arguments["qp"])].responder
+    window = scene.windows[str(step.arguments["mw"])]
+    flags, wr_id = scene.number(step.arguments["send_flags"]), scene.next_wr_id()
+    info = scene.bind_info(step.arguments)
+    window.old_rkey = window.rkey
+    if step.call == "ibv_bind_mw":
+        returned = queue.bind_mw(window, info, flags, wr_id)
+    else:
+        key = next_rkey(window.rkey)
+        returned = queue.post_send(SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info))
+        if returned.value == 0:
+            window.rkey = key  # ibv_bind_mw does that; who posts the request does it himself
+    observation = {**answer(returned), "layer": _bind_layer(returned)}
+    observation |= _completions(scene, queue, returned, bool(flags & SIGNALED), wr_id)
+    return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
 
 
 def _bind_layer(returned: Return) -> str:
     return "provider" if returned.value else "device"
 
 
-def _completions(scene: Scene, queue: Any, returned: Return, expected: bool, wr_id: int) -> Observation:
+def _completions(scene: Scene, queue: Queue, returned: Return, expected: bool, wr_id: int) -> Observation:
     """The completions that a posted request gave: its own, or none when it asked for none."""
     if returned.value:
         return {"wc": [], "wr_id_matches": None}
@@ -219,7 +223,7 @@ def _completions(scene: Scene, queue: Any, returned: Return, expected: bool, wr_
         return {"wc": [each.status for each in found], "wr_id_matches": [each.wr_id for each in found] == [wr_id]}
     # Requests of one queue complete in order: when the next one has, this one had its chance.
     marker = scene.next_wr_id()
-    windows.post_marker(queue, marker)
+    queue.post_send(SendRequest("RDMA_WRITE", marker))  # of no bytes: it needs no key and changes nothing
     found = queue.completions(1)
     own = [each for each in found if each.wr_id != marker]
     return {"wc": [each.status for each in own], "wr_id_matches": None, "marker": [each.status for each in found]}
@@ -228,17 +232,19 @@ def _completions(scene: Scene, queue: Any, returned: Return, expected: bool, wr_
 def _local_inv(scene: Scene, step: Step) -> Observation:
     queue = scene.pairs[str(step.arguments["qp"])].responder
     wr_id = scene.next_wr_id()
-    returned = windows.post_local_invalidate(queue, scene.number(step.arguments["rkey"]), windows.SIGNALED, wr_id)
+    rkey = scene.number(step.arguments["rkey"])
+    returned = queue.post_send(SendRequest("LOCAL_INV", wr_id, invalidate_rkey=rkey))
     return {**answer(returned), **_completions(scene, queue, returned, True, wr_id)}
 
 
 def _send_with_inv(scene: Scene, step: Step) -> Observation:
     pair = scene.pairs[str(step.arguments["qp"])]
-    posted = windows.post_receive(pair.responder, None, scene.next_wr_id())
+    posted = pair.responder.post_receive((), scene.next_wr_id())
     if posted.value:
         raise SetupRefused("posting a receive", errno_name(posted.value))
     wr_id = scene.next_wr_id()
-    returned = windows.post_send_with_invalidate(pair.requester, scene.number(step.arguments["rkey"]), wr_id)
+    rkey = scene.number(step.arguments["rkey"])
+    returned = pair.requester.post_send(SendRequest("SEND_WITH_INV", wr_id, invalidate_rkey=rkey))
     observation = {**answer(returned), **_completions(scene, pair.requester, returned, True, wr_id)}
     observation["responder_wc"] = [each.status for each in pair.responder.completions(1)]
     return observation
@@ -286,8 +292,8 @@ STEPS: Mapping[str, Callable[[Scene, Step], Observation]] = {
     "ibv_advise_mr": _advise_mr,
     "ibv_alloc_mw": _alloc_mw,
     "ibv_dealloc_mw": _dealloc_mw,
-    "ibv_bind_mw": _bind(windows.bind),
-    "post_bind_mw": _bind(windows.post_bind),
+    "ibv_bind_mw": _bind,
+    "post_bind_mw": _bind,
     "post_local_inv": _local_inv,
     "post_send_with_inv": _send_with_inv,
     "restore_rkey": _restore_rkey,

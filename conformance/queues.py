@@ -1,0 +1,211 @@
+"""Queue pairs in loopback on the device under test, and work requests on them.
+
+A pair is a requester and a responder, connected to each other. pyverbs makes the queue pairs, moves them
+through their states and posts what it can express exactly; the rest goes through posting.py. Not for
+judging what came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from conformance.bench import Window
+from conformance.calls import Pd, Return, Sge
+from conformance.case import QpSpec
+from conformance.device import Device, ProtectionDomain
+from conformance.libibverbs import exact
+from conformance.pointers import pyverbs_mr, qp_pointer
+from conformance.posting import Poster
+from conformance.requests import EXTENDED_OPCODES, BindInfo, Completion, SendRequest
+from conformance.verbs import ENUMS
+from conformance.windows import DeviceWindow
+
+# Loopback answers in microseconds; software emulation on a busy machine takes far longer.
+DEADLINE_S = 20.0
+_SEND_DEPTH, _CQ_DEPTH = 16, 64
+# Attributes of the connection: local ACK timeout 4.096 us * 2^14 = 67 ms, seven retries.
+_TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 14, 7, 7, 12
+_QKEY = 0x11111111
+_ACCESS = ENUMS["ibv_access_flags"]
+_REMOTE, _ATOMIC = _ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ"), _ACCESS.value_of("REMOTE_ATOMIC")
+_FLUSHES = _ACCESS.mask_of("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
+_STATES = ENUMS["ibv_qp_state"]
+_QP_TYPES = ENUMS["ibv_qp_type"]
+_QP_STATE = 1 << 0  # enum ibv_qp_attr_mask
+# enum ibv_qp_create_send_ops_flags: IBV_QP_EX_WITH_FLUSH, IBV_QP_EX_WITH_ATOMIC_WRITE
+_SEND_OPS = {"FLUSH": 1 << 11, "ATOMIC_WRITE": 1 << 12}
+_INIT_ATTR_PD, _INIT_ATTR_SEND_OPS = 1 << 0, 1 << 6  # enum ibv_qp_init_attr_mask
+# enum ibv_placement_type, and the range selectivity of enum ibv_selectivity_level
+_PLACEMENT = {"FLUSH_GLOBAL": 1, "FLUSH_PERSISTENT": 2}
+_RANGE = 0
+
+
+class DeviceQueue:
+    """One queue pair with a completion queue of its own."""
+
+    def __init__(self, device: Device, pd: Pd, spec: QpSpec) -> None:
+        """Raises PyverbsRDMAError when the device refuses it."""
+        from pyverbs.cq import CQ
+
+        self.device, self.pd, self.spec = device, pd, spec
+        self.kind, self.sq_sig_all = spec.kind, spec.sq_sig_all
+        self._cq = CQ(device.context, _CQ_DEPTH)
+        try:
+            self.qp = self._make_extended() if spec.extended else self._make()
+        except BaseException:
+            self._cq.close()
+            raise
+        self.number = int(self.qp.qp_num)
+        self._poster = Poster(qp_pointer(self.qp))
+        self._attributes: Any = None
+        self.state = "RESET"
+
+    def _make(self) -> Any:
+        from pyverbs.qp import QP, QPInitAttr
+
+        attributes = QPInitAttr(
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self._cq, rcq=self._cq, cap=_capacity(),
+            sq_sig_all=int(self.sq_sig_all),
+        )  # fmt: skip
+        return QP(_pyverbs(self.pd), attributes)
+
+    def _make_extended(self) -> Any:
+        from pyverbs.qp import QPEx, QPInitAttrEx
+
+        attributes = QPInitAttrEx(
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self._cq, rcq=self._cq, cap=_capacity(),
+            pd=_pyverbs(self.pd), comp_mask=_INIT_ATTR_PD | _INIT_ATTR_SEND_OPS,
+            send_ops_flags=_SEND_OPS[self.spec.extended],
+        )  # fmt: skip
+        return QPEx(self.device.context, attributes)
+
+    def move_to(self, state: str, peer: int) -> None:
+        """Takes the queue pair from RESET to INIT, RTR or RTS, connected to the number `peer`."""
+        if state == "RESET":
+            return
+        if self._attributes is None:
+            self._attributes = self._connection(peer)
+        {"INIT": self.qp.to_init, "RTR": self.qp.to_rtr, "RTS": self.qp.to_rts}[state](self._attributes)
+        self.state = state
+
+    def reset(self) -> None:
+        """Back to RESET, with nothing posted and nothing to poll any more."""
+        from pyverbs.qp import QPAttr
+
+        self.qp.modify(QPAttr(qp_state=_STATES.value_of("RESET")), _QP_STATE)
+        self.state = "RESET"
+        while self._poster.completions(1, 0.0):
+            pass
+
+    def _connection(self, peer: int) -> Any:
+        from pyverbs.addr import AHAttr, GlobalRoute
+        from pyverbs.qp import QPAttr
+
+        device = self.device
+        attributes = QPAttr(port_num=device.port)
+        attributes.qp_access_flags = self._rights()
+        attributes.path_mtu = device.active_mtu
+        attributes.dest_qp_num = peer
+        attributes.max_dest_rd_atomic = attributes.max_rd_atomic = 1
+        attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = _TIMEOUT, _RETRIES, _RNR_RETRIES
+        attributes.min_rnr_timer = _MIN_RNR_TIMER
+        attributes.qkey = _QKEY
+        route = GlobalRoute(dgid=device.gid, sgid_index=device.source_gid_index)
+        attributes.ah_attr = AHAttr(gr=route, is_global=1, port_num=device.port, dlid=device.lid)
+        return attributes
+
+    def _rights(self) -> int:
+        if self.kind == "UD":
+            return 0
+        if self.spec.access is not None:
+            return self.spec.access
+        rights = _REMOTE | (_ATOMIC if self.device.capabilities["atomics"] else 0)
+        return rights | (_FLUSHES if self.spec.extended == "FLUSH" else 0)
+
+    def query_state(self) -> str:
+        """The state that ibv_query_qp tells, such as ERR after a refusal."""
+        attributes, _ = self.qp.query(_QP_STATE)
+        return _STATES.name_of(int(attributes.qp_state))
+
+    def post_send(self, request: SendRequest) -> Return:
+        """ibv_post_send, or the ibv_wr_* call for what only these can post: 0, or the value of errno."""
+        if request.opcode in EXTENDED_OPCODES:
+            return exact(lambda: self._post_extended(request))
+        return self._poster.send(request)
+
+    def _post_extended(self, request: SendRequest) -> None:
+        self.qp.wr_start()
+        self.qp.wr_id, self.qp.wr_flags = request.wr_id, request.flags
+        if request.opcode == "ATOMIC_WRITE":
+            self.qp.wr_atomic_write(request.rkey, request.remote_addr, request.swap.to_bytes(8, "little"))
+        else:
+            placement = _PLACEMENT[request.opcode]
+            self.qp.wr_flush(request.rkey, request.remote_addr, request.length, placement, _RANGE)
+        self.qp.wr_complete()
+
+    def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
+        """ibv_post_recv into the elements: 0, or the value of errno."""
+        return self._poster.receive(sges, wr_id)
+
+    def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
+        """ibv_bind_mw, the header's own checks included: 0 once posted, or the value of errno."""
+        from pyverbs.mr import MWBind, MWBindInfo
+
+        with pyverbs_mr(info.mr.pointer if info.mr else 0) as wrapper:
+            request = MWBind(MWBindInfo(wrapper, info.addr, info.length, info.access), flags, wr_id)
+        return exact(lambda: self.qp.bind_mw(cast(DeviceWindow, window).pyverbs, request))
+
+    def completions(self, count: int = 1, deadline_s: float = DEADLINE_S) -> list[Completion]:
+        """The next `count` completions, fewer when the deadline passes."""
+        return self._poster.completions(count, deadline_s)
+
+    def close(self) -> None:
+        """Destroys the queue pair and its completion queue."""
+        self.qp.close()
+        self._cq.close()
+
+
+class DevicePair:
+    """Two queue pairs of one kind, each the other's peer."""
+
+    def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd) -> None:
+        """`responder_pd` is the PD that owns what is accessed remotely; `spec` is the responder's."""
+        self._state = spec.state
+        self.responder = DeviceQueue(device, responder_pd, spec)
+        # The peer of XRC_SEND would be an XRC_RECV of a domain of its own; to post binds it needs none.
+        self.requester = self.responder
+        try:
+            if spec.kind != "XRC_SEND":
+                self.requester = DeviceQueue(device, requester_pd, spec.peer)
+            self._connect()
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> None:
+        if self.requester is not self.responder:
+            # A responder in a lower state than RTS has nobody to talk to.
+            self.requester.move_to("RTS" if self._state == "RTS" else "INIT", self.responder.number)
+        self.responder.move_to(self._state, self.requester.number)
+
+    def renew(self) -> None:
+        """As after creation, whatever state a refusal has left: both through RESET."""
+        for queue in {self.responder, self.requester}:
+            queue.reset()
+        self._connect()
+
+    def close(self) -> None:
+        """Destroys both."""
+        for queue in {self.responder, self.requester}:
+            queue.close()
+
+
+def _capacity() -> Any:
+    from pyverbs.qp import QPCap
+
+    return QPCap(max_send_wr=_SEND_DEPTH, max_recv_wr=_SEND_DEPTH, max_send_sge=1, max_recv_sge=1)
+
+
+def _pyverbs(pd: Pd) -> Any:
+    return cast(ProtectionDomain, pd).pyverbs
