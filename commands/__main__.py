@@ -28,7 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = subparsers.add_parser(module.NAME, help=module.HELP, description=module.HELP)
         module.add_arguments(command)
         command.set_defaults(execute=module.execute)
-    arguments = parser.parse_args(argv)
+    given = sys.argv[1:] if argv is None else list(argv)
+    arguments = parser.parse_args(given)
+    arguments.argv = given[1:]
     try:
         return int(arguments.execute(arguments))
     except UserError as error:

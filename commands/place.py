@@ -9,8 +9,9 @@ import argparse
 import itertools
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from conformance.device import device_names
 from conformance.errors import UserError
@@ -34,11 +35,17 @@ Start = Callable[[Sequence[str]], Worker]
 
 @dataclass(frozen=True)
 class Place:
-    """A stack to run on; `repro` and a case's id make the command that runs just that case there."""
+    """A stack to run on; `repro` and a case's id make the command that runs just that case there.
+
+    `given` are the hashes of what was put under test. `boot_id` names this start of the kernel, where that is
+    this host's.
+    """
 
     stack: str
     repro: str
     start: Start
+    given: dict[str, Any] = field(default_factory=dict)
+    boot_id: str = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,15 +86,17 @@ def on_host(arguments: argparse.Namespace, device: str, console: Path, say: Say)
     def start(cases: Sequence[str]) -> Worker:
         return HostWorker(ROOT, python, options, cases, console)
 
-    return Place("host", _repro(arguments, f"--device {device}"), start)
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return Place("host", _repro(arguments, f"--device {device}"), start, boot_id=boot_id)
 
 
-def in_guest(arguments: argparse.Namespace, console: Path, say: Say) -> Place:
+def in_guest(arguments: argparse.Namespace, _device: str, console: Path, say: Say) -> Place:
     """The place where cases run in the guest; what is lacking for it is installed, its image built."""
     packages.ensure_tools(packages.GUEST, assume_yes=arguments.yes, say=say)
     recipe = recipe_for(arguments.stack)
     image = ensure_image(recipe, cache_directory(), say)
-    return Place(recipe.stack, _repro(arguments, "--guest"), _booting(arguments, image, console, say))
+    given = {"image": image.digest}
+    return Place(recipe.stack, _repro(arguments, "--guest"), _booting(arguments, image, console, say), given)
 
 
 def _booting(arguments: argparse.Namespace, image: Image, console: Path, say: Say) -> Start:
@@ -99,13 +108,11 @@ def _booting(arguments: argparse.Namespace, image: Image, console: Path, say: Sa
         *(["--rdma-profile profile.yaml"] if arguments.profile else []),
         *_plain_options(arguments),
     ])  # fmt: skip
-    boots = itertools.count(1)
 
     def start(cases: Sequence[str]) -> Worker:
-        number = next(boots)
-        own = console if number == 1 else console.with_name(f"console-{number}.log")
+        own = _unused(console)
         say(f"booting the Soft-RoCE guest (kernel {image.kernel_version}; its console: {own})")
-        with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
+        with tempfile.TemporaryDirectory(prefix="work-", dir=console.parent) as name:
             only = Path(name) / "only"
             only.write_text("\n".join(cases) + "\n")
             tree = [*((ROOT / part, part) for part in SUITE_PARTS), (only, "only"), *vendor]
@@ -116,6 +123,12 @@ def _booting(arguments: argparse.Namespace, image: Image, console: Path, say: Sa
         return guest
 
     return start
+
+
+def _unused(console: Path) -> Path:
+    """The file for the next guest's console: console.log, console-2.log, …; those of earlier ones are evidence."""
+    names = (console.with_name(f"{console.stem}-{number}{console.suffix}") for number in itertools.count(2))
+    return next(path for path in itertools.chain([console], names) if not path.exists())
 
 
 def _plain_options(arguments: argparse.Namespace) -> list[str]:

@@ -6,23 +6,31 @@ Wires engine, place and reports together; each of them does its part. Not for wh
 from __future__ import annotations
 
 import argparse
-import sys
+import math
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
 from commands import choosing, place
+from commands.plan import Plan, read_plan, write_plan
 from conformance.case import Case
 from conformance.errors import UserError
 from conformance.libibverbs import DIALECTS
 from conformance.profile import read_profile
 from conformance.results import FILE_NAME, exit_status, read_results
 from conformance.results_file import ResultsFile
-from conformance.supervision import Supervisor
+from conformance.suite import Suite
+from conformance.supervision import CASE_DEADLINE_S, Supervisor
 from reports import junit
 from reports.terminal import Progress, summary
 
 NAME = "run"
 HELP = "Run the cases on a device of this host or, without one, in the Soft-RoCE guest."
+# What may be said when a run is carried on: how it is told, and not what it does.
+_FREE = ("resume", "yes", "quiet", "argv", "command", "execute")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,13 +39,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     choosing.add_arguments(parser)
     parser.add_argument("--profile", type=Path, metavar="FILE", help="what the device must have (see profiles)")
     parser.add_argument("--dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
+    parser.add_argument("--deadline", type=_seconds, default=CASE_DEADLINE_S, metavar="S",
+                        help=f"a case that takes longer hangs (default {CASE_DEADLINE_S:g} s)")  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default out/<time>-<device>)")
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="carry on the run that was cut short in DIR")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.add_argument("-q", "--quiet", action="store_true", help="only the summary")
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Runs, writes results.jsonl and junit.xml, prints the summary; gives the contract's exit status."""
+    if arguments.resume:
+        return _carry_on(arguments)
+    return _run(arguments, None)
+
+
+def _carry_on(arguments: argparse.Namespace) -> int:
+    """Does the rest of a run as its plan has it."""
+    for name, default in vars(_parse([])).items():
+        if name not in _FREE and getattr(arguments, name) != default:
+            raise UserError("--resume takes every other option from the run that it carries on")
+    plan = read_plan(arguments.resume)
+    first = _parse(plan.argv)
+    first.out = arguments.resume.absolute()
+    first.yes, first.quiet, first.argv = arguments.yes, arguments.quiet, list(plan.argv)
+    try:
+        os.chdir(plan.directory)
+    except OSError as error:
+        raise UserError(f"the run began in {plan.directory}, which is not there: {error.strerror}") from error
+    return _run(first, plan)
+
+
+def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
     suite = choosing.suite_from(arguments)
     cases = choosing.selection_from(arguments).apply(suite)
     if arguments.profile:
@@ -47,23 +80,37 @@ def execute(arguments: argparse.Namespace) -> int:
     if device and not arguments.hazardous:
         cases = _harmless(cases, progress)
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{device or place.GUEST_DEVICE}"
-    if (out / FILE_NAME).exists():
-        raise UserError(f"{out / FILE_NAME} exists: a run is recorded there", hint="choose another --out")
-    console = out / "console.log"
-    if device:
-        where = place.on_host(arguments, device, console, progress.say)
-    else:
-        where = place.in_guest(arguments, console, progress.say)
-    header = {"stack": where.stack, "argv": sys.argv[1:]}
-    results = ResultsFile(out / FILE_NAME)
-    try:
-        footer = Supervisor(suite, cases, results, progress, header, console, where.repro).run(where.start)
-    finally:
-        results.close()
+    with closing(ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(device))) as results:
+        for left in out.glob("work-*"):  # of a session that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        before = results.recorded()
+        if before and before.footer and before.footer["complete"]:
+            progress.say(f"the run in {out} is complete")
+        else:
+            where = (place.on_host if device else place.in_guest)(arguments, device, out / "console.log", progress.say)
+            _plan(arguments, suite, cases, where, plan, out)
+            header = {"stack": where.stack, "argv": [NAME, *arguments.argv], "under_test": {"given": where.given}}
+            Supervisor(
+                suite, cases, results, progress, header, out / "console.log", where.repro,
+                deadline_s=arguments.deadline, boot_id=where.boot_id, earlier=results.cut_back(before),
+            ).run(where.start)  # fmt: skip
     recorded = read_results(out)
     (out / junit.FILE_NAME).write_bytes(junit.render(recorded))
     print(summary(recorded, out))
-    return exit_status(footer)
+    assert recorded.footer is not None
+    return exit_status(recorded.footer)
+
+
+def _plan(
+    arguments: argparse.Namespace, suite: Suite, cases: Sequence[Case], where: place.Place, plan: Plan | None, out: Path
+) -> None:
+    """Keeps what this run is, or checks that it is what the run that it carries on was."""
+    planned = tuple(case.id for case in cases)
+    now = Plan(tuple(arguments.argv), os.getcwd(), planned, suite.tables_sha256, where.stack, where.given)
+    if plan:
+        plan.check(now)
+    else:
+        write_plan(now, out)
 
 
 def _harmless(cases: list[Case], progress: Progress) -> list[Case]:
@@ -74,3 +121,17 @@ def _harmless(cases: list[Case], progress: Progress) -> list[Case]:
     if len(chosen) < len(cases):
         progress.say(f"left out {len(cases) - len(chosen)} cases that can take the kernel down (see --hazardous)")
     return chosen
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments, without its name."""
+    parser = argparse.ArgumentParser(prog="rdma-cts run")
+    add_arguments(parser)
+    return parser.parse_args(argv)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < math.inf:
+        raise ValueError(text)
+    return seconds

@@ -26,9 +26,11 @@ FILE_NAME = "results.jsonl"
 Line = dict[str, Any]
 
 # What readers rest on, by the type of the line.
-_REQUIRED: Mapping[str, Mapping[str, type]] = {
+_REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "header": {"schema": str, "env": dict, "device": dict, "planned": list},
     "start": {"case": str},
+    "worker": {"boot_id": str},
+    "resumed": {"earlier_s": (int, float)},
     "result": {"case": str, "rules": list, "verdict": str, "effective": str, "reason": str},
     "footer": {"complete": bool, "verdicts": dict, "rules": dict},
 }
@@ -107,8 +109,12 @@ def footer_line(
     *,
     duration_s: float,
     boots: int | None = None,
+    resumed: int | None = None,
 ) -> Line:
-    """The footer: complete only if every planned case has a result that says something of the device."""
+    """The footer: complete only if every planned case has a result that says something of the device.
+
+    `boots` counts the workers and `resumed` how often the run was carried on, where there was a supervisor.
+    """
     by_case = {line["case"]: line for line in results}
     effective = [line["effective"] for line in by_case.values()]
     rules = rule_verdicts(by_case.values(), registry)
@@ -123,6 +129,8 @@ def footer_line(
     }
     if boots is not None:
         line["boots"] = boots
+    if resumed is not None:
+        line["resumed"] = resumed
     return line
 
 
@@ -151,12 +159,16 @@ def exit_status(footer: Line) -> int:
 
 @dataclass
 class Recorded:
-    """A results file as read back. `footer` is None for a run cut short; `torn` says so of a line."""
+    """A results file as read back. `footer` is None for a run cut short; `torn` says so of a line.
+
+    `others` are the lines of other types, in their order.
+    """
 
     header: Line
     results: list[Line] = field(default_factory=list)
     footer: Line | None = None
     torn: bool = False
+    others: list[Line] = field(default_factory=list)
 
 
 def read_results(path: Path) -> Recorded:
@@ -167,16 +179,14 @@ def read_results(path: Path) -> Recorded:
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
     recorded = Recorded({})
-    lines = data.split(b"\n")
+    *lines, torn = data.split(b"\n")
+    recorded.torn = bool(torn)  # even if it could be read: it was not at its end
     for number, raw in enumerate(lines, 1):
         if not raw:
             continue
         try:
             line = decode(raw)
         except ValueError as error:
-            if number == len(lines):
-                recorded.torn = True
-                break
             raise UserError(f"{file}:{number}: not a line of {SCHEMA}") from error
         kind = line["type"]
         if kind == "header":
@@ -185,6 +195,8 @@ def read_results(path: Path) -> Recorded:
             recorded.results.append(line)
         elif kind == "footer":
             recorded.footer = line
+        else:
+            recorded.others.append(line)
     if recorded.header.get("schema") != SCHEMA:
         raise UserError(f"{file}: no header of schema {SCHEMA}")
     return recorded

@@ -8,12 +8,15 @@ worker takes the rest. Not for how a worker is made (fixtures/) and not for judg
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from conformance import judging
 from conformance.case import Case
+from conformance.earlier import Earlier
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.results import Line, decode, footer_line, result_line
@@ -26,15 +29,27 @@ CASE_DEADLINE_S = 120.0
 # Until the first case: pytest's start and the reading of the tables, under emulation.
 START_DEADLINE_S = 180.0
 EVIDENCE_LINES = 80
+# How often a case is begun whose worker somebody else kills; the environment has failed it then.
+TRIES = 3
+
+
+@dataclass(frozen=True)
+class End:
+    """How a worker ended; `outside` if neither the kernel nor the process under test had a part in it."""
+
+    what: str = "the kernel or process under test died"
+    outside: bool = False
 
 
 class Worker(Protocol):
     """One life of what runs the cases; see fixtures.softroce.guest.Guest."""
 
     def next_line(self, timeout: float) -> bytes | None: ...
+    def end(self) -> End: ...
     def kill(self) -> None: ...
     def tail_of_console(self, lines: int = 30) -> list[str]: ...
     def close(self) -> None: ...
+    def stuck(self) -> str: ...
 
 
 class Listener(Protocol):
@@ -57,11 +72,18 @@ class Supervisor:
         header: Mapping[str, Any],
         console: Path,
         repro: str = "./rdma-cts run --only",
+        *,
+        deadline_s: float | None = None,
+        boot_id: str = "",
+        earlier: Earlier | None = None,
     ) -> None:
         """`console` is where workers put what they have to say besides lines.
 
         `header` holds what only this side knows: stack, argv and the like. `repro` and a case's id
-        make the command that runs just that case in the same place.
+        make the command that runs just that case in the same place. A case may take `deadline_s`
+        seconds. `boot_id` names this start of the kernel under test if that is this host's own: then
+        the file also says which case was begun, for the kernel may take this process with it.
+        `earlier` is what the file holds of a run that is carried on.
         """
         self.suite = suite
         self.cases = {case.id: case for case in cases}
@@ -70,46 +92,75 @@ class Supervisor:
         self.known = dict(header)
         self.console = console
         self.repro = repro
-        self.header: Line | None = None
-        self.done: dict[str, Line] = {}
+        self.deadline_s = deadline_s or CASE_DEADLINE_S
+        self.boot_id = boot_id
+        self.earlier = earlier
+        self.header: Line | None = earlier.header if earlier else None
+        self.done: dict[str, Line] = dict(earlier.done) if earlier else {}
+        self.heard = False
         self.workers = 0
+        self.killed: Counter[str] = Counter()
         self.why_ended = ""
 
     def run(self, start: Callable[[Sequence[str]], Worker]) -> Line:
         """Runs every case in as many workers as it takes; gives the footer, which is also recorded.
 
         `start` makes a worker for the ids given to it. Raises UserError when no worker said what it
-        is on: then there is nothing that results could be about.
+        is on (then there is nothing that results could be about), or said another thing than before.
         """
         began = time.monotonic()
+        if self.earlier:
+            self._carry_on(self.earlier)
         while batch := self._next_batch():
-            before = len(self.done)
+            before = self._progress()
             try:
                 worker = start(batch)
             except UserError as error:
-                if self.header is None:
+                if not self.heard:
                     raise
                 self.why_ended = error.message
                 break
             self.workers += 1
+            if self.heard:
+                self._count_worker()
             try:
                 self._listen(worker)
             finally:
                 worker.close()
-            if len(self.done) == before:
+            if stuck := worker.stuck():
+                self.why_ended = f"the device is suspect: {stuck}"
+                break
+            if self._progress() == before:
                 break  # a worker that brings nothing to an end would not do so the next time
             if any(case not in self.done for case in batch):
                 self.listener.restarted(self.why_ended)
-        if self.header is None:
+        if self.workers and not self.heard:
             raise UserError(f"no case was begun: {self.why_ended}", log=str(self.console), status=3)
         for case in [case for case in self.cases if case not in self.done]:
             self._record(case, judging.MISSED, f"not run: {self.why_ended}", [])
+        return self._finish(time.monotonic() - began)
+
+    def _finish(self, duration_s: float) -> Line:
         footer = footer_line(
-            list(self.cases), self.done.values(), self.suite.registry,
-            duration_s=time.monotonic() - began, boots=self.workers,
+            list(self.cases),
+            self.done.values(),
+            self.suite.registry,
+            duration_s=duration_s + (self.earlier.seconds if self.earlier else 0.0),
+            boots=self.workers + (self.earlier.boots if self.earlier else 0),
+            resumed=self.earlier.resumed + 1 if self.earlier else 0,
         )
         self.file.append(footer)
         return footer
+
+    def _carry_on(self, earlier: Earlier) -> None:
+        self.file.append(earlier.line())
+        self.listener.began(earlier.header, len(self.cases))
+        if earlier.in_flight in self.cases and self.boot_id and earlier.boot_id != self.boot_id:
+            self._record(earlier.in_flight, judging.CRASH, "this host went down while the case ran", [])
+
+    def _progress(self) -> tuple[int, int]:
+        """Differs after a worker with which it makes sense to start another."""
+        return len(self.done), sum(min(count, TRIES - 1) for count in self.killed.values())
 
     def _next_batch(self) -> list[str]:
         """The cases for the next worker: all that are harmless, then the hazardous ones one by one."""
@@ -120,22 +171,24 @@ class Supervisor:
     def _listen(self, worker: Worker) -> None:
         in_flight = ""
         started: set[str] = set()
-        self.why_ended = "the worker ended before it was through"
+        self.why_ended = ""
         until = time.monotonic() + START_DEADLINE_S
         while True:
             raw = worker.next_line(max(0.0, until - time.monotonic()))
             if raw is None:
+                self.why_ended = reason = "no answer within its deadline"
+                if in_flight:
+                    self._lost(in_flight, judging.HANG, reason, worker)
                 worker.kill()
-                self._lost(in_flight, judging.HANG, "no answer within its deadline", worker)
                 return
             if not raw:
-                self._lost(in_flight, judging.CRASH, "the kernel or process under test died", worker)
+                self._ended(in_flight, worker)
                 return
-            before = (len(started), len(self.done), self.header is None)
+            before = (len(started), len(self.done), self.heard)
             in_flight = self._take(raw, in_flight)
             started.add(in_flight)
-            if before != (len(started), len(self.done), self.header is None):  # noise is no sign of life
-                until = time.monotonic() + (CASE_DEADLINE_S if in_flight else START_DEADLINE_S)
+            if before != (len(started), len(self.done), self.heard):  # noise is no sign of life
+                until = time.monotonic() + (self.deadline_s if in_flight else START_DEADLINE_S)
 
     def _take(self, raw: bytes, in_flight: str) -> str:
         """Takes one line; gives the case now in flight."""
@@ -144,28 +197,49 @@ class Supervisor:
         except ValueError:
             return in_flight  # torn by the worker's end, or noise on the port
         kind = line["type"]
-        if kind in ("start", "result") and (self.header is None or line["case"] not in self.cases):
+        if kind in ("start", "result") and (not self.heard or line["case"] not in self.cases):
             return in_flight  # what it would be about is not known
-        if kind == "header" and self.header is None:
-            self.header = {**line, **self.known, "planned": list(self.cases)}
-            self.file.append(self.header)
-            self.listener.began(self.header, len(self.cases))
+        if kind == "header" and not self.heard:
+            self._begin(line)
         elif kind == "start" and line["case"] not in self.done:
+            if self.boot_id:
+                self.file.append(line)
             return str(line["case"])
         elif kind == "result" and line["case"] not in self.done:
             self._append(line)
             return "" if line["case"] == in_flight else in_flight
-        elif kind == "guest" and line.get("event") == "exit":
-            self.why_ended = f"the command in the guest ended with status {line.get('status')}"
         elif kind == "guest" and line.get("event") == "broken":
             self.why_ended = str(line.get("reason"))
         return in_flight
 
+    def _begin(self, line: Line) -> None:
+        """Takes the first header of this session."""
+        header = {**line, **self.known, "planned": list(self.cases)}
+        header["under_test"] = {**line.get("under_test", {}), **self.known.get("under_test", {})}
+        self.heard = True
+        if self.earlier:
+            self.earlier.check(header)
+        else:
+            self.header = header
+            self.file.append(header)
+            self.listener.began(header, len(self.cases))
+        self._count_worker()
+
+    def _count_worker(self) -> None:
+        self.file.append({"type": "worker", "boot_id": self.boot_id})
+
+    def _ended(self, in_flight: str, worker: Worker) -> None:
+        """A worker's stream is at its end, in a case or between two."""
+        end = worker.end()
+        self.why_ended = self.why_ended or end.what
+        if end.outside:
+            self.killed[in_flight] += 1
+            if in_flight and self.killed[in_flight] == TRIES:
+                self._record(in_flight, judging.BROKEN, f"{end.what}, {TRIES} times in this case", [])
+        elif in_flight:
+            self._lost(in_flight, judging.CRASH, end.what, worker)
+
     def _lost(self, in_flight: str, verdict: str, reason: str, worker: Worker) -> None:
-        if not in_flight:
-            if verdict == judging.HANG:
-                self.why_ended = reason
-            return
         self.why_ended = f"{reason} in {in_flight}"
         log = worker.tail_of_console(EVIDENCE_LINES)
         cause = judging.first_alarm(log)

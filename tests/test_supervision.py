@@ -5,128 +5,26 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import samples
+from actors import HEADER, IDS, SILENCE, SUITE, Actor, Audience, Stage, killed, passed, ran, start, verdicts
 from conformance import supervision
 from conformance.errors import UserError
-from conformance.results import Line, Recorded, encode, exit_status, read_results
+from conformance.results import Recorded, encode, exit_status, read_results
 from conformance.results_file import ResultsFile
-from conformance.suite import Suite, load_suite
-from conformance.supervision import Supervisor, Worker
+from conformance.suite import load_suite
+from conformance.supervision import TRIES, Supervisor, Worker
 from fixtures.host import HostWorker
 from project import Project
-from samples import header, numbered, result
-
-SUITE = numbered(4)
-IDS = [case.id for case in SUITE.cases]
-HEADER = encode(header())
-SILENCE = None
-
-Script = Iterator[bytes | None]
-
-
-def start(number: int) -> bytes:
-    return encode({"type": "start", "case": IDS[number]})
-
-
-def passed(number: int, **more: Any) -> bytes:
-    return encode(result(SUITE.cases[number], **more))
-
-
-def ran(*numbers: int) -> list[bytes]:
-    """What a good worker sends for these cases."""
-    return [HEADER, *itertools.chain.from_iterable((start(number), passed(number)) for number in numbers)]
-
-
-class Actor:
-    """A worker that says what its script holds and then ends."""
-
-    def __init__(self, script: Script) -> None:
-        self.script = script
-        self.killed = False
-        self.closed = False
-
-    def next_line(self, timeout: float) -> bytes | None:
-        return next(self.script, b"") if timeout > 0 else None
-
-    def kill(self) -> None:
-        self.killed = True
-
-    def tail_of_console(self, lines: int = 30) -> list[str]:
-        return ["[ 1.0] all is well", "[ 2.0] BUG: kernel NULL pointer dereference", "[ 2.1] Oops: 0002"]
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class Audience:
-    """Listens and remembers."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self.taken: list[str] = []
-        self.reasons: list[str] = []
-
-    def began(self, header: Line, total: int) -> None:
-        self.total = total
-
-    def took(self, line: Line, done: int, total: int) -> None:
-        self.taken.append(line["case"])
-
-    def restarted(self, reason: str) -> None:
-        self.reasons.append(reason)
-
-
-class Stage:
-    """Runs the suite with one actor for each script and reads back what was recorded."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "results.jsonl"
-        self.console = folder / "console.log"
-        self.audience = Audience()
-        self.actors: list[Actor] = []
-        self.asked: list[list[str]] = []
-
-    def play(self, *scripts: Sequence[bytes | None] | Script, suite: Suite = SUITE) -> Recorded:
-        waiting = list(scripts)
-
-        def next_actor(cases: Sequence[str]) -> Worker:
-            assert waiting, "more workers than scripts"
-            self.asked.append(list(cases))
-            self.actors.append(Actor(iter(waiting.pop(0))))
-            return self.actors[-1]
-
-        self.supervise(next_actor, suite)
-        assert not waiting, "a worker was not needed"
-        assert all(actor.closed for actor in self.actors)
-        return read_results(self.path)
-
-    def supervise(self, worker: Callable[[Sequence[str]], Worker], suite: Suite = SUITE) -> None:
-        results = ResultsFile(self.path)
-        supervisor = Supervisor(suite, suite.cases, results, self.audience, {"stack": "test"}, self.console)
-        try:
-            supervisor.run(worker)
-        finally:
-            results.close()
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
-
-
-def verdicts(recorded: Recorded) -> list[str]:
-    """The verdict of each case in the order of the suite; no case has two results."""
-    found = {line["case"]: line["verdict"] for line in recorded.results}
-    assert len(found) == len(recorded.results)
-    assert recorded.footer is not None
-    assert sum(recorded.footer["verdicts"].values()) == len(recorded.results)
-    return [found[case] for case in IDS]
 
 
 def test_a_good_worker_is_recorded_as_it_speaks(stage: Stage) -> None:
@@ -172,6 +70,36 @@ def test_hazardous_cases_come_last_each_in_a_worker_of_its_own(stage: Stage) -> 
     assert stage.asked == [IDS[2:], IDS[:1], IDS[1:2]]
     assert verdicts(recorded) == ["CRASH", "PASS", "PASS", "PASS"]
     assert stage.audience.reasons == []
+
+
+def test_a_case_whose_worker_somebody_else_ends_is_begun_again(stage: Stage) -> None:
+    recorded = stage.play(killed(*ran(0), start(1)), killed(HEADER), ran(1, 2, 3))
+    assert verdicts(recorded) == ["PASS"] * 4
+    assert stage.asked == [IDS, IDS[1:], IDS[1:]]
+    assert recorded.footer is not None
+    assert recorded.footer["boots"] == 3
+    assert stage.audience.reasons == ["pytest was ended from outside"] * 2
+
+
+def test_a_case_whose_worker_is_always_ended_is_broken_and_the_rest_goes_on(stage: Stage) -> None:
+    recorded = stage.play(*(killed(HEADER, start(0)) for _ in range(TRIES)), ran(1, 2, 3))
+    assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
+    assert recorded.results[0]["reason"] == f"pytest was ended from outside, {TRIES} times in this case"
+
+
+def test_workers_that_are_all_ended_before_their_first_case_do_not_go_on_for_ever(stage: Stage) -> None:
+    recorded = stage.play(killed(*ran(0)), *(killed(HEADER) for _ in range(TRIES - 1)))
+    assert verdicts(recorded) == ["PASS", "MISSED", "MISSED", "MISSED"]
+
+
+def test_a_process_that_cannot_be_ended_makes_the_device_suspect(stage: Stage) -> None:
+    stuck = "process 17 is stuck in the kernel and cannot be ended"
+    recorded = stage.play(Actor(iter([*ran(0), start(1), SILENCE]), left=stuck))
+    assert verdicts(recorded) == ["PASS", "HANG", "MISSED", "MISSED"]
+    assert recorded.results[-1]["reason"] == f"not run: the device is suspect: {stuck}"
+    assert recorded.footer is not None
+    assert recorded.footer["complete"] is False
+    assert exit_status(recorded.footer) == 1
 
 
 def test_every_case_may_cost_a_worker(stage: Stage) -> None:

@@ -1,0 +1,137 @@
+"""Workers that play a script, and a stage on which a supervisor meets them; no test itself."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from conformance.results import Line, Recorded, encode, read_results
+from conformance.results_file import ResultsFile
+from conformance.suite import Suite
+from conformance.supervision import End, Supervisor, Worker
+from samples import header, numbered, result
+
+SUITE = numbered(4)
+IDS = [case.id for case in SUITE.cases]
+HEADER = encode(header())
+SILENCE = None
+
+Script = Iterator[bytes | None]
+
+
+def start(number: int) -> bytes:
+    return encode({"type": "start", "case": IDS[number]})
+
+
+def passed(number: int, **more: Any) -> bytes:
+    return encode(result(SUITE.cases[number], **more))
+
+
+def ran(*numbers: int) -> list[bytes]:
+    """What a good worker sends for these cases."""
+    return [HEADER, *itertools.chain.from_iterable((start(number), passed(number)) for number in numbers)]
+
+
+class Actor:
+    """A worker that says what its script holds and then ends."""
+
+    def __init__(self, script: Script, ending: End = End(), left: str = "") -> None:  # noqa: B008
+        self.script = script
+        self.ending = ending
+        self.left = left
+        self.killed = False
+        self.closed = False
+
+    def next_line(self, timeout: float) -> bytes | None:
+        return next(self.script, b"") if timeout > 0 else None
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def tail_of_console(self, lines: int = 30) -> list[str]:
+        return ["[ 1.0] all is well", "[ 2.0] BUG: kernel NULL pointer dereference", "[ 2.1] Oops: 0002"]
+
+    def end(self) -> End:
+        return self.ending
+
+    def close(self) -> None:
+        self.closed = True
+
+    def stuck(self) -> str:
+        return self.left
+
+
+def killed(*lines: bytes | None) -> Actor:
+    """A worker that says this much and is then ended by somebody else."""
+    return Actor(iter(lines), End("pytest was ended from outside", outside=True))
+
+
+class Audience:
+    """Listens and remembers."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.taken: list[str] = []
+        self.reasons: list[str] = []
+
+    def began(self, header: Line, total: int) -> None:
+        self.total = total
+
+    def took(self, line: Line, done: int, total: int) -> None:
+        self.taken.append(line["case"])
+
+    def restarted(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+class Stage:
+    """Runs the suite with one actor for each script and reads back what was recorded."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "results.jsonl"
+        self.console = folder / "console.log"
+        self.audience = Audience()
+        self.actors: list[Actor] = []
+        self.asked: list[list[str]] = []
+
+    def play(
+        self, *scripts: Sequence[bytes | None] | Script | Actor, suite: Suite = SUITE, carry_on: bool = False,
+        boot_id: str = "",
+    ) -> Recorded:
+        """Runs, or carries on what the file holds; every script must be needed."""
+        waiting = list(scripts)
+
+        def next_actor(cases: Sequence[str]) -> Worker:
+            assert waiting, "more workers than scripts"
+            self.asked.append(list(cases))
+            script = waiting.pop(0)
+            self.actors.append(script if isinstance(script, Actor) else Actor(iter(script)))
+            return self.actors[-1]
+
+        self.supervise(next_actor, suite, carry_on, boot_id)
+        assert not waiting, "a worker was not needed"
+        assert all(actor.closed for actor in self.actors)
+        return read_results(self.path)
+
+    def supervise(
+        self, worker: Callable[[Sequence[str]], Worker], suite: Suite = SUITE, carry_on: bool = False, boot_id: str = ""
+    ) -> None:
+        """Runs with workers from `worker`."""
+        with closing(ResultsFile(self.path, carry_on=carry_on)) as results:
+            earlier = results.cut_back(results.recorded()) if carry_on else None
+            Supervisor(
+                suite, suite.cases, results, self.audience, {"stack": "test"}, self.console,
+                boot_id=boot_id, earlier=earlier,
+            ).run(worker)  # fmt: skip
+
+
+def verdicts(recorded: Recorded) -> list[str]:
+    """The verdict of each case in the order of the suite; no case has two results."""
+    found = {line["case"]: line["verdict"] for line in recorded.results}
+    assert len(found) == len(recorded.results)
+    assert recorded.footer is not None
+    assert sum(recorded.footer["verdicts"].values()) == len(recorded.results)
+    return [found[case] for case in IDS]

@@ -1,0 +1,253 @@
+"""Runs that are cut short at any moment and carried on: nothing recorded is lost, and the footer is the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from actors import HEADER, IDS, SILENCE, Stage, killed, passed, ran, start, verdicts
+from commands.plan import Plan, read_plan, write_plan
+from conformance.errors import UserError
+from conformance.results import Line, Recorded, encode, read_results
+from conformance.results_file import ResultsFile
+from conformance.suite import ROOT
+from samples import header
+
+UNBROKEN = [HEADER, start(0), passed(0), start(1), passed(1, verdict="FAIL", effective="FAIL"), *ran(2, 3)[1:]]
+SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
+
+
+def figures(recorded: Recorded) -> dict[str, object]:
+    """What must be the same in the footers of a run cut short and of one that was not."""
+    assert recorded.footer is not None
+    return {key: recorded.footer[key] for key in SAME}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> tuple[bytes, Recorded]:
+    """A run that was not cut short: its file and what it says."""
+    (tmp_path / "whole").mkdir()
+    stage = Stage(tmp_path / "whole")
+    recorded = stage.play(UNBROKEN)
+    return stage.path.read_bytes(), recorded
+
+
+def rest(stage: Stage) -> list[bytes]:
+    """What a worker says that gets the cases that the file lacks."""
+    data = stage.path.read_bytes()
+    done = {json.loads(line)["case"] for line in data.splitlines(keepends=True)
+            if line.endswith(b"\n") and b'"type":"result"' in line and b'"MISSED"' not in line}  # fmt: skip
+    good = {0: passed(0), 1: UNBROKEN[4], 2: passed(2), 3: passed(3)}
+    return [HEADER, *(line for number in range(4) if IDS[number] not in done for line in (start(number), good[number]))]
+
+
+def test_a_run_cut_anywhere_ends_with_the_footer_of_one_that_was_not(
+    stage: Stage, whole: tuple[bytes, Recorded]
+) -> None:
+    data, unbroken = whole
+    ends = [number + 1 for number, byte in enumerate(data) if byte == 10]
+    cuts = sorted({0, 1, 100, *ends[:-1], *(end - 1 for end in ends), *(end + 7 for end in ends[:-1])})
+    for cut in cuts:
+        stage.path.write_bytes(data[:cut])
+        before = stage.path.read_bytes()
+        recorded = stage.play(rest(stage), carry_on=True) if len(rest(stage)) > 1 else stage.play(carry_on=True)
+        assert figures(recorded) == figures(unbroken), cut
+        assert verdicts(recorded) == verdicts(unbroken), cut
+        kept = before[: before.rfind(b"\n") + 1]
+        assert stage.path.read_bytes().startswith(kept), cut
+
+
+def test_the_footer_counts_the_sessions_and_their_workers(stage: Stage) -> None:
+    first = stage.play(ran(0), [HEADER])
+    assert first.footer is not None
+    assert (first.footer["boots"], first.footer["resumed"]) == (2, 0)
+    second = stage.play(ran(1), [HEADER], carry_on=True)
+    third = stage.play(ran(2, 3), carry_on=True)
+    assert second.footer is not None
+    assert third.footer is not None
+    assert verdicts(second) == ["PASS", "PASS", "MISSED", "MISSED"]
+    assert verdicts(third) == ["PASS"] * 4
+    assert (third.footer["boots"], third.footer["resumed"]) == (5, 2)
+    assert third.footer["duration_s"] >= second.footer["duration_s"] >= first.footer["duration_s"]
+    assert stage.asked == [IDS, IDS[1:], IDS[1:], IDS[2:], IDS[2:]]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"env": {**header()["env"], "kernel": "7.3.0"}}, "kernel has changed: it was 7.2.0, it is 7.3.0"),
+        ({"env": {**header()["env"], "rdma_core": "66.0"}}, "rdma-core has changed"),
+        ({"device": {**header()["device"], "name": "fake1"}}, "the device has changed"),
+        ({"suite": {"version": "0", "tables_sha256": "1" * 64}}, "the suite has changed"),
+        ({"under_test": {"libraries": {"libibverbs.so.1": "0"}}}, "what is under test has changed"),
+    ],
+)
+def test_another_stack_is_refused_and_nothing_is_lost(stage: Stage, change: Line, told: str) -> None:
+    stage.play(ran(0), [HEADER])
+    with pytest.raises(UserError, match=told) as caught:
+        stage.play([encode(header(**change)), start(1), passed(1)], carry_on=True)
+    assert len(str(caught.value).splitlines()) == 1
+    recorded = read_results(stage.path)
+    assert [line["verdict"] for line in recorded.results] == ["PASS"]
+    assert verdicts(stage.play(ran(1, 2, 3), carry_on=True)) == ["PASS"] * 4
+
+
+def test_a_file_that_ends_as_none_of_ours_is_left_alone(stage: Stage) -> None:
+    stage.play(ran(0), [HEADER])
+    with stage.path.open("ab") as file:
+        file.write(passed(1))
+    data = stage.path.read_bytes()
+    with pytest.raises(UserError, match="does not end as a run ends"):
+        stage.play(ran(1), carry_on=True)
+    assert stage.path.read_bytes() == data
+
+
+def test_the_case_in_which_this_host_went_down_is_a_crash(stage: Stage) -> None:
+    def last_words(boot_id: str) -> None:
+        lines = [HEADER, encode({"type": "worker", "boot_id": boot_id}), start(0), passed(0), start(1)]
+        stage.path.write_bytes(b"".join(lines))
+
+    last_words("before")
+    recorded = stage.play(ran(2, 3), carry_on=True, boot_id="after")
+    assert verdicts(recorded) == ["PASS", "CRASH", "PASS", "PASS"]
+    assert "went down" in recorded.results[1]["reason"]
+    last_words("same")
+    assert verdicts(stage.play(ran(1, 2, 3), carry_on=True, boot_id="same")) == ["PASS"] * 4
+
+
+def test_cases_begun_are_written_down_where_the_kernel_may_take_the_host_along(stage: Stage) -> None:
+    stage.play(ran(0, 1, 2, 3), boot_id="x")
+    started = [json.loads(line)["case"] for line in stage.path.read_bytes().splitlines() if b'"start"' in line]
+    assert started == IDS
+    assert read_results(stage.path).footer is not None
+
+
+# One run at a time
+
+
+def test_two_runs_into_one_directory_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    first = ResultsFile(path)
+    for carry_on in (False, True):
+        with pytest.raises(UserError, match="a run is going on in") as caught:
+            ResultsFile(path, carry_on=carry_on)
+        assert caught.value.status == 2
+    first.append(header())
+    first.close()
+    with pytest.raises(UserError, match="a run is recorded there"):
+        ResultsFile(path)
+    ResultsFile(path, carry_on=True).close()
+
+
+def test_a_run_that_is_killed_holds_its_directory_no_longer(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    code = "from pathlib import Path; from conformance.results_file import ResultsFile; "
+    code += f"ResultsFile(Path({str(path)!r})); print(flush=True); input()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(UserError, match="a run is going on"):
+            ResultsFile(path)
+        process.kill()
+    ResultsFile(path).close()
+
+
+# The plan
+
+PLAN = Plan(("--verb", "reg_mr"), "/somewhere", ("reg_mr/a", "reg_mr/b"), "0" * 64, "forky", {"image": "1"})
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_plan(PLAN, tmp_path)
+    assert read_plan(tmp_path) == PLAN
+    PLAN.check(read_plan(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"17", b"{}", b'{"schema": "rdma-cts-plan/2"}', b'{"schema": "rdma-cts-plan/1", "argv": []}',
+     b"\xff", b"[" * 100_000],
+)  # fmt: skip
+def test_what_is_no_plan_is_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "plan.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"plan\.json is no plan") as caught:
+        read_plan(tmp_path)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("key", ["argv", "planned", "directory", "given"])
+def test_a_plan_with_something_else_in_it_is_none(tmp_path: Path, key: str) -> None:
+    write_plan(PLAN, tmp_path)
+    data = json.loads((tmp_path / "plan.json").read_text())
+    (tmp_path / "plan.json").write_text(json.dumps({**data, key: [17]}))
+    with pytest.raises(UserError, match="no plan"):
+        read_plan(tmp_path)
+
+
+def test_a_directory_without_a_plan_holds_no_run_to_carry_on(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no run to carry on in .*: there is no plan\.json"):
+        read_plan(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_the_plan_of_another_user_is_not_run(tmp_path: Path) -> None:
+    write_plan(PLAN, tmp_path)
+    os.chown(tmp_path / "plan.json", 12345, 12345)
+    with pytest.raises(UserError, match="belongs to another user"):
+        read_plan(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"stack": "sid"}, "the stack is another"),
+        ({"planned": ("reg_mr/a",)}, "other cases are selected"),
+        ({"tables_sha256": "1" * 64}, "the tables have changed"),
+        ({"given": {"image": "2"}}, "what was put under test has changed"),
+    ],
+)
+def test_a_run_that_is_another_is_not_carried_on(change: Line, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        PLAN.check(Plan(**{**vars(PLAN), **change}))
+
+
+# The command
+
+
+def carry_on(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`rdma-cts run --resume …`."""
+    command: Sequence[str] = [sys.executable, "-m", "commands", "run", "--resume", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("more", [("--verb", "reg_mr"), ("--out", "elsewhere"), ("--guest",), ("--stack", "sid")])
+def test_options_of_the_first_run_cannot_be_given_again(tmp_path: Path, more: Sequence[str]) -> None:
+    write_plan(PLAN, tmp_path)
+    done = carry_on(str(tmp_path), *more)
+    assert done.returncode == 2
+    assert done.stderr == "rdma-cts: --resume takes every other option from the run that it carries on\n"
+
+
+def test_a_directory_that_has_gone_is_named(tmp_path: Path) -> None:
+    write_plan(PLAN, tmp_path)
+    done = carry_on(str(tmp_path))
+    assert done.returncode == 2
+    assert "the run began in /somewhere, which is not there" in done.stderr
+
+
+def test_a_worker_killed_in_the_last_case_of_a_session_is_no_verdict(stage: Stage) -> None:
+    recorded = stage.play(killed(*ran(0, 1, 2), start(3)), [SILENCE])
+    assert verdicts(recorded) == ["PASS", "PASS", "PASS", "MISSED"]
+    assert verdicts(stage.play(ran(3), carry_on=True)) == ["PASS"] * 4
