@@ -17,34 +17,10 @@ from types import ModuleType
 import pytest
 
 from conformance.header import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check, check_bindings, check_header
-from conformance.verbs import CONSTANTS, ENUMS, STRUCTS, VERBS, Linkage, declaration
+from conformance.verbs import CONSTANTS, ENUMS, STRUCTS, VERBS
+from reference.header import own_header
 
 Edit = tuple[str, str]
-
-
-def own_header() -> str:
-    """A verbs.h made of the descriptions, with macros and inline functions where rdma-core has them."""
-    lines = ["#include <stdint.h>", "#include <stddef.h>", "#include <pthread.h>", *map("struct {};".format, (
-        *STRUCTS, "ibv_device_attr", "_compat_ibv_port_attr", "ibv_wc", "ibv_send_wr", "ibv_recv_wr"))]
-    lines += [f"#define {each.name} {each.value}" for each in CONSTANTS.values()]
-    for described in ENUMS.values():
-        if described.alias_of:
-            original = ENUMS[described.alias_of]
-            lines += [f"#define {described.name} {original.name}"]
-            lines += [f"#define {ours.name} {kernels.name}"
-                      for ours, kernels in zip(described, original, strict=True)]
-        else:
-            lines += [f"enum {described.name} {{", *(f"\t{e.name} = {e.value}," for e in described), "};"]
-    for struct in STRUCTS.values():
-        fields = (f"\t{declaration(field.ctype, field.name)};" for field in struct.fields)
-        lines += [f"struct {struct.name} {{", *fields, "};"]
-    for verb in VERBS.values():
-        inline = verb.linkage is Linkage.INLINE
-        lines.append(f"static inline {verb.signature} {{ return 0; }}" if inline else f"{verb.signature};")
-        if verb.linkage is Linkage.MACRO:
-            names = ", ".join(each.name for each in verb.parameters)
-            lines.append(f"#define {verb.name}({names}) ({verb.name})({names})")
-    return "\n".join(lines) + "\n"
 
 
 @pytest.fixture

@@ -1,0 +1,104 @@
+"""Advice on regions, as ibv_advise_mr(3) has it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+from conformance.calls import Sge
+from conformance.verbs import ENUMS
+from reference.objects import LOCAL_WRITE, ON_DEMAND, REMOTE_ATOMIC, REMOTE_WRITE, Domain, Refused, Region, Window
+from reference.regions import Regions
+
+_ADVICE = ENUMS["ibv_advise_mr_advice"]
+PREFETCH, PREFETCH_WRITE, PREFETCH_NO_FAULT = (
+    _ADVICE.value_of(name) for name in ("PREFETCH", "PREFETCH_WRITE", "PREFETCH_NO_FAULT")
+)
+FLUSH = ENUMS["ibv_advise_mr_flag"].value_of("FLUSH")
+
+
+class Advice(Regions):
+    """The one verb, from its arguments to pages that are there."""
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        """Looks at every element, then follows the advice. Raises Refused."""
+        if not self.stack.has("advise_mr"):
+            raise Refused(errno.EOPNOTSUPP)
+        domain = self.domain_of(pd)
+        if self.unknown_advice_flags(flags):
+            raise Refused(errno.EINVAL)
+        if self.unknown_advice(advice):
+            raise Refused(errno.EOPNOTSUPP)  # the number of ENOTSUP
+        ranges = [self.element(domain, advice, sge) for sge in sg_list]
+        if ranges and self.stack.reach("advise_enomem"):
+            raise Refused(errno.ENOMEM)
+        for addr, length in ranges:
+            if not self.follow(addr, length, advice, flags):
+                raise Refused(errno.EFAULT)
+
+    def unknown_advice_flags(self, flags: int) -> bool:
+        """Whether a flag is not FLUSH."""
+        return bool(flags & ~FLUSH)
+
+    def unknown_advice(self, advice: int) -> bool:
+        """Whether an advice is none of the three."""
+        return advice not in (PREFETCH, PREFETCH_WRITE, PREFETCH_NO_FAULT)
+
+    def element(self, domain: Domain, advice: int, sge: Sge) -> tuple[int, int]:
+        """The memory of an element. Raises Refused."""
+        region = self.advised(sge.lkey)
+        fault = self.element_fault(domain, advice, region, sge)
+        if fault:
+            raise Refused(fault)
+        return region.addr + sge.addr - region.iova, sge.length
+
+    def advised(self, lkey: int) -> Region:
+        """The region of an lkey. Raises Refused: EINVAL for a window, ENOENT for another tag, EFAULT for none."""
+        found = self.keys.get(lkey)
+        if isinstance(found, Window):
+            raise Refused(errno.EINVAL)
+        if found is None:
+            near = any(key >> 8 == lkey >> 8 for key in self.keys)
+            raise Refused(self.other_tag() if near else self.no_such_lkey())
+        return found
+
+    def other_tag(self) -> int:
+        """The errno for an lkey whose index is a region's and whose tag is not."""
+        return errno.ENOENT
+
+    def no_such_lkey(self) -> int:
+        """The errno for an lkey that is nobody's."""
+        return errno.EFAULT
+
+    def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
+        """The errno for an element whose region is known."""
+        if self.foreign(domain, region):
+            return errno.EPERM
+        if self.not_on_demand(region):
+            return errno.EINVAL
+        if advice == PREFETCH_WRITE and self.not_writable(region):
+            return errno.EPERM
+        return errno.EFAULT if self.advice_out_of_bounds(region, sge) else 0
+
+    def foreign(self, domain: Domain, region: Region) -> bool:
+        """Whether a region is of another domain."""
+        return region.domain is not domain
+
+    def not_on_demand(self, region: Region) -> bool:
+        """Whether a region is none of on-demand paging."""
+        return not region.access & ON_DEMAND
+
+    def not_writable(self, region: Region) -> bool:
+        """Whether a region has no right that writes."""
+        return not region.access & (LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC)
+
+    def advice_out_of_bounds(self, region: Region, sge: Sge) -> bool:
+        """Whether an element reaches beyond its region."""
+        return sge.addr < region.iova or sge.addr + sge.length > region.iova + region.length
+
+    def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
+        """Brings pages in; False where they cannot be. Without FLUSH nobody waits to see that."""
+        if advice == PREFETCH_NO_FAULT:
+            return True
+        there = self.memory.fault_in(addr, length, advice == PREFETCH_WRITE)
+        return there or not flags & FLUSH

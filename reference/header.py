@@ -1,0 +1,68 @@
+"""A verbs.h and bindings of the reference's own, made of the descriptions: what API-01 looks at.
+
+A real C compiler reads the header, as it would read an installed one.
+"""
+
+from __future__ import annotations
+
+import enum
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from conformance.header import Check, check_bindings, check_header
+from conformance.verbs import CONSTANTS, ENUMS, STRUCTS, VERBS, Linkage, declaration
+
+_OTHERS = ("ibv_device_attr", "_compat_ibv_port_attr", "ibv_wc", "ibv_send_wr", "ibv_recv_wr")
+
+
+def own_header() -> str:
+    """A verbs.h made of the descriptions, with macros and inline functions where rdma-core has them."""
+    lines = ["#include <stdint.h>", "#include <stddef.h>", "#include <pthread.h>",
+             *map("struct {};".format, (*STRUCTS, *_OTHERS))]  # fmt: skip
+    lines += [f"#define {each.name} {each.value}" for each in CONSTANTS.values()]
+    for described in ENUMS.values():
+        if described.alias_of:
+            original = ENUMS[described.alias_of]
+            lines += [f"#define {described.name} {original.name}"]
+            lines += [f"#define {ours.name} {kernels.name}"
+                      for ours, kernels in zip(described, original, strict=True)]  # fmt: skip
+        else:
+            lines += [f"enum {described.name} {{", *(f"\t{e.name} = {e.value}," for e in described), "};"]
+    for struct in STRUCTS.values():
+        fields = (f"\t{declaration(field.ctype, field.name)};" for field in struct.fields)
+        lines += [f"struct {struct.name} {{", *fields, "};"]
+    for verb in VERBS.values():
+        inline = verb.linkage is Linkage.INLINE
+        lines.append(f"static inline {verb.signature} {{ return 0; }}" if inline else f"{verb.signature};")
+        if verb.linkage is Linkage.MACRO:
+            names = ", ".join(each.name for each in verb.parameters)
+            lines.append(f"#define {verb.name}({names}) ({verb.name})({names})")
+    return "\n".join(lines) + "\n"
+
+
+def own_bindings() -> ModuleType:
+    """A module of enumerations like that of pyverbs, made of the descriptions."""
+    module = ModuleType("reference_enums")
+    for described in ENUMS.values():
+        members = {each.name: each.value for each in described if each.value is not None}
+        setattr(module, described.name, enum.IntEnum(described.name, members))
+    return module
+
+
+def with_value(bindings: ModuleType, described: str, name: str, number: int) -> ModuleType:
+    """The bindings with another number for one name."""
+    members = {each.name: int(each.value) for each in getattr(bindings, described)}
+    setattr(bindings, described, enum.IntEnum(described, {**members, name: number}))
+    return bindings
+
+
+def checks(header: str, bindings: ModuleType) -> Sequence[Check]:
+    """What API-01 finds in a header's text and in a module of bindings."""
+    with tempfile.TemporaryDirectory(prefix="rdma-cts-header-") as name:
+        folder = Path(name) / "infiniband"
+        folder.mkdir()
+        (folder / "verbs.h").write_text(header)
+        found = check_header(include_dirs=[Path(name)])
+    return [*found, *check_bindings(bindings)]

@@ -1,0 +1,99 @@
+"""What exists on a reference device: protection domains, regions and windows, with the keys that open them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance.calls import IbvPd
+from conformance.verbs import ENUMS
+
+ACCESS = ENUMS["ibv_access_flags"]
+LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, MW_BIND, ZERO_BASED, ON_DEMAND, HUGETLB, RELAXED_ORDERING = (
+    ACCESS.value_of(name)
+    for name in (
+        "LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "MW_BIND", "ZERO_BASED", "ON_DEMAND",
+        "HUGETLB", "RELAXED_ORDERING",
+    )
+)  # fmt: skip
+FLUSH_GLOBAL, FLUSH_PERSISTENT = ACCESS.value_of("FLUSH_GLOBAL"), ACCESS.value_of("FLUSH_PERSISTENT")
+OPTIONAL_BITS = 0x3FF00000  # IBV_ACCESS_OPTIONAL_RANGE
+WORD = 0xFFFFFFFF
+
+
+class Refused(Exception):
+    """A call that is refused, with its errno."""
+
+    def __init__(self, errno: int) -> None:
+        super().__init__(f"refused with errno {errno}")
+        self.errno = self.error_code = errno
+
+
+class Domain:
+    """A protection domain; it can be given back when nothing is left in it."""
+
+    def __init__(self, handle: int, context: int, release: Callable[[Domain], None]) -> None:
+        self._release = release
+        self._struct = IbvPd(context=context, handle=handle)
+        self.pointer = ctypes.addressof(self._struct)
+        self.context_pointer = context
+        self.users = 0
+
+    @property
+    def handle(self) -> int:
+        """What the structure names."""
+        return int(self._struct.handle)
+
+    @property
+    def pyverbs(self) -> Any:
+        """No bindings stand behind a reference."""
+        raise LookupError("a reference has no bindings")
+
+    @contextmanager
+    def naming(self, handle: int) -> Iterator[None]:
+        """Within the block the structure names another handle."""
+        own, self._struct.handle = self._struct.handle, handle
+        try:
+            yield
+        finally:
+            self._struct.handle = own
+
+    def close(self) -> None:
+        """Gives the domain back. Raises Refused while something is left in it."""
+        self._release(self)
+
+
+@dataclass(eq=False)
+class Region:
+    """A memory region: `length` bytes from `addr` in this process, which keys address from `iova` on.
+
+    `usable` is False after a command error of a re-registration; `pinned` counts bytes against the limit.
+    """
+
+    handle: int
+    key: int
+    domain: Domain
+    addr: int
+    length: int
+    iova: int
+    access: int
+    pinned: int = 0
+    usable: bool = True
+    windows: list[Window] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Window:
+    """A memory window; `region` is None while it is not bound, `queue` the number of the queue pair of type 2."""
+
+    kind: int
+    domain: Domain
+    key: int
+    region: Region | None = None
+    addr: int = 0
+    length: int = 0
+    access: int = 0
+    queue: int = 0

@@ -1,0 +1,167 @@
+"""Changing a region, as ibv_rereg_mr(3) has it: the command, and around it what the library does."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+from dataclasses import dataclass
+
+from conformance.verbs import ENUMS
+from reference.memory import PAGE
+from reference.objects import Domain, Refused, Region
+from reference.regions import Regions
+
+_FLAGS = ENUMS["ibv_rereg_mr_flags"]
+CHANGE_TRANSLATION, CHANGE_PD, CHANGE_ACCESS = (
+    _FLAGS.value_of(name) for name in ("CHANGE_TRANSLATION", "CHANGE_PD", "CHANGE_ACCESS")
+)
+CHANGES = CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS
+_CODES = ENUMS["ibv_rereg_mr_err_code"]
+INPUT, DONT_FORK_NEW, DO_FORK_OLD, CMD, CMD_AND_DO_FORK_NEW = (
+    _CODES.value_of(name)
+    for name in ("ERR_INPUT", "ERR_DONT_FORK_NEW", "ERR_DO_FORK_OLD", "ERR_CMD", "ERR_CMD_AND_DO_FORK_NEW")
+)
+_MADV_DONTFORK, _MADV_DOFORK = 10, 11
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a re-registration asks for; only what `flags` selects counts. `pd` is a handle, None is NULL."""
+
+    flags: int
+    pd: int | None
+    addr: int
+    length: int
+    access: int
+
+
+class Reregistration(Regions):
+    """The device's command, and what the library makes of it."""
+
+    # The command
+
+    def unknown_changes(self, flags: int) -> bool:
+        """Whether a flag is none of the three."""
+        return bool(flags & ~CHANGES)
+
+    def missing_change(self, flags: int) -> bool:
+        """Whether the device has no such command at all."""
+        translation = self.stack.has("rereg_translation") or not flags & CHANGE_TRANSLATION
+        return not (self.stack.has("rereg_mr") and translation)
+
+    def change(self, handle: int, change: Change) -> Region:
+        """Changes a region in place. Raises Refused; what fails later than its flags ends the region's use."""
+        if handle not in self.regions or self.unknown_changes(change.flags):
+            raise Refused(errno.EINVAL)
+        region = self.regions[handle]
+        if self.missing_change(change.flags):
+            raise Refused(errno.EOPNOTSUPP)
+        if self.busy(region):
+            raise Refused(errno.EBUSY)
+        try:
+            self.apply(region, change)
+        except Refused:
+            region.usable = False
+            raise
+        return region
+
+    def apply(self, region: Region, change: Change) -> None:
+        """Checks the whole of the change, then makes it. Raises Refused."""
+        domain, addr, length, iova, access = self.wanted(region, change)
+        pinned, region.pinned = region.pinned, 0  # what the old one pins is given back
+        fault = self.change_fault(addr, length, access, change.flags)
+        if fault:
+            region.pinned = pinned
+            raise Refused(fault)
+        region.pinned = self.pages(addr, length) if pinned else 0
+        self.move(region, domain)
+        region.addr, region.length, region.iova, region.access = addr, length, iova, access
+        self.rekey(region)
+
+    def wanted(self, region: Region, change: Change) -> tuple[Domain, int, int, int, int]:
+        """Domain, addr, length, iova and access after the change. Raises Refused."""
+        domain, addr, length, iova, access = region.domain, region.addr, region.length, region.iova, region.access
+        if change.flags & CHANGE_PD:
+            domain = self.domain_of(change.pd or 0)
+        if change.flags & CHANGE_ACCESS:
+            access = change.access
+        if change.flags & CHANGE_TRANSLATION:
+            addr, length, iova = change.addr, change.length, self.base(change.addr, access)
+        return domain, addr, length, iova, access
+
+    def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
+        """The errno for what could not be registered anew."""
+        return self.access_fault(access) or self.range_fault(addr, length, access)
+
+    def move(self, region: Region, domain: Domain) -> None:
+        """Takes a region to a domain."""
+        region.domain.users -= 1
+        region.domain = domain
+        domain.users += 1
+
+    def rekey(self, region: Region) -> None:
+        """Whether a region keeps its key is left to the implementation; this one takes the next of its index."""
+        self.forget_key(region)
+        region.key = self.next_key(region.key)
+        self.keys[region.key] = region
+
+    # The library
+
+    def input_fault(self, change: Change) -> bool:
+        """Whether the library itself finds the arguments wrong."""
+        unselected = change.access and not change.flags & CHANGE_ACCESS  # the page leaves this one open
+        nowhere = change.flags & CHANGE_TRANSLATION and not (change.addr and change.length)
+        no_domain = change.flags & CHANGE_PD and change.pd is None
+        return self.library_unknown(change.flags) or bool(unselected or nowhere or no_domain)
+
+    def library_unknown(self, flags: int) -> bool:
+        """Whether the library knows a flag not."""
+        return bool(flags & ~CHANGES)
+
+    def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
+        """ibv_rereg_mr: code, errno, and the region if it has been changed."""
+        if self.input_fault(change):
+            return INPUT, errno.EINVAL, None
+        region = self.regions.get(handle)
+        old = (region.addr, region.length) if region else (0, 0)
+        forks = self.stack.reach("dontfork") and bool(change.flags & CHANGE_TRANSLATION)
+        if forks and not self.dont_fork(change.addr, change.length):
+            return DONT_FORK_NEW, errno.ENOMEM, None
+        try:
+            changed = self.change(handle, change)
+        except Refused as refused:
+            return self.command_code(forks, change), refused.errno, None
+        if forks and not self.do_fork(*old):
+            return DO_FORK_OLD, errno.ENOMEM, changed
+        return 0, 0, changed
+
+    def command_code(self, forks: bool, change: Change) -> int:
+        """The code for a command that failed, after the new range's fork protection has been undone."""
+        return CMD if not forks or self.do_fork(change.addr, change.length) else CMD_AND_DO_FORK_NEW
+
+    def dont_fork(self, addr: int, length: int) -> bool:
+        """Marks a range as not inherited over fork; in a race it was there still."""
+        return self.stack.reach("fork_race") or _advise(addr, length, _MADV_DONTFORK)
+
+    def do_fork(self, addr: int, length: int) -> bool:
+        """Takes the mark away."""
+        return _advise(addr, length, _MADV_DOFORK)
+
+    # The vendor's dialect
+
+    def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
+        """The vendor's ibv_rereg_mr: 0 or errno, and the region if it has been changed."""
+        if self.stack.reach("peer_memory"):
+            return errno.EOPNOTSUPP, None
+        try:
+            return 0, self.change(handle, change)
+        except Refused as refused:
+            return refused.errno, None
+
+
+def _advise(addr: int, length: int, advice: int) -> bool:
+    start = addr // PAGE * PAGE
+    return bool(_libc.madvise(start, -(-(addr + length - start) // PAGE) * PAGE, advice) == 0)

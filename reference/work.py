@@ -1,0 +1,215 @@
+"""Work requests carried out: each at once and whole, in the order in which they were posted.
+
+Statuses are those of the transport's published rules: what the requester's own side forbids is a LOC_… error, what
+the responder's side forbids a REM_… error that also ends the responder's queue pair; unreliable ones tell the
+requester nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+from conformance.calls import Sge
+from conformance.requests import Completion, SendRequest
+from reference.access import RIGHTS
+from reference.binding import Binding
+from reference.queues import FLUSHED, SUCCESS, Queue
+
+_ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
+_SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
+_WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
+_RELIABLE = ("RC", "XRC_SEND")
+_UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_WITH_INV")
+_WORD, _WRAP = 8, 1 << 64
+
+
+class Work(Binding):
+    """The queue side of a device."""
+
+    # Posting
+
+    def post_fault(self, queue: Queue, opcode: str) -> int:
+        """The errno for a request that this queue pair cannot be given."""
+        if queue.state not in ("RTS", "ERR"):
+            return errno.EINVAL
+        fits = queue.kind in _RELIABLE or (queue.kind == "UC" and opcode in _UNRELIABLE) or opcode in _SENDS[:2]
+        return 0 if fits else errno.EINVAL
+
+    def post_send(self, queue: Queue, request: SendRequest) -> int:
+        """Takes a request and carries it out; 0, or the errno of one that is not taken."""
+        fault = self.post_fault(queue, request.opcode)
+        if not fault and request.opcode == "BIND_MW":
+            fault = self.posted_bind_fault(queue, request)
+        if fault:
+            return fault
+        status = FLUSHED if queue.state == "ERR" else self.carry_out(queue, request)
+        self.complete(queue, request, status)
+        return 0
+
+    def carry_out(self, queue: Queue, request: SendRequest) -> str:
+        """Does what a request asks for; its status."""
+        if request.opcode == "BIND_MW":
+            return self.posted_bind(queue, request)
+        if request.opcode == "LOCAL_INV":
+            done = self.local_invalidate(request.invalidate_rkey, queue)
+            return SUCCESS if done else "LOC_QP_OP_ERR"
+        if request.opcode in _SENDS:
+            return self.send(queue, request)
+        if request.opcode == "RDMA_READ":
+            return self.read(queue, request)
+        if request.opcode in _ATOMICS:
+            return self.atomic(queue, request)
+        if request.opcode in RIGHTS:
+            return self.write(queue, request)
+        raise LookupError(f"the reference has no {request.opcode}")
+
+    # The two sides of an operation
+
+    def gather(self, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
+        """The bytes of a request's elements; None where one of them is refused."""
+        content = b""
+        for sge in sges:
+            found = self.memory_of_sge(queue, sge, write=False)
+            part = None if found is None else self.memory.read(found, sge.length)
+            if part is None:
+                return None
+            content += part
+        return content
+
+    def scatter(self, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
+        """Puts bytes into elements; False, with nothing written, where one of them is refused."""
+        places = []
+        for sge in sges:
+            found = self.memory_of_sge(queue, sge, write=True)
+            if found is None or not self.memory.fault_in(found, sge.length, write=True):
+                return False
+            places.append((found, sge.length))
+        for found, length in places:
+            part, content = content[:length], content[length:]
+            self.memory.write(found, part)
+        return True
+
+    def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
+        """Where an element's bytes are; an element of no bytes is nowhere and never refused."""
+        return self.local(sge.lkey, queue.domain, sge.addr, sge.length, write) if sge.length else 0
+
+    def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
+        """Where the responder's bytes are; None where it refuses. No bytes need no key."""
+        if length == 0:
+            return 0
+        responder, right = queue.peer, RIGHTS[request.opcode]
+        return self.remote(request.rkey, responder.domain, responder.number, request.remote_addr, length, right)
+
+    def allows_operation(self, queue: Queue, request: SendRequest) -> bool:
+        """Whether the responding queue pair lets its peer do such a thing at all."""
+        return queue.peer.state in ("RTR", "RTS") and queue.peer.access & RIGHTS[request.opcode] != 0
+
+    def refuse(self, queue: Queue, status: str) -> str:
+        """The responder refuses: a reliable requester learns of it, and the responder is done."""
+        if queue.kind not in _RELIABLE:
+            return SUCCESS
+        if queue.peer.state == "ERR":
+            return "RETRY_EXC_ERR"
+        self.fail(queue.peer)
+        return status
+
+    def write(self, queue: Queue, request: SendRequest) -> str:
+        """RDMA WRITE with and without immediate data, ATOMIC WRITE, and FLUSH, which moves nothing."""
+        flushes = request.opcode.startswith("FLUSH")
+        if request.opcode == "ATOMIC_WRITE":
+            content: bytes | None = request.swap.to_bytes(_WORD, "little")
+        else:
+            content = b"" if flushes else self.gather(queue, request.sges)
+        if content is None:
+            return "LOC_PROT_ERR"
+        if not self.allows_operation(queue, request):
+            return self.refuse(queue, "REM_INV_REQ_ERR")
+        if request.opcode == "ATOMIC_WRITE" and request.remote_addr % _WORD:
+            return self.refuse(queue, "REM_INV_REQ_ERR")
+        found = self.target(queue, request, request.length if flushes else len(content))
+        if found is None or not self.put(found, content):
+            return self.refuse(queue, "REM_ACCESS_ERR")
+        if request.opcode == "RDMA_WRITE_WITH_IMM":
+            return self.deliver(queue, None, request.imm, len(content))
+        return SUCCESS
+
+    def put(self, addr: int, content: bytes) -> bool:
+        """Writes the responder's memory; False where it is not there."""
+        return self.memory.write(addr, content)
+
+    def read(self, queue: Queue, request: SendRequest) -> str:
+        """RDMA READ."""
+        length = sum(sge.length for sge in request.sges)
+        if not self.allows_operation(queue, request):
+            return self.refuse(queue, "REM_INV_REQ_ERR")
+        found = self.target(queue, request, length)
+        content = None if found is None else self.memory.read(found, length)
+        if content is None:
+            return self.refuse(queue, "REM_ACCESS_ERR")
+        return SUCCESS if self.scatter(queue, request.sges, content) else "LOC_PROT_ERR"
+
+    def atomic(self, queue: Queue, request: SendRequest) -> str:
+        """Both atomics: 8 bytes there change, the ones before come back."""
+        if not self.allows_operation(queue, request) or request.remote_addr % _WORD:
+            return self.refuse(queue, "REM_INV_REQ_ERR")
+        found = self.target(queue, request, _WORD)
+        before = None if found is None else self.memory.read(found, _WORD)
+        if found is None or before is None or not self.memory.fault_in(found, _WORD, write=True):
+            return self.refuse(queue, "REM_ACCESS_ERR")
+        after = self.atomic_result(request, int.from_bytes(before, "little"))
+        self.memory.write(found, (after % _WRAP).to_bytes(_WORD, "little"))
+        return SUCCESS if self.scatter(queue, request.sges, before) else "LOC_PROT_ERR"
+
+    def atomic_result(self, request: SendRequest, before: int) -> int:
+        """What an atomic makes of eight bytes."""
+        if request.opcode == "ATOMIC_FETCH_AND_ADD":
+            return before + request.compare_add
+        return request.swap if before == request.compare_add else before
+
+    def send(self, queue: Queue, request: SendRequest) -> str:
+        """SEND in its three forms."""
+        content = self.gather(queue, request.sges)
+        if content is None:
+            return "LOC_PROT_ERR"
+        imm = request.imm if request.opcode == "SEND_WITH_IMM" else None
+        if request.opcode == "SEND_WITH_INV" and not self.remote_invalidate(request.invalidate_rkey, queue.peer):
+            return self.refuse(queue, "REM_ACCESS_ERR")
+        return self.deliver(queue, content, imm, len(content))
+
+    def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
+        """Uses up one of the peer's receives; `content` is None where the bytes went elsewhere."""
+        peer = queue.peer
+        if peer.state not in ("RTR", "RTS"):
+            return self.refuse(queue, "RETRY_EXC_ERR")
+        if not peer.receives:
+            return "RNR_RETRY_EXC_ERR" if queue.kind in _RELIABLE else SUCCESS
+        wr_id, sges = self.next_receive(peer)
+        status, answer = SUCCESS, SUCCESS
+        if content is not None and len(content) > sum(sge.length for sge in sges):
+            status, answer = "LOC_LEN_ERR", "REM_INV_REQ_ERR"
+        elif content is not None and not self.scatter(peer, _fitting(sges, len(content)), content):
+            status, answer = "LOC_PROT_ERR", "REM_OP_ERR"
+        opcode = "RECV" if content is not None else "RECV_RDMA_WITH_IMM"
+        done = Completion(wr_id, status, opcode, length, imm) if status == SUCCESS else Completion(wr_id, status)
+        peer.polled.append(done)
+        if status != SUCCESS:
+            self.fail(peer)
+        return answer if queue.kind in _RELIABLE else SUCCESS
+
+    def next_receive(self, queue: Queue) -> tuple[int, tuple[Sge, ...]]:
+        """The receive that the next message takes: the oldest."""
+        return queue.receives.popleft()
+
+
+def _fitting(sges: Sequence[Sge], length: int) -> list[Sge]:
+    """The elements as far as a message of that many bytes needs them."""
+    found = []
+    for sge in sges:
+        size = min(sge.length, length)
+        if size:
+            found.append(Sge(sge.addr, size, sge.lkey))
+        length -= size
+    return found
+
+

@@ -1,0 +1,156 @@
+"""The reference: every case of the tables passes on it, and it says what the pages say when asked by hand."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from conformance import judging
+from conformance.calls import Mr, Sge
+from conformance.case import Case, QpSpec
+from conformance.requests import BindInfo, SendRequest
+from conformance.suite import Suite, load_suite
+from conformance.verbs import ENUMS
+from reference.bench import ReferenceBench
+from reference.device import Device
+from reference.objects import Domain, Refused
+from reference.stack import DECLARABLE, OPTIONAL, STACKS, without
+from trial.running import on_reference, stack_for
+
+ACCESS = ENUMS["ibv_access_flags"]
+READ_WRITE = ACCESS.mask_of("LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ")
+WITH_BINDING = READ_WRITE | ACCESS.value_of("MW_BIND")
+SECONDS_FOR_THE_TABLES = 10.0
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    return load_suite()
+
+
+@pytest.fixture
+def bench() -> Iterator[ReferenceBench]:
+    with closing(ReferenceBench()) as made:
+        yield made
+
+
+def faults(found: Iterator[tuple[Case, judging.Judgement]], *allowed: str) -> list[str]:
+    return [f"{case.id}: {each.verdict} {each.reason}" for case, each in found if each.verdict not in allowed]
+
+
+def test_every_case_of_the_tables_passes_on_the_reference_within_seconds(suite: Suite) -> None:
+    started = time.monotonic()
+    assert faults(on_reference(suite.cases), judging.PASS) == []
+    assert time.monotonic() - started <= SECONDS_FOR_THE_TABLES
+
+
+def test_every_case_has_a_stack_that_reaches_it(suite: Suite) -> None:
+    assert [case.id for case in suite.cases if stack_for(case) is None] == []
+
+
+@pytest.mark.parametrize("lacking", [*((name,) for name in OPTIONAL), OPTIONAL], ids=lambda names: "+".join(names))
+def test_what_a_stack_does_not_declare_is_unsupported_and_never_a_failure(
+    lacking: tuple[str, ...], suite: Suite
+) -> None:
+    found = list(on_reference(suite.cases, only=without(*lacking)))
+    assert faults(iter(found), judging.PASS, judging.UNSUPPORTED, judging.UNREACHABLE) == []
+    needed = [case for case, _ in found if set(case.needs) & set(lacking)]
+    if needed and set(lacking) != {"flush_persistent"}:  # of persistence only what grants nothing can be told
+        assert judging.UNSUPPORTED in {each.verdict for _, each in found}
+
+
+def test_capabilities_are_found_out_as_on_a_real_device() -> None:
+    for lacking in OPTIONAL:
+        with closing(ReferenceBench(Device(without(lacking)))) as bench:
+            capabilities = bench.capabilities()
+            known = {**capabilities.declared, **capabilities.offered["libibverbs"]}
+            assert known[lacking] is False
+            assert lacking in DECLARABLE or capabilities.offered["uverbs"][lacking] is False
+
+
+def test_stacks_have_names_of_their_own() -> None:
+    assert len({stack.name for stack in STACKS}) == len(STACKS)
+
+
+class Scene:
+    """A PD, a page of memory, and a pair of queue pairs."""
+
+    def __init__(self, bench: ReferenceBench) -> None:
+        self.bench = bench
+        self.pd: Domain = bench.alloc_pd()
+        self.memory = bench.allocate("anonymous", 4096)
+        self.pair = bench.pair(QpSpec("RC", "pd"), self.pd, self.pd)
+
+    def register(self, access: int = READ_WRITE) -> Mr:
+        made = self.bench.library.reg_mr(self.pd, self.memory.addr, self.memory.size, access).mr
+        assert made is not None
+        return made
+
+    def write(self, rkey: int, addr: int, content: bytes = b"12345678") -> str:
+        """The requester's status of an RDMA WRITE."""
+        source = self.bench.allocate("anonymous", 4096)
+        ctypes.memmove(source.addr, content, len(content))
+        mr = self.bench.library.reg_mr(self.pd, source.addr, source.size, 0).mr
+        assert mr is not None
+        request = SendRequest("RDMA_WRITE", 7, (Sge(source.addr, len(content), mr.struct.lkey),), remote_addr=addr,
+                              rkey=rkey)  # fmt: skip
+        assert self.pair.requester.post_send(request).value == 0
+        [completion] = self.pair.requester.completions(1)
+        assert completion.wr_id == 7
+        return completion.status
+
+
+def test_traffic_moves_bytes_of_this_process(bench: ReferenceBench) -> None:
+    scene = Scene(bench)
+    assert scene.write(scene.register().struct.rkey, scene.memory.addr + 100) == "SUCCESS"
+    assert ctypes.string_at(scene.memory.addr + 98, 12) == b"\0\0" + b"12345678" + b"\0\0"
+
+
+def test_a_refused_operation_touches_nothing_and_ends_both_queue_pairs(bench: ReferenceBench) -> None:
+    scene = Scene(bench)
+    scene.pair.responder.post_receive((), 11)
+    mr = scene.register(ACCESS.value_of("LOCAL_WRITE"))
+    assert scene.write(mr.struct.rkey, scene.memory.addr) == "REM_ACCESS_ERR"
+    assert ctypes.string_at(scene.memory.addr, 8) == bytes(8)
+    assert [scene.pair.requester.query_state(), scene.pair.responder.query_state()] == ["ERR", "ERR"]
+    assert [each.status for each in scene.pair.responder.completions(2)] == ["WR_FLUSH_ERR"]
+    scene.pair.renew()
+    assert scene.write(scene.register().struct.rkey, scene.memory.addr) == "SUCCESS"
+
+
+def test_a_domain_is_not_given_back_while_something_is_in_it(bench: ReferenceBench) -> None:
+    pd = bench.alloc_pd()
+    window, _ = bench.alloc_mw(pd, 1)
+    assert window is not None
+    with pytest.raises(Refused) as refused:
+        pd.close()
+    assert refused.value.errno == errno.EBUSY
+    assert window.dealloc().value == 0
+    pd.close()
+
+
+def test_a_bound_region_stays_until_its_window_goes(bench: ReferenceBench) -> None:
+    scene = Scene(bench)
+    mr = scene.register(WITH_BINDING)
+    window, _ = bench.alloc_mw(scene.pd, 1)
+    assert window is not None
+    queue = scene.pair.responder
+    bound = queue.bind_mw(window, BindInfo(mr, scene.memory.addr, 64, ACCESS.value_of("REMOTE_WRITE")), 2, 9)
+    assert (bound.value, [each.status for each in queue.completions(1)]) == (0, ["SUCCESS"])
+    assert bench.library.dereg_mr(mr).value == errno.EBUSY
+    assert scene.write(window.rkey, scene.memory.addr + 56) == "SUCCESS"
+    assert scene.write(window.rkey, scene.memory.addr + 57) == "REM_ACCESS_ERR"
+    assert window.dealloc().value == 0
+    assert bench.library.dereg_mr(mr).value == 0
+
+
+def test_memory_of_every_kind_is_closed_once(bench: ReferenceBench) -> None:
+    for kind in ("anonymous", "huge", "untouched"):
+        memory = bench.allocate(kind, 4096)
+        memory.close()
+        memory.close()

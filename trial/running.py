@@ -1,0 +1,49 @@
+"""Runs cases on a bench in this process and judges them: the suite without pytest, results file or supervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+
+from conformance import judging
+from conformance.bench import Bench
+from conformance.capability import REACH, Capabilities
+from conformance.case import Case
+from conformance.execution import execute
+from conformance.judging import Judgement
+from reference.bench import ReferenceBench
+from reference.device import Device
+from reference.stack import STACKS, Stack
+
+
+def run_case(case: Case, bench: Bench, capabilities: Capabilities) -> Judgement:
+    """The judgement on one case; what the harness itself cannot do is BROKEN, as in a run."""
+    unreachable = capabilities.unreachable(case.needs)
+    if unreachable:
+        return Judgement(judging.UNREACHABLE, unreachable)
+    try:
+        observed = execute(case, bench)
+    except Exception as error:
+        return Judgement(judging.BROKEN, f"the harness could not run the case: {type(error).__name__}: {error}")
+    return judging.judge(case, capabilities.lacking(case.needs, case.entry), observed)
+
+
+def stack_for(case: Case) -> Stack | None:
+    """The first of the reference's stacks that reaches what a case needs; None if none does."""
+    needed = [need for need in case.needs if need in REACH]
+    return next((stack for stack in STACKS if all(stack.reach(need) for need in needed)), None)
+
+
+def on_reference(
+    cases: Iterable[Case], kind: type[Device] = Device, only: Stack | None = None
+) -> Iterator[tuple[Case, Judgement]]:
+    """Each case on a reference of a kind: on a fresh one for each stack, or on the stack `only`."""
+    grouped: dict[Stack, list[Case]] = {}
+    for case in cases:
+        stack = only or stack_for(case) or STACKS[0]
+        grouped.setdefault(stack, []).append(case)
+    for stack, chosen in grouped.items():
+        with closing(ReferenceBench(kind(stack))) as bench:
+            capabilities = bench.capabilities()
+            for case in chosen:
+                yield case, run_case(case, bench, capabilities)
