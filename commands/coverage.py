@@ -135,6 +135,8 @@ def _rules(suite: Suite, verdicts: dict[str, str] | None) -> Iterator[RuleCovera
 
 def directions(case: Case) -> set[str]:
     """In which directions a case proves its rules: `success`, `refused`, or `open` where it proves nothing."""
+    if case.sweep:
+        return {clause.then.outcome for clause in case.sweep.deciding if clause.then} - {"open"}
     # A case whose own call is left open is never failed, whatever its later steps expect.
     if case.when.then.outcome == "open":
         return {"open"}

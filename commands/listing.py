@@ -29,8 +29,12 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _cases(cases: list[Case]) -> list[str]:
     width = max(len(case.id) for case in cases)
-    lines = [f"{case.id:{width}}  {' '.join(case.rules):8}  {case.when.then.outcome}" for case in cases]
+    lines = [f"{case.id:{width}}  {' '.join(case.rules):8}  {_outcome(case)}" for case in cases]
     return [*lines, f"{len(cases)} cases"]
+
+
+def _outcome(case: Case) -> str:
+    return f"{case.sweep.size:,} points" if case.sweep and case.point is None else case.when.then.outcome
 
 
 def _rules(suite: Suite, cases: list[Case]) -> list[str]:

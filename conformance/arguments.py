@@ -73,6 +73,11 @@ def read_arguments(reader: Reader, call: str, what: str, node: Node, names: Name
     return arguments
 
 
+def read_argument(reader: Reader, call: str, key: str, node: Node, names: Names) -> Argument | None:
+    """One argument of a call."""
+    return _argument(reader, CALLS[call][key], key, node, names)
+
+
 def _default(parameter: Parameter, owner: Node) -> Node:
     if parameter.kind == "flags":
         names = str(parameter.default).split()

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conformance.quantity import Quantity
 from conformance.yamltext import Place
+
+if TYPE_CHECKING:
+    from conformance.sweeps.sweep import Sweep
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,10 @@ class Case:
 
     `id` is `<verb>/<table>/<row>`, the same in every run on every device.
 
-    `note` goes into the result as a remark; a `hazardous` case can take the kernel down with it.
+    `note` goes into the result as a remark; a `hazardous` case can take the kernel down with it. A
+    case with a `sweep` stands for many calls: its own parts are those of the first point, for people; with
+    a `point` it stands for that one.
+    `tier` is the smallest of language.TIERS that has the case.
     """
 
     id: str
@@ -183,6 +189,9 @@ class Case:
     about: str = ""
     note: str = ""
     hazardous: bool = False
+    tier: str = "default"
+    sweep: Sweep | None = None
+    point: int | None = None
 
 
 def shown(argument: Argument) -> str:

@@ -7,6 +7,7 @@ harness's failure, never the device's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 
 from conformance.bench import Bench
@@ -25,19 +26,24 @@ def execute(case: Case, bench: Bench) -> Observation:
     """
     before = bench.resources()
     observation = _run(Scene(case, bench))
-    after = bench.resources()
-    left = [f"{after[kind] - count} {kind}" for kind, count in before.items() if after.get(kind, 0) > count]
+    left = still_counted(before, bench.resources())
     if left:
-        observation.setdefault("left_behind", []).append(f"the kernel still counts {', '.join(left)}")
+        observation.setdefault("left_behind", []).append(left)
     return observation
+
+
+def still_counted(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """What the kernel counts now and did not before, in words; empty if nothing."""
+    left = [f"{after[kind] - count} {kind}" for kind, count in before.items() if after.get(kind, 0) > count]
+    return f"the kernel still counts {', '.join(left)}" if left else ""
 
 
 def _run(scene: Scene) -> Observation:
     observation: Observation
     with scene.cleanup:
         try:
-            _set_up(scene)
-            observation = _steps(scene)
+            set_up(scene)
+            observation = make_calls(scene)
         except SetupRefused as refusal:
             observation = {"setup_failed": str(refusal), "errno": refusal.code}
     if scene.left_behind:
@@ -45,7 +51,8 @@ def _run(scene: Scene) -> Observation:
     return observation
 
 
-def _steps(scene: Scene) -> Observation:
+def make_calls(scene: Scene) -> Observation:
+    """The judged call and the later steps of a case that is set up, as `execute` records them."""
     limit = scene.case.given.memlock
     with ExitStack() as limited:
         if limit is not None:
@@ -64,7 +71,8 @@ def _afterwards(scene: Scene) -> list[Observation]:
     return [_step(scene, step) for step in scene.case.afterwards]
 
 
-def _set_up(scene: Scene) -> None:
+def set_up(scene: Scene) -> None:
+    """Makes what the case gives. Raises SetupRefused."""
     given = scene.case.given
     for name in ("pd", *given.pds):
         scene.pds[name] = pd = scene.bench.alloc_pd()

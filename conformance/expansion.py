@@ -150,6 +150,11 @@ def _elements(nodes: tuple[Node, ...], binding: Binding, reader: Reader, used: s
             yield replaced
 
 
+def names_in(node: Node) -> set[str]:
+    """The axes whose placeholders stand in the node."""
+    return {match[1] for text in _texts(node) for match in _PLACEHOLDER.finditer(str(text.value))}
+
+
 def label(node: Node) -> str:
     """How an axis's value reads inside an id or a text."""
     if node.value is None:

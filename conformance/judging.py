@@ -39,7 +39,7 @@ def judge(
     case: Case, lacking: Sequence[str], observed: dict[str, Any], kernel: dict[str, Any] | None = None
 ) -> Judgement:
     """The verdict on `case` given what execution.execute observed and the kernel's evidence."""
-    alarm = _kernel_alarm(kernel or {})
+    alarm = kernel_alarm(kernel or {})
     if alarm:
         return Judgement(FAIL, f"{case.when}: {alarm}")
     if "unreachable" in observed:
@@ -55,6 +55,22 @@ def judge(
     if judgement.verdict != FAIL and observed.get("left_behind"):
         return Judgement(FAIL, f"could not be given back: {'; '.join(observed['left_behind'])}")
     return judgement
+
+
+def essence(observed: Mapping[str, Any]) -> dict[str, Any]:
+    """An observation without what differs each time and changes no verdict: addresses, keys, handles.
+
+    Two observations with the same essence are judged alike where the same is expected.
+    """
+    kept = {key: value for key, value in observed.items() if key not in ("mr", "asked", "keys", "rkey", "mw")}
+    if "mr" in observed:
+        kept["wrong"] = [field.partition(" ")[0] for field in _wrong_fields(observed)]
+    for key in ("rkey", "keys"):
+        if key in observed:
+            kept[f"{key}_changed"] = observed[key]["before"] != observed[key]["after"]
+    if "afterwards" in observed:
+        kept["afterwards"] = [essence(each) for each in observed["afterwards"]]
+    return kept
 
 
 def pin(judgement: Judgement, lacking: Sequence[str], present: Mapping[str, str]) -> Judgement:
@@ -197,7 +213,7 @@ def _outcome(step: Step, seen: dict[str, Any]) -> str:
     return "success" if done else "refused"
 
 
-def _wrong_fields(seen: dict[str, Any]) -> list[str]:
+def _wrong_fields(seen: Mapping[str, Any]) -> list[str]:
     mr, asked = seen["mr"], seen["asked"]
     wrong = [f"{key} {mr[key]:#x} instead of {asked[key]:#x}" for key in ("addr", "length") if mr[key] != asked[key]]
     if not mr["pd_is_the_asked"]:
@@ -221,7 +237,8 @@ def _came(seen: dict[str, Any]) -> str:
     return words
 
 
-def _kernel_alarm(kernel: dict[str, Any]) -> str:
+def kernel_alarm(kernel: Mapping[str, Any]) -> str:
+    """How the kernel's evidence tells of trouble in it; empty if it does not."""
     if kernel.get("taint", 0) != kernel.get("taint_before", kernel.get("taint", 0)):
         return f"the kernel became tainted ({kernel['taint_before']} to {kernel['taint']})"
     line = first_alarm(kernel.get("log", ()))

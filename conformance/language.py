@@ -17,6 +17,12 @@ OUTCOMES = {
     "refused": "the call fails by the page's own convention",
     "open": "the documents leave the outcome open: it is recorded, never failed",
 }
+# How much a run takes on, from the least; each has what those before it have.
+TIERS = {
+    "smoke": "every rule once, within seconds",
+    "default": "every row, and the sweeps of moderate size",
+    "exhaustive": "every space whole",
+}
 MEMORY_KINDS = {
     "anonymous": "private anonymous memory, readable and writable",
     "read_only": "private anonymous memory mapped without write permission",

@@ -56,19 +56,27 @@ def profile_of(config: pytest.Config) -> Profile:
     return config.stash[PROFILE]
 
 
-def selected_ids(config: pytest.Config) -> frozenset[str] | None:
-    """The ids that --rdma-only names; None when there is no such choice. Raises pytest.UsageError."""
+def selected_cases(config: pytest.Config) -> list[Case] | None:
+    """The cases that --rdma-only names, of single points too; None without a choice. Raises pytest.UsageError."""
     path = config.getoption("--rdma-only")
     if not path:
         return None
     try:
-        chosen = frozenset(Path(path).read_text().split())
+        chosen = list(dict.fromkeys(Path(path).read_text().split()))
     except OSError as error:
         raise pytest.UsageError(f"--rdma-only {path}: {error.strerror}") from error
-    known = [case.id for case in suite_of(config).cases]
-    for case in sorted(chosen.difference(known)):
-        raise pytest.UsageError(f"--rdma-only {path}: unknown case {case!r}{suggestion(case, known)}")
-    return chosen
+    suite = suite_of(config)
+    found = []
+    for name in chosen:
+        try:
+            case = suite.find(name)
+        except UserError as error:
+            raise pytest.UsageError(f"--rdma-only {path}: {error}") from error
+        if case is None:
+            near = suggestion(name, [case.id for case in suite.cases])
+            raise pytest.UsageError(f"--rdma-only {path}: unknown case {name!r}{near}")
+        found.append(case)
+    return found
 
 
 def case_of(item: pytest.Item) -> Case | None:
@@ -89,7 +97,7 @@ def check(config: pytest.Config) -> None:
     named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
     if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in named):
         return
-    selected_ids(config)
+    selected_cases(config)
     suite_of(config)
     if not config.option.collectonly:
         profile = profile_of(config)

@@ -21,9 +21,11 @@ from conformance.errors import UserError
 from conformance.evidence import KernelWatch
 from conformance.execution import execute
 from conformance.judging import Judgement
-from conformance.options import add_options, case_of, check, profile_of, selected_ids, suite_of
+from conformance.options import add_options, case_of, check, profile_of, selected_cases, suite_of
 from conformance.recording import PROPERTY, Recorder
 from conformance.results import Line, result_line
+from conformance.sweeps.execution import sweep
+from conformance.sweeps.line import sweep_line
 
 RECORDER = pytest.StashKey[Recorder]()
 LINE = pytest.StashKey[Line]()
@@ -54,16 +56,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" not in metafunc.fixturenames:
         return
     folder = Path(str(metafunc.module.__file__)).parent.name
-    cases = [case for case in suite_of(metafunc.config).cases if case.verb.removeprefix("ibv_") == folder]
+    points = [case for case in selected_cases(metafunc.config) or () if case.point is not None]
+    cases = [case for case in (*suite_of(metafunc.config).cases, *points) if case.verb.removeprefix("ibv_") == folder]
     metafunc.parametrize("case", cases, ids=[case.id for case in cases])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out the cases that --rdma-only does not name; those of the API wait for a compiler and come last."""
     items.sort(key=lambda item: (case := case_of(item)) is not None and case.verb == "api")
-    only = selected_ids(config)
+    only = selected_cases(config)
     if only is not None:
-        chosen = [(case := case_of(item)) is not None and case.id in only for item in items]
+        ids = {case.id for case in only}
+        chosen = [(case := case_of(item)) is not None and case.id in ids for item in items]
         config.hook.pytest_deselected(items=[item for item, wanted in zip(items, chosen, strict=True) if not wanted])
         items[:] = [item for item, wanted in zip(items, chosen, strict=True) if wanted]
 
@@ -74,7 +78,34 @@ def run(
 ) -> Callable[[Case], None]:
     """Runs a case on the bench, judges it, and ends the test as its verdict says."""
 
+    registry = suite_of(request.config).registry
+    present = profile_of(request.config).present
+
+    def run_sweep(case: Case) -> None:
+        started = time.perf_counter_ns()
+        unreachable = capabilities.unreachable(case.needs)
+        if unreachable:
+            judgement = Judgement(judging.UNREACHABLE, unreachable)
+            request.node.stash[LINE] = result_line(case, registry, judgement, {})
+            _end(case, judgement)
+            return
+
+        def tell(point: str, done: int) -> None:
+            recorder = request.config.stash.get(RECORDER, None)
+            if recorder:
+                recorder.progress(case.id, point, done)
+
+        swept = sweep(case, bench, capabilities, present=present, watch=kernel_watch.since_last, tell=tell)
+        line = sweep_line(case, registry, swept, (time.perf_counter_ns() - started) // 1000)
+        request.node.stash[LINE] = line
+        _end(case, Judgement(swept.verdict, swept.reason))
+
     def run_case(case: Case) -> None:
+        if case.sweep and case.point is None:
+            run_sweep(case)
+            return
+        if case.sweep:
+            case = case.sweep.judged(case, lambda name: not capabilities.lacking([name], case.entry))
         kernel_watch.since_last()  # what came between the cases is not this case's
         started = time.perf_counter_ns()
         unreachable = capabilities.unreachable(case.needs)
@@ -86,10 +117,9 @@ def run(
         else:
             lacking = capabilities.lacking(case.needs, case.entry)
             judgement = judging.judge(case, lacking, observed, kernel)
-            judgement = judging.pin(judgement, lacking, profile_of(request.config).present)
+            judgement = judging.pin(judgement, lacking, present)
             if lacking:
                 observed["lacking"] = lacking  # so that the observation can be judged again
-        registry = suite_of(request.config).registry
         request.node.stash[LINE] = result_line(
             case, registry, judgement, observed, kernel=kernel, duration_us=duration_us
         )

@@ -67,8 +67,7 @@ class Recorder:
 
     def _begin(self, nodeids: Sequence[str]) -> None:
         suite = suite_of(self.config)
-        known = {case.id for case in suite.cases}
-        self.planned = [case for nodeid in nodeids if (case := case_id(nodeid)) in known]
+        self.planned = [case for nodeid in nodeids if (case := case_id(nodeid)) and suite.find(case)]
         if not self.planned or self.config.option.collectonly:
             return
         try:
@@ -95,6 +94,11 @@ class Recorder:
         if self.sink and self.live and case:
             self.sink.append({"type": "start", "case": case})
 
+    def progress(self, case: str, point: str, done: int) -> None:
+        """Says which point of a sweep comes next, so that whoever listens knows where the kernel died."""
+        if self.sink and self.live:
+            self.sink.append({"type": "progress", "case": case, "point": point, "done": done})
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == PROPERTY and report.when != "teardown":
@@ -109,10 +113,10 @@ class Recorder:
 
     def _take_crash(self, nodeid: str) -> None:
         suite = suite_of(self.config)
-        found = [case for case in suite.cases if case.id == case_id(nodeid)]
+        found = suite.find(case_id(nodeid))
         if found:
             judgement = Judgement(judging.CRASH, "the process that ran the case died")
-            self._take(result_line(found[0], suite.registry, judgement, {}))
+            self._take(result_line(found, suite.registry, judgement, {}))
 
     def pytest_sessionfinish(self) -> None:
         if self.sink is None:

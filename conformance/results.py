@@ -31,6 +31,7 @@ _REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "start": {"case": str},
     "worker": {"boot_id": str},
     "resumed": {"earlier_s": (int, float)},
+    "progress": {"case": str, "point": str},
     "result": {"case": str, "rules": list, "verdict": str, "effective": str, "reason": str},
     "footer": {"complete": bool, "verdicts": dict, "rules": dict},
 }
@@ -124,7 +125,7 @@ def footer_line(
         "verdicts": dict(Counter(effective)),
         "rules": rules,
         "rule_totals": {**dict(Counter(rules.values())), "without_case": len(registry) - len(rules)},
-        "points": len(by_case),
+        "points": sum(sum(line["points"].values()) if "points" in line else 1 for line in by_case.values()),
         "duration_s": round(duration_s, 3),
     }
     if boots is not None:
@@ -139,9 +140,16 @@ def rule_verdicts(results: Iterable[Line], registry: Registry) -> dict[str, str]
     worst: dict[str, str] = {}
     for line in results:
         for rule in line["rules"]:
-            both = (worst.get(rule, judging.PASS), line["effective"])
+            both = (worst.get(rule, judging.PASS), verdict_on(rule, line))
             worst[rule] = min(both, key=judging.VERDICTS.index)
     return {rule: worst[rule] for rule in registry if rule in worst}
+
+
+def verdict_on(rule: str, line: Line) -> str:
+    """What a result says of one of its rules: its effective verdict, or of a sweep that of the rule's points."""
+    if line["effective"] == line["verdict"] and rule in line.get("rule_verdicts", {}):
+        return str(line["rule_verdicts"][rule])
+    return str(line["effective"])
 
 
 def exit_status(footer: Line) -> int:

@@ -14,6 +14,7 @@ from conformance import judging
 from conformance.earlier import Earlier
 from conformance.errors import UserError
 from conformance.results import Line, Recorded, encode, read_results
+from conformance.sweeps.storing import POINTS_DATA, stored
 
 
 class ResultsFile:
@@ -74,7 +75,9 @@ class ResultsFile:
         return Earlier.of(recorded, ended)
 
     def append(self, line: Line) -> None:
-        """Writes one line, whole or (when the disk is full) with UserError."""
+        """Writes one line, whole or (when the disk is full) with UserError; the points of a sweep before it."""
+        if POINTS_DATA in line:
+            line = stored(line, self.path.parent)
         data = memoryview(encode(line))
         try:
             while data:

@@ -7,7 +7,7 @@ cases show whether a device keeps it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from conformance.yamltext import Mistake, Node, Place, TextError, quoted, read_f
 FILE_NAME = "rules.yaml"
 LEVELS = ("must", "should", "may")
 LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
+_PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
 RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 _KEYS = ("id", "statement", "document", "section", "level", "layer", "needs", "since", "failure_means")
 
@@ -49,7 +50,12 @@ class Rule:
         return {name: getattr(self, name) for name in told}
 
 
-Registry = Mapping[str, Rule]
+class Registry(dict[str, Rule]):
+    """Rules by id; `predicates` are the named conditions by which sweeps say where a rule holds."""
+
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        super().__init__({rule.id: rule for rule in rules})
+        self.predicates: dict[str, str] = {}
 
 
 def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[Mistake]]:
@@ -57,7 +63,7 @@ def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[M
 
     Files are named in messages relative to `root`.
     """
-    registry: dict[str, Rule] = {}
+    registry = Registry()
     retired: dict[str, Place] = {}
     reader = Reader()
     for folder in folders:
@@ -77,8 +83,8 @@ def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[M
     )
 
 
-def _read_file(root: Node, reader: Reader, registry: dict[str, Rule], retired: dict[str, Place]) -> None:
-    fields = reader.mapping(root, "a rules file", ("verb", "rules", "retired"), ("verb", "rules"))
+def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str, Place]) -> None:
+    fields = reader.mapping(root, "a rules file", ("verb", "rules", "predicates", "retired"), ("verb", "rules"))
     verb = reader.word(fields.get("verb"), "verb", language.VERBS)
     for node in reader.items(fields.get("rules"), "rules"):
         rule = _read_rule(node, verb or "", reader)
@@ -88,6 +94,13 @@ def _read_file(root: Node, reader: Reader, registry: dict[str, Rule], retired: d
             reader.note(rule.place, f"rule id {rule.id} stands twice (first at {registry[rule.id].place})")
         else:
             registry[rule.id] = rule
+    for name, node in reader.named(fields.get("predicates"), "predicates", capability.NAMES).items():
+        place = (fields["predicates"].keys or {})[name]
+        if name in registry.predicates:
+            reader.note(place, f"predicate {name} stands twice")
+        if not _PREDICATE.fullmatch(name):
+            reader.note(place, f"a predicate's name is of a-z, 0-9 and _, not {quoted(name)}")
+        registry.predicates[name] = reader.text(node, "a predicate") or ""
     for node in reader.items(fields.get("retired"), "retired"):
         entry = reader.mapping(node, "a retired rule", ("id", "why"), ("id", "why"))
         id_ = reader.text(entry.get("id"), "id")

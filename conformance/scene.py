@@ -5,6 +5,7 @@ Not for making calls (steps.py, probes.py) and not for their order (execution.py
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -59,6 +60,15 @@ class Scene:
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
         self.work_requests = 0
+
+    def branch(self, case: Case) -> Scene:
+        """A scene for another case on what this one has set up; what it makes is its own, and goes with it."""
+        branch = copy.copy(self)
+        branch.case, branch.entry = case, self.bench.entry(case.entry)
+        branch.cleanup, branch.left_behind = ExitStack(), []
+        for name in ("mrs", "owners", "fields", "pairs", "windows"):
+            setattr(branch, name, dict(getattr(self, name)))
+        return branch
 
     def pair(self, spec: QpSpec) -> Pair:
         """A connected pair whose responder is in the PD that `spec` names; closed with the case."""

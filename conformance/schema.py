@@ -14,6 +14,7 @@ from conformance import capability, language, quantity
 from conformance.arguments import ERRNO_NAMES
 from conformance.expansion import PLACEHOLDER
 from conformance.rules import LAYERS, LEVELS, RULE_ID
+from conformance.sweeps.reading import FLAG_ENUMS, SUBSETS, UNKNOWN
 from conformance.verbs import ENUMS
 from conformance.yamltext import MAX_NUMBER
 
@@ -65,6 +66,7 @@ def rules_schema() -> Schema:
     properties: Schema = {
         "verb": _words(language.VERBS),
         "rules": {"type": "array", "items": _object(rule, required=tuple(rule))},
+        "predicates": {**_named(_TEXT), "description": "conditions by name, for the `if` of sweeps"},
         "retired": {"type": "array", "items": retired},
     }
     return {
@@ -87,6 +89,7 @@ def _definitions() -> dict[str, Schema]:
         },
         "given": _given(),
         "row": _row(),
+        "sweep": _sweep(),
         "step": _step(judged=True),
         "step before": _step(judged=False),
     }
@@ -117,9 +120,45 @@ def _row() -> Schema:
             "afterwards": _or_axis({"type": "array", "items": _or_axis({"$ref": "#/$defs/step"})}),
             "note": {**_TEXT, "description": "a remark for the result"},
             "hazardous": _or_axis({"type": "boolean", "description": "it can take the kernel down"}),
+            "tier": {"enum": list(language.TIERS), "description": _meanings(language.TIERS)},
+            "sweep": {"$ref": "#/$defs/sweep"},
         },
-        required=("id", "rules", "then"),
-    ) | {"allOf": [_if_word("call", call, _judged(call)) for call in language.CALLS]}
+        required=("id", "rules"),
+    ) | {
+        "oneOf": [{"required": ["then"]}, {"required": ["sweep"], "not": {"required": ["each"]}}],
+        "allOf": [_if_word("call", call, _judged(call)) for call in language.CALLS],
+    }
+
+
+def _sweep() -> Schema:
+    """A row's space of points. Which words its expressions may use is the loader's to say."""
+    flags: Schema = {"anyOf": [_words(FLAG_ENUMS), _list({"type": "string"}, least=1)]}
+    axis: Schema = {
+        "anyOf": [
+            {"type": "array", "minItems": 1, "uniqueItems": True},
+            _object({SUBSETS: flags}, required=(SUBSETS,)),
+            _object({UNKNOWN: _words(FLAG_ENUMS)}, required=(UNKNOWN,)),
+            {"type": "object", "minProperties": 1, "propertyNames": {"not": {"enum": [SUBSETS, UNKNOWN]}}},
+        ]
+    }
+    then = _or_axis({"enum": list(language.OUTCOMES)}, {"type": "object", "required": ["outcome"]})
+    either = [{"required": ["then", "rule"]}, {"required": ["needs"], "not": {"required": ["rule"]}}]
+    clause = _object({
+        "if": {**_TEXT, "description": "where it holds; without it, at every point that is left"},
+        "then": {**then, "description": "what must come there"},
+        "rule": {"type": "string", "pattern": f"^{RULE_ID.pattern}$", "description": "which rule says so"},
+        "needs": {**_list(_words(capability.NAMES), least=1), "description": "what the points need of the device"},
+    }) | {"oneOf": either}  # fmt: skip
+    return _object(
+        {
+            "axes": {"type": "object", "minProperties": 1, "propertyNames": {"pattern": _NAME},
+                     "additionalProperties": axis},
+            "where": {**_TEXT, "description": "which points of the product there are"},
+            "points": {"type": "integer", "minimum": 1, "description": "how many points there are"},
+            "expect": {"type": "array", "minItems": 1, "items": clause},
+        },
+        required=("axes", "points", "expect"),
+    )  # fmt: skip
 
 
 def _rows_of(verb: str) -> Schema:

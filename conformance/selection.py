@@ -1,4 +1,4 @@
-"""Which cases a run takes: by verb, by rule, by a word in the id, or by exact ids."""
+"""Which cases a run takes: by verb, by rule, by a word in the id, or by exact ids, of single points too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from conformance.case import Case
 from conformance.errors import UserError
 from conformance.reading import suggestion
-from conformance.suite import Suite
+from conformance.suite import POINT, Suite
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Selection:
         wanted = [verb if verb in verbs else f"ibv_{verb}" for verb in self.verbs]
         _check("verb", wanted, verbs)
         _check("rule", self.rules, suite.registry)
-        _check("case", self.only, [case.id for case in suite.cases])
+        points = [suite.find(case) for case in self.only if POINT in case]
+        _check("case", [case for case in self.only if POINT not in case], [case.id for case in suite.cases])
         chosen = [
             case
             for case in suite.cases
@@ -38,6 +39,7 @@ class Selection:
             and (not self.only or case.id in self.only)
             and all(word.lower() in case.id.lower() for word in self.words)
         ]
+        chosen += [case for case in points if case is not None]
         if not chosen:
             raise UserError("no case matches the selection", hint="see ./rdma-cts list")
         return chosen

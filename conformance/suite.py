@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from conformance.case import Case
@@ -16,6 +17,7 @@ from conformance.inventory import strays, unrun
 from conformance.rules import Registry, read_registry
 from conformance.tables import Table, read_tables
 
+POINT = "#"  # between a case's id and one of its points
 VERSION = "0.1.0"
 ROOT = Path(__file__).resolve().parent.parent
 CASES = ROOT / "cases"
@@ -28,6 +30,26 @@ class Suite:
     registry: Registry
     tables: tuple[Table, ...]
     tables_sha256: str
+
+    def find(self, case_id: str) -> Case | None:
+        """The case of an id, or that of one point of a sweep, `CASE#axis=value,axis=value`; None if there is none.
+
+        Raises UserError for a point that the sweep has not.
+        """
+        name, hash_, point = case_id.partition(POINT)
+        case = self._by_id.get(name)
+        if case is None or not hash_:
+            return case
+        if case.sweep is None:
+            raise UserError(f"{name} is one case and has no points", hint=f"--only {name}")
+        try:
+            return case.sweep.single(case, point)
+        except ValueError as error:
+            raise UserError(f"{case_id}: {error}") from error
+
+    @cached_property
+    def _by_id(self) -> dict[str, Case]:
+        return {case.id: case for case in self.cases}
 
     @property
     def cases(self) -> tuple[Case, ...]:

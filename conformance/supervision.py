@@ -22,6 +22,7 @@ from conformance.judging import Judgement
 from conformance.results import Line, decode, footer_line, result_line
 from conformance.results_file import ResultsFile
 from conformance.suite import Suite
+from conformance.sweeps.storing import POINTS_DATA
 
 # A case takes milliseconds, and one compiles a program; software emulation on a busy machine is some
 # hundred times slower.
@@ -100,6 +101,7 @@ class Supervisor:
         self.heard = False
         self.workers = 0
         self.killed: Counter[str] = Counter()
+        self.at = ""  # in a sweep in flight, the point that it had got to
         self.why_ended = ""
 
     def run(self, start: Callable[[Sequence[str]], Worker]) -> Line:
@@ -184,10 +186,10 @@ class Supervisor:
             if not raw:
                 self._ended(in_flight, worker)
                 return
-            before = (len(started), len(self.done), self.heard)
+            before = (len(started), len(self.done), self.heard, self.at)
             in_flight = self._take(raw, in_flight)
             started.add(in_flight)
-            if before != (len(started), len(self.done), self.heard):  # noise is no sign of life
+            if before != (len(started), len(self.done), self.heard, self.at):  # noise is no sign of life
                 until = time.monotonic() + (self.deadline_s if in_flight else START_DEADLINE_S)
 
     def _take(self, raw: bytes, in_flight: str) -> str:
@@ -197,14 +199,17 @@ class Supervisor:
         except ValueError:
             return in_flight  # torn by the worker's end, or noise on the port
         kind = line["type"]
-        if kind in ("start", "result") and (not self.heard or line["case"] not in self.cases):
+        if kind in ("start", "progress", "result") and (not self.heard or line["case"] not in self.cases):
             return in_flight  # what it would be about is not known
         if kind == "header" and not self.heard:
             self._begin(line)
         elif kind == "start" and line["case"] not in self.done:
+            self.at = ""
             if self.boot_id:
                 self.file.append(line)
             return str(line["case"])
+        elif kind == "progress" and line["case"] == in_flight:
+            self.at = str(line["point"])
         elif kind == "result" and line["case"] not in self.done:
             self._append(line)
             return "" if line["case"] == in_flight else in_flight
@@ -241,6 +246,7 @@ class Supervisor:
 
     def _lost(self, in_flight: str, verdict: str, reason: str, worker: Worker) -> None:
         self.why_ended = f"{reason} in {in_flight}"
+        reason += f", at the point {self.at} or one of those soon after it" if self.at else ""
         log = worker.tail_of_console(EVIDENCE_LINES)
         cause = judging.first_alarm(log)
         self._record(in_flight, verdict, f"{self.cases[in_flight].when}: {reason}{cause and f' ({cause})'}", log)
@@ -253,6 +259,6 @@ class Supervisor:
         # Where the table stands on this side, which a guest sees elsewhere.
         place = self.cases[line["case"]].place
         line = {**line, "source": {"file": place.file, "line": place.line}, "repro": f"{self.repro} {line['case']}"}
-        self.done[line["case"]] = line
+        self.done[line["case"]] = {key: value for key, value in line.items() if key != POINTS_DATA}
         self.file.append(line)
         self.listener.took(line, len(self.done), len(self.cases))

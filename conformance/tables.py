@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance import capability, language
-from conformance.arguments import Names, product, read_given, read_step
-from conformance.case import Case, Step
+from conformance.case import Case
 from conformance.expansion import MAX_CASES, bindings, slug, substitute
+from conformance.parts import KEYS as PART_KEYS
+from conformance.parts import read_parts
 from conformance.reading import Reader
 from conformance.rules import FILE_NAME as RULES_FILE
 from conformance.rules import Registry
+from conformance.sweeps.reading import read_sweep
+from conformance.sweeps.sweep import told
 from conformance.yamltext import Mistake, Node, TextError, quoted, read_file
 
 _TABLE_KEYS = ("verb", "about", "cases", "entries", "given", "rows")
 _ROW_KEYS = (
     "id", "about", "rules", "needs", "each", "entries", "given", "before", "call", "when", "then", "afterwards",
-    "note", "hazardous",
+    "note", "hazardous", "tier", "sweep",
 )  # fmt: skip
+_INSTEAD = {"each": "its axes stand in the sweep", "then": "what must come stands in the sweep's expect"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]*")
 _ROW_ID = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}")
 
@@ -120,9 +124,15 @@ class _Rows:
 
     def expand(self, row: Node) -> list[Case]:
         """The cases of one row, one for each combination of its axes and each entry."""
-        fields = self.reader.mapping(row, "a row", _ROW_KEYS, ("id", "rules", "then"))
+        swept = isinstance(row.value, dict) and "sweep" in row.value
+        fields = self.reader.mapping(row, "a row", _ROW_KEYS, ("id", "rules", "sweep" if swept else "then"))
         if not isinstance(row.value, dict):
             return []
+        for key in ("each", "then") if swept else ():
+            if key in fields:
+                self.reader.note((row.keys or {})[key], f"a row with a sweep has no {key!r}: {_INSTEAD[key]}")
+        if swept:
+            return self._cases(row, fields)
         axes = self.reader.named(fields.get("each"), "each")
         rest = Node({key: node for key, node in fields.items() if key != "each"}, row.place)
         used: set[str] = set()
@@ -150,19 +160,18 @@ class _Rows:
         if "rules" in fields and fields["rules"].value == ():
             reader.note(fields["rules"].place, "a case must prove a rule; name at least one")
         needs = list(reader.words(fields.get("needs"), "capability", capability.NAMES))
-        needs += [need for rule in rules for need in self.registry[rule].needs if need not in needs]
-        given, names = read_given(reader, (self.given, fields.get("given")))
-        before: list[Step] = []
-        for node in reader.items(fields.get("before"), "before"):
-            before += self._extra(node, names, "a step before")
-            names |= product(before[-1]) if before else {}
-        call = reader.word(fields.get("call"), "call", language.CALLS) or self.call
-        steps = [read_step(reader, call, fields.get("when"), fields.get("then"), row, names)]
-        for node in reader.items(fields.get("afterwards"), "afterwards"):
-            names |= product(steps[-1])
-            steps += self._extra(node, names, "a step afterwards")
+        if "sweep" not in fields:  # whose points need what the one rule needs that decides them
+            needs += [need for rule in rules for need in self.registry[rule].needs if need not in needs]
+        sweep = None
+        if "sweep" in fields:
+            own = {key: fields[key] for key in PART_KEYS if key in fields}
+            sweep = read_sweep(reader, fields["sweep"], (self.call, self.given, own, row), self.registry, rules)
+            parts = sweep.template.parts(sweep.space.values(0), Reader()) if sweep else None
+        else:
+            parts = read_parts(reader, self.call, self.given, fields, row)
         note = reader.text(fields["note"], "note") if "note" in fields else ""
         hazardous = reader.truth(fields.get("hazardous"), "hazardous")
+        tier = reader.word(fields.get("tier"), "tier", language.TIERS)
         chosen = fields.get("entries", self.entries)
         if chosen is not None and chosen.value == ():
             reader.note(chosen.place, "a list of no entries; leave it out to call at libibverbs")
@@ -180,26 +189,12 @@ class _Rows:
                     how = "for several cases of the row; put its axes into the id"
                 reader.note(fields["id"].place, f"id {case_id!r} stands {how}")
             self.ids.setdefault(case_id, fields.get("id", row))
+            if parts is None:
+                continue
             cases.append(Case(
-                id=case_id, verb=self.verb, rules=rules, needs=tuple(needs), entry=entry, given=given,
-                before=tuple(before), when=steps[0], afterwards=tuple(steps[1:]), place=own_place, about=about or "",
-                note=note or "", hazardous=hazardous,
+                id=case_id, verb=self.verb, rules=rules, needs=tuple(needs), entry=entry, given=parts.given,
+                before=parts.before, when=replace(parts.when, arguments=told(parts, sweep.template)) if sweep
+                else parts.when, afterwards=parts.afterwards, place=own_place, about=about or "",
+                note=note or "", hazardous=hazardous, tier=tier or "default", sweep=sweep,
             ))
         return cases
-
-    def _extra(self, node: Node, names: Names, what: str) -> list[Step]:
-        """A step before or after the judged call, as a list of one; of none if it says no call."""
-        required = ("call",) if what == "a step before" else ("call", "then")
-        if not isinstance(node.value, dict):
-            self.reader.note(node.place, f"{what} must be a mapping, not {node.kind}")
-            return []
-        for key in required:
-            if key not in node.value:
-                self.reader.note(node.place, f"{what} lacks the key {key!r}")
-                return []
-        call = self.reader.word(node.value["call"], "call", language.CALLS)
-        if call is None:
-            return []
-        own = {key: value for key, value in node.value.items() if key not in required}
-        keys = {key: place for key, place in (node.keys or {}).items() if key in own}
-        return [read_step(self.reader, call, Node(own, node.place, keys=keys), node.value.get("then"), node, names)]

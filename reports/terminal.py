@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from conformance import judging
-from conformance.results import Line, Recorded, exit_status
+from conformance.results import Line, Recorded, exit_status, verdict_on
 
 _COLOURS = {
     judging.PASS: "32", judging.FAIL: "31", judging.CRASH: "31", judging.HANG: "31",
@@ -70,7 +70,8 @@ def summary(recorded: Recorded, out: Path, stream: TextIO | None = None) -> str:
         for verdict in reversed(judging.VERDICTS)
         if verdict in footer["verdicts"]
     )
-    lines += ["", f"{footer['points']} cases in {footer['duration_s']:.1f} s: {figures}", _rules_line(footer)]
+    cases = sum(footer["verdicts"].values())
+    lines += ["", f"{cases} cases in {footer['duration_s']:.1f} s: {figures}", _rules_line(footer)]
     remarks = sum(bool(line.get("notes")) for line in recorded.results)
     if remarks:
         lines.append(f"{remarks} results with remarks: what the documents leave open or contradict, as observed")
@@ -86,6 +87,8 @@ def _violations(results: Sequence[Line], stream: TextIO) -> list[str]:
         if line["effective"] not in (*judging.VIOLATIONS, *judging.INCOMPLETE):
             continue
         for rule in line["rules"]:
+            if verdict_on(rule, line) not in (*judging.VIOLATIONS, *judging.INCOMPLETE):
+                continue
             first.setdefault(rule, line)
             count[rule] = count.get(rule, 0) + 1
     lines = []

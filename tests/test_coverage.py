@@ -15,6 +15,7 @@ from commands.__main__ import main
 from commands.coverage import Coverage, as_data, cover, cover_with_results, directions, render
 from conformance.errors import UserError
 from conformance.results import Line, encode, footer_line
+from conformance.rules import Registry
 from conformance.suite import Suite
 from conformance.tables import Table
 
@@ -40,7 +41,7 @@ REREG = """
 def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
     """A suite of these rules (all of them without a choice) and tables (ROWS without a choice)."""
     made = samples.suite(tables or [samples.table("reg_mr/sample", ROWS, 4)])
-    return replace(made, registry={id_: made.registry[id_] for id_ in rules or made.registry})
+    return replace(made, registry=Registry(made.registry[id_] for id_ in rules or made.registry))
 
 
 def results(tmp_path: Path, lines: Sequence[Line], complete: bool = True) -> Path:

@@ -1,0 +1,245 @@
+"""Why points deviate: the shortest Boolean description of a set of points, over flags and values.
+
+What the set does not depend on is dropped first, and values of an axis that make no difference are
+taken together; sympy minimises what is left. Points that expect something else do not count: the
+description is of the deviating ones among those that expect the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from conformance.sweeps.outcome import OUTSIDE, Points
+from conformance.sweeps.space import Space
+
+# sympy takes a third of a second for 8 variables, half a minute for 11; above, the set is taken apart first.
+MOST_VARIABLES = 8
+# Parts that a set is split into at most; beyond, no formula would be worth reading.
+_MOST_PARTS = 64
+ALWAYS, NEVER = "always", "never"
+NO_SYMPY = "not described, since sympy is not installed (Debian: python3-sympy)"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """`when` describes the points, `minimal` tells that no shorter sum of products does.
+
+    `of`: how many points expect the same as they; `smallest` is one of them.
+    """
+
+    when: str
+    minimal: bool
+    of: int
+    smallest: int
+
+
+def explain(points: Points, number: int) -> Explanation:
+    """Why points have the outcome `number`."""
+    own = points.outcomes[number]
+    marks = [int((each.expected, each.rule, each.clause) == (own.expected, own.rule, own.clause))
+             for each in points.outcomes]  # fmt: skip
+    marks[number] = 2
+    table = bytes(0 if each == OUTSIDE else marks[each] for each in points.index)
+    smallest = min(
+        (point for point, mark in enumerate(table) if mark == 2), key=lambda point: (points.space.weight(point), point)
+    )
+    when, minimal = describe(points.space, table)
+    return Explanation(when, minimal, len(table) - table.count(0), smallest)
+
+
+def describe(space: Space, table: bytes) -> tuple[str, bool]:
+    """An expression (see predicate.py) for the points where `table` is 2, which is wrong where it is 1.
+
+    Where it is 0 the expression may say anything. With it: whether it is minimal.
+    """
+    try:
+        import sympy.logic  # noqa: F401
+    except ImportError:
+        return NO_SYMPY, False
+    return _Set(_questions(space), table).formula()
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What can be asked of a point: which class of an axis's values it has. A flag has the classes no and yes."""
+
+    axis: str
+    classes: tuple[tuple[str, ...], ...]
+    flag: str = ""
+    rank: int = 0  # among the questions, as people read them
+
+    def literal(self, number: int) -> str:
+        """That a point has the class."""
+        if self.flag:
+            return self.flag if number else f"!{self.flag}"
+        rest = [label for other, labels in enumerate(self.classes) if other != number for label in labels]
+        own = self.classes[number]
+        return f"{self.axis}={_one_or_more(own)}" if len(own) <= len(rest) else f"{self.axis}!={_one_or_more(rest)}"
+
+    def negated(self, number: int) -> str:
+        """That a point has another class."""
+        if len(self.classes) == 2:
+            return self.literal(1 - number)
+        return f"{self.axis}!={_one_or_more(self.classes[number])}"
+
+
+def _one_or_more(labels: Sequence[str]) -> str:
+    return labels[0] if len(labels) == 1 else f"{{{','.join(labels)}}}"
+
+
+def _questions(space: Space) -> tuple[_Question, ...]:
+    """The questions about a space whose answers, in order, number its points."""
+    names = [flag for axis in space.axes for flag in axis.flags]
+    found = []
+    for axis in space.axes:
+        # Bit 0 changes fastest, so the last flag comes first.
+        for flag in reversed(axis.flags):
+            told = flag if names.count(flag) == 1 else f"{axis.name}.{flag}"
+            rank = names.index(flag)
+            found.append(_Question(axis.name, (("no",), ("yes",)), told, rank))
+        if not axis.flags:
+            found.append(_Question(axis.name, tuple((label,) for label in axis.labels), rank=len(names) + len(found)))
+    return tuple(found)
+
+
+class _Set:
+    """A set of points by questions, `table[answers]` being 2 inside, 1 outside and 0 where it does not matter."""
+
+    def __init__(self, questions: Sequence[_Question], table: bytes) -> None:
+        self.questions, self.table = list(questions), table
+        for number in range(len(self.questions) - 1, -1, -1):
+            self._merge(number)
+
+    def _slices(self, number: int) -> list[bytes]:
+        """The table's parts for each class of a question."""
+        size = len(self.questions[number].classes)
+        stride = math.prod(len(each.classes) for each in self.questions[number + 1 :])
+        if stride == 1:
+            return [self.table[value::size] for value in range(size)]
+        starts = range(0, len(self.table), stride * size)
+        return [
+            b"".join(self.table[start + value * stride : start + (value + 1) * stride] for start in starts)
+            for value in range(size)
+        ]
+
+    def _replace(self, number: int, classes: Sequence[tuple[str, ...]], slices: Sequence[bytes]) -> None:
+        """A question with other classes; without it, if there is but one."""
+        question = self.questions[number]
+        stride = math.prod(len(each.classes) for each in self.questions[number + 1 :])
+        starts = range(0, len(slices[0]), stride)
+        self.table = b"".join(part[start : start + stride] for start in starts for part in slices)
+        self.questions[number] = replace(question, classes=tuple(classes))
+        if len(classes) == 1:
+            del self.questions[number]
+
+    def _merge(self, number: int) -> None:
+        """Takes together the classes between which the set does not differ."""
+        classes: list[tuple[str, ...]] = []
+        merged: list[int] = []
+        length = 0
+        for labels, part in zip(self.questions[number].classes, self._slices(number), strict=True):
+            length, value = len(part), int.from_bytes(part, "little")
+            for place, known in enumerate(merged):
+                if b"\3" not in (known | value).to_bytes(length, "little"):  # nowhere inside the one, outside the other
+                    merged[place] |= value
+                    classes[place] += labels
+                    break
+            else:
+                merged.append(value)
+                classes.append(labels)
+        self._replace(number, classes, [value.to_bytes(length, "little") for value in merged])
+
+    def formula(self) -> tuple[str, bool]:
+        """The expression, and whether it is minimal."""
+        if not self.questions or 1 not in self.table or 2 not in self.table:
+            return (ALWAYS if 2 in self.table else NEVER), True
+        if len(self._variables()) <= MOST_VARIABLES:
+            return self._minimised(), True
+        for number, question in enumerate(self.questions):
+            for value, part in enumerate(self._slices(number)):
+                if 1 not in part:
+                    return self._rest(number, value, question.literal(value), "|")
+                if 2 not in part:
+                    return self._rest(number, value, question.negated(value), "&")
+        return self._split(), False
+
+    def _without(self, number: int, value: int) -> _Set:
+        question, slices = self.questions[number], self._slices(number)
+        rest = _Set((), b"")
+        rest.questions, rest.table = list(self.questions), self.table
+        classes = [labels for other, labels in enumerate(question.classes) if other != value]
+        rest._replace(number, classes, [part for other, part in enumerate(slices) if other != value])
+        return _Set(rest.questions, rest.table)
+
+    def _rest(self, number: int, value: int, literal: str, operator: str) -> tuple[str, bool]:
+        """A class that decides alone, and what holds beside it."""
+        rest, minimal = self._without(number, value).formula()
+        if rest in (ALWAYS, NEVER):
+            return literal, minimal
+        inner = f"({rest})" if operator == "&" and "|" in rest else rest
+        return f"{literal} {operator} {inner}", minimal
+
+    def _split(self) -> str:
+        """The set by the classes of one question, each described alone."""
+        parts = math.prod(len(each.classes) for each in self.questions[: -MOST_VARIABLES or None])
+        if parts > _MOST_PARTS:
+            names = ", ".join(dict.fromkeys(each.flag or each.axis for each in self.questions))
+            return f"no short description: it depends on {names}"
+        terms = []
+        for value, part in enumerate(self._slices(0)):
+            inner, _ = _Set(self.questions[1:], part).formula()
+            if inner != NEVER:
+                literal = self.questions[0].literal(value)
+                terms.append(literal if inner == ALWAYS else f"{literal} & ({inner})")
+        return " | ".join(terms)
+
+    def _variables(self) -> list[tuple[int, int]]:
+        """The yes-or-no questions, as (question, class): one for two classes, else one for each class."""
+        found = []
+        for number, question in enumerate(self.questions):
+            two = len(question.classes) == 2
+            found += [(number, value) for value in ((1,) if two else range(len(question.classes)))]
+        return found
+
+    def _minimised(self) -> str:
+        """The minimal sum of products, by sympy."""
+        from sympy import Symbol
+        from sympy.logic import SOPform
+
+        variables = self._variables()
+        answers = dict.fromkeys(itertools.product((0, 1), repeat=len(variables)), 0)
+        for values, mark in zip(
+            itertools.product(*(range(len(each.classes)) for each in self.questions)), self.table, strict=True
+        ):
+            answers[tuple(int(values[number] == value) for number, value in variables)] = mark
+        symbols = [Symbol(f"x{number}") for number in range(len(variables))]
+        found = SOPform(
+            symbols, [list(bits) for bits, mark in answers.items() if mark == 2],
+            [list(bits) for bits, mark in answers.items() if mark == 0],
+        )  # fmt: skip
+        terms = [self._term(term, symbols, variables) for term in _parts(found, "Or")]
+        return " | ".join(text for _, text in sorted(terms))
+
+    def _term(
+        self, term: object, symbols: Sequence[object], variables: Sequence[tuple[int, int]]
+    ) -> tuple[list[int], str]:
+        """One product as text, and what orders it among the others."""
+        literals = []
+        for factor in _parts(term, "And"):
+            negated = type(factor).__name__ == "Not"
+            place = symbols.index(factor.args[0] if negated else factor)  # type: ignore[attr-defined]
+            number, value = variables[place]
+            question = self.questions[number]
+            literals.append((question.rank, question.negated(value) if negated else question.literal(value)))
+        literals.sort()
+        return [rank for rank, _ in literals], " & ".join(text for _, text in literals)
+
+
+def _parts(expression: object, operator: str) -> Sequence[object]:
+    """The operands of an Or or And; the expression alone if it is neither."""
+    if type(expression).__name__ == operator:
+        return tuple(expression.args)  # type: ignore[attr-defined]
+    return (expression,)

@@ -1,0 +1,137 @@
+"""What came of a sweep: an outcome for each point, and how many points there are of each.
+
+An outcome is what is recorded of a point: verdict, what was expected and observed in few words, and
+the rule. Points with the same outcome share one, so that a space of any size stays small.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance import judging
+from conformance.sweeps.space import Space
+
+OUTSIDE = 0xFFFF  # the index of a point that is not in the space
+MOST = OUTSIDE - 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What points can have in common: `expected` and `observed` are words for people.
+
+    `clause` is the predicate, as the table has it, that decided what was expected.
+    """
+
+    verdict: str
+    expected: str
+    observed: str
+    rule: str
+    clause: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class Points:
+    """The outcome of every point: `index[point]` is a number in `outcomes`, or OUTSIDE.
+
+    `examples` has for each outcome one point in full: its call's reason and raw observation.
+    """
+
+    space: Space
+    outcomes: list[Outcome]
+    index: array[int]
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+    def counts(self) -> list[int]:
+        """How many points have each outcome."""
+        found = Counter(self.index)
+        return [found[number] for number in range(len(self.outcomes))]
+
+    def by_verdict(self) -> dict[str, int]:
+        """How many points have each verdict, the best first."""
+        total: Counter[str] = Counter()
+        for outcome, count in zip(self.outcomes, self.counts(), strict=True):
+            total[outcome.verdict] += count
+        return {verdict: total[verdict] for verdict in reversed(judging.VERDICTS) if total[verdict]}
+
+    def by_rule(self) -> dict[str, str]:
+        """The verdict on each rule that decided a point."""
+        rules: dict[str, set[str]] = {}
+        for outcome in self.outcomes:
+            rules.setdefault(outcome.rule, set()).add(outcome.verdict)
+        return {rule: overall(verdicts) for rule, verdicts in rules.items()}
+
+    def column(self, number: int) -> int:
+        """The column (see space.py) of the points with an outcome."""
+        return int.from_bytes(bytes(each == number for each in self.index), "little")
+
+    def as_data(self, case: str) -> dict[str, Any]:
+        """The points as the side file has them."""
+        return {
+            "case": case,
+            "axes": self.space.as_data(),
+            "outcomes": [
+                {"verdict": each.verdict, "expected": each.expected, "observed": each.observed, "rule": each.rule,
+                 **({"clause": each.clause} if each.clause else {}),
+                 **({"notes": list(each.notes)} if each.notes else {})}
+                for each in self.outcomes
+            ],
+            "examples": self.examples,
+            "index": encode_index(self.index),
+        }  # fmt: skip
+
+    @classmethod
+    def of_data(cls, data: Mapping[str, Any]) -> Points:
+        """Points as a side file has them. Raises ValueError, KeyError or TypeError for what are none."""
+        space = Space.of_data(data["axes"])
+        outcomes = [
+            Outcome(each["verdict"], each["expected"], each["observed"], each["rule"], each.get("clause", ""),
+                    tuple(each.get("notes", ())))
+            for each in data["outcomes"]
+        ]  # fmt: skip
+        index = decode_index(data["index"])
+        if len(index) != space.size or any(each >= len(outcomes) and each != OUTSIDE for each in set(index)):
+            raise ValueError("points that do not fit their axes or outcomes")
+        return cls(space, outcomes, index, list(data.get("examples", ())))
+
+
+def overall(verdicts: Sequence[str] | set[str]) -> str:
+    """The verdict on a sweep whose points have these.
+
+    What is worse than a pass counts, but for absence: a space of which a part is verified to be
+    unsupported, or cannot be reached, has passed where the rest does.
+    """
+    absent = (judging.UNSUPPORTED, judging.UNREACHABLE)
+    present = [verdict for verdict in verdicts if verdict not in absent] or list(verdicts)
+    return min(present, key=judging.VERDICTS.index)
+
+
+def encode_index(index: array[int]) -> str:
+    """A number for each point as base64 of zlib of little-endian 16-bit words."""
+    return base64.b64encode(zlib.compress(_little(index).tobytes(), 6)).decode("ascii")
+
+
+def decode_index(text: str) -> array[int]:
+    """What `encode_index` made. Raises ValueError."""
+    try:
+        data = zlib.decompress(base64.b64decode(text, validate=True))
+    except zlib.error as error:
+        raise ValueError(f"no index of points: {error}") from error
+    index = array("H")
+    index.frombytes(data)
+    return _little(index)
+
+
+def _little(index: array[int]) -> array[int]:
+    if sys.byteorder == "little":
+        return index
+    swapped = array("H", index)
+    swapped.byteswap()
+    return swapped
