@@ -11,6 +11,7 @@ from conformance.capability import REACH, Capabilities
 from conformance.case import Case
 from conformance.execution import execute
 from conformance.judging import Judgement
+from conformance.sweeps.execution import sweep
 from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.stack import STACKS, Stack
@@ -22,6 +23,11 @@ def run_case(case: Case, bench: Bench, capabilities: Capabilities) -> Judgement:
     if unreachable:
         return Judgement(judging.UNREACHABLE, unreachable)
     try:
+        if case.sweep and case.point is None:
+            swept = sweep(case, bench, capabilities)
+            return Judgement(swept.verdict, swept.reason)
+        if case.sweep:
+            case = case.sweep.judged(case, lambda name: not capabilities.lacking([name], case.entry))
         observed = execute(case, bench)
     except Exception as error:
         return Judgement(judging.BROKEN, f"the harness could not run the case: {type(error).__name__}: {error}")
