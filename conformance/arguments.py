@@ -28,6 +28,7 @@ from conformance.case import (
 from conformance.language import CALLS, NULL, Parameter
 from conformance.quantity import Quantity
 from conformance.reading import Reader, suggestion
+from conformance.refusals import REASONS
 from conformance.verbs import ENUMS
 from conformance.yamltext import Node, Place, quoted
 
@@ -36,7 +37,7 @@ _BIT = re.compile(r"bit ([0-9]{1,9})")
 _GIVEN_KEYS = ("memory", "dmabufs", "pds", "mrs", "qps", "windows", "memlock")
 # No address space of Linux is larger.
 _MAX_MEMORY = 1 << 57
-_THEN_KEYS = ("outcome", "errno", "code", "mr", "completion", "rkey")
+_THEN_KEYS = ("outcome", "errno", "code", "mr", "completion", "rkey", "because")
 _FLAG_WORDS = {"ibv_access_flags": "access flag", "ibv_rereg_mr_flags": "rereg flag", "ibv_send_flags": "send flag"}
 
 Names = dict[str, str]
@@ -174,8 +175,11 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
         mr=reader.word(fields.get("mr"), "expectation of the MR", ("as_asked",)) or "",
         completion=reader.word(fields.get("completion"), "completion", ("none",)) or "",
         rkey=reader.word(fields.get("rkey"), "expectation of the rkey", ("changed", "unchanged")) or "",
+        because=reader.word(fields.get("because"), "reason of a refusal", REASONS) or "",
     )
-    for key, wanted in (("errno", "refused"), ("code", "refused"), ("mr", "success"), ("completion", "success")):
+    for key, wanted in (
+        ("errno", "refused"), ("code", "refused"), ("mr", "success"), ("completion", "success"), ("because", "refused"),
+    ):  # fmt: skip
         if getattr(expectation, key) and outcome != wanted and "outcome" in fields:
             reader.note(fields[key].place, f"{key} is only expected of a call with the outcome {wanted!r}")
     for key, calls in language.EXPECTABLE.items():
@@ -283,7 +287,7 @@ def _mr(reader: Reader, name: str, node: Node, names: Names) -> MrSpec:
 
 
 def _qp(reader: Reader, node: Node, names: Names) -> QpSpec:
-    fields = reader.mapping(node, "a queue pair", ("type", "pd", "state", "sq_sig_all"), ("type",))
+    fields = reader.mapping(node, "a queue pair", ("type", "pd", "state", "sq_sig_all", "access"), ("type",))
     kind = reader.word(fields.get("type"), "type of queue pair", ENUMS["ibv_qp_type"].short_names) or "RC"
     pds = [name for name, kind in names.items() if kind == "pd"]
     return QpSpec(
@@ -291,6 +295,7 @@ def _qp(reader: Reader, node: Node, names: Names) -> QpSpec:
         reader.word(fields.get("pd"), "pd", pds) or "pd",
         reader.word(fields.get("state"), "state", language.QP_STATES) or "RTS",
         reader.truth(fields.get("sq_sig_all"), "sq_sig_all"),
+        _flags(reader, fields["access"], "ibv_access_flags").mask if "access" in fields else None,
     )
 
 

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from conformance.language import QP_RIGHTS
 from conformance.quantity import Quantity
+from conformance.verbs import ENUMS
 from conformance.yamltext import Place
 
 if TYPE_CHECKING:
@@ -124,7 +126,8 @@ class Expectation:
     enumerates, if it does; ("any",): some errno must be given. `code`: codes of a verb that has an
     enumeration of its own for them. `mr`: "as_asked" when the region's fields must be those asked for.
     `completion`: "none" when a posted request must not give one. `rkey`: whether the window's key in
-    the structure must have "changed" or be "unchanged".
+    the structure must have "changed" or be "unchanged". `because`: why traffic is refused, of
+    refusals.REASONS, where the completions are to show it.
     """
 
     outcome: str
@@ -133,6 +136,7 @@ class Expectation:
     mr: str = ""
     completion: str = ""
     rkey: str = ""
+    because: str = ""
 
     def as_data(self) -> dict[str, Any]:
         """The expectation as it stands in a result."""
@@ -140,14 +144,19 @@ class Expectation:
         for name in ("errno", "code"):
             if getattr(self, name):
                 data[name] = list(getattr(self, name))
-        for name in ("mr", "completion", "rkey"):
+        for name in ("mr", "completion", "rkey", "because"):
             if getattr(self, name):
                 data[name] = getattr(self, name)
         return data
 
 
+_RIGHTS = tuple(QP_RIGHTS.split())
+_ALL_RIGHTS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), _RIGHTS)
 # Arguments that say nothing to a person where they have these values.
-_UNTOLD = {"at": ("",), "via": ("NULL",), "handle": ("own",), "pd_handle": ("own",)}
+_UNTOLD: Mapping[str, tuple[Argument, ...]] = {
+    "at": ("",), "via": ("NULL",), "handle": ("own",), "pd_handle": ("own",), "place": ("whole",),
+    "contents": ("made",), "qp_type": ("RC",), "qp_access": (_ALL_RIGHTS,),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.case import Case, Step
+from conformance.refusals import RELIABLE, refusal
 from conformance.verbs import ENUMS, VERBS
 
 PASS, FAIL, UNSUPPORTED, UNREACHABLE = "PASS", "FAIL", "UNSUPPORTED", "UNREACHABLE"
@@ -135,11 +136,15 @@ def _fault(step: Step, seen: dict[str, Any], when: str = "") -> str:
     if then.rkey and (seen["rkey"]["before"] != seen["rkey"]["after"]) != (then.rkey == "changed"):
         return f"{when}{step}: the window's rkey should be {then.rkey}"
     if outcome == "refused":
-        return _code_fault(step, seen, when)
+        return _refusal_fault(step, seen, when) or _code_fault(step, seen, when)
     wrong = _wrong_fields(seen) if then.mr == "as_asked" else []
     if wrong:
         return f"{when}{step} gave an MR that differs from what was asked: {', '.join(wrong)}"
     return _completion_fault(step, seen, when)
+
+
+# Operations that leave the range as it is.
+_READERS = ("RDMA_READ", "SEND", "WRITE", "FLUSH_GLOBAL", "FLUSH_PERSISTENT")
 
 
 def _data_fault(step: Step, seen: dict[str, Any]) -> str:
@@ -149,11 +154,41 @@ def _data_fault(step: Step, seen: dict[str, Any]) -> str:
     if step.then.outcome == "refused" and (seen["moved"] != "nothing" or seen["changed"]):
         return "and moved bytes that it should not" if seen["moved"] != "nothing" else _where(seen)
     done = seen["wc"] == ["SUCCESS"]
-    if done and seen["moved"] != "all":
+    if done and seen["moved"] != "all" and not _may_be_lost(seen):
         return f"but {'nothing' if seen['moved'] == 'nothing' else 'something else'} has arrived; {_where(seen)}"
-    expected = 1 if done and step.arguments.get("op") not in ("RDMA_READ", "SEND") else 0
+    if seen.get("guards"):
+        return "and changed bytes beside the buffer of the other side"
+    expected = 1 if done and step.arguments.get("op") not in _READERS else 0
     if len(seen["changed"]) > expected or any(start < 0 for start, _ in seen["changed"]):
         return _where(seen)
+    return _reception_fault(seen) if done else ""
+
+
+def _may_be_lost(seen: dict[str, Any]) -> bool:
+    """Whether nobody tells the sender that a message was dropped."""
+    return seen["moved"] == "nothing" and seen.get("qp_type", "RC") not in RELIABLE
+
+
+def _reception_fault(seen: dict[str, Any]) -> str:
+    """A receiver that was told another length or immediate datum than was sent."""
+    for key, words in (("byte_len", "bytes"), ("imm", "as immediate data")):
+        came, sent = seen.get(key, (None, None))
+        if came != sent:
+            return f"but the receiver was told {came} {words}, not {sent}"
+    return ""
+
+
+def _refusal_fault(step: Step, seen: dict[str, Any], when: str) -> str:
+    """A refusal by the wrong status, or one after which the queue pair goes on."""
+    wanted = refusal(seen.get("side", ""), step.then.because, seen.get("qp_type", ""))
+    if wanted is None or seen["returned"] != "0":  # or refused already when it was posted
+        return ""
+    for key, allowed, who in (("wc", wanted.wc, ""), ("peer_wc", wanted.peer, " at the sender")):
+        if allowed and (len(seen[key]) != 1 or seen[key][0] not in allowed):
+            came = " ".join(seen[key]) or "nothing"
+            return f"{when}{step} should be refused with {' or '.join(allowed)}{who}, completed with {came}"
+    if seen.get("state", wanted.state) != wanted.state:
+        return f"{when}{step} was refused, and the queue pair is in state {seen['state']} instead of {wanted.state}"
     return ""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conformance import verbs
+from conformance.places import CONTENTS, PLACES
 
 ENTRIES = ("libibverbs", "uverbs")
 OUTCOMES = {
@@ -67,9 +68,16 @@ class Parameter:
 
 
 FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
-REMOTE_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", *FLUSHES)
-# What reads a region by its lkey (SEND), and what writes to it (RECV, and READ as the requester).
-LOCAL_OPERATIONS = ("SEND", "RECV", "READ")
+REMOTE_OPERATIONS = (
+    "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE",
+    *FLUSHES,
+)  # fmt: skip
+# What reads a region by its lkey (SEND, and WRITE as the requester), and what writes to it: RECV, and the
+# answers that READ and FETCH_AND_ADD bring their requester.
+LOCAL_OPERATIONS = ("SEND", "WRITE", "RECV", "RECV_WITH_IMM", "READ", "FETCH_AND_ADD")
+# The transports that traffic can go over; XRC is tried where there are such queue pairs.
+TRAFFIC_TYPES = ("RC", "UC", "UD")
+QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
 
 _ACCESS = Parameter("flags", "ibv_access_flags")
 _PD = Parameter("object", "pd", "pd")
@@ -85,6 +93,9 @@ _BIND = {
     "access": _ACCESS,
     "send_flags": Parameter("flags", "ibv_send_flags", "SIGNALED"),
 }
+
+_PLACE = Parameter("word", "place", "whole", words=tuple(PLACES))
+_CONTENTS = Parameter("word", "contents", "made", words=tuple(CONTENTS))
 
 _REREG = {
     "mr": _MR,
@@ -146,9 +157,14 @@ CALLS: Mapping[str, Mapping[str, Parameter]] = {
         "length": Parameter("quantity", default="8"),
         # Where the bytes stand in this process, if that is not `addr`.
         "at": Parameter("quantity", default=""),
+        # Where in the range the operation goes.
+        "place": _PLACE,
+        "contents": _CONTENTS,
         "pd": _PD,
-        # The queue pair whose peer asks; a fresh one of `pd` without it.
+        # The queue pair whose peer asks; a fresh one of `pd`, of this type and these rights, without it.
         "via": Parameter("object", "qp", NULL, nullable=True),
+        "qp_type": Parameter("word", "qp_type", "RC", words=TRAFFIC_TYPES),
+        "qp_access": Parameter("flags", "ibv_access_flags", QP_RIGHTS),
     },
     "local_traffic": {
         "op": Parameter("word", "operation", words=LOCAL_OPERATIONS),
@@ -156,7 +172,10 @@ CALLS: Mapping[str, Mapping[str, Parameter]] = {
         "addr": _ADDR,
         "length": Parameter("quantity", default="8"),
         "at": Parameter("quantity", default=""),
+        "place": _PLACE,
+        "contents": _CONTENTS,
         "pd": _PD,
+        "qp_type": Parameter("word", "qp_type", "RC", words=TRAFFIC_TYPES),
     },
 }
 # What a folder of tables can be about: the verbs, each of which has a page of its own, and the API as such.
@@ -180,6 +199,7 @@ EXPECTABLE: Mapping[str, tuple[str, ...]] = {
     "mr": (*REGISTRATIONS, "ibv_rereg_mr"),
     "completion": BINDS,
     "rkey": BINDS,
+    "because": ("traffic", "local_traffic"),
 }
 # Names that objects of a table cannot have, since later steps or calls use them for something else.
 RESERVED = (NULL, *BAD_FDS, *(name for _, name in PRODUCTS.values()))

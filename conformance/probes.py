@@ -1,123 +1,136 @@
 """What the device really enforces: operations on a region or window, and where their bytes went.
 
-Each operation starts from known contents, with canaries in the whole of the memory around the range,
-and records every byte that differs afterwards. A fresh pair of queue pairs is used for each, since a
-refusal leaves one in the error state. Not for judging.
+Each operation starts from known contents, with canaries in the whole of the memory around the range and
+beside the harness's own buffer, and records every byte that differs afterwards. No queue pair is used again
+as a refusal has left it. Not for judging.
 """
 
 from __future__ import annotations
 
 import ctypes
-import mmap
 from collections.abc import Sequence
-from dataclasses import replace
 
-from conformance.bench import Pair
 from conformance.calls import Return, Sge, errno_name
-from conformance.case import QpSpec, Step
+from conformance.case import Flags, QpSpec, Step
 from conformance.language import FLUSHES, NULL
+from conformance.lines import SILENCE_S, Exchange, Line
+from conformance.places import WORD_OPERATIONS, locate
 from conformance.requests import Completion, SendRequest
 from conformance.scene import Observation, Scene, SetupRefused, answer
+from conformance.targets import BEFORE, EMPTY, SHOWN, Target, how_much, sent
+from conformance.verbs import ENUMS
 
-# Contents: of what is sent, of the range before, and of all around it.
-_SENT, _BEFORE, _CANARY = 0xA5, 0x3C, 0x77
-_STRETCH = 4096
-_SHOWN = 64  # bytes of a torn transfer, or differing stretches, that a result shows
-_ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
-
-_libc = ctypes.CDLL(None, use_errno=True)
+_IMMEDIATE = 0xC0FFEE01
+_GRH = 40  # bytes that stand before a datagram's own in the memory that receives it
+_GUARD = 64
+_RIGHTS = ENUMS["ibv_access_flags"]
 
 
 def traffic(scene: Scene, step: Step) -> Observation:
-    """A remote operation on a range by an rkey: RDMA WRITE and READ, the two atomics."""
-    if step.arguments["op"] in FLUSHES:
-        return _flush(scene, step)
-    via = str(step.arguments["via"])
-    pair: Pair = scene.pair(QpSpec("RC", str(step.arguments["pd"]))) if via == NULL else scene.pairs[via]
-    rkey, addr, length = scene.numbers(step.arguments, "rkey", "addr", "length")
-    at = scene.number(step.arguments["at"]) if step.arguments["at"] else addr
-    operation = str(step.arguments["op"])
-    target = _Target(scene, at, length)
-    local = scene.scratch(pair.requester.pd, max(1, length))
-    ctypes.memset(local.addr, _SENT, length)
-    returned = pair.requester.post_send(_request(scene, operation, local, rkey, addr))
-    found = pair.requester.completions(1) if returned.value == 0 else []
-    here = ctypes.string_at(local.addr, length)
-    moved = _moved(here, _BEFORE, _SENT) if operation == "RDMA_READ" else target.moved()
-    if operation in _ATOMICS and moved == "all" and here != bytes([_BEFORE]) * length:
-        moved = "part"  # the operation is done and the value before it was not given back
-    return {**_observation(returned, found), "moved": moved, "changed": target.changed(), **_torn(moved, here, target)}
-
-
-def _request(scene: Scene, operation: str, local: Sge, rkey: int = 0, remote_addr: int = 0) -> SendRequest:
-    """The operation between the element and the remote range; an atomic makes _SENT of what was _BEFORE."""
-    before, after = _word(_BEFORE), _word(_SENT)
-    request = SendRequest(operation, scene.next_wr_id(), (local,), rkey=rkey % (1 << 32), remote_addr=remote_addr)
-    if operation == "ATOMIC_CMP_AND_SWP":
-        return replace(request, compare_add=before, swap=after)
-    if operation == "ATOMIC_FETCH_AND_ADD":
-        return replace(request, compare_add=(after - before) % (1 << 64))
-    return request
-
-
-def _flush(scene: Scene, step: Step) -> Observation:
-    """FLUSH moves no bytes: it completes, or it is refused."""
-    pair = scene.pair(QpSpec("RC", str(step.arguments["pd"]), extended="FLUSH"))
-    rkey, addr, length = scene.numbers(step.arguments, "rkey", "addr", "length")
-    request = SendRequest(
-        str(step.arguments["op"]), scene.next_wr_id(), remote_addr=addr, rkey=rkey % (1 << 32), length=length
-    )
-    returned = pair.requester.post_send(request)
-    return _observation(returned, pair.requester.completions(1) if returned.value == 0 else [])
+    """A peer's operation on a range by an rkey: RDMA, the atomics, FLUSH."""
+    operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
+    rkey, addr, at, length = _range(scene, step, operation, "rkey")
+    line = _line(scene, step, operation, kind)
+    reads, words = operation == "RDMA_READ", operation in WORD_OPERATIONS
+    content = sent(length)
+    before = content if reads else bytes([BEFORE]) * length
+    target = Target(scene.memory_around(at, length), at, length, str(step.arguments["contents"]), before)
+    local = _Local(scene, line, length, b"" if reads or words else content)
+    request = _request(scene, operation, local.sge, rkey, addr, length, (target.inside, content))
+    exchange = line.ask(request, line.pair.requester, line.pair.responder)
+    observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, "remote")
+    if operation in FLUSHES:
+        moved = "all" if exchange.done else "nothing"
+    elif reads:
+        moved = local.received(target.inside)
+    else:
+        moved = how_much(target.content(), content, target.inside) if length else "all"
+    if moved == "all" and operation.startswith("ATOMIC_") and operation != "ATOMIC_WRITE":
+        moved = "all" if local.received(target.inside) == "all" else "part"  # the value before it has to come back
+    if moved != "all" or not exchange.done:
+        line.stale = True
+        observation["state"] = line.pair.responder.query_state()
+    if operation == "RDMA_WRITE_WITH_IMM":
+        observation |= _received(exchange.heard, length)
+    return {**observation, **_moved(moved, length, exchange.done, target, local)}
 
 
 def local_traffic(scene: Scene, step: Step) -> Observation:
-    """A local access to a range by an lkey: SEND gathers from it, RECV and READ scatter into it."""
-    pd = str(step.arguments["pd"])
-    pair = scene.pair(QpSpec("RC", pd))
-    lkey, addr, length = scene.numbers(step.arguments, "lkey", "addr", "length")
-    at = scene.number(step.arguments["at"]) if step.arguments["at"] else addr
-    operation = str(step.arguments["op"])
-    target = _Target(scene, at, length)
-    region = Sge(addr, length, lkey % (1 << 32))
-    # The responder is of the case's PD, so that is whose local side is looked at.
-    other = scene.scratch(pair.requester.pd, length, remote=operation == "READ")
-    ctypes.memset(other.addr, _SENT, length)
-    if operation == "SEND":
-        returned, found = _send(scene, pair, region, other)
-        here = ctypes.string_at(other.addr, length)
-        moved = _moved(here, _BEFORE, _SENT)
-    elif operation == "RECV":
-        returned, found = _receive(scene, pair, region, other)
-        moved, here = target.moved(), b""
+    """An access to a range by an lkey: gathered from by SEND and WRITE, scattered into by the others."""
+    operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
+    lkey, addr, at, length = _range(scene, step, operation, "lkey")
+    line = scene.line(QpSpec(kind, str(step.arguments["pd"])))
+    line.ready()
+    gathers = operation in ("SEND", "WRITE")
+    content = sent(length)
+    before = content if gathers else bytes([BEFORE]) * length
+    target = Target(scene.memory_around(at, length), at, length, str(step.arguments["contents"]), before)
+    # Whoever owns the region is the responder, whichever side asks.
+    access = _RIGHTS.value_of(_GRANTED[operation]) if operation in _GRANTED else 0
+    skipped = _GRH if kind == "UD" else 0
+    size = max(0, length - skipped) if operation.startswith("RECV") else length
+    other = _Local(scene, line, size, b"" if gathers else content[:size], access, skipped if gathers else 0)
+    region = Sge(addr, length, lkey)
+    if operation.startswith("RECV"):
+        observation = _receive(scene, line, operation, region, other, kind)
     else:
-        returned = pair.responder.post_send(_request(scene, "RDMA_READ", region, other.rkey, other.addr))
-        found = pair.responder.completions(1) if returned.value == 0 else []
-        moved, here = target.moved(), b""
-    return {**_observation(returned, found), "moved": moved, "changed": target.changed(), **_torn(moved, here, target)}
+        observation = _ask(scene, line, operation, region, other, kind)
+    if gathers:
+        moved = other.received(target.inside)
+    else:
+        moved = how_much(target.content()[length - size :], content[:size], target.inside[length - size :])
+    done = observation["wc"] == ["SUCCESS"]
+    if moved != "all" or not done:
+        line.stale = True
+        observation["state"] = line.pair.responder.query_state()
+    return {**observation, **_moved(moved, length, done, target, other)}
 
 
-def _send(scene: Scene, pair: Pair, source: Sge, sink: Sge) -> tuple[Return, list[Completion]]:
-    """A SEND from the responder's region into the requester's buffer; the sender's completion counts."""
-    posted = pair.requester.post_receive((sink,), scene.next_wr_id())
+# What a peer's memory has to allow for an operation that takes a range of ours for its local side.
+_GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
+
+
+def _ask(scene: Scene, line: Line, operation: str, region: Sge, other: _Local, kind: str) -> Observation:
+    """SEND, WRITE, READ or an atomic with the region for its local side."""
+    asker, peer = line.pair.responder, line.pair.requester
+    side = "gather" if operation in ("SEND", "WRITE") else "answer"
+    if operation != "SEND":
+        opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ", "FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD"}[operation]
+        request = SendRequest(opcode, scene.next_wr_id(), (region,), rkey=other.sge.rkey, remote_addr=other.sge.addr)
+        exchange = line.ask(request, asker, peer)
+        return _answered(exchange.returned, exchange.found, exchange.heard, kind, side)
+    posted = peer.post_receive((other.sink,), scene.next_wr_id())
     if posted.value:
         raise SetupRefused("posting a receive", errno_name(posted.value))
-    returned = pair.responder.post_send(_request(scene, "SEND", source))
-    found = pair.responder.completions(1) if returned.value == 0 else []
-    if [each.status for each in found] == ["SUCCESS"]:
-        pair.requester.completions(1)  # the data is there when the receiver's completion is
-    return returned, found
+    returned = asker.post_send(SendRequest("SEND", scene.next_wr_id(), (region,)))
+    found = asker.completions(1) if returned.value == 0 else []
+    heard = peer.completions(1) if Exchange(returned, found).done else []
+    line.stale = line.stale or not heard
+    return _answered(returned, found, [], kind, side)
 
 
-def _receive(scene: Scene, pair: Pair, sink: Sge, source: Sge) -> tuple[Return, list[Completion]]:
-    """A SEND into the responder's region; the receiver's completion counts."""
-    returned = pair.responder.post_receive((sink,), scene.next_wr_id())
+def _receive(scene: Scene, line: Line, operation: str, region: Sge, source: _Local, kind: str) -> Observation:
+    """A SEND into the region; the receiver's completion counts."""
+    receiver, sender = line.pair.responder, line.pair.requester
+    wr_id = scene.next_wr_id()
+    returned = receiver.post_receive((region,), wr_id)
     if returned.value:
-        return returned, []
-    posted = pair.requester.post_send(_request(scene, "SEND", source))
+        return _answered(returned, [], [], kind, "receive")
+    if kind != "RC":  # a message that is dropped leaves its receive to the next one
+        receiver.post_receive((), scene.next_wr_id())
+    opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
+    posted = sender.post_send(SendRequest(opcode, scene.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
     if posted.value:
         raise SetupRefused("posting a send", errno_name(posted.value))
-    return returned, pair.responder.completions(1)
+    if kind != "RC":
+        sender.post_send(SendRequest("SEND", scene.next_wr_id(), flags=0))
+    sent_off = sender.completions(1)
+    found = receiver.completions(1) if kind == "RC" else receiver.completions(1, SILENCE_S)
+    line.stale = line.stale or kind != "RC"
+    observation = _answered(returned, found, sent_off, kind, "receive")
+    if Exchange(returned, found).done:
+        observation |= _received(found, region.length, operation == "RECV_WITH_IMM")
+    return observation
 
 
 def bind_and_send(scene: Scene, step: Step) -> Observation:
@@ -125,100 +138,130 @@ def bind_and_send(scene: Scene, step: Step) -> Observation:
 
     When the peer has received, the window must be there: a send after a bind is ordered after it.
     """
-    name = str(step.arguments["qp"])
-    pair = scene.pairs[name]
+    pair = scene.pairs[str(step.arguments["qp"])]
     window = scene.windows[str(step.arguments["mw"])]
     info = scene.bind_info(step.arguments)
-    sink, source = scene.scratch(pair.requester.pd, 4), scene.scratch(pair.responder.pd, 4)
+    sink, source = scene.scratch(pair.requester.pd, 4, "sink"), scene.scratch(pair.responder.pd, 4, "source")
     posted = pair.requester.post_receive((sink,), scene.next_wr_id())
     window.old_rkey = window.rkey
     bound = pair.responder.bind_mw(window, info, 0, scene.next_wr_id())
     ctypes.memmove(source.addr, window.rkey.to_bytes(4, "little"), 4)
-    sent = pair.responder.post_send(_request(scene, "SEND", source))
-    for returned in (posted, bound, sent):
+    posted_send = pair.responder.post_send(SendRequest("SEND", scene.next_wr_id(), (source,)))
+    for returned in (posted, bound, posted_send):
         if returned.value:
-            return {**_observation(returned, []), "moved": "nothing", "changed": []}
+            return {**_answered(returned, [], [], "RC", "remote"), "moved": "nothing", "changed": []}
     received = pair.requester.completions(1)
     key = int.from_bytes(ctypes.string_at(sink.addr, 4), "little")
-    target = _Target(scene, info.addr, 8)
-    local = scene.scratch(pair.requester.pd, 8)
-    ctypes.memset(local.addr, _SENT, 8)
-    returned = pair.requester.post_send(_request(scene, "RDMA_WRITE", local, key, info.addr))
+    target = Target(scene.memory_around(info.addr, 8), info.addr, 8, "made", bytes([BEFORE]) * 8)
+    local = scene.scratch(pair.requester.pd, 8, "local")
+    ctypes.memmove(local.addr, sent(8), 8)
+    request = SendRequest("RDMA_WRITE", scene.next_wr_id(), (local,), rkey=key, remote_addr=info.addr)
+    returned = pair.requester.post_send(request)
     found = pair.requester.completions(1) if [each.status for each in received] == ["SUCCESS"] else received
-    return {**_observation(returned, found), "moved": target.moved(), "changed": target.changed()}
+    moved = how_much(target.content(), sent(8), target.inside)
+    return {**_answered(returned, found, [], "RC", "remote"), "moved": moved, "changed": target.changed()}
 
 
-def resident(scene: Scene, step: Step) -> Observation:
-    """Whether the memory's pages are in core (mincore): `returned` is 0 for all, `none` or `some`."""
-    memory = scene.memory[str(step.arguments["memory"])]
-    pages = -(-memory.size // mmap.PAGESIZE)
-    vector = (ctypes.c_ubyte * pages)()
-    if _libc.mincore(ctypes.c_void_p(memory.addr), ctypes.c_size_t(memory.size), vector) != 0:
-        raise OSError(ctypes.get_errno(), "mincore")
-    count = sum(page & 1 for page in vector)
-    returned = "0" if count == pages else "none" if count == 0 else "some"
-    return {"rc": 0, "returned": returned, "errno": "", "layer": "kernel", "pages": [count, pages]}
+class _Local:
+    """The harness's side of an operation: a buffer with guards, at the requester of a line."""
+
+    def __init__(
+        self, scene: Scene, line: Line, length: int, content: bytes, access: int = 0, skipped: int = 0
+    ) -> None:
+        """`content` is what it holds, if it is to be read; `skipped` bytes of a sink come before the data's."""
+        size = length + skipped + 2 * _GUARD
+        area = scene.scratch(line.pair.requester.pd, size, "local", access)
+        self._area, self._size = area.addr, size
+        ctypes.memset(area.addr, EMPTY, size)
+        start = area.addr + _GUARD
+        self.sink = Sge(start, length + skipped, area.lkey, area.rkey)
+        self.sge = Sge(start + skipped, length, area.lkey, area.rkey)
+        if content:
+            ctypes.memmove(self.sge.addr, content, length)
+
+    def received(self, wanted: bytes) -> str:
+        """How much of what was wanted stands in the buffer."""
+        content = ctypes.string_at(self.sge.addr, self.sge.length)
+        return how_much(content, wanted, bytes([EMPTY]) * self.sge.length)
+
+    def guards_changed(self) -> bool:
+        """Whether anything beside the buffer is no longer as it was."""
+        guard = bytes([EMPTY]) * _GUARD
+        return (
+            ctypes.string_at(self._area, _GUARD) != guard
+            or ctypes.string_at(self._area + self._size - _GUARD, _GUARD) != guard
+        )
+
+    def shown(self) -> str:
+        """The first bytes of the buffer."""
+        return ctypes.string_at(self.sge.addr, min(SHOWN, self.sge.length)).hex()
 
 
-class _Target:
-    """A range with canaries around it, in whichever memory of the case it lies."""
-
-    def __init__(self, scene: Scene, at: int, length: int) -> None:
-        self.at, self.length = at, length
-        self._memory = scene.memory_around(at, length)
-        ctypes.memset(self._memory.addr, _CANARY, self._memory.size)
-        ctypes.memset(at, _BEFORE, length)
-        self._contents = self._read()
-
-    def _read(self) -> bytes:
-        return ctypes.string_at(self._memory.addr, self._memory.size)
-
-    def bytes(self) -> bytes:
-        """What stands in the range now."""
-        return ctypes.string_at(self.at, self.length)
-
-    def moved(self) -> str:
-        """How much of what was sent stands in the range."""
-        return _moved(self.bytes(), _SENT, _BEFORE)
-
-    def changed(self) -> list[list[int]]:
-        """Where the memory differs from before, as [offset from the intended place, bytes]."""
-        start = self.at - self._memory.addr
-        return [[offset - start, size] for offset, size in _differences(self._contents, self._read())]
+def _range(scene: Scene, step: Step, operation: str, key: str) -> tuple[int, int, int, int]:
+    """Key, address, place in this process and length of the operation."""
+    number, addr, length = scene.numbers(step.arguments, key, "addr", "length")
+    at = scene.number(step.arguments["at"]) if step.arguments["at"] else addr
+    offset, size = locate(str(step.arguments["place"]), operation, addr, length)
+    return number % (1 << 32), (addr + offset) % (1 << 64), at + offset, size
 
 
-def _observation(returned: Return, found: Sequence[Completion]) -> Observation:
-    return {**answer(returned), "layer": "device", "wc": [each.status for each in found]}
+def _line(scene: Scene, step: Step, operation: str, kind: str) -> Line:
+    """The pair that a remote operation goes over: a named one's, or one of the case's PD."""
+    via = str(step.arguments["via"])
+    if via != NULL:
+        return scene.named_line(via)
+    access = step.arguments["qp_access"]
+    assert isinstance(access, Flags)
+    extended = "FLUSH" if operation in FLUSHES else "ATOMIC_WRITE" if operation == "ATOMIC_WRITE" else ""
+    line = scene.line(QpSpec(kind, str(step.arguments["pd"]), access=access.mask, extended=extended))
+    line.ready()
+    return line
 
 
-def _torn(moved: str, here: bytes, target: _Target) -> Observation:
-    if moved != "part":
+def _request(
+    scene: Scene, operation: str, local: Sge, rkey: int, addr: int, length: int, contents: tuple[bytes, bytes]
+) -> SendRequest:
+    """The operation on the range by the key; a word operation makes the second of the contents of the first."""
+    wr_id = scene.next_wr_id()
+    if operation in FLUSHES:
+        return SendRequest(operation, wr_id, rkey=rkey, remote_addr=addr, length=length)
+    if operation not in WORD_OPERATIONS:
+        return SendRequest(operation, wr_id, (local,), rkey=rkey, remote_addr=addr, imm=_IMMEDIATE)
+    before, after = (int.from_bytes(content, "little") for content in contents)
+    compare_add = {"ATOMIC_CMP_AND_SWP": before, "ATOMIC_FETCH_AND_ADD": (after - before) % (1 << 64)}
+    return SendRequest(
+        operation, wr_id, (local,), rkey=rkey, remote_addr=addr, compare_add=compare_add.get(operation, 0), swap=after
+    )
+
+
+def _answered(
+    returned: Return, found: Sequence[Completion], peer: Sequence[Completion], kind: str, side: str
+) -> Observation:
+    """What the queue pairs said: of the request itself, and at the other side where it did not succeed."""
+    observation: Observation = {**answer(returned), "layer": "device", "wc": [each.status for each in found]}
+    observation |= {"qp_type": kind, "side": side}
+    if [each.status for each in found] != ["SUCCESS"]:
+        observation["peer_wc"] = [each.status for each in peer]
+    return observation
+
+
+def _received(heard: Sequence[Completion], length: int, with_imm: bool = True) -> Observation:
+    """What the receiver's completion said beside its status, as [what came, what was sent]."""
+    if not heard or heard[0].status != "SUCCESS":
         return {}
-    return {"bytes": {"here": here[:_SHOWN].hex(), "there": target.bytes()[:_SHOWN].hex()}}
+    said: Observation = {"byte_len": [heard[0].byte_len, length]}
+    if with_imm:
+        said["imm"] = [heard[0].imm, _IMMEDIATE]
+    return said
 
 
-def _word(byte: int) -> int:
-    return int.from_bytes(bytes([byte]) * 8, "little")
-
-
-def _moved(content: bytes, sent: int, before: int) -> str:
-    """How much of what was sent has arrived where `before` stood: all, nothing or part."""
-    if not content.strip(bytes([sent])):
-        return "all"
-    return "nothing" if not content.strip(bytes([before])) else "part"
-
-
-def _differences(before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """The stretches in which two equally long contents differ, as (offset, bytes)."""
-    found: list[tuple[int, int]] = []
-    for start in range(0, len(before), _STRETCH):
-        if before[start : start + _STRETCH] == after[start : start + _STRETCH]:
-            continue
-        for offset in range(start, min(start + _STRETCH, len(before))):
-            if before[offset] == after[offset]:
-                continue
-            if found and sum(found[-1]) == offset:
-                found[-1] = (found[-1][0], found[-1][1] + 1)
-            else:
-                found.append((offset, 1))
-    return found[:_SHOWN]
+def _moved(moved: str, length: int, done: bool, target: Target, local: _Local) -> Observation:
+    """Where bytes are and where they should not be. Of no bytes nothing moves, and all of them have come."""
+    if length == 0:
+        moved = "all" if done else "nothing"
+    seen: Observation = {"moved": moved, "changed": target.changed()}
+    if local.guards_changed():
+        seen["guards"] = "changed"
+    if moved == "part":
+        seen["bytes"] = {"here": local.shown(), "there": target.content()[:SHOWN].hex()}
+    return seen

@@ -118,10 +118,9 @@ class DeviceQueue:
     def _rights(self) -> int:
         if self.kind == "UD":
             return 0
-        if self.spec.access is not None:
-            return self.spec.access
-        rights = _REMOTE | (_ATOMIC if self.device.capabilities["atomics"] else 0)
-        return rights | (_FLUSHES if self.spec.extended == "FLUSH" else 0)
+        has = _REMOTE | (_ATOMIC if self.device.capabilities["atomics"] else 0)
+        has |= _FLUSHES if self.spec.extended == "FLUSH" else 0
+        return has if self.spec.access is None else self.spec.access & has
 
     def query_state(self) -> str:
         """The state that ibv_query_qp tells, such as ERR after a refusal."""

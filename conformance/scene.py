@@ -14,13 +14,14 @@ from conformance.bench import Bench, DmaBuf, Entry, Memory, Pair, Window
 from conformance.calls import Mr, Pd, Return, Sge, errno_name
 from conformance.case import Argument, Case, Flags, QpSpec, Value
 from conformance.language import NULL
+from conformance.lines import Line
 from conformance.quantity import Quantity
 from conformance.requests import BindInfo
 from conformance.verbs import ENUMS
 
 Observation = dict[str, Any]
 
-_LOCAL_WRITE, _REMOTE_READ = (ENUMS["ibv_access_flags"].value_of(name) for name in ("LOCAL_WRITE", "REMOTE_READ"))
+_LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
 
 
 def answer(returned: Return) -> Observation:
@@ -57,6 +58,9 @@ class Scene:
         self.fields: dict[str, dict[str, int]] = {}
         self.pairs: dict[str, Pair] = {}
         self.windows: dict[str, Window] = {}
+        self._lines: dict[QpSpec, Line] = {}
+        self._named_lines: dict[str, Line] = {}
+        self._scratch: dict[tuple[int, str, int], Sge] = {}
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
         self.work_requests = 0
@@ -82,12 +86,34 @@ class Scene:
         self.cleanup.callback(self.give_back, f"queue pair {spec.kind}", pair.close)
         return pair
 
-    def scratch(self, pd: Pd, size: int, remote: bool = False) -> Sge:
-        """Registered memory of the harness's own, for the side of traffic that is not looked at."""
+    def line(self, spec: QpSpec) -> Line:
+        """A pair of this kind for the harness's own use, made once; the user asks for it to be ready."""
+        if spec not in self._lines:
+            self._lines[spec] = Line(self.pair(spec), self.next_wr_id)
+        return self._lines[spec]
+
+    def named_line(self, name: str) -> Line:
+        """A pair of the case's: used as it is, since what the case did with it may rest on its state."""
+        if name not in self._named_lines:
+            self._named_lines[name] = Line(self.pairs[name], self.next_wr_id, renewable=False)
+        return self._named_lines[name]
+
+    def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
+        """Registered memory of the harness's own, for the side of traffic that is not looked at.
+
+        Each `use` has one, which grows when more is asked for; `access` is granted to peers.
+        """
+        key = (pd.pointer, use, access)
+        if key not in self._scratch or self._scratch[key].length < size:
+            self._scratch[key] = self._register(pd, max(size, self.bench.page), access)
+        whole = self._scratch[key]
+        return Sge(whole.addr, size, whole.lkey, whole.rkey)
+
+    def _register(self, pd: Pd, size: int, access: int) -> Sge:
         memory = self.bench.allocate("anonymous", size)
         self.cleanup.callback(memory.close)
         entry = self.bench.entry("libibverbs")
-        returned = entry.reg_mr(pd, memory.addr, size, _LOCAL_WRITE | (_REMOTE_READ if remote else 0))
+        returned = entry.reg_mr(pd, memory.addr, size, _LOCAL_WRITE | access)
         if returned.mr is None:
             raise SetupRefused("registering the local side's memory", errno_name(returned.errno))
         mr = returned.mr

@@ -13,6 +13,7 @@ from typing import Any
 from conformance import capability, language, quantity
 from conformance.arguments import ERRNO_NAMES
 from conformance.expansion import PLACEHOLDER
+from conformance.refusals import REASONS
 from conformance.rules import LAYERS, LEVELS, RULE_ID
 from conformance.sweeps.reading import FLAG_ENUMS, SUBSETS, UNKNOWN
 from conformance.verbs import ENUMS
@@ -25,7 +26,9 @@ _NAME = "^[A-Za-z_][A-Za-z0-9_]*$"
 # Of a row's axes; each of these texts is replaced before it means anything.
 _PLACEHOLDER: Schema = {"$ref": "#/$defs/placeholder"}
 _TEXT: Schema = {"type": "string", "pattern": r"\S"}
-_EITHER_OUTCOME = {"errno": "refused", "code": "refused", "mr": "success", "completion": "success"}
+_EITHER_OUTCOME = {
+    "errno": "refused", "code": "refused", "mr": "success", "completion": "success", "because": "refused",
+}  # fmt: skip
 
 
 def table_schema() -> Schema:
@@ -227,6 +230,7 @@ def _qp() -> Schema:
             "pd": _or_axis(_object_name()),
             "state": _or_axis(_words(language.QP_STATES)),
             "sq_sig_all": _or_axis({"type": "boolean"}),
+            "access": {"$ref": "#/$defs/flags of ibv_access_flags"},
         },
         required=("type",),
     )
@@ -276,6 +280,7 @@ def _then(call: str) -> Schema:
         "mr": _or_axis({"const": "as_asked"}),
         "completion": _or_axis({"const": "none"}),
         "rkey": _or_axis({"enum": ["changed", "unchanged"]}),
+        "because": _or_axis({"enum": list(REASONS)}),
     }
     allowed = {key: value for key, value in properties.items() if call in language.EXPECTABLE.get(key, (call,))}
     with_outcome = [

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from conformance import probes
+from conformance import probes, situations
 from conformance.bench import Queue, Window
 from conformance.calls import Mr, Return, Sge, errno_name
 from conformance.case import Step
@@ -300,7 +300,7 @@ STEPS: Mapping[str, Callable[[Scene, Step], Observation]] = {
     "compare_api": _compare_api,
     "unmap": _unmap,
     "bind_and_send": probes.bind_and_send,
-    "resident": probes.resident,
+    "resident": situations.resident,
     "traffic": probes.traffic,
     "local_traffic": probes.local_traffic,
 }

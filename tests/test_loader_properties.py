@@ -165,7 +165,8 @@ def arguments(call: str) -> st.SearchStrategy[dict[str, Any]]:
 
 def then(call: str) -> st.SearchStrategy[Any]:
     """What may be expected of a call."""
-    more = {"mr": words("as_asked"), "code": words("ERR_CMD"), "completion": words("none"), "rkey": words("changed")}
+    more = {"mr": words("as_asked"), "code": words("ERR_CMD"), "completion": words("none"), "rkey": words("changed"),
+            "because": words("memory")}  # fmt: skip
     fitting = {key: more[key] for key, calls in language.EXPECTABLE.items() if call in calls}
     errno = words("EINVAL", "any") | st.just(["EINVAL", "ENOMEM"])
     return words(*language.OUTCOMES) | mapping({"outcome": words(*language.OUTCOMES)}, errno=errno, **fitting)
