@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from commands import coverage, describe, doctor, listing, run, schema, test
+from commands import coverage, describe, doctor, listing, run, schema, test, trial
 from conformance.errors import UserError
 from conformance.suite import VERSION
 
-COMMANDS: tuple[ModuleType, ...] = (run, test, doctor, listing, coverage, describe, schema)
+COMMANDS: tuple[ModuleType, ...] = (run, test, doctor, listing, coverage, describe, trial, schema)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

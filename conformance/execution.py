@@ -16,6 +16,8 @@ from conformance.case import Case, MrSpec, Step, WindowSpec
 from conformance.scene import Observation, Scene, SetupRefused
 from conformance.steps import STEPS, alloc_window
 
+_DONE = ("MR", "MW", "0")
+
 
 def execute(case: Case, bench: Bench) -> Observation:
     """Runs `case` and gives what was observed.
@@ -59,16 +61,31 @@ def make_calls(scene: Scene) -> Observation:
             limited.enter_context(scene.bench.locked_memory_limit(scene.bytes(limit)))
         observation = _step(scene, scene.case.when)
     if scene.case.afterwards:
-        observation["afterwards"] = _afterwards(scene)
+        observation["afterwards"] = _afterwards(scene, observation)
     return observation
 
 
-def _afterwards(scene: Scene) -> list[Observation]:
-    """The later steps, none of them when the judged call did not make what they are about."""
+def _afterwards(scene: Scene, judged: Observation) -> list[Observation]:
+    """The later steps, none of them when the judged call did not make what they are about.
+
+    They end where a call that was not to succeed has taken what the next one is about: that one cannot be made.
+    """
     made = scene.case.when.name
     if made and made not in scene.mrs and made not in scene.windows:
         return []
-    return [_step(scene, step) for step in scene.case.afterwards]
+    seen: list[Observation] = []
+    taken = _took(scene.case.when, judged)
+    for step in scene.case.afterwards:
+        if taken and any(step.arguments.get(key) in scene.released for key in ("mr", "mw")):
+            break
+        seen.append(_step(scene, step))
+        taken = taken or _took(step, seen[-1])
+    return seen
+
+
+def _took(step: Step, seen: Observation) -> bool:
+    """Whether a call has succeeded that was not said to."""
+    return step.then.outcome != "success" and seen["returned"] in _DONE
 
 
 def set_up(scene: Scene) -> None:
@@ -91,7 +108,7 @@ def set_up(scene: Scene) -> None:
         _set_up_window(scene, name, window)
     for step in scene.case.before:
         observed = _step(scene, step)
-        if observed["returned"] not in ("MR", "MW", "0") or observed.get("wc", ["SUCCESS"]) != ["SUCCESS"]:
+        if observed["returned"] not in _DONE or observed.get("wc", ["SUCCESS"]) != ["SUCCESS"]:
             raise SetupRefused(str(step), " ".join([observed["errno"], *observed.get("wc", ())]))
 
 

@@ -61,6 +61,7 @@ class Scene:
         self._lines: dict[QpSpec, Line] = {}
         self._named_lines: dict[str, Line] = {}
         self._scratch: dict[tuple[int, str, int], Sge] = {}
+        self.released: set[str] = set()  # regions and windows that a step has given back
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
         self.work_requests = 0

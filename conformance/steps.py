@@ -92,6 +92,7 @@ def _dereg_mr(scene: Scene, step: Step) -> Observation:
     returned = scene.owners[name].dereg_mr(mr)
     if returned.value == 0:
         del scene.mrs[name]  # and the library has freed the structure
+        scene.released.add(name)
     else:
         mr.struct.handle = own
     return answer(returned)
@@ -184,9 +185,12 @@ def _alloc_mw(scene: Scene, step: Step) -> Observation:
 
 def _dealloc_mw(scene: Scene, step: Step) -> Observation:
     name = str(step.arguments["mw"])
-    returned = scene.windows[name].dealloc()
+    window = scene.windows[name]
+    scene.fields[name] = {"rkey": window.rkey, "old_rkey": window.old_rkey}
+    returned = window.dealloc()
     if returned.value == 0:
         del scene.windows[name]
+        scene.released.add(name)
     return answer(returned)
 
 

@@ -27,9 +27,13 @@ RIGHTS = {
 class Access(Windows):
     """Resolves keys; None stands for what is refused."""
 
+    def found(self, key: int) -> Region | Window | None:
+        """What has a key."""
+        return self.keys.get(key)
+
     def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
         """Where in this process the bytes of a peer's operation are."""
-        found = self.keys.get(rkey)
+        found = self.found(rkey)
         if isinstance(found, Window):
             return self.through_window(found, domain, queue, addr, length, right)
         if found is None or not self.opens(found, domain) or not self.allows(found, right):
@@ -38,7 +42,7 @@ class Access(Windows):
 
     def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
         """Where in this process the bytes of an own work request are."""
-        found = self.keys.get(lkey)
+        found = self.found(lkey)
         if not isinstance(found, Region) or not self.opens_locally(found, domain):
             return None
         if write and not self.allows_local_write(found):

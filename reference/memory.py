@@ -101,6 +101,18 @@ class Memory:
         """The dma-buf that a descriptor names; None for what is none. Raises OSError for a closed descriptor."""
         return self._buffers.get(_file_of(fd))
 
+    def is_open(self, fd: int) -> bool:
+        """Whether a descriptor is open."""
+        try:
+            os.fstat(fd)
+        except OSError:
+            return False
+        return True
+
+    def in_dmabuf(self, addr: int) -> bool:
+        """Whether an address is a dma-buf's."""
+        return any(each.addr <= addr < each.addr + each.size for each in self._buffers.values())
+
     def is_special(self, kind: str, addr: int, length: int) -> bool:
         """Whether a range lies in memory that was allocated as `huge` or `persistent`."""
         return any(start <= addr and addr + length <= end for start, end in self._special.get(kind, ()))

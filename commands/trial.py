@@ -1,0 +1,74 @@
+"""`rdma-cts trial`: the suite itself on trial, against references and real calls with one promise broken at a time."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.errors import UserError
+from conformance.reading import suggestion
+from conformance.suite import Suite, load_suite
+from trial import report
+from trial.trying import Finding, check_baseline, try_all
+from trial.violations import UNTRIABLE, VIOLATIONS, Violation
+
+NAME = "trial"
+HELP = "Put the suite itself on trial: does a case fail for every promise that a driver breaks?"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("--rule", action="append", default=[], metavar="ID", help="only violations of this rule")
+    parser.add_argument("--violation", action="append", default=[], metavar="NAME", help="only this violation")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one for each processor)")
+    parser.add_argument("--whole", action="store_true", help="all cases for each, also where the rule's own saw it")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write trial.json and trial.md there")
+    parser.add_argument("--list", action="store_true", help="only say which violations there are")
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line for each violation")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Tries the violations and reports; 0 if none survives and few are misattributed, else 1."""
+    if arguments.jobs < 0:
+        raise UserError(f"--jobs {arguments.jobs}: give a number of processes, or 0 for one a processor")
+    suite = load_suite()
+    chosen = _chosen(VIOLATIONS, suite, arguments.rule, arguments.violation)
+    if arguments.list:
+        print("\n".join(f"{each.rule:<9} {each.name}: {each.about}" for each in chosen))
+        return 0
+    started = time.monotonic()
+    check_baseline(suite.cases)
+    findings: list[Finding] = []
+    for finding in try_all(chosen, suite.cases, arguments.jobs, arguments.whole):
+        findings.append(finding)
+        if arguments.verbose:
+            print(report.line(finding))
+        elif sys.stderr.isatty():
+            print(f"\r{len(findings)} of {len(chosen)}", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty() and not arguments.verbose:
+        print("\r", end="", file=sys.stderr)
+    whole = len(chosen) == len(VIOLATIONS)
+    trial = report.Trial(findings, UNTRIABLE if whole else {}, time.monotonic() - started, "the reference")
+    if arguments.out:
+        report.write(trial, arguments.out)
+    print(report.summary(trial))
+    return 0 if trial.passed else 1
+
+
+def _chosen(known: Sequence[Violation], suite: Suite, rules: Sequence[str], names: Sequence[str]) -> list[Violation]:
+    """The violations that are asked for. Raises UserError."""
+    for rule in rules:
+        if rule not in suite.registry:
+            raise UserError(f"unknown rule {rule!r}{suggestion(rule, list(suite.registry))}")
+        if rule in UNTRIABLE:
+            raise UserError(f"{rule} cannot be tried: {UNTRIABLE[rule]}")
+    for name in names:
+        if name not in {each.name for each in known}:
+            raise UserError(f"unknown violation {name!r}{suggestion(name, [each.name for each in known])}")
+    chosen = [each for each in known if not (rules or names) or each.rule in rules or each.name in names]
+    if not chosen:
+        raise UserError(f"no violation of {' or '.join(rules)}")
+    return chosen

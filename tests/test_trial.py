@@ -1,0 +1,133 @@
+"""The suite on trial: every seeded violation is seen by the cases of the rule that it breaks, and told of readably."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from commands.__main__ import main
+from conformance.case import Case
+from conformance.errors import UserError
+from conformance.suite import Suite, load_suite
+from reference.device import Device
+from trial import report
+from trial.report import Trial
+from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding, check_baseline, try_all, try_violation
+from trial.violations import UNTRIABLE, VIOLATIONS, Violation
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    return load_suite()
+
+
+def cases_of(suite: Suite, *rules: str) -> list[Case]:
+    return [case for case in suite.cases if set(case.rules) & set(rules)]
+
+
+def test_every_rule_has_a_violation_or_a_reason_why_it_can_have_none(suite: Suite) -> None:
+    violated = {each.rule for each in VIOLATIONS}
+    assert violated | set(UNTRIABLE) == set(suite.registry)
+    assert violated.isdisjoint(UNTRIABLE)
+    assert all(reason for reason in UNTRIABLE.values())
+
+
+def test_violations_have_names_of_their_own_and_say_what_they_do() -> None:
+    assert len({each.name for each in VIOLATIONS}) == len(VIOLATIONS)
+    assert [each.name for each in VIOLATIONS if not each.about.endswith(".")] == []
+
+
+class Sound(Device):
+    pass
+
+
+class RefusesEverything(Device):
+    """A driver that answers 'not supported' to every registration."""
+
+    def access_fault(self, access: int) -> int:
+        return errno.EOPNOTSUPP
+
+
+def test_what_breaks_nothing_survives(suite: Suite) -> None:
+    finding = try_violation(Violation("sound", "REG-15", "Nothing.", Sound), cases_of(suite, "REG-15", "DEREG-01"))
+    assert (finding.outcome, finding.by) == (SURVIVED, ())
+
+
+def test_what_only_other_rules_see_is_misattributed(suite: Suite) -> None:
+    broken = next(each for each in VIOLATIONS if each.name == "keys-outlive-the-region")
+    wrongly = Violation(broken.name, "REG-15", broken.about, broken.kind)
+    finding = try_violation(wrongly, cases_of(suite, "REG-15", "DEREG-01"))
+    assert finding.outcome == MISATTRIBUTED
+    assert all(case.startswith("dereg_mr/") for case in finding.by)
+
+
+def test_a_driver_that_refuses_every_registration_fails_every_rule_of_them(suite: Suite) -> None:
+    for rule in ("REG-01", "REG-03", "REG-17", "IOVA-01", "IOVA-04"):
+        finding = try_violation(Violation("deaf", rule, "Everything is refused.", RefusesEverything),
+                                cases_of(suite, rule))  # fmt: skip
+        assert finding.outcome == KILLED
+
+
+def test_a_reference_that_does_not_pass_is_no_baseline(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Device, "write_alone", lambda self, access: False)
+    with pytest.raises(UserError, match="reg_mr/access_flags/remote-write") as error:
+        check_baseline(cases_of(suite, "REG-15"))
+    assert error.value.status == 3
+
+
+def test_processes_find_the_same_in_the_same_order(suite: Suite) -> None:
+    few = [each for each in VIOLATIONS if each.rule in ("DEREG-03", "REG-03")]
+    cases = cases_of(suite, "DEREG-03", "REG-03")
+    alone = [try_violation(each, cases) for each in few]
+    assert list(try_all(few, cases, jobs=2)) == alone
+    assert {each.outcome for each in alone} == {KILLED}
+
+
+def finding(outcome: str, rule: str = "REG-15") -> Finding:
+    by = () if outcome == SURVIVED else ("reg_mr/a/b",)
+    return Finding("name", rule, "Does something.", outcome, by, "because", 3)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "passed"),
+    [
+        ([KILLED] * 20, True),
+        ([KILLED] * 19 + [MISATTRIBUTED], True),
+        ([KILLED] * 18 + [MISATTRIBUTED] * 2, False),
+        ([KILLED] * 99 + [SURVIVED], False),
+    ],
+)
+def test_a_trial_passes_without_survivors_and_with_few_misattributed(outcomes: list[str], passed: bool) -> None:
+    assert Trial([finding(each) for each in outcomes], {}, 1.0, "the reference").passed is passed
+
+
+def test_a_report_has_the_kill_ratio_by_rule(tmp_path: Path) -> None:
+    trial = Trial([finding(KILLED), finding(SURVIVED), finding(KILLED, "REG-16")], {"REREG-15": "why"}, 1.0, "here")
+    report.write(trial, tmp_path)
+    assert "| REG-15 | 2 | 1 | 0 | 1 | 50 % |" in (tmp_path / "trial.md").read_text()
+    data = json.loads((tmp_path / "trial.json").read_text())
+    assert (data["passed"], [each["outcome"] for each in data["findings"]]) == (False, [KILLED, SURVIVED, KILLED])
+    assert "survived      REG-15" in report.summary(trial)
+    assert "not tried: REREG-15, since why" in report.summary(trial)
+
+
+def test_a_few_violations_are_tried_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trial", "--violation", "negative-errno", "--violation", "minus-one", "--jobs", "1"]) == 0
+    assert "2 violations" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--rule", "REG-1"], "unknown rule 'REG-1' (did you mean"),
+        (["--rule", "REREG-15"], "REREG-15 cannot be tried: "),
+        (["--violation", "negative-ernno"], "did you mean negative-errno?"),
+        (["--jobs", "-1"], "--jobs -1: give a number"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trial", *arguments]) == 2
+    assert said in capsys.readouterr().err

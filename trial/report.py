@@ -1,0 +1,89 @@
+"""What a trial found, for people and for machines: a table by rule, the violations that got away, JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.errors import UserError
+from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding
+
+# Of all violations that are tried, how many may be seen by other rules' cases only.
+MISATTRIBUTED_AT_MOST = 0.05
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The findings of one trial. `untriable` are rules that nothing can violate, each with the reason."""
+
+    findings: Sequence[Finding]
+    untriable: dict[str, str]
+    duration_s: float
+    where: str
+
+    def of(self, outcome: str) -> list[Finding]:
+        """The findings with an outcome."""
+        return [each for each in self.findings if each.outcome == outcome]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing survived and little was misattributed."""
+        strayed = len(self.of(MISATTRIBUTED))
+        return not self.of(SURVIVED) and strayed <= MISATTRIBUTED_AT_MOST * len(self.findings)
+
+    def by_rule(self) -> list[tuple[str, list[Finding]]]:
+        """The findings of each rule, in the order of the violations."""
+        rules: dict[str, list[Finding]] = {}
+        for each in self.findings:
+            rules.setdefault(each.rule, []).append(each)
+        return list(rules.items())
+
+
+def summary(trial: Trial) -> str:
+    """The lines that a person reads last."""
+    counted = ", ".join(f"{len(trial.of(outcome))} {outcome}" for outcome in (KILLED, MISATTRIBUTED, SURVIVED))
+    rules = trial.by_rule()
+    whole = sum(all(each.outcome == KILLED for each in findings) for _, findings in rules)
+    lines = [line(each) for each in trial.findings if each.outcome != KILLED]
+    lines.append(f"{len(trial.findings)} violations in {trial.duration_s:.1f} s on {trial.where}: {counted}")
+    lines.append(f"{len(rules)} rules tried, {whole} of them with every violation killed")
+    lines += [f"not tried: {rule}, since {reason}" for rule, reason in trial.untriable.items()]
+    return "\n".join(lines)
+
+
+def line(finding: Finding) -> str:
+    """One finding as a line."""
+    seen = f" · seen by {finding.by[0]}: {finding.reason}" if finding.by else f" · {finding.tried} cases saw nothing"
+    return f"{finding.outcome:<13} {finding.rule:<9} {finding.name}: {finding.about}{seen}"
+
+
+def markdown(trial: Trial) -> str:
+    """A table by rule, then each violation with the case that saw it."""
+    lines = ["| rule | violations | killed | misattributed | survived | kill ratio |", "|---|---|---|---|---|---|"]
+    for rule, findings in [*trial.by_rule(), ("**all**", list(trial.findings))]:
+        counts = [sum(each.outcome == outcome for each in findings) for outcome in (KILLED, MISATTRIBUTED, SURVIVED)]
+        figures = " | ".join(str(count) for count in (len(findings), *counts))
+        lines.append(f"| {rule} | {figures} | {100 * counts[0] / max(1, len(findings)):.0f} % |")
+    lines += ["", "| rule | violation | what it does | outcome | cases | the first that saw it |"]
+    lines.append("|---|---|---|---|---|---|")
+    for each in trial.findings:
+        first = f"`{each.by[0]}`" if each.by else ""
+        lines.append(f"| {each.rule} | {each.name} | {each.about} | {each.outcome} | {len(each.by)} | {first} |")
+    return "\n".join(lines) + "\n"
+
+
+def write(trial: Trial, out: Path) -> None:
+    """Writes trial.json and trial.md into a directory. Raises UserError."""
+    data = {
+        "schema": "rdma-cts-trial/1", "where": trial.where, "duration_s": round(trial.duration_s, 3),
+        "passed": trial.passed, "untriable": trial.untriable,
+        "findings": [each.as_data() for each in trial.findings],
+    }  # fmt: skip
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "trial.json").write_text(json.dumps(data, indent=1) + "\n")
+        (out / "trial.md").write_text(markdown(trial))
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}") from error

@@ -1,0 +1,100 @@
+"""Tries the suite against seeded violations: whether the cases of the violated rule see each of them.
+
+killed: cases of the violated rule fail; misattributed: only others' do; survived: none does. The cases of the violated
+rule come first, and the others only where these saw nothing, unless the whole is asked for.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from conformance import judging
+from conformance.case import Case
+from conformance.errors import UserError
+from trial.running import on_reference
+from trial.violations import Violation
+
+KILLED, MISATTRIBUTED, SURVIVED = "killed", "misattributed", "survived"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the suite said of one violation. `by` are the cases that saw it, `reason` what the first of them said.
+
+    `broken` is what the harness could not run with the violation in place; that counts for nothing.
+    """
+
+    name: str
+    rule: str
+    about: str
+    outcome: str
+    by: tuple[str, ...]
+    reason: str
+    tried: int
+    broken: tuple[str, ...] = ()
+
+    def as_data(self) -> dict[str, Any]:
+        """The finding for a report."""
+        return asdict(self)
+
+
+def check_baseline(cases: Sequence[Case]) -> None:
+    """Raises UserError (status 3) where a case does not pass on the sound reference."""
+    faults = [f"{case.id}: {each.verdict} {each.reason}" for case, each in on_reference(cases)
+              if each.verdict != judging.PASS]  # fmt: skip
+    if faults:
+        raise UserError("\n".join(["the reference itself does not pass:", *faults]), status=3)
+
+
+def try_violation(violation: Violation, cases: Sequence[Case], whole: bool = False) -> Finding:
+    """Runs cases against a violation."""
+    own = [case for case in cases if violation.rule in case.rules]
+    others = [case for case in cases if violation.rule not in case.rules]
+    seen, broken = _seen(violation, own)
+    outcome, by, tried = KILLED if seen else SURVIVED, seen, len(own)
+    if whole or not seen:
+        elsewhere, more = _seen(violation, others)
+        tried, broken = len(cases), broken + more
+        if not seen and elsewhere:
+            outcome, by = MISATTRIBUTED, elsewhere
+        elif whole:
+            by = {**seen, **elsewhere}
+    reason = next(iter(by.values()), "")
+    return Finding(violation.name, violation.rule, violation.about, outcome, tuple(by), reason, tried, tuple(broken))
+
+
+def _seen(violation: Violation, cases: Sequence[Case]) -> tuple[dict[str, str], list[str]]:
+    """The cases that fail, with their reasons; and what could not be run."""
+    seen: dict[str, str] = {}
+    broken = []
+    for case, judgement in on_reference(cases, violation.kind):
+        if judgement.verdict in judging.VIOLATIONS:
+            seen[case.id] = judgement.reason
+        elif judgement.verdict == judging.BROKEN:
+            broken.append(f"{case.id}: {judgement.reason}")
+    return seen, broken
+
+
+_task: Callable[[int], Finding]
+
+
+def _work(number: int) -> Finding:
+    return _task(number)
+
+
+def try_all(
+    violations: Sequence[Violation], cases: Sequence[Case], jobs: int = 0, whole: bool = False
+) -> Iterator[Finding]:
+    """Every violation, in `jobs` processes (0: one for each processor), as they come to an end."""
+    global _task
+
+    def task(number: int) -> Finding:
+        return try_violation(violations[number], cases, whole)
+
+    _task = task  # for the processes that are forked from here on
+    with multiprocessing.get_context("fork").Pool(jobs or os.cpu_count() or 1) as pool:
+        yield from pool.imap(_work, range(len(violations)), chunksize=4)

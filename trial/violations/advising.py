@@ -1,0 +1,329 @@
+"""Violations of ibv_advise_mr."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+from conformance.calls import Sge
+from reference.advice import FLUSH, PREFETCH, PREFETCH_NO_FAULT, PREFETCH_WRITE
+from reference.device import Device
+from reference.memory import PAGE
+from reference.objects import LOCAL_WRITE, Domain, Refused, Region, Window
+from trial.violations.violation import violates
+
+
+@violates("ADV-01")
+class PrefetchNeedsWriteAccess(Device):
+    """PREFETCH of a region that is not writable is refused."""
+
+    def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
+        wrong = advice == PREFETCH and not region.access & LOCAL_WRITE
+        return errno.EPERM if wrong else super().element_fault(domain, advice, region, sge)
+
+
+@violates("ADV-01")
+class PrefetchIsInput(Device):
+    """PREFETCH is refused as a wrong argument."""
+
+    def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
+        return errno.EINVAL if advice == PREFETCH else super().element_fault(domain, advice, region, sge)
+
+
+@violates("ADV-02")
+class PrefetchWriteIsInput(Device):
+    """PREFETCH_WRITE is refused as a wrong argument."""
+
+    def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
+        return errno.EINVAL if advice == PREFETCH_WRITE else super().element_fault(domain, advice, region, sge)
+
+
+@violates("ADV-02")
+class PrefetchWriteNever(Device):
+    """No region is writable enough for PREFETCH_WRITE."""
+
+    def not_writable(self, region: Region) -> bool:
+        return True
+
+
+@violates("ADV-03")
+class NoFaultFaults(Device):
+    """PREFETCH_NO_FAULT faults pages in like PREFETCH."""
+
+    def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
+        return super().follow(addr, length, PREFETCH if advice == PREFETCH_NO_FAULT else advice, flags)
+
+
+@violates("ADV-03")
+class NoFaultIsInput(Device):
+    """PREFETCH_NO_FAULT is refused as a wrong argument."""
+
+    def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
+        return errno.EINVAL if advice == PREFETCH_NO_FAULT else super().element_fault(domain, advice, region, sge)
+
+
+@violates("ADV-04")
+class FlushDoesNothing(Device):
+    """Prefetching with FLUSH answers 0 and brings nothing in."""
+
+    def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
+        return True
+
+
+@violates("ADV-04")
+class FlushOfTheFirstPage(Device):
+    """Prefetching with FLUSH brings the first page in only."""
+
+    def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
+        return super().follow(addr, min(length, PAGE), advice, flags)
+
+
+@violates("ADV-05")
+class PlainRegionsAdvised(Device):
+    """Advice on regions that are not on demand is taken."""
+
+    def not_on_demand(self, region: Region) -> bool:
+        return False
+
+
+@violates("ADV-06")
+class NoAdviceIsFine(Device):
+    """Where there is no such verb it answers 0."""
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        if self.stack.has("advise_mr"):
+            super().advise(pd, advice, flags, sg_list)
+
+
+@violates("ADV-06")
+class NoAdviceIsWrongInput(Device):
+    """Where there is no such verb it answers EINVAL."""
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        if not self.stack.has("advise_mr") and sg_list:
+            raise Refused(errno.EINVAL)
+        super().advise(pd, advice, flags, sg_list)
+
+
+@violates("ADV-07")
+class UnknownAdviceIsInput(Device):
+    """An unknown advice answers EINVAL."""
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        if self.unknown_advice(advice):
+            raise Refused(errno.EINVAL)
+        super().advise(pd, advice, flags, sg_list)
+
+
+@violates("ADV-07")
+class UnknownAdviceFollowed(Device):
+    """An unknown advice is taken."""
+
+    def unknown_advice(self, advice: int) -> bool:
+        return False
+
+
+@violates("ADV-08")
+class BoundsOfAdviceUnchecked(Device):
+    """Nobody looks whether the range is the region's."""
+
+    def advice_out_of_bounds(self, region: Region, sge: Sge) -> bool:
+        return False
+
+
+@violates("ADV-08")
+class OneByteOfAdviceTooMuch(Device):
+    """One byte beyond the region may be advised."""
+
+    def advice_out_of_bounds(self, region: Region, sge: Sge) -> bool:
+        return super().advice_out_of_bounds(region, Sge(sge.addr, max(0, sge.length - 1), sge.lkey))
+
+
+@violates("ADV-08")
+class OutOfBoundsIsInput(Device):
+    """A range out of bounds answers EINVAL."""
+
+    def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
+        fault = super().element_fault(domain, advice, region, sge)
+        return errno.EINVAL if fault == errno.EFAULT else fault
+
+
+@violates("ADV-08")
+class AbsentPagesNotTold(Device):
+    """Pages that are not in the address space are passed over, FLUSH or not."""
+
+    def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
+        super().follow(addr, length, advice, flags)
+        return True
+
+
+@violates("ADV-08")
+class InventedKeyIsInput(Device):
+    """An invalid lkey answers EINVAL."""
+
+    def no_such_lkey(self) -> int:
+        return errno.EINVAL
+
+
+@violates("ADV-08")
+class ReadOnlyPrefetchedForWriting(Device):
+    """PREFETCH_WRITE brings memory in for reading only."""
+
+    def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
+        return super().follow(addr, length, PREFETCH if advice == PREFETCH_WRITE else advice, flags)
+
+
+@violates("ADV-09")
+class DomainOfAdviceUnchecked(Device):
+    """Nobody looks at the protection domain."""
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        super().advise(pd if pd in self.domains else next(iter(self.domains)), advice, flags, sg_list)
+
+
+@violates("ADV-09")
+class AdviceFlagsUnchecked(Device):
+    """Nobody looks at the flags."""
+
+    def unknown_advice_flags(self, flags: int) -> bool:
+        return False
+
+
+@violates("ADV-09")
+class FlushHidesOtherFlags(Device):
+    """Beside FLUSH every flag is taken."""
+
+    def unknown_advice_flags(self, flags: int) -> bool:
+        return not flags & FLUSH and super().unknown_advice_flags(flags)
+
+
+@violates("ADV-09")
+class WindowsAreNotFound(Device):
+    """The key of a window answers ENOENT."""
+
+    def advised(self, lkey: int) -> Region:
+        if isinstance(self.keys.get(lkey), Window):
+            raise Refused(errno.ENOENT)
+        return super().advised(lkey)
+
+
+@violates("ADV-10")
+class ForeignAdvised(Device):
+    """Nobody looks whether a region is of the caller's domain."""
+
+    def foreign(self, domain: Domain, region: Region) -> bool:
+        return False
+
+
+@violates("ADV-10")
+class ForeignIsInput(Device):
+    """A region of another domain answers EINVAL."""
+
+    def element(self, domain: Domain, advice: int, sge: Sge) -> tuple[int, int]:
+        if self.foreign(domain, self.advised(sge.lkey)):
+            raise Refused(errno.EINVAL)
+        return super().element(domain, advice, sge)
+
+
+@violates("ADV-10")
+class AnyRegionPrefetchedForWriting(Device):
+    """Nobody looks whether a region is writable."""
+
+    def not_writable(self, region: Region) -> bool:
+        return False
+
+
+@violates("ADV-11")
+class OtherTagIsPermission(Device):
+    """An lkey with another tag answers EPERM."""
+
+    def other_tag(self) -> int:
+        return errno.EPERM
+
+
+@violates("ADV-11")
+class OtherTagAdvised(Device):
+    """Of an lkey only the index counts."""
+
+    def advised(self, lkey: int) -> Region:
+        near = next((each for key, each in self.keys.items() if key >> 8 == lkey >> 8), None)
+        return near if isinstance(near, Region) else super().advised(lkey)
+
+
+@violates("ADV-12")
+class NoMemoryNotTold(Device):
+    """Advice for which there is no memory answers 0."""
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        try:
+            super().advise(pd, advice, flags, sg_list)
+        except Refused as refused:
+            if refused.errno != errno.ENOMEM:
+                raise
+
+
+@violates("ADV-12")
+class NoMemoryIsAgain(Device):
+    """Advice for which there is no memory answers EAGAIN."""
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        try:
+            super().advise(pd, advice, flags, sg_list)
+        except Refused as refused:
+            raise Refused(errno.EAGAIN if refused.errno == errno.ENOMEM else refused.errno) from refused
+
+
+@violates("ADV-13")
+class FirstElementOnly(Device):
+    """Of the list only the first element is looked at."""
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        super().advise(pd, advice, flags, sg_list[:1])
+
+
+@violates("ADV-13")
+class LastElementOnly(Device):
+    """Of the list only the last element is looked at."""
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        super().advise(pd, advice, flags, sg_list[-1:])
+
+
+@violates("ADV-13")
+class OneElementOnly(Device):
+    """A list of more than one element is refused."""
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        if len(sg_list) > 1:
+            raise Refused(errno.EINVAL)
+        super().advise(pd, advice, flags, sg_list)
+
+
+@violates("ADV-14")
+class AdviceClearsPages(Device):
+    """Prefetching for writing clears the pages."""
+
+    def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
+        there = super().follow(addr, length, advice, flags)
+        if there and advice == PREFETCH_WRITE:
+            self.memory.write(addr, bytes(length))
+        return there
+
+
+@violates("ADV-14")
+class AdviceOfWholePages(Device):
+    """Only whole pages may be advised."""
+
+    def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
+        odd = sge.addr % PAGE or sge.length % PAGE
+        return super().element_fault(domain, advice, region, sge) or (errno.EINVAL if odd else 0)
+
+
+@violates("ADV-14")
+class AdvisedRegionsAreClosed(Device):
+    """After advice no traffic reaches the region any more."""
+
+    def element(self, domain: Domain, advice: int, sge: Sge) -> tuple[int, int]:
+        found = super().element(domain, advice, sge)
+        self.advised(sge.lkey).usable = False
+        return found

@@ -1,0 +1,491 @@
+"""Violations of ibv_rereg_mr, in both dialects."""
+
+from __future__ import annotations
+
+import errno
+
+from conformance.calls import Pd
+from reference.device import Device
+from reference.objects import LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, Domain, Refused, Region
+from reference.reregistration import (
+    CHANGE_ACCESS,
+    CHANGE_PD,
+    CHANGE_TRANSLATION,
+    CMD,
+    CMD_AND_DO_FORK_NEW,
+    DO_FORK_OLD,
+    DONT_FORK_NEW,
+    INPUT,
+    Change,
+)
+from trial.violations.violation import violates
+
+Wanted = tuple[Domain, int, int, int, int]
+
+
+@violates("REREG-01")
+class TranslationStays(Device):
+    """CHANGE_TRANSLATION answers 0 and the keys go on opening the old range."""
+
+    def wanted(self, region: Region, change: Change) -> Wanted:
+        domain, _, _, _, access = super().wanted(region, change)
+        return domain, region.addr, region.length, region.iova, access
+
+
+@violates("REREG-01")
+class OldTranslationStaysToo(Device):
+    """After CHANGE_TRANSLATION the old range can be reached as well."""
+
+    def apply(self, region: Region, change: Change) -> None:
+        old = region.addr, region.length
+        super().apply(region, change)
+        if change.flags & CHANGE_TRANSLATION:
+            self.__dict__.setdefault("_old", {})[region.handle] = old
+
+    def place(self, region: Region, addr: int, length: int) -> int | None:
+        start, size = self.__dict__.get("_old", {}).get(region.handle, (0, 0))
+        return addr if start <= addr and addr + length <= start + size else super().place(region, addr, length)
+
+
+@violates("REREG-01")
+class OldAddressesNewMemory(Device):
+    """After CHANGE_TRANSLATION the new memory is reached at the old addresses."""
+
+    def wanted(self, region: Region, change: Change) -> Wanted:
+        domain, addr, length, _, access = super().wanted(region, change)
+        return domain, addr, length, region.iova, access
+
+
+@violates("REREG-01")
+class NoChangeOfTranslation(Device):
+    """There is ibv_rereg_mr, but no change of translation."""
+
+    def missing_change(self, flags: int) -> bool:
+        return super().missing_change(flags) or bool(flags & CHANGE_TRANSLATION)
+
+
+@violates("REREG-01")
+class OldLengthStays(Device):
+    """CHANGE_TRANSLATION moves the region and leaves its length."""
+
+    def wanted(self, region: Region, change: Change) -> Wanted:
+        domain, addr, _, iova, access = super().wanted(region, change)
+        return domain, addr, region.length, iova, access
+
+
+@violates("REREG-02")
+class DomainStays(Device):
+    """CHANGE_PD answers 0 and changes nothing."""
+
+    def move(self, region: Region, domain: Domain) -> None:
+        """Stays."""
+
+
+@violates("REREG-02")
+class OldDomainStaysToo(Device):
+    """After CHANGE_PD queue pairs of the old domain are served as well."""
+
+    def move(self, region: Region, domain: Domain) -> None:
+        self.__dict__.setdefault("_former", {})[region.handle] = region.domain
+        super().move(region, domain)
+
+    def opens(self, region: Region, domain: Domain) -> bool:
+        return self.__dict__.get("_former", {}).get(region.handle) is domain or super().opens(region, domain)
+
+
+@violates("REREG-03")
+class AccessStays(Device):
+    """CHANGE_ACCESS answers 0 and changes nothing."""
+
+    def wanted(self, region: Region, change: Change) -> Wanted:
+        return (*super().wanted(region, change)[:4], region.access)
+
+
+@violates("REREG-03")
+class RightsAreOnlyAdded(Device):
+    """CHANGE_ACCESS grants and revokes nothing."""
+
+    def wanted(self, region: Region, change: Change) -> Wanted:
+        *others, access = super().wanted(region, change)
+        return (*others, access | region.access)  # type: ignore[return-value]
+
+
+@violates("REREG-03")
+class RightsAreOnlyTaken(Device):
+    """CHANGE_ACCESS revokes and grants nothing."""
+
+    def wanted(self, region: Region, change: Change) -> Wanted:
+        *others, access = super().wanted(region, change)
+        return (*others, access & region.access)  # type: ignore[return-value]
+
+
+@violates("REREG-03")
+class ReadsAreNotRevoked(Device):
+    """CHANGE_ACCESS leaves REMOTE_READ where it was."""
+
+    def wanted(self, region: Region, change: Change) -> Wanted:
+        *others, access = super().wanted(region, change)
+        return (*others, access | region.access & REMOTE_READ)  # type: ignore[return-value]
+
+
+@violates("REREG-04")
+class AccessForgottenBesideTranslation(Device):
+    """CHANGE_ACCESS is forgotten where CHANGE_TRANSLATION stands beside it."""
+
+    def wanted(self, region: Region, change: Change) -> Wanted:
+        found = super().wanted(region, change)
+        return (*found[:4], region.access) if change.flags & CHANGE_TRANSLATION else found
+
+
+@violates("REREG-04")
+class DomainForgottenBesideAccess(Device):
+    """CHANGE_PD is forgotten where CHANGE_ACCESS stands beside it."""
+
+    def wanted(self, region: Region, change: Change) -> Wanted:
+        found = super().wanted(region, change)
+        return (region.domain, *found[1:]) if change.flags & CHANGE_ACCESS else found
+
+
+@violates("REREG-04")
+class OneChangeAtATime(Device):
+    """More than one flag at once is refused."""
+
+    def unknown_changes(self, flags: int) -> bool:
+        return super().unknown_changes(flags) or flags.bit_count() > 1
+
+
+@violates("REREG-05")
+class KernelsErrno(Device):
+    """A command error is the value of errno and not a code."""
+
+    def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
+        code, error, region = super().rereg_code(handle, change)
+        return (error if code == CMD else code), error, region
+
+
+@violates("REREG-05")
+class PositiveCodes(Device):
+    """An input error is 1 and not a code."""
+
+    def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
+        code, error, region = super().rereg_code(handle, change)
+        return (-code if code == INPUT else code), error, region
+
+
+@violates("REREG-06")
+class InputUnchecked(Device):
+    """The library passes unknown flags on."""
+
+    def library_unknown(self, flags: int) -> bool:
+        return False
+
+
+@violates("REREG-06")
+class TopFlagsUnchecked(Device):
+    """The library looks at the lower sixteen flags only."""
+
+    def library_unknown(self, flags: int) -> bool:
+        return super().library_unknown(flags & 0xFFFF)
+
+
+@violates("REREG-06")
+class InputErrorEndsTheRegion(Device):
+    """After an input error the old region is not valid."""
+
+    def input_fault(self, change: Change) -> bool:
+        wrong = super().input_fault(change)
+        for region in self.regions.values() if wrong else ():
+            region.usable = False
+        return wrong
+
+
+@violates("REREG-06")
+class ZeroLengthPassedOn(Device):
+    """The library does not look at addr and length."""
+
+    def input_fault(self, change: Change) -> bool:
+        return self.library_unknown(change.flags)
+
+
+@violates("REREG-07")
+class ForkProtectionUnchecked(Device):
+    """Nobody looks whether the new range could be protected."""
+
+    def dont_fork(self, addr: int, length: int) -> bool:
+        super().dont_fork(addr, length)
+        return True
+
+
+@violates("REREG-07")
+class ForkFailureIsAnInputError(Device):
+    """A new range that cannot be protected is an input error."""
+
+    def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
+        code, error, region = super().rereg_code(handle, change)
+        return (INPUT if code == DONT_FORK_NEW else code), error, region
+
+
+@violates("REREG-07")
+class ForkFailureEndsTheRegion(Device):
+    """When the new range cannot be protected the old region is gone already."""
+
+    def dont_fork(self, addr: int, length: int) -> bool:
+        done = super().dont_fork(addr, length)
+        for region in self.regions.values() if not done else ():
+            region.usable = False
+        return done
+
+
+@violates("REREG-08")
+class OldRangeForgotten(Device):
+    """Nobody looks whether the old range could be given back to fork."""
+
+    def do_fork(self, addr: int, length: int) -> bool:
+        super().do_fork(addr, length)
+        return True
+
+
+@violates("REREG-08")
+class OldRangeFailureUndoes(Device):
+    """When the old range cannot be given back the new region is not valid."""
+
+    def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
+        code, error, region = super().rereg_code(handle, change)
+        if code == DO_FORK_OLD and region:
+            region.usable = False
+        return code, error, region
+
+
+@violates("REREG-09")
+class CommandErrorHidden(Device):
+    """A command error answers 0."""
+
+    def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
+        code, error, region = super().rereg_code(handle, change)
+        return (0, 0, region) if code == CMD else (code, error, region)
+
+
+@violates("REREG-09")
+class CommandErrorIsInput(Device):
+    """A command error is told as an input error."""
+
+    def command_code(self, forks: bool, change: Change) -> int:
+        code = super().command_code(forks, change)
+        return INPUT if code == CMD else code
+
+
+@violates("REREG-10")
+class ForkStateNotTold(Device):
+    """That the new range was left in an invalid fork state is not told."""
+
+    def command_code(self, forks: bool, change: Change) -> int:
+        super().command_code(forks, change)
+        return CMD
+
+
+@violates("REREG-10")
+class ForkStateIsOld(Device):
+    """The code for the new range's fork state is that of the old one's."""
+
+    def command_code(self, forks: bool, change: Change) -> int:
+        code = super().command_code(forks, change)
+        return DO_FORK_OLD if code == CMD_AND_DO_FORK_NEW else code
+
+
+@violates("REREG-11")
+class GoneAfterFailure(Device):
+    """A re-registration that fails deregisters the region."""
+
+    def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
+        code, error, region = super().rereg_code(handle, change)
+        if code in (CMD, INPUT) and handle in self.regions:
+            self.deregister(handle)
+        return code, error, region
+
+
+@violates("REREG-11")
+class StuckAfterFailure(Device):
+    """A region whose re-registration failed cannot be deregistered."""
+
+    def deregister(self, handle: int) -> None:
+        if handle in self.regions and not self.regions[handle].usable:
+            raise Refused(errno.EBUSY)
+        super().deregister(handle)
+
+
+@violates("REREG-11")
+class KernelEndsTheRegion(Device):
+    """Below the library an unknown flag ends the region's use."""
+
+    def unknown_changes(self, flags: int) -> bool:
+        unknown = super().unknown_changes(flags)
+        for region in self.regions.values() if unknown else ():
+            region.usable = False
+        return unknown
+
+
+@violates("REREG-12")
+class ChangeToWriteAlone(Device):
+    """A change of access grants REMOTE_WRITE and REMOTE_ATOMIC without LOCAL_WRITE."""
+
+    def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
+        return super().change_fault(addr, length, access | LOCAL_WRITE, flags)
+
+
+@violates("REREG-12")
+class NoChangeToZero(Device):
+    """A change to access 0 is refused."""
+
+    def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
+        return super().change_fault(addr, length, access, flags) if access else errno.EINVAL
+
+
+@violates("REREG-12")
+class NoChangeFromZero(Device):
+    """A region that was registered with access 0 cannot get rights."""
+
+    def change(self, handle: int, change: Change) -> Region:
+        if handle in self.regions and not self.regions[handle].access and change.access & REMOTE_WRITE:
+            raise Refused(errno.EACCES)
+        return super().change(handle, change)
+
+
+@violates("REREG-13")
+class UnselectedTranslationTaken(Device):
+    """addr and length are taken without CHANGE_TRANSLATION."""
+
+    def wanted(self, region: Region, change: Change) -> Wanted:
+        found = super().wanted(region, change)
+        return (found[0], change.addr, change.length, change.addr, found[4]) if change.addr else found
+
+
+@violates("REREG-13")
+class UnselectedDomainTaken(Device):
+    """pd is taken without CHANGE_PD."""
+
+    def wanted(self, region: Region, change: Change) -> Wanted:
+        found = super().wanted(region, change)
+        return (self.domain_of(change.pd), *found[1:]) if change.pd is not None else found
+
+
+@violates("REREG-13")
+class UnselectedAccessLost(Device):
+    """A change of the domain takes every right away."""
+
+    def wanted(self, region: Region, change: Change) -> Wanted:
+        found = super().wanted(region, change)
+        return (*found[:4], 0) if change.flags == CHANGE_PD else found
+
+
+@violates("REREG-13")
+class TranslationTakesRights(Device):
+    """A change of the translation takes every remote right away."""
+
+    def wanted(self, region: Region, change: Change) -> Wanted:
+        found = super().wanted(region, change)
+        return (*found[:4], found[4] & LOCAL_WRITE) if change.flags == CHANGE_TRANSLATION else found
+
+
+@violates("REREG-14")
+class OldRangeTold(Device):
+    """The structure goes on telling the old addr and length."""
+
+    def told_range(self, change: Change) -> tuple[int, int]:
+        return 0x1000, change.length
+
+
+@violates("REREG-14")
+class LengthNotTold(Device):
+    """The structure tells the new addr and no length."""
+
+    def told_range(self, change: Change) -> tuple[int, int]:
+        return change.addr, 0
+
+
+@violates("REREG-14")
+class OldDomainTold(Device):
+    """The structure goes on telling the old PD."""
+
+    def told_pd(self, pd: Pd, old: int) -> int:
+        return old
+
+
+@violates("REREG-14")
+class OldKeysTold(Device):
+    """The region has new keys and the structure the old ones."""
+
+    def rekey(self, region: Region) -> None:
+        before = region.key
+        super().rekey(region)
+        self.__dict__.setdefault("_told", {})[region.handle] = before
+
+    def told_keys(self, region: Region) -> tuple[int, int]:
+        key = self.__dict__.get("_told", {}).get(region.handle, region.key)
+        return key, key
+
+
+@violates("XREREG-01")
+class CodesInTheDialect(Device):
+    """The vendor's call answers with the codes of the other page."""
+
+    def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
+        error, region = super().experimental_code(handle, change)
+        return (CMD if error else 0), region
+
+
+@violates("XREREG-01")
+class DialectAnswersOne(Device):
+    """The vendor's call answers 1 on success."""
+
+    def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
+        error, region = super().experimental_code(handle, change)
+        return error or 1, region
+
+
+@violates("XREREG-02")
+class DialectChecksAccess(Device):
+    """The vendor's call refuses access that is not selected."""
+
+    def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
+        if change.access and not change.flags & CHANGE_ACCESS:
+            return errno.EINVAL, None
+        return super().experimental_code(handle, change)
+
+
+@violates("XREREG-03")
+class DialectReleases(Device):
+    """A failure of the vendor's call releases the region."""
+
+    def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
+        error, region = super().experimental_code(handle, change)
+        if error:
+            self.deregister(handle)
+        return error, region
+
+
+@violates("XREREG-04")
+class DialectKnowsNoReads(Device):
+    """The vendor's call refuses REMOTE_READ."""
+
+    def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
+        if change.flags & CHANGE_ACCESS and change.access & REMOTE_READ:
+            return errno.EINVAL, None
+        return super().experimental_code(handle, change)
+
+
+@violates("XREREG-05")
+class SharedStays(Device):
+    """A shared region cannot be given a new translation."""
+
+    def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
+        if change.flags & CHANGE_TRANSLATION and self.stack.reach("shared_mr"):
+            return errno.EBUSY, None
+        return super().experimental_code(handle, change)
+
+
+@violates("XREREG-06")
+class PeerMemoryChanged(Device):
+    """A region on peer memory can be re-registered."""
+
+    def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
+        return 0, self.change(handle, change)

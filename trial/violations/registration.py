@@ -1,0 +1,378 @@
+"""Violations of what ibv_reg_mr answers, and of what it refuses."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+
+from conformance.calls import IbvMr, Pd
+from reference.device import Device
+from reference.memory import PAGE
+from reference.objects import (
+    FLUSH_GLOBAL,
+    HUGETLB,
+    LOCAL_WRITE,
+    MW_BIND,
+    ON_DEMAND,
+    OPTIONAL_BITS,
+    RELAXED_ORDERING,
+    REMOTE_ATOMIC,
+    REMOTE_READ,
+    REMOTE_WRITE,
+    ZERO_BASED,
+    Refused,
+    Region,
+)
+from trial.violations.violation import violates
+
+
+@violates("REG-01")
+class AddrOfThePage(Device):
+    """The structure says the address of the region's first page."""
+
+    def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
+        return super().structure(region, pd, addr // PAGE * PAGE, length)
+
+
+@violates("REG-01")
+class LengthOfThePages(Device):
+    """The structure says a length rounded up to whole pages."""
+
+    def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
+        return super().structure(region, pd, addr, -(-length // PAGE) * PAGE if length < 1 << 40 else length)
+
+
+@violates("REG-01")
+class PdOfTheFirst(Device):
+    """The structure says the PD that was allocated first."""
+
+    def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
+        return super().structure(region, next(iter(self.domains.values())), addr, length)
+
+
+@violates("REG-01")
+class NoContext(Device):
+    """The structure says no context."""
+
+    def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
+        struct = super().structure(region, pd, addr, length)
+        struct.context = None
+        return struct
+
+
+@violates("REG-01")
+class StructureNotFilledIn(Device):
+    """The structure has neither keys nor a handle."""
+
+    def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
+        struct = super().structure(region, pd, addr, length)
+        struct.lkey = struct.rkey = struct.handle = 0
+        return struct
+
+
+@violates("REG-01")
+class OncePerMemory(Device):
+    """Memory that is registered cannot be registered again."""
+
+    def range_fault(self, addr: int, length: int, access: int) -> int:
+        taken = any(each.addr == addr for each in self.regions.values())
+        return errno.EEXIST if taken else super().range_fault(addr, length, access)
+
+
+@violates("REG-01")
+class AlignedOnly(Device):
+    """A range that does not begin at a multiple of four is refused."""
+
+    def range_fault(self, addr: int, length: int, access: int) -> int:
+        return errno.EINVAL if addr % 4 else super().range_fault(addr, length, access)
+
+
+@violates("REG-02")
+class NullWithoutReason(Device):
+    """A refused registration leaves errno alone."""
+
+    def told_errno(self, errno: int) -> int:
+        return 0
+
+
+@violates("REG-02")
+class RefusedAndKept(Device):
+    """A registration refused for its memory stays registered."""
+
+    def register(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        try:
+            return super().register(pd, addr, length, hca_va, access)
+        except Refused:
+            self.keep(Region(self.new_handle(), self.new_key(), self.domain_of(pd), addr, length, addr, access))
+            raise
+
+
+@violates("REG-03")
+class AccessZeroRefused(Device):
+    """Access 0 is refused."""
+
+    def access_fault(self, access: int) -> int:
+        return super().access_fault(access) if access else errno.EINVAL
+
+
+@violates("REG-15")
+class RemoteWriteAlone(Device):
+    """REMOTE_WRITE is granted without LOCAL_WRITE."""
+
+    def write_alone(self, access: int) -> bool:
+        return False
+
+
+@violates("REG-15")
+class RemoteWriteAloneWithRead(Device):
+    """The check for LOCAL_WRITE is left out where REMOTE_READ is asked for as well."""
+
+    def write_alone(self, access: int) -> bool:
+        return super().write_alone(access) and not access & REMOTE_READ
+
+
+@violates("REG-15")
+class RemoteWriteAloneOnDemand(Device):
+    """The check for LOCAL_WRITE is left out for on-demand regions."""
+
+    def write_alone(self, access: int) -> bool:
+        return super().write_alone(access) and not access & ON_DEMAND
+
+
+@violates("REG-15")
+class RemoteWriteAloneForBinding(Device):
+    """The check for LOCAL_WRITE is left out where windows may be bound."""
+
+    def write_alone(self, access: int) -> bool:
+        return super().write_alone(access) and not access & MW_BIND
+
+
+@violates("REG-15")
+class RemoteWriteNever(Device):
+    """REMOTE_WRITE is refused with LOCAL_WRITE too."""
+
+    def write_alone(self, access: int) -> bool:
+        return bool(access & REMOTE_WRITE)
+
+
+@violates("REG-16")
+class RemoteAtomicAlone(Device):
+    """REMOTE_ATOMIC is granted without LOCAL_WRITE."""
+
+    def atomic_alone(self, access: int) -> bool:
+        return False
+
+
+@violates("REG-16")
+class RemoteAtomicAloneRelaxed(Device):
+    """The check for LOCAL_WRITE beside REMOTE_ATOMIC is left out with RELAXED_ORDERING."""
+
+    def atomic_alone(self, access: int) -> bool:
+        return super().atomic_alone(access) and not access & RELAXED_ORDERING
+
+
+@violates("REG-16")
+class RemoteAtomicNever(Device):
+    """REMOTE_ATOMIC is refused with LOCAL_WRITE too."""
+
+    def atomic_alone(self, access: int) -> bool:
+        return bool(access & REMOTE_ATOMIC)
+
+
+@violates("REG-17")
+class NoZeroBased(Device):
+    """ZERO_BASED is refused."""
+
+    def unsupported(self, access: int) -> bool:
+        return super().unsupported(access) or bool(access & ZERO_BASED)
+
+
+@violates("REG-17")
+class FlushNeedsLocalWrite(Device):
+    """FLUSH_GLOBAL is refused without LOCAL_WRITE."""
+
+    def unsupported(self, access: int) -> bool:
+        return super().unsupported(access) or access & (FLUSH_GLOBAL | LOCAL_WRITE) == FLUSH_GLOBAL
+
+
+@violates("REG-17")
+class NoBindingOfRelaxed(Device):
+    """MW_BIND together with RELAXED_ORDERING is refused."""
+
+    def unsupported(self, access: int) -> bool:
+        both = MW_BIND | RELAXED_ORDERING
+        return super().unsupported(access) or access & both == both
+
+
+@violates("REG-17")
+class NoAtomicsWithReads(Device):
+    """REMOTE_ATOMIC and REMOTE_READ exclude each other."""
+
+    def unsupported(self, access: int) -> bool:
+        both = REMOTE_ATOMIC | REMOTE_READ
+        return super().unsupported(access) or access & both == both
+
+
+@violates("REG-18")
+class UnknownBitsIgnored(Device):
+    """Unknown bits of the mandatory range are ignored."""
+
+    def unknown_bits(self, access: int) -> int:
+        return 0
+
+
+@violates("REG-18")
+class OneUnknownBitIgnored(Device):
+    """The mask of known bits has bit 13 too much."""
+
+    def unknown_bits(self, access: int) -> int:
+        return super().unknown_bits(access) & ~(1 << 13)
+
+
+@violates("REG-18")
+class TopBitIgnored(Device):
+    """The topmost bit is lost on the way."""
+
+    def unknown_bits(self, access: int) -> int:
+        return super().unknown_bits(access & 0x7FFFFFFF)
+
+
+@violates("REG-18")
+class OptionalBitsRefused(Device):
+    """Unknown bits of the optional range are refused."""
+
+    def unknown_bits(self, access: int) -> int:
+        return super().unknown_bits(access) | access & OPTIONAL_BITS & ~RELAXED_ORDERING
+
+
+@violates("REG-18")
+class LastOptionalBitRefused(Device):
+    """The optional range ends one bit too early."""
+
+    def unknown_bits(self, access: int) -> int:
+        return super().unknown_bits(access) | access & 1 << 29
+
+
+@violates("REG-18")
+class OptionalHidesMandatory(Device):
+    """With an optional bit nobody looks at the mandatory ones."""
+
+    def unknown_bits(self, access: int) -> int:
+        return 0 if access & OPTIONAL_BITS else super().unknown_bits(access)
+
+
+@violates("REG-23")
+class UnmappedAccepted(Device):
+    """Nobody looks whether the memory is there."""
+
+    def not_there(self, addr: int, length: int, access: int) -> bool:
+        return False
+
+
+@violates("REG-23")
+class FirstPageOnly(Device):
+    """Of the memory only the first page is looked at."""
+
+    def not_there(self, addr: int, length: int, access: int) -> bool:
+        return super().not_there(addr, min(length, PAGE - addr % PAGE), access)
+
+
+@violates("REG-23")
+class WholePagesOnly(Device):
+    """Whole pages are looked at, those beside the range included."""
+
+    def not_there(self, addr: int, length: int, access: int) -> bool:
+        return super().not_there(addr - 1, length + 2, access)
+
+
+@violates("REG-23")
+class ReadOnlyMadeWritable(Device):
+    """Read-only memory is registered for writing."""
+
+    def writes(self, access: int) -> bool:
+        return False
+
+
+@violates("REG-23")
+class ReadOnlyRefused(Device):
+    """Read-only memory is refused without write access too."""
+
+    def writes(self, access: int) -> bool:
+        return True
+
+
+@violates("REG-23")
+class RangeWraps(Device):
+    """A range that ends beyond the last address is cut off there."""
+
+    def wraps(self, addr: int, length: int) -> bool:
+        return False
+
+    def not_there(self, addr: int, length: int, access: int) -> bool:
+        return addr + length <= 1 << 64 and super().not_there(addr, length, access)
+
+
+@violates("REG-23")
+class NoLimit(Device):
+    """The limit of locked memory is not obeyed."""
+
+    def over_limit(self, addr: int, length: int) -> bool:
+        return False
+
+
+@violates("REG-23")
+class QuarterOfTheLimit(Device):
+    """Only a quarter of the limit of locked memory can be used."""
+
+    def over_limit(self, addr: int, length: int) -> bool:
+        return self.locked_limit is not None and length > self.locked_limit // 4
+
+
+@violates("REG-13")
+class HugePagesRefused(Device):
+    """HUGETLB is refused with ON_DEMAND too."""
+
+    def unsupported(self, access: int) -> bool:
+        return super().unsupported(access) or access & (HUGETLB | ON_DEMAND) == HUGETLB | ON_DEMAND
+
+
+@violates("REG-19")
+class ImplicitRefused(Device):
+    """The whole address space is declared and cannot be had."""
+
+    def range_fault(self, addr: int, length: int, access: int) -> int:
+        implicit = self.is_implicit(addr, length, access)
+        return errno.EINVAL if implicit else super().range_fault(addr, length, access)
+
+
+@violates("REG-19")
+class ImplicitHasNoEnd(Device):
+    """The structure of an implicit region says no length."""
+
+    def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
+        return super().structure(region, pd, addr, length if length != ctypes.c_size_t(-1).value else 0)
+
+
+@violates("REG-12")
+class OnDemandMissing(Device):
+    """ON_DEMAND is declared and refused."""
+
+    def unsupported(self, access: int) -> bool:
+        return super().unsupported(access) or bool(access & ON_DEMAND)
+
+
+@violates("REG-12")
+class OnDemandPinned(Device):
+    """An on-demand region is pinned, so that its memory must be there when it is registered."""
+
+    def range_fault(self, addr: int, length: int, access: int) -> int:
+        implicit = self.is_implicit(addr, length, access)
+        return super().range_fault(addr, length, access if implicit else access & ~ON_DEMAND & ~HUGETLB)
+
+
+@violates("REG-14")
+class RelaxedRefused(Device):
+    """RELAXED_ORDERING makes a registration fail."""
+
+    def unsupported(self, access: int) -> bool:
+        return super().unsupported(access) or bool(access & RELAXED_ORDERING)

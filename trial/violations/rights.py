@@ -1,0 +1,554 @@
+"""Violations of what a region's keys let through."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from conformance.calls import Sge
+from conformance.requests import SendRequest
+from reference.device import Device
+from reference.memory import PAGE
+from reference.objects import (
+    FLUSH_GLOBAL,
+    FLUSH_PERSISTENT,
+    HUGETLB,
+    LOCAL_WRITE,
+    ON_DEMAND,
+    RELAXED_ORDERING,
+    REMOTE_ATOMIC,
+    REMOTE_READ,
+    REMOTE_WRITE,
+    ZERO_BASED,
+    Domain,
+    Region,
+    Window,
+)
+from reference.queues import Queue
+from reference.stack import WHOLE, Stack
+from trial.violations.violation import violates
+
+_RIGHTS = REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | FLUSH_GLOBAL | FLUSH_PERSISTENT
+
+
+def _granted(region: Region, right: int, wrongly: int, by: int) -> bool:
+    """Whether a right is there, or another one stands in for it."""
+    return region.access & right == right or (right == wrongly and region.access & by == by)
+
+
+@violates("REG-03")
+class LocalReadNeedsAFlag(Device):
+    """Local read is refused where no right at all was asked for."""
+
+    def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
+        found = self.keys.get(lkey)
+        deaf = isinstance(found, Region) and not found.access and not write
+        return None if deaf else super().local(lkey, domain, addr, length, write)
+
+
+@violates("REG-04")
+class LocalWriteUnchecked(Device):
+    """Nobody looks at LOCAL_WRITE."""
+
+    def allows_local_write(self, region: Region) -> bool:
+        return True
+
+
+@violates("REG-04")
+class ReceivesWriteAnything(Device):
+    """Received messages are written without LOCAL_WRITE."""
+
+    lenient = False
+
+    def allows_local_write(self, region: Region) -> bool:
+        return self.lenient or super().allows_local_write(region)
+
+    def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
+        self.lenient = True
+        status = super().deliver(queue, content, imm, length)
+        self.lenient = False
+        return status
+
+
+@violates("REG-04")
+class ReadsWriteAnything(Device):
+    """Responses to own reads are written without LOCAL_WRITE."""
+
+    lenient = False
+
+    def allows_local_write(self, region: Region) -> bool:
+        return self.lenient or super().allows_local_write(region)
+
+    def read(self, queue: Queue, request: SendRequest) -> str:
+        self.lenient = True
+        status = super().read(queue, request)
+        self.lenient = False
+        return status
+
+
+@violates("REG-04")
+class LocalWriteNeedsRemoteWrite(Device):
+    """LOCAL_WRITE alone lets nothing be written."""
+
+    def allows_local_write(self, region: Region) -> bool:
+        return region.access & (LOCAL_WRITE | REMOTE_WRITE) == LOCAL_WRITE | REMOTE_WRITE
+
+
+@violates("REG-04")
+class WrittenThoughRefused(Device):
+    """What must not be written locally is written before the error is told."""
+
+    def scatter(self, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
+        done = super().scatter(queue, sges, content)
+        if not done and sges and self.memory.fault_in(sges[0].addr, 1, write=True):
+            ctypes.memmove(sges[0].addr, content, 1)
+        return done
+
+
+@violates("REG-05")
+class RemoteWriteUnchecked(Device):
+    """Nobody looks at REMOTE_WRITE."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return right == REMOTE_WRITE or super().allows(region, right)
+
+
+@violates("REG-05")
+class RemoteWriteByLocalWrite(Device):
+    """LOCAL_WRITE grants remote writes."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return _granted(region, right, REMOTE_WRITE, LOCAL_WRITE)
+
+
+@violates("REG-05")
+class RemoteWriteByRemoteRead(Device):
+    """REMOTE_READ grants remote writes."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return _granted(region, right, REMOTE_WRITE, REMOTE_READ)
+
+
+@violates("REG-05")
+class RemoteWriteDenied(Device):
+    """Remote writes are refused where they are granted."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return right != REMOTE_WRITE and super().allows(region, right)
+
+
+@violates("REG-05")
+class RemoteWriteLost(Device):
+    """A remote write completes and its bytes go nowhere."""
+
+    def put(self, addr: int, content: bytes) -> bool:
+        return True
+
+
+@violates("REG-05")
+class RemoteWriteFirst(Device):
+    """A remote write is done first and its right looked at afterwards."""
+
+    def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
+        found = super().target(queue, request, length)
+        if found is None and request.opcode == "RDMA_WRITE":
+            region = self.keys.get(request.rkey)
+            if isinstance(region, Region) and self.contains(region, request.remote_addr, length):
+                self.put(self.translate(region, request.remote_addr), self.gather(queue, request.sges) or b"")
+        return found
+
+
+@violates("REG-05")
+class RemoteWriteCutShort(Device):
+    """The last byte of a remote write of many is left out."""
+
+    def put(self, addr: int, content: bytes) -> bool:
+        return super().put(addr, content[:-1] if len(content) > 16 else content)
+
+
+@violates("REG-06")
+class RemoteReadUnchecked(Device):
+    """Nobody looks at REMOTE_READ."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return right == REMOTE_READ or super().allows(region, right)
+
+
+@violates("REG-06")
+class RemoteReadByRemoteWrite(Device):
+    """REMOTE_WRITE grants remote reads."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return _granted(region, right, REMOTE_READ, REMOTE_WRITE)
+
+
+@violates("REG-06")
+class RemoteReadByLocalRead(Device):
+    """A region without any right can be read remotely, as it can locally."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return _granted(region, right, REMOTE_READ, 0) if not region.access else super().allows(region, right)
+
+
+@violates("REG-06")
+class RemoteReadLeaks(Device):
+    """A refused read brings its bytes to the requester before it tells so."""
+
+    def read(self, queue: Queue, request: SendRequest) -> str:
+        status = super().read(queue, request)
+        region = self.keys.get(request.rkey)
+        if status == "REM_ACCESS_ERR" and isinstance(region, Region):
+            size = sum(sge.length for sge in request.sges)
+            leaked = self.memory.read(self.translate(region, request.remote_addr), size)
+            self.scatter(queue, request.sges, leaked or b"")
+        return status
+
+
+@violates("REG-06")
+class RemoteReadDenied(Device):
+    """Remote reads are refused where they are granted."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return right != REMOTE_READ and super().allows(region, right)
+
+
+@violates("REG-06")
+class RemoteReadOfNothing(Device):
+    """A remote read completes and brings zeros."""
+
+    def read(self, queue: Queue, request: SendRequest) -> str:
+        status = super().read(queue, request)
+        for sge in request.sges if status == "SUCCESS" else ():
+            self.memory.write(sge.addr, bytes(sge.length))
+        return status
+
+
+@violates("REG-07")
+class AtomicsUnchecked(Device):
+    """Nobody looks at REMOTE_ATOMIC."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return right == REMOTE_ATOMIC or super().allows(region, right)
+
+
+@violates("REG-07")
+class AtomicsByReadAndWrite(Device):
+    """REMOTE_WRITE and REMOTE_READ together grant atomics."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return _granted(region, right, REMOTE_ATOMIC, REMOTE_WRITE | REMOTE_READ)
+
+
+@violates("REG-07")
+class AtomicsGrantWrites(Device):
+    """REMOTE_ATOMIC grants remote writes."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return _granted(region, right, REMOTE_WRITE, REMOTE_ATOMIC)
+
+
+@violates("REG-07")
+class AtomicsGiveBackTheNewValue(Device):
+    """An atomic gives back what stands there after it."""
+
+    def atomic(self, queue: Queue, request: SendRequest) -> str:
+        status = super().atomic(queue, request)
+        found = self.target(queue, request, 8)
+        if status == "SUCCESS" and found is not None:
+            self.scatter(queue, request.sges, self.memory.read(found, 8) or b"")
+        return status
+
+
+@violates("REG-07")
+class FetchAndAddOfHalf(Device):
+    """FETCH_AND_ADD adds the lower 32 bits only."""
+
+    def atomic_result(self, request: SendRequest, before: int) -> int:
+        after = super().atomic_result(request, before)
+        return after if request.opcode != "ATOMIC_FETCH_AND_ADD" else before & ~0xFFFFFFFF | after & 0xFFFFFFFF
+
+
+@violates("REG-07")
+class CompareAndSwapAlways(Device):
+    """COMPARE_AND_SWAP swaps whatever stands there."""
+
+    def atomic_result(self, request: SendRequest, before: int) -> int:
+        return request.swap if request.opcode == "ATOMIC_CMP_AND_SWP" else super().atomic_result(request, before)
+
+
+@violates("REG-07")
+class CompareAndSwapNever(Device):
+    """COMPARE_AND_SWAP completes and swaps nothing."""
+
+    def atomic_result(self, request: SendRequest, before: int) -> int:
+        return before if request.opcode == "ATOMIC_CMP_AND_SWP" else super().atomic_result(request, before)
+
+
+@violates("REG-07")
+class AtomicsDeclaredAndMissing(Device):
+    """Atomics are declared and their right is refused."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return right != REMOTE_ATOMIC and super().allows(region, right)
+
+
+@violates("REG-08")
+class FlushUnchecked(Device):
+    """Nobody looks at FLUSH_GLOBAL."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return right == FLUSH_GLOBAL or super().allows(region, right)
+
+
+@violates("REG-08")
+class FlushByRemoteWrite(Device):
+    """REMOTE_WRITE grants flushes."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return _granted(region, right, FLUSH_GLOBAL, REMOTE_WRITE)
+
+
+@violates("REG-08")
+class FlushDenied(Device):
+    """Flushes for visibility are refused where they are granted."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return right != FLUSH_GLOBAL and super().allows(region, right)
+
+
+@violates("REG-08")
+class FlushAnywhere(Device):
+    """Nobody looks where a flush begins and ends."""
+
+    def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
+        found = super().target(queue, request, length)
+        region = self.keys.get(request.rkey)
+        allowed = isinstance(region, Region) and self.allows(region, FLUSH_GLOBAL)
+        return 0 if found is None and request.opcode == "FLUSH_GLOBAL" and allowed else found
+
+
+@violates("REG-09")
+class PersistenceUnchecked(Device):
+    """Nobody looks at FLUSH_PERSISTENT."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return right == FLUSH_PERSISTENT or super().allows(region, right)
+
+
+@violates("REG-09")
+class PersistenceByVisibility(Device):
+    """FLUSH_GLOBAL grants flushes for persistence."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return _granted(region, right, FLUSH_PERSISTENT, FLUSH_GLOBAL)
+
+
+@violates("REG-11")
+class ZeroBasedIgnored(Device):
+    """ZERO_BASED regions are addressed by pointers."""
+
+    def base(self, hca_va: int, access: int) -> int:
+        return hca_va
+
+
+@violates("REG-11")
+class ZeroBasedFromThePage(Device):
+    """ZERO_BASED counts from the beginning of the region's first page."""
+
+    def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:
+        region = super().reg_mr(pd, addr, length, access)
+        region.iova = region.iova or addr % PAGE
+        return region
+
+
+@violates("REG-11")
+class ZeroBasedAndPointers(Device):
+    """ZERO_BASED regions can be addressed by pointers too."""
+
+    def place(self, region: Region, addr: int, length: int) -> int | None:
+        if region.access & ZERO_BASED and addr >= region.addr:
+            addr -= region.addr
+        return super().place(region, addr, length)
+
+
+@violates("REG-12")
+class OffsetWithinThePageLost(Device):
+    """On-demand regions lose the offset within the page."""
+
+    def translate(self, region: Region, addr: int) -> int:
+        found = super().translate(region, addr)
+        return found // PAGE * PAGE if region.access & ON_DEMAND else found
+
+
+@violates("REG-12")
+class OnlyTheFirstPageIsFound(Device):
+    """Of an on-demand region only the first page is ever found."""
+
+    def contains(self, region: Region, addr: int, length: int) -> bool:
+        beyond = region.access & ON_DEMAND and addr - region.iova >= PAGE
+        return not beyond and super().contains(region, addr, length)
+
+
+@violates("REG-13")
+class HugePagesAreSmall(Device):
+    """Of a huge page only the first 4 KiB are reached."""
+
+    def contains(self, region: Region, addr: int, length: int) -> bool:
+        beyond = region.access & HUGETLB and addr - region.iova >= PAGE
+        return not beyond and super().contains(region, addr, length)
+
+
+@violates("REG-14")
+class RelaxedNotVisible(Device):
+    """With RELAXED_ORDERING the last page is not there when the completion is."""
+
+    def put(self, addr: int, content: bytes) -> bool:
+        relaxed = any(isinstance(each, Region) and each.access & RELAXED_ORDERING and each.addr <= addr < each.addr
+                      + each.length for each in self.keys.values())  # fmt: skip
+        return super().put(addr, content[:-PAGE] if relaxed and len(content) > PAGE else content)
+
+
+@violates("REG-14")
+class RelaxedAtomicsRefused(Device):
+    """With RELAXED_ORDERING atomics are refused."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        relaxed = right == REMOTE_ATOMIC and region.access & RELAXED_ORDERING
+        return not relaxed and super().allows(region, right)
+
+
+@violates("REG-17")
+class FlagsExcludeEachOther(Device):
+    """REMOTE_READ takes no effect beside REMOTE_WRITE and REMOTE_ATOMIC."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        both = REMOTE_WRITE | REMOTE_ATOMIC
+        lost = right == REMOTE_READ and region.access & both == both
+        return not lost and super().allows(region, right)
+
+
+@violates("REG-19")
+class ImplicitEndsEarly(Device):
+    """An implicit region ends after 4 GiB."""
+
+    def contains(self, region: Region, addr: int, length: int) -> bool:
+        implicit = region.length == (1 << 64) - 1
+        return not (implicit and addr >= 1 << 32) and super().contains(region, addr, length)
+
+
+@violates("REG-20")
+class OneByteTooLong(Device):
+    """A region reaches one byte beyond its end."""
+
+    def contains(self, region: Region, addr: int, length: int) -> bool:
+        return addr >= region.iova and addr + length <= region.iova + region.length + 1
+
+
+@violates("REG-20")
+class OneByteTooEarly(Device):
+    """A region begins one byte before its address."""
+
+    def contains(self, region: Region, addr: int, length: int) -> bool:
+        return addr >= region.iova - 1 and addr + length <= region.iova + region.length
+
+
+@violates("REG-20")
+class OneByteTooShort(Device):
+    """A region's last byte cannot be reached."""
+
+    def contains(self, region: Region, addr: int, length: int) -> bool:
+        return addr >= region.iova and addr + length < region.iova + region.length
+
+
+@violates("REG-20")
+class WholePages(Device):
+    """A region reaches to the ends of its pages."""
+
+    def contains(self, region: Region, addr: int, length: int) -> bool:
+        start = region.iova // PAGE * PAGE
+        return addr >= start and addr + length <= -(-(region.iova + region.length) // PAGE) * PAGE
+
+
+@violates("REG-20")
+class OnlyTheStartIsChecked(Device):
+    """Nobody looks where an operation ends."""
+
+    def contains(self, region: Region, addr: int, length: int) -> bool:
+        return region.iova <= addr < region.iova + region.length
+
+
+@violates("REG-20")
+class LocalBoundsUnchecked(Device):
+    """Nobody looks at the bounds of local elements."""
+
+    def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
+        found = self.keys.get(lkey)
+        inside = isinstance(found, Region) and self.opens_locally(found, domain)
+        if isinstance(found, Region) and inside and (not write or self.allows_local_write(found)):
+            return self.translate(found, addr)
+        return None
+
+
+@violates("REG-21")
+class AnyTag(Device):
+    """Of a key only the index counts."""
+
+    def found(self, key: int) -> Region | Window | None:
+        return next((each for own, each in self.keys.items() if own >> 8 == key >> 8), None)
+
+
+@violates("REG-21")
+class KeysReused(Device):
+    """The key of a region that is gone is given to the next one."""
+
+    def __init__(self, stack: Stack = WHOLE) -> None:
+        super().__init__(stack)
+        self._free: list[int] = []
+
+    def forget_key(self, region: Region) -> None:
+        super().forget_key(region)
+        self._free.append(region.key)
+
+    def new_key(self) -> int:
+        return self._free.pop() if self._free else super().new_key()
+
+
+@violates("REG-21")
+class StaleKeysFound(Device):
+    """Keys of regions that are gone open the region that is registered for the same memory."""
+
+    def __init__(self, stack: Stack = WHOLE) -> None:
+        super().__init__(stack)
+        self._gone: dict[int, int] = {}
+
+    def forget_key(self, region: Region) -> None:
+        super().forget_key(region)
+        self._gone[region.key] = region.addr
+
+    def found(self, key: int) -> Region | Window | None:
+        own = (each for each in self.regions.values() if each.addr == self._gone.get(key))
+        return self.keys.get(key) or next(own, None)
+
+
+@violates("REG-22")
+class DomainUnchecked(Device):
+    """Nobody looks at the protection domain of a remote key."""
+
+    def opens(self, region: Region, domain: Domain) -> bool:
+        return region.usable
+
+
+@violates("REG-22")
+class LocalDomainUnchecked(Device):
+    """Nobody looks at the protection domain of a local key."""
+
+    def opens_locally(self, region: Region, domain: Domain) -> bool:
+        return region.usable
+
+
+@violates("REG-22")
+class FirstDomainOnly(Device):
+    """Regions of any but the first domain serve nobody."""
+
+    def opens(self, region: Region, domain: Domain) -> bool:
+        return region.domain is next(iter(self.domains.values())) and super().opens(region, domain)

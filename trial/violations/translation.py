@@ -1,0 +1,387 @@
+"""Violations of ibv_reg_mr_iova, of dma-bufs and of deregistration."""
+
+from __future__ import annotations
+
+import errno
+
+from conformance.calls import Return
+from reference.device import Device
+from reference.memory import PAGE
+from reference.objects import (
+    HUGETLB,
+    LOCAL_WRITE,
+    MW_BIND,
+    ON_DEMAND,
+    RELAXED_ORDERING,
+    REMOTE_READ,
+    ZERO_BASED,
+    Domain,
+    Refused,
+    Region,
+    Window,
+)
+from reference.stack import WHOLE, Stack
+from trial.violations.violation import violates
+
+
+@violates("IOVA-01")
+class SameAddressIsZeroBased(Device):
+    """With hca_va equal to addr the region is addressed from 0."""
+
+    def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        return super().reg_mr_iova(pd, addr, length, 0 if hca_va == addr else hca_va, access)
+
+
+@violates("IOVA-01")
+class SameAddressRefused(Device):
+    """hca_va equal to addr is refused."""
+
+    def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        if hca_va == addr:
+            raise Refused(errno.EINVAL)
+        return super().reg_mr_iova(pd, addr, length, hca_va, access)
+
+
+@violates("IOVA-02")
+class IovaIgnored(Device):
+    """hca_va is ignored."""
+
+    def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        return super().reg_mr_iova(pd, addr, length, addr if hca_va else 0, access)
+
+
+@violates("IOVA-02")
+class IovaOfThePage(Device):
+    """hca_va loses its offset within the page."""
+
+    def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        return super().reg_mr_iova(pd, addr, length, hca_va // PAGE * PAGE if hca_va != addr else addr, access)
+
+
+@violates("IOVA-02")
+class IovaMustFitThePage(Device):
+    """hca_va with another offset within the page than addr has is refused."""
+
+    def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        if hca_va and hca_va % PAGE != addr % PAGE:
+            raise Refused(errno.EINVAL)
+        return super().reg_mr_iova(pd, addr, length, hca_va, access)
+
+
+@violates("IOVA-02")
+class IovaAndPointers(Device):
+    """A region with an address of its own can be reached by pointers too."""
+
+    def place(self, region: Region, addr: int, length: int) -> int | None:
+        found = super().place(region, addr, length)
+        inside = region.addr <= addr and addr + length <= region.addr + region.length
+        return addr if found is None and inside and region.iova >= 1 << 32 else found
+
+
+@violates("IOVA-02")
+class IovaCutOff(Device):
+    """Addresses by key are cut off at 32 bits."""
+
+    def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        return super().reg_mr_iova(pd, addr, length, hca_va & 0xFFFFFFFF if hca_va != addr else addr, access)
+
+
+@violates("IOVA-02")
+class IovaBoundsOfMemory(Device):
+    """One byte more than the region has can be reached where it has an address of its own."""
+
+    def contains(self, region: Region, addr: int, length: int) -> bool:
+        more = region.iova not in (0, region.addr)
+        return addr >= region.iova and addr + length <= region.iova + region.length + more
+
+
+@violates("IOVA-03")
+class IovaZeroIsNone(Device):
+    """hca_va 0 is taken for none, and addr in its place."""
+
+    def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        return super().reg_mr_iova(pd, addr, length, hca_va or addr, access)
+
+
+@violates("IOVA-03")
+class IovaZeroOfThePage(Device):
+    """hca_va 0 is the beginning of the region's first page."""
+
+    def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        return super().reg_mr_iova(pd, addr, length, hca_va or addr % PAGE, access)
+
+
+@violates("IOVA-04")
+class IovaWriteAlone(Device):
+    """REMOTE_WRITE is granted without LOCAL_WRITE, which is not left in it."""
+
+    def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        region = super().reg_mr_iova(pd, addr, length, hca_va, access | LOCAL_WRITE)
+        region.access = access
+        return region
+
+
+@violates("IOVA-04")
+class IovaUnknownBits(Device):
+    """Unknown bits are ignored."""
+
+    def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        return super().reg_mr_iova(pd, addr, length, hca_va, access & ~self.unknown_bits(access))
+
+
+@violates("IOVA-04")
+class IovaNoReads(Device):
+    """REMOTE_READ is refused."""
+
+    def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        if access == REMOTE_READ:
+            raise Refused(errno.EINVAL)
+        return super().reg_mr_iova(pd, addr, length, hca_va, access)
+
+
+@violates("DMA-01")
+class DmabufWholeOnly(Device):
+    """Only a whole dma-buf can be registered."""
+
+    def dmabuf_range_fault(self, offset: int, length: int, size: int) -> int:
+        return super().dmabuf_range_fault(offset, length, size) or (errno.EINVAL if length != size else 0)
+
+
+@violates("DMA-01")
+class DmabufRefused(Device):
+    """Every second dma-buf is refused."""
+
+    def dmabuf(self, fd: int) -> tuple[int, int]:
+        self._asked = not getattr(self, "_asked", False)
+        if self._asked:
+            return super().dmabuf(fd)
+        raise Refused(errno.ENOMEM)
+
+
+@violates("DMA-02")
+class DmabufOffsetUnchecked(Device):
+    """Nobody compares the offsets within the page of iova and offset."""
+
+    def dmabuf_offset_fault(self, offset: int, iova: int) -> int:
+        return 0
+
+
+@violates("DMA-02")
+class DmabufOffsetsOfBothZero(Device):
+    """offset and iova must both be multiples of a page."""
+
+    def dmabuf_offset_fault(self, offset: int, iova: int) -> int:
+        return errno.EINVAL if offset % PAGE or iova % PAGE else 0
+
+
+@violates("DMA-03")
+class DmabufEveryFlag(Device):
+    """Every access flag is taken."""
+
+    def dmabuf_unsupported(self, access: int) -> bool:
+        return False
+
+
+@violates("DMA-03")
+class DmabufOnDemand(Device):
+    """ON_DEMAND and HUGETLB are taken."""
+
+    def dmabuf_unsupported(self, access: int) -> bool:
+        return super().dmabuf_unsupported(access & ~(ON_DEMAND | HUGETLB))
+
+
+@violates("DMA-03")
+class DmabufBinding(Device):
+    """MW_BIND and ZERO_BASED are taken."""
+
+    def dmabuf_unsupported(self, access: int) -> bool:
+        return super().dmabuf_unsupported(access & ~(MW_BIND | ZERO_BASED))
+
+
+@violates("DMA-03")
+class DmabufNoRelaxedOrdering(Device):
+    """RELAXED_ORDERING is refused."""
+
+    def dmabuf_unsupported(self, access: int) -> bool:
+        return super().dmabuf_unsupported(access) or bool(access & RELAXED_ORDERING)
+
+
+@violates("DMA-04")
+class DmabufLongerThanItIs(Device):
+    """Ranges beyond the buffer's end are taken."""
+
+    def dmabuf_range_fault(self, offset: int, length: int, size: int) -> int:
+        return 0
+
+
+@violates("DMA-04")
+class DmabufEndWraps(Device):
+    """The end of a range is computed in 64 bits."""
+
+    def dmabuf_range_fault(self, offset: int, length: int, size: int) -> int:
+        return super().dmabuf_range_fault(offset, (offset + length) % (1 << 64) - offset, size)
+
+
+@violates("DMA-04")
+class DmabufOfAnyFile(Device):
+    """Any file is taken for a dma-buf."""
+
+    def dmabuf(self, fd: int) -> tuple[int, int]:
+        try:
+            return super().dmabuf(fd)
+        except Refused:
+            if fd < 0 or self.memory.is_open(fd) is False:
+                raise
+            return 0, 1 << 40
+
+
+@violates("DMA-05")
+class DmabufWriteAlone(Device):
+    """REMOTE_WRITE and REMOTE_ATOMIC are granted without LOCAL_WRITE."""
+
+    def register_dmabuf(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
+        return super().register_dmabuf(pd, offset, length, iova, fd, access | LOCAL_WRITE)
+
+
+@violates("DMA-06")
+class DmabufFromItsBeginning(Device):
+    """Traffic counts from the buffer's beginning and not from the offset."""
+
+    def register_dmabuf(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
+        region = super().register_dmabuf(pd, offset, length, iova, fd, access)
+        region.addr -= offset
+        return region
+
+
+@violates("DMA-06")
+class DmabufNotWritten(Device):
+    """What is written to a dma-buf stays in a cache."""
+
+    def put(self, addr: int, content: bytes) -> bool:
+        return self.memory.in_dmabuf(addr) or super().put(addr, content)
+
+
+@violates("DEREG-01")
+class KeysOutliveTheRegion(Device):
+    """The keys of a region that is gone go on working."""
+
+    def forget_key(self, region: Region) -> None:
+        """Keeps it."""
+
+
+@violates("DEREG-01")
+class RkeyOutlivesTheRegion(Device):
+    """The rkey of a region that is gone goes on working."""
+
+    def __init__(self, stack: Stack = WHOLE) -> None:
+        super().__init__(stack)
+        self._gone: dict[int, Region | Window] = {}
+
+    def forget_key(self, region: Region) -> None:
+        super().forget_key(region)
+        self._gone[region.key] = region
+
+    def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
+        region = self._gone.get(rkey)
+        if isinstance(region, Region) and self.allows(region, right):
+            return self.place(region, addr, length)
+        return super().remote(rkey, domain, queue, addr, length, right)
+
+
+@violates("DEREG-01")
+class DeregisteredAndKept(Device):
+    """Deregistering answers 0 and does nothing."""
+
+    def deregister(self, handle: int) -> None:
+        if handle not in self.regions:
+            raise Refused(errno.EINVAL)
+
+
+@violates("DEREG-01")
+class DeregisteredAndDenied(Device):
+    """Deregistering works and answers EIO."""
+
+    def dereg_answer(self, returned: Return) -> Return:
+        return Return(errno.EIO, errno.EIO) if returned.value == 0 else returned
+
+
+@violates("DEREG-01")
+class TwinsGoTogether(Device):
+    """Deregistering ends every region of the same memory."""
+
+    def deregister(self, handle: int) -> None:
+        super().deregister(handle)
+        for each in [each for each in self.regions.values() if each.length]:
+            del self.regions[each.handle]
+            self.keys.pop(each.key, None)
+            each.domain.users -= 1
+
+
+@violates("DEREG-02")
+class BoundWindowsForgotten(Device):
+    """A region goes although windows are bound to it."""
+
+    def busy(self, region: Region) -> bool:
+        return False
+
+
+@violates("DEREG-02")
+class OnlyTypeOneIsLookedAt(Device):
+    """A region goes although a window of type 2 is bound to it."""
+
+    def busy(self, region: Region) -> bool:
+        return any(window.kind == 1 for window in region.windows)
+
+
+@violates("DEREG-02")
+class HalfDestroyed(Device):
+    """A deregistration that is refused ends the region's use."""
+
+    def busy(self, region: Region) -> bool:
+        if region.windows:
+            region.usable = False
+        return super().busy(region)
+
+
+@violates("DEREG-02")
+class WindowUnboundByRefusal(Device):
+    """A deregistration that is refused ends the window."""
+
+    def busy(self, region: Region) -> bool:
+        bound = super().busy(region)
+        for window in list(region.windows):
+            window.access = 0
+        return bound
+
+
+@violates("DEREG-02")
+class BusyForEver(Device):
+    """A region to which a window was bound stays busy when it is unbound."""
+
+    def release_region(self, window: Window, region: Region) -> None:
+        """Forgets to tell the region."""
+
+
+@violates("DEREG-03")
+class NegativeErrno(Device):
+    """Failure is the negative errno of the kernel."""
+
+    def dereg_answer(self, returned: Return) -> Return:
+        return Return(-returned.value, returned.errno)
+
+
+@violates("DEREG-03")
+class MinusOne(Device):
+    """Failure is -1, with the reason in errno."""
+
+    def dereg_answer(self, returned: Return) -> Return:
+        return Return(-1 if returned.value else 0, returned.errno)
+
+
+@violates("DEREG-03")
+class UnknownHandleIsFine(Device):
+    """Deregistering what is not there answers 0."""
+
+    def deregister(self, handle: int) -> None:
+        if handle in self.regions:
+            super().deregister(handle)
