@@ -70,7 +70,7 @@ class Scene:
         """A scene for another case on what this one has set up; what it makes is its own, and goes with it."""
         branch = copy.copy(self)
         branch.case, branch.entry = case, self.bench.entry(case.entry)
-        branch.cleanup, branch.left_behind = ExitStack(), []
+        branch.cleanup, branch.left_behind, branch.released = ExitStack(), [], set(self.released)
         for name in ("mrs", "owners", "fields", "pairs", "windows"):
             setattr(branch, name, dict(getattr(self, name)))
         return branch
