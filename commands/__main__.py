@@ -10,11 +10,13 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from commands import coverage, describe, doctor, listing, run, schema, test, trial
+from commands import compare, coverage, describe, doctor, listing, report, run, schema, test, trial
 from conformance.errors import UserError
 from conformance.suite import VERSION
 
-COMMANDS: tuple[ModuleType, ...] = (run, test, doctor, listing, coverage, describe, trial, schema)
+COMMANDS: tuple[ModuleType, ...] = (
+    run, test, doctor, listing, report, compare, coverage, describe, trial, schema,
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

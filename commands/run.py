@@ -14,23 +14,24 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
-from commands import choosing, place
+from commands import choosing, place, report
 from commands.plan import Plan, read_plan, write_plan
 from conformance.case import Case
 from conformance.errors import UserError
 from conformance.libibverbs import DIALECTS
 from conformance.profile import read_profile
-from conformance.results import FILE_NAME, exit_status, read_results
+from conformance.results import FILE_NAME
 from conformance.results_file import ResultsFile
 from conformance.suite import Suite
 from conformance.supervision import CASE_DEADLINE_S, Supervisor
-from reports import junit
-from reports.terminal import Progress, summary
+from reports.digest import read
+from reports.progress import NORMAL, QUIET, VERBOSE, Progress
+from reports.terminal import summary
 
 NAME = "run"
 HELP = "Run the cases on a device of this host or, without one, in the Soft-RoCE guest."
 # What may be said when a run is carried on: how it is told, and not what it does.
-_FREE = ("resume", "yes", "quiet", "argv", "command", "execute")
+_FREE = ("resume", "yes", "level", "argv", "command", "execute")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,11 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default out/<time>-<device>)")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="carry on the run that was cut short in DIR")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
-    parser.add_argument("-q", "--quiet", action="store_true", help="only the summary")
+    parser.set_defaults(level=NORMAL)
+    loudness = parser.add_mutually_exclusive_group()
+    loudness.add_argument("-q", "--quiet", dest="level", action="store_const", const=QUIET, help="only the summary")
+    loudness.add_argument("-v", "--verbose", dest="level", action="store_const", const=VERBOSE, help="a line a case")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs, writes results.jsonl and junit.xml, prints the summary; gives the contract's exit status."""
+    """Runs, writes results.jsonl and the reports, prints the summary; gives the contract's exit status."""
     if arguments.resume:
         return _carry_on(arguments)
     return _run(arguments, None)
@@ -62,7 +66,7 @@ def _carry_on(arguments: argparse.Namespace) -> int:
     plan = read_plan(arguments.resume)
     first = _parse(plan.argv)
     first.out = arguments.resume.absolute()
-    first.yes, first.quiet, first.argv = arguments.yes, arguments.quiet, list(plan.argv)
+    first.yes, first.level, first.argv = arguments.yes, arguments.level, list(plan.argv)
     try:
         os.chdir(plan.directory)
     except OSError as error:
@@ -75,7 +79,7 @@ def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
     cases = choosing.selection_from(arguments).apply(suite)
     if arguments.profile:
         read_profile(arguments.profile)
-    progress = Progress(quiet=arguments.quiet)
+    progress = Progress(level=arguments.level)
     device = place.host_device(arguments)
     if device and not arguments.hazardous:
         cases = _harmless(cases, progress)
@@ -94,11 +98,10 @@ def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
                 suite, cases, results, progress, header, out / "console.log", where.repro,
                 deadline_s=arguments.deadline, boot_id=where.boot_id, earlier=results.cut_back(before),
             ).run(where.start)  # fmt: skip
-    recorded = read_results(out)
-    (out / junit.FILE_NAME).write_bytes(junit.render(recorded))
-    print(summary(recorded, out))
-    assert recorded.footer is not None
-    return exit_status(recorded.footer)
+    report.write_beside(out)
+    digest = read(out)
+    print(summary(digest, out))
+    return digest.status
 
 
 def _plan(

@@ -1,4 +1,4 @@
-"""`rdma-cts schema`: the table language as JSON Schema, for editors and other tools."""
+"""`rdma-cts schema`: the table language, and what else we define, as JSON Schema, for editors and other tools."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import argparse
 import json
 
 from conformance.schema import rules_schema, table_schema
+from reports import summary
 
 NAME = "schema"
-HELP = "Print the JSON Schema of tables, or of rules files; docs/ holds a copy of each."
+HELP = "Print the JSON Schema of tables or of another kind of file; docs/ holds a copy of each."
 
-SCHEMAS = {"table": table_schema, "rules": rules_schema}
+SCHEMAS = {"table": table_schema, "rules": rules_schema, "summary": summary.schema}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

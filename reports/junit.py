@@ -10,7 +10,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
 from conformance import judging
-from conformance.results import Line, Recorded
+from conformance.results import Line
+from reports.digest import Digest, flat
 
 FILE_NAME = "junit.xml"
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -28,46 +29,47 @@ _ELEMENT = {
 }
 
 
-def render(recorded: Recorded) -> bytes:
-    """The document of a run that was recorded, complete or not."""
-    header = recorded.header
-    results = list(recorded.results)
-    found = {line["case"] for line in results}
-    results += [_missing(case) for case in header.get("planned", ()) if case not in found]
-    kinds = [_ELEMENT.get(line["effective"], "") for line in results]
-    suite = ET.Element(
-        "testsuite",
-        name="rdma-cts",
-        tests=str(len(results)),
-        failures=str(kinds.count("failure")),
-        errors=str(kinds.count("error")),
-        skipped=str(kinds.count("skipped")),
-        time=f"{(recorded.footer or {}).get('duration_s', 0):.3f}",
-        timestamp=_clean(header["started"]),
-        hostname=_clean(header["device"]["name"]),
-    )
-    properties = ET.SubElement(suite, "properties")
-    for name, value in _properties(header):
-        ET.SubElement(properties, "property", name=name, value=_clean(str(value)))
-    for line in results:
-        suite.append(_testcase(line))
+def render(runs: Sequence[Digest]) -> bytes:
+    """The document of these runs, a testsuite each."""
     document = ET.Element("testsuites")
-    document.append(suite)
+    for run in runs:
+        document.append(_testsuite(run))
     ET.indent(document)
     text: bytes = ET.tostring(document, encoding="us-ascii", xml_declaration=True)
     return text + b"\n"
 
 
-def _properties(header: Line) -> Sequence[tuple[str, object]]:
-    env, device = header["env"], header["device"]
+def _testsuite(run: Digest) -> ET.Element:
+    kinds = [_ELEMENT.get(line["effective"], "") for line in run.results]
+    suite = ET.Element(
+        "testsuite",
+        name="rdma-cts",
+        tests=str(len(run.results)),
+        failures=str(kinds.count("failure")),
+        errors=str(kinds.count("error")),
+        skipped=str(kinds.count("skipped")),
+        time=f"{(run.footer or {}).get('duration_s', 0):.3f}",
+        timestamp=_clean(run.header["started"]),
+        hostname=_clean(run.device),
+    )
+    properties = ET.SubElement(suite, "properties")
+    for name, value in _properties(run):
+        ET.SubElement(properties, "property", name=name, value=_clean(str(value)))
+    for line in run.results:
+        suite.append(_testcase(line))
+    return suite
+
+
+def _properties(run: Digest) -> Sequence[tuple[str, object]]:
+    env, device = run.header["env"], run.header["device"]
     return [
-        ("stack", header["stack"]),
-        ("kernel", env["kernel"]),
-        ("rdma_core", env["rdma_core"]),
-        ("device", device["name"]),
-        ("driver", device["driver"]),
-        ("firmware", device["fw"]),
-        ("tables_sha256", header["suite"]["tables_sha256"]),
+        ("stack", run.header["stack"]),
+        ("kernel", env.get("kernel", "")),
+        ("rdma_core", env.get("rdma_core", "")),
+        ("device", run.device),
+        ("driver", device.get("driver", "")),
+        ("firmware", device.get("fw", "")),
+        ("tables_sha256", run.header["suite"].get("tables_sha256", "")),
     ]
 
 
@@ -90,20 +92,20 @@ def _message(line: Line) -> str:
 
 
 def _details(line: Line) -> str:
-    source = line.get("source") or {}
     parts = [
-        f"call: {line.get('call', '')}",
-        f"expected: {line.get('expected', '')}",
-        f"observed: {line.get('observed', '')}",
-        f"table: {source.get('file', '')}:{source.get('line', '')}",
-        f"reproduce: {line.get('repro', '')}",
+        f"call: {line['call']}",
+        f"expected: {_told(line['expected'])}",
+        f"observed: {_told(line['observed'])}",
+        f"table: {line['source'].get('file', '')}:{line['source'].get('line', '')}",
+        f"reproduce: {line['repro']}",
     ]
-    parts += [f"kernel: {text}" for text in (line.get("kernel") or {}).get("log", ())]
+    parts += [f"{each['count']} points whenever {each['when']}" for each in line["deviations"]]
+    parts += [f"kernel: {text}" for text in line["kernel"]["log"]]
     return "\n".join(parts)
 
 
-def _missing(case: str) -> Line:
-    return {"case": case, "rules": [], "effective": judging.MISSED, "reason": "planned and never recorded"}
+def _told(data: Line) -> str:
+    return "; ".join(f"{name} {text}" for name, text in flat(data))
 
 
 def _clean(text: str) -> str:

@@ -1,146 +1,105 @@
-"""What a person sees on the terminal: progress while a run goes, and the summary at its end.
+"""The summary at the end of a run, and how words look on a terminal.
 
-The summary is made from recorded lines only, so that an old results file can be summed up again.
+Made of recorded lines only, so that an old results file can be summed up again.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
 from conformance import judging
-from conformance.results import Line, Recorded, exit_status, verdict_on
+from conformance.results import Line, verdict_on
+from reports.digest import Digest, one_line
 
 _COLOURS = {
     judging.PASS: "32", judging.FAIL: "31", judging.CRASH: "31", judging.HANG: "31",
     judging.BROKEN: "35", judging.MISSED: "35", judging.UNSUPPORTED: "33", judging.UNREACHABLE: "33",
+    judging.WAIVED: "33",
 }  # fmt: skip
-_EVERY = 50
+REPORT = "report.html"
 
 
-class Progress:
-    """Tells how a run goes: one line that moves on a terminal, plain lines elsewhere."""
-
-    def __init__(self, stream: TextIO | None = None, quiet: bool = False) -> None:
-        self.stream = stream or sys.stdout
-        self.quiet = quiet
-        self.moving = self.stream.isatty() and not quiet
-
-    def say(self, text: str) -> None:
-        """One line about what is going on."""
-        if not self.quiet:
-            self._clear()
-            print(text, file=self.stream, flush=True)
-
-    def began(self, header: Line, total: int) -> None:
-        """The header of the run has come."""
-        self.say(f"{total} cases on {device_line(header)}")
-
-    def took(self, line: Line, done: int, total: int) -> None:
-        """A result has come; what is no PASS and no UNSUPPORTED is shown at once."""
-        if line["verdict"] not in (judging.PASS, judging.UNSUPPORTED):
-            self.say(f"  {coloured(line['verdict'], self.stream)} {line['case']}: {plain(line['reason'])}")
-        elif not self.moving and done % _EVERY == 0:
-            self.say(f"  {done} of {total}")
-        if self.moving:
-            self._clear()
-            print(f"  {done} of {total}  {line['case']}"[: _width() - 1], end="", file=self.stream, flush=True)
-
-    def restarted(self, reason: str) -> None:
-        """The worker is gone and another takes the rest."""
-        self.say(f"  starting again: {reason}")
-
-    def _clear(self) -> None:
-        if self.moving:
-            print("\r\x1b[K", end="", file=self.stream)
-
-
-def summary(recorded: Recorded, out: Path, stream: TextIO | None = None) -> str:
-    """The last lines of a run: each violated rule in one line, the figures, where to look."""
+def summary(run: Digest, out: Path, stream: TextIO | None = None) -> str:
+    """The last lines of a run: each violated rule in one line, the figures, the report, what to do next."""
     stream = stream or sys.stdout
-    lines = ["", *_violations(recorded.results, stream)]
-    footer = recorded.footer
-    if footer is None:
-        return "\n".join([*lines, f"the run was cut short; what was recorded: {out}"])
+    lines = ["", *_unsettled(run, stream), ""]
+    duration = f" in {run.footer['duration_s']:.1f} s" if run.footer and "duration_s" in run.footer else ""
     figures = ", ".join(
-        f"{footer['verdicts'][verdict]} {coloured(verdict, stream)}"
-        for verdict in reversed(judging.VERDICTS)
-        if verdict in footer["verdicts"]
-    )
-    cases = sum(footer["verdicts"].values())
-    lines += ["", f"{cases} cases in {footer['duration_s']:.1f} s: {figures}", _rules_line(footer)]
-    remarks = sum(bool(line.get("notes")) for line in recorded.results)
+        f"{run.counts[verdict]} {coloured(verdict, stream)}"
+        for verdict in reversed(judging.VERDICTS) if run.counts.get(verdict)
+    )  # fmt: skip
+    points = f", {run.points:,} calls judged" if run.points != len(run.results) else ""
+    lines += [f"{len(run.results)} cases{duration}{points}: {figures}", run.short_words]
+    remarks = sum(bool(line["notes"]) for line in run.results)
     if remarks:
         lines.append(f"{remarks} results with remarks: what the documents leave open or contradict, as observed")
-    lines += [f"{device_line(recorded.header)}", f"results: {out}", _conclusion(footer)]
-    return "\n".join(lines)
+    lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
+    lines += [device_line(run.header), f"report: {out / REPORT} (results: {out})", f"next: {_next(run, out)}"]
+    return "\n".join([*lines, f"{_conclusion(run)} (exit status {run.status})"])
 
 
-def _violations(results: Sequence[Line], stream: TextIO) -> list[str]:
+def _unsettled(run: Digest, stream: TextIO) -> Iterator[str]:
     """One line for each rule that is violated or could not be judged, with its first case."""
-    first: dict[str, Line] = {}
-    count: dict[str, int] = {}
-    for line in results:
-        if line["effective"] not in (*judging.VIOLATIONS, *judging.INCOMPLETE):
-            continue
+    found: dict[str, list[Line]] = {}
+    for line in run.results:
         for rule in line["rules"]:
-            if verdict_on(rule, line) not in (*judging.VIOLATIONS, *judging.INCOMPLETE):
-                continue
-            first.setdefault(rule, line)
-            count[rule] = count.get(rule, 0) + 1
-    lines = []
-    for rule, line in sorted(first.items()):
-        more = f" (and {count[rule] - 1} more)" if count[rule] > 1 else ""
+            if verdict_on(rule, line) in (*judging.VIOLATIONS, *judging.INCOMPLETE):
+                found.setdefault(rule, []).append(line)
+    for rule, lines in sorted(found.items()):
+        line, more = lines[0], f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         source = line["source"]
-        lines.append(
-            f"{coloured(line['effective'], stream)} {rule} {plain(line['reason'])}{more}"
-            f" · {source['file']}:{source['line']} · {line['repro']}"
+        yield (
+            f"{coloured(line['effective'], stream)} {rule} {line['reason']}{more}"
+            f" · {source.get('file', '')}:{source.get('line', '')} · {line['repro']}"
         )
-    return lines
 
 
-def _rules_line(footer: Line) -> str:
-    totals = footer["rule_totals"]
-    without = totals.get("without_case", 0)
-    parts = [f"{totals[verdict]} {verdict}" for verdict in reversed(judging.VERDICTS) if totals.get(verdict)]
-    return f"{sum(totals.values())} documented rules: {', '.join(parts)}, {without} without a case in this run"
+def _next(run: Digest, out: Path) -> str:
+    """What helps most in this state."""
+    violated = next(iter(run.violations()), "")
+    if run.footer is None or run.counts.get(judging.MISSED):
+        return f"./rdma-cts run --resume {out} carries on with what is missing"
+    if violated:
+        return f"./rdma-cts explain {violated} --results {out} says what that means"
+    if run.status == 1:
+        return "mend the waivers named above; docs/waivers.md says how they work"
+    if run.status == 3:
+        return "./rdma-cts doctor says what this host lacks"
+    return f"./rdma-cts compare OLD {out} says what has changed since another run"
 
 
-def _conclusion(footer: Line) -> str:
-    status = exit_status(footer)
-    if status == 1:
-        return "the device departs from its documents: see the lines above (exit status 1)"
-    if status == 3:
-        return "the run is incomplete or broken and says nothing final (exit status 3)"
-    return "no rule was violated (exit status 0)"
+def _conclusion(run: Digest) -> str:
+    if run.footer is None:
+        return "the run was cut short"
+    if run.status == 1 and not run.violations():
+        return "no rule was violated, but the waivers do not fit"
+    return {
+        0: "no rule was violated",
+        1: "the device departs from its documents: see the lines above",
+        3: "the run is incomplete or broken and says nothing final",
+    }[run.status]
 
 
 def device_line(header: Line) -> str:
     """The stack under test in one line."""
     device, env = header["device"], header["env"]
-    return (
-        f"{device['name']} ({device['driver']}), kernel {env['kernel']}, rdma-core {env['rdma_core']}"
-        f", stack {header['stack']}"
+    return one_line(
+        f"{device.get('name', '?')} ({device.get('driver', '?')}), kernel {env.get('kernel', '?')}"
+        f", rdma-core {env.get('rdma_core', '?')}, stack {header['stack']}"
     )
 
 
-def plain(text: str) -> str:
-    """The text as one line that commands no terminal, whatever a kernel or a library wrote."""
-    return "".join(character if character.isprintable() else "?" for character in text)
+def moves(stream: TextIO) -> bool:
+    """Whether what is shown on the stream can be drawn over."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def coloured(word: str, stream: TextIO) -> str:
     """The word in its verdict's colour, on terminals that want colours."""
-    if not stream.isatty() or os.environ.get("NO_COLOR"):
+    if not moves(stream) or os.environ.get("NO_COLOR"):
         return word
     return f"\x1b[{_COLOURS.get(word, '0')}m{word}\x1b[0m"
-
-
-def _width() -> int:
-    try:
-        return os.get_terminal_size().columns
-    except OSError:
-        return 80

@@ -15,7 +15,9 @@ from lxml import etree
 from conformance import judging
 from conformance.results import Line, Recorded, footer_line
 from reports import junit
-from reports.terminal import Progress, summary
+from reports.digest import Digest, digest
+from reports.progress import QUIET, Progress
+from reports.terminal import summary
 from samples import header, numbered, registry, result
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
@@ -28,6 +30,11 @@ def recorded(results: Sequence[Line], *, complete: bool = True, **changes: Any) 
     ids = [line["case"] for line in results]
     footer = footer_line(ids, results, registry(), duration_s=2.5) if complete else None
     return Recorded(header(planned=ids, **changes), list(results), footer)
+
+
+def digested(run: Recorded) -> Digest:
+    """The run as reports see it."""
+    return digest(run, Path("out"))
 
 
 def one_of_each() -> Recorded:
@@ -48,14 +55,14 @@ def parsed(document: bytes) -> Any:
 
 
 def test_the_schema_itself_refuses_what_is_no_junit() -> None:
-    good = junit.render(one_of_each())
+    good = junit.render([digested(one_of_each())])
     for old, new in [(b'tests="9"', b'tests="many"'), (b"<skipped", b"<passed"), (b"classname=", b"class=")]:
         assert old in good
         assert not SCHEMA.validate(etree.fromstring(good.replace(old, new)))
 
 
 def test_each_verdict_has_its_element() -> None:
-    suite = parsed(junit.render(one_of_each()))
+    suite = parsed(junit.render([digested(one_of_each())]))
     found = {case.get("name"): [child.tag for child in case] for case in suite.iter("testcase")}
     assert dict(zip(judging.VERDICTS, found.values(), strict=True)) == {
         "CRASH": ["failure"],
@@ -71,7 +78,7 @@ def test_each_verdict_has_its_element() -> None:
 
 
 def test_the_counts_are_those_of_the_testcases() -> None:
-    suite = parsed(junit.render(one_of_each()))
+    suite = parsed(junit.render([digested(one_of_each())]))
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
         "tests": "9", "failures": "3", "errors": "2", "skipped": "3",
     }  # fmt: skip
@@ -79,7 +86,7 @@ def test_the_counts_are_those_of_the_testcases() -> None:
 
 
 def test_a_testcase_is_named_by_verb_and_case() -> None:
-    case = parsed(junit.render(recorded([result(SUITE.cases[0], duration_us=1500)]))).find("testcase")
+    case = parsed(junit.render([digested(recorded([result(SUITE.cases[0], duration_us=1500)]))])).find("testcase")
     assert case.get("classname") == "rdma-cts.reg_mr"
     assert case.get("name") == "sample/c0"
     assert case.get("time") == "0.001500"
@@ -87,7 +94,7 @@ def test_a_testcase_is_named_by_verb_and_case() -> None:
 
 def test_a_failure_tells_call_table_and_command() -> None:
     line = result(SUITE.cases[0], "FAIL", "it should not", kernel={"log": ["WARNING: here"]})
-    failure = parsed(junit.render(recorded([line]))).find("testcase/failure")
+    failure = parsed(junit.render([digested(recorded([line]))])).find("testcase/failure")
     assert failure.get("message") == "FAIL REG-01: it should not"
     assert "call: ibv_reg_mr(" in failure.text
     assert "table: cases/reg_mr/sample.yaml:5" in failure.text
@@ -97,13 +104,13 @@ def test_a_failure_tells_call_table_and_command() -> None:
 
 def test_a_waived_failure_is_what_the_waiver_makes_of_it() -> None:
     line = result(SUITE.cases[0], "FAIL", effective="WAIVED", waiver={"issue": "1"})
-    assert parsed(junit.render(recorded([line]))).get("failures") == "0"
+    assert parsed(junit.render([digested(recorded([line]))])).get("failures") == "0"
 
 
 def test_a_planned_case_without_result_is_an_error() -> None:
     run = recorded([result(SUITE.cases[0])], complete=False)
     run.header["planned"].append("reg_mr/sample/lost")
-    suite = parsed(junit.render(run))
+    suite = parsed(junit.render([digested(run)]))
     assert suite.get("errors") == "1"
     assert suite.find("testcase/error").get("message").startswith("MISSED")
 
@@ -111,7 +118,7 @@ def test_a_planned_case_without_result_is_an_error() -> None:
 def test_hostile_text_is_carried_as_far_as_xml_can() -> None:
     line = result(SUITE.cases[0], "FAIL", HOSTILE, kernel={"log": [HOSTILE]}, repro=HOSTILE)
     run = recorded([line], device={"name": HOSTILE, "driver": HOSTILE, "fw": HOSTILE})
-    failure = parsed(junit.render(run)).find("testcase/failure")
+    failure = parsed(junit.render([digested(run)])).find("testcase/failure")
     assert "a?b?[31mc" in failure.get("message")
     assert "<b>&amp; ]]>" in failure.text
     assert "\U0001f600" in failure.text
@@ -120,7 +127,7 @@ def test_hostile_text_is_carried_as_far_as_xml_can() -> None:
 @given(st.text(st.characters(blacklist_categories=())))
 def test_no_text_makes_the_document_invalid(text: str) -> None:
     line = result(SUITE.cases[0], "FAIL", text, kernel={"log": [text]}, observed={"errno": text})
-    parsed(junit.render(recorded([line])))
+    parsed(junit.render([digested(recorded([line]))]))
 
 
 def test_the_summary_names_each_violated_rule_in_one_line() -> None:
@@ -130,31 +137,31 @@ def test_the_summary_names_each_violated_rule_in_one_line() -> None:
         result(SUITE.cases[2], "CRASH", "the third", rules=["REG-15"]),
         result(SUITE.cases[3], "UNSUPPORTED", "never shown", rules=["REG-12"]),
     ]
-    text = summary(recorded(lines), Path("out/run"), io.StringIO())
+    text = summary(digested(recorded(lines)), Path("out/run"), io.StringIO())
     said = text.splitlines()
     place, command = "cases/reg_mr/sample.yaml", "./rdma-cts run --only reg_mr/sample"
     assert f"FAIL REG-01 the first (and 1 more) · {place}:5 · {command}/c0" in said
     assert f"CRASH REG-15 the third · {place}:7 · {command}/c2" in said
     assert "never shown" not in text
     assert "4 cases in 2.5 s: 1 UNSUPPORTED, 2 FAIL, 1 CRASH" in said
-    assert "results: out/run" in said
+    assert "report: out/run/report.html (results: out/run)" in said
     assert said[-1].endswith("(exit status 1)")
 
 
 @pytest.mark.parametrize(("verdict", "status"), [("PASS", 0), ("FAIL", 1), ("BROKEN", 3)])
 def test_the_summary_ends_with_the_exit_status(verdict: str, status: int) -> None:
-    text = summary(recorded([result(SUITE.cases[0], verdict)]), Path("out"), io.StringIO())
+    text = summary(digested(recorded([result(SUITE.cases[0], verdict)])), Path("out"), io.StringIO())
     assert text.endswith(f"(exit status {status})")
 
 
 def test_the_summary_of_a_run_cut_short_says_so() -> None:
-    text = summary(recorded([result(SUITE.cases[0])], complete=False), Path("out"), io.StringIO())
+    text = summary(digested(recorded([result(SUITE.cases[0])], complete=False)), Path("out"), io.StringIO())
     assert "the run was cut short" in text
 
 
 def test_hostile_text_stays_in_its_line_and_commands_no_terminal() -> None:
     line = result(SUITE.cases[0], "FAIL", HOSTILE)
-    text = summary(recorded([line]), Path("out"), io.StringIO())
+    text = summary(digested(recorded([line])), Path("out"), io.StringIO())
     assert all(character.isprintable() or character == "\n" for character in text)
     (shown,) = [row for row in text.splitlines() if row.startswith("FAIL")]
     assert shown.endswith("--only reg_mr/sample/c0")
@@ -176,7 +183,7 @@ def test_progress_shows_what_is_no_pass_at_once_and_nothing_hostile() -> None:
 
 def test_quiet_progress_says_nothing() -> None:
     stream = io.StringIO()
-    progress = Progress(stream, quiet=True)
+    progress = Progress(stream, level=QUIET)
     progress.began(header(), 1)
     progress.took(result(SUITE.cases[0], "FAIL"), 1, 1)
     assert stream.getvalue() == ""

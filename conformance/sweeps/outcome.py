@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conformance import judging
-from conformance.sweeps.space import Space
+from conformance.sweeps.space import MAX_POINTS, Space
 
 OUTSIDE = 0xFFFF  # the index of a point that is not in the space
 MOST = OUTSIDE - 1
@@ -96,7 +96,9 @@ class Points:
                     tuple(each.get("notes", ())))
             for each in data["outcomes"]
         ]  # fmt: skip
-        index = decode_index(data["index"])
+        if not 0 < space.size <= MAX_POINTS:
+            raise ValueError(f"a space of {space.size} points")
+        index = decode_index(data["index"], space.size)
         if len(index) != space.size or any(each >= len(outcomes) and each != OUTSIDE for each in set(index)):
             raise ValueError("points that do not fit their axes or outcomes")
         return cls(space, outcomes, index, list(data.get("examples", ())))
@@ -118,10 +120,11 @@ def encode_index(index: array[int]) -> str:
     return base64.b64encode(zlib.compress(_little(index).tobytes(), 6)).decode("ascii")
 
 
-def decode_index(text: str) -> array[int]:
-    """What `encode_index` made. Raises ValueError."""
+def decode_index(text: str, points: int) -> array[int]:
+    """What `encode_index` made of so many points; of more, one too many is given. Raises ValueError."""
     try:
-        data = zlib.decompress(base64.b64decode(text, validate=True))
+        # Bounded, because the file comes from wherever the results come from.
+        data = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), 2 * (points + 1))
     except zlib.error as error:
         raise ValueError(f"no index of points: {error}") from error
     index = array("H")

@@ -1,0 +1,70 @@
+"""`rdma-cts report`: recorded runs as a page for people, or as what CI systems and programs read."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from conformance.errors import UserError
+from reports import html, junit, ktap, markdown, summary
+from reports.digest import Digest, read
+
+NAME = "report"
+HELP = "Make a report of recorded runs; several runs become columns of one page."
+
+Render = Callable[[Sequence[Digest]], str | bytes]
+FORMATS: dict[str, Render] = {
+    "html": html.render, "junit": junit.render, "ktap": ktap.render, "markdown": markdown.render,
+    "summary": summary.render,
+}  # fmt: skip
+# What a run leaves beside its results.
+BESIDE: dict[str, Render] = {
+    html.FILE_NAME: html.render, junit.FILE_NAME: junit.render, summary.FILE_NAME: summary.render,
+}  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("runs", nargs="+", type=Path, metavar="DIR", help="the directory or results.jsonl of a run")
+    parser.add_argument("--format", choices=tuple(FORMATS), default="html", help="default: html")
+    parser.add_argument("--out", type=Path, metavar="FILE",
+                        help="where to; - is standard output (default: report.html beside the first run's results for "
+                        "html, else standard output)")  # fmt: skip
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Writes the report; exit status 0 whatever the runs came to."""
+    digests = [read(path) for path in arguments.runs]
+    report = FORMATS[arguments.format](digests)
+    out = arguments.out or (digests[0].directory / html.FILE_NAME if arguments.format == "html" else Path("-"))
+    data = report if isinstance(report, bytes) else report.encode()
+    if str(out) == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+    else:
+        write(out, data)
+        print(f"report: {out}")
+    return 0
+
+
+def write_beside(directory: Path) -> None:
+    """Writes what a run leaves beside its results. Raises UserError for results that are none."""
+    digest = read(directory)
+    for name, render in BESIDE.items():
+        report = render([digest])
+        write(directory / name, report if isinstance(report, bytes) else report.encode())
+
+
+def write(path: Path, data: bytes) -> None:
+    """Puts the file in its place whole: who reads it meanwhile sees the old one or the new one."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UserError(f"{path} cannot be written: {error.strerror}", status=3) from error

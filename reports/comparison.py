@@ -1,0 +1,167 @@
+"""What has changed between two runs of the same tables, case by case and point by point. Pure.
+
+Compared is the effective verdict, for a waived violation is known; points have raw verdicts alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from conformance import judging
+from conformance.errors import UserError
+from conformance.results import Line
+from conformance.sweeps.outcome import OUTSIDE, Points
+from reports.digest import Digest
+from reports.points import inside, read_points
+
+REGRESSED, FIXED, UNSUPPORTED = "regressed", "fixed", "became unsupported"
+NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = "new", "gone", "waiver no longer needed", "not decided any more", "changed"
+# In the order in which they are told, with what each means.
+KINDS: Mapping[str, str] = {
+    REGRESSED: "a violation that was none, or a worse one",
+    UNDECIDED: "had a verdict, and now the harness or the environment failed, or it was not run",
+    UNSUPPORTED: "was judged, and now the device does not declare it or the stack cannot reach it",
+    UNNEEDED: "was waived, and is no violation any more",
+    FIXED: "was a violation and passes",
+    CHANGED: "another verdict that is no better and no worse",
+    NEW: "only in the new run",
+    GONE: "only in the old run",
+}
+_ABSENT = (judging.UNSUPPORTED, judging.UNREACHABLE)
+_POINTS_TOLD = 3
+
+
+@dataclass(frozen=True)
+class Change:
+    """One case, or the points of one, with another verdict. `points` counts them; 0 for the case itself.
+
+    `examples` are some of the points, by the names under which they run alone.
+    """
+
+    kind: str
+    case: str
+    old: str
+    new: str
+    line: Line
+    points: int = 0
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All changes, in the order of KINDS, and how many cases were compared."""
+
+    old: Digest
+    new: Digest
+    compared: int
+    changes: tuple[Change, ...] = field(default=())
+
+    def of(self, kind: str) -> list[Change]:
+        """The changes of a kind."""
+        return [change for change in self.changes if change.kind == kind]
+
+    @property
+    def status(self) -> int:
+        """1: something has regressed, 3: the new run does not say of everything, 0: neither."""
+        if self.of(REGRESSED):
+            return 1
+        return 3 if self.of(UNDECIDED) or self.new.footer is None else 0
+
+
+def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison:
+    """What has changed. Raises UserError for runs of other tables, unless they may be unlike."""
+    tables = [run.header["suite"].get("tables_sha256") for run in (old, new)]
+    if tables[0] != tables[1] and not unlike_tables:
+        raise UserError(
+            f"{old.directory} and {new.directory} are runs of different tables",
+            hint="--unlike-tables compares the cases that both have",
+        )
+    before, after = ({line["case"]: line for line in run.results} for run in (old, new))
+    changes = [change for case in before for change in _changes(old, new, before[case], after.get(case))]
+    changes += [Change(NEW, case, "", after[case]["effective"], after[case]) for case in after if case not in before]
+    order = list(KINDS)
+    changes.sort(key=lambda change: (order.index(change.kind), change.points > 0))
+    return Comparison(old, new, len(before.keys() & after.keys()), tuple(changes))
+
+
+def kind_of(old: str, new: str) -> str:
+    """What the change from one verdict to another is; empty if it is none."""
+    if old == new:
+        return ""
+    if new in judging.VIOLATIONS:
+        worse = old not in judging.VIOLATIONS or judging.VERDICTS.index(new) < judging.VERDICTS.index(old)
+        return REGRESSED if worse else CHANGED
+    if new in judging.INCOMPLETE:
+        return CHANGED if old in judging.INCOMPLETE else UNDECIDED
+    if old == judging.WAIVED:
+        return UNNEEDED
+    if new in _ABSENT:
+        return CHANGED if old in _ABSENT or old in judging.INCOMPLETE else UNSUPPORTED
+    return FIXED if old in judging.VIOLATIONS and new == judging.PASS else CHANGED
+
+
+def _changes(old: Digest, new: Digest, before: Line, after: Line | None) -> Iterator[Change]:
+    case = before["case"]
+    if after is None:
+        yield Change(GONE, case, before["effective"], "", before)
+        return
+    kind = kind_of(before["effective"], after["effective"])
+    if kind:
+        yield Change(kind, case, before["effective"], after["effective"], after)
+    if before["space"] and after["space"]:
+        points = read_points(old.directory, before), read_points(new.directory, after)
+        if points[0] and points[1]:
+            yield from _point_changes(points[0], points[1], after)
+
+
+def _point_changes(old: Points, new: Points, line: Line) -> Iterator[Change]:
+    """The points with another verdict, those that changed alike as one."""
+    pairs = _alike(old, new) if old.space == new.space else _unlike(old, new)
+    found: dict[tuple[str, str, str], list[str]] = {}
+    count: Counter[tuple[str, str, str]] = Counter()
+    for verdicts, name, number in pairs:
+        kind = NEW if not verdicts[0] else GONE if not verdicts[1] else kind_of(*verdicts)
+        if kind:
+            key = (kind, *verdicts)
+            count[key] += number
+            found.setdefault(key, []).append(name)
+    for (kind, before, after), names in found.items():
+        examples = tuple(name for name in names if name)[:_POINTS_TOLD]
+        yield Change(kind, line["case"], before, after, line, count[kind, before, after], examples)
+
+
+Pair = tuple[tuple[str, str], str, int]  # old and new verdict, a point of that kind, how many
+
+
+def _alike(old: Points, new: Points) -> Iterator[Pair]:
+    """Of the same space: counted by pairs of outcomes, so that a hundred thousand points take no time."""
+    first: dict[tuple[int, int], int] = {}
+    count: Counter[tuple[int, int]] = Counter()
+    for point, pair in enumerate(zip(old.index, new.index, strict=True)):
+        first.setdefault(pair, point)
+        count[pair] += 1
+    for (before, after), number in count.items():
+        verdicts = _verdict(old, before), _verdict(new, after)
+        if verdicts[0] != verdicts[1]:
+            yield verdicts, new.space.text(first[before, after]), number
+
+
+def _unlike(old: Points, new: Points) -> Iterator[Pair]:
+    """Of spaces that differ: by the points' names."""
+    before, after = (
+        {points.space.text(point): outcome.verdict for point, outcome in inside(points)} for points in (old, new)
+    )
+    for name in dict.fromkeys([*before, *after]):
+        yield (before.get(name, ""), after.get(name, "")), name, 1
+
+
+def _verdict(points: Points, outcome: int) -> str:
+    return "" if outcome == OUTSIDE else points.outcomes[outcome].verdict
+
+
+def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:
+    """In what the stacks themselves differ: a name, the old value, the new one."""
+    told = ("device", "driver", "firmware", "kernel", "rdma-core", "stack", "under test", "tables", "tier", "seed")
+    return [(name, old.facts[name], new.facts[name]) for name in told if old.facts[name] != new.facts[name]]

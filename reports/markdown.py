@@ -1,0 +1,69 @@
+"""Markdown for the summary of a CI's job: the verdict, the stack, the violated rules. GitHub's dialect.
+
+Every text of a results file goes through `escaped` or, where it is code, `code`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from conformance import judging
+from reports.digest import Digest
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")
+_MOST = 50  # violated rules; a job's summary is limited in size
+
+
+def render(runs: Sequence[Digest]) -> str:
+    """The page of these runs one after the other."""
+    return "\n".join(line for run in runs for line in _run(run)) + "\n"
+
+
+def _run(run: Digest) -> Iterator[str]:
+    sign = {0: "✅", 1: "❌"}.get(run.status, "⚠️")
+    yield f"## {sign} rdma-cts: {escaped(run.conclusion)}"
+    yield ""
+    yield f"{escaped(run.name)}, rdma-core {escaped(str(run.header['env'].get('rdma_core', '?')))}"
+    yield ""
+    yield escaped(run.words)
+    yield ""
+    yield "| verdict | rules | cases |"
+    yield "|---|---:|---:|"
+    rules = list(run.verdicts.values())
+    for verdict in reversed(judging.VERDICTS):
+        if run.counts.get(verdict):
+            yield f"| {verdict} | {rules.count(verdict)} | {run.counts[verdict]} |"
+    problems = run.waivers.get("problems", ())
+    if problems:
+        yield ""
+        yield from (f"- waiver: {escaped(str(problem))}" for problem in problems)
+    violations = run.violations()
+    if violations:
+        yield ""
+        yield "| rule | | what came first | cases | table | reproduce |"
+        yield "|---|---|---|---:|---|---|"
+    for rule, lines in list(violations.items())[:_MOST]:
+        line = lines[0]
+        place = f"{line['source'].get('file', '')}:{line['source'].get('line', '')}"
+        yield (
+            f"| {escaped(rule)} | {line['effective']} | {escaped(line['reason'])} | {len(lines)} "
+            f"| {code(place)} | {code(line['repro'])} |"
+        )
+    if len(violations) > _MOST:
+        yield ""
+        yield f"and {len(violations) - _MOST} more violated rules"
+    yield ""
+
+
+def escaped(text: str) -> str:
+    """The text so that Markdown shows just that: no markup, link, mention, cell or HTML comes of it."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split(" ")))
+
+
+def code(text: str) -> str:
+    """The text as code inside of a table's cell."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if longest or text != text.strip(" ") or not text else ""
+    return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")

@@ -1,0 +1,52 @@
+"""The points of a sweep, read for a report.
+
+The side file comes from wherever the results come from, so its path is checked before it is opened and
+its texts are made plain. What points are stands in conformance/sweeps/outcome.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from conformance import judging
+from conformance.errors import UserError
+from conformance.results import Line
+from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
+from reports.digest import one_line, plain
+
+
+def read_points(directory: Path, line: Line) -> Points | None:
+    """The points of a sweep's result; None where it has none, or the file is not beside the results.
+
+    Raises UserError for a file that is none of a sweep's, or lies elsewhere.
+    """
+    if not line["points_file"]:
+        return None
+    path = (directory / line["points_file"]).resolve()
+    if not path.is_relative_to(directory.resolve()):
+        raise UserError(f"case {line['case']}: its points_file {line['points_file']} lies outside of {directory}")
+    try:
+        return _parsed(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise UserError(f"{path}: not the points of a sweep ({one_line(str(error))})") from error
+
+
+def _parsed(data: bytes) -> Points:
+    points = Points.of_data(plain(json.loads(data)))
+    for outcome in points.outcomes:
+        if outcome.verdict not in judging.VERDICTS:
+            raise ValueError(f"an unknown verdict {outcome.verdict}")
+        if not all(isinstance(text, str) for text in (outcome.expected, outcome.observed, outcome.rule)):
+            raise TypeError("an outcome that is not said in words")
+    return points
+
+
+def inside(points: Points) -> Iterator[tuple[int, Outcome]]:
+    """Each point of the space that counts, with its outcome."""
+    return ((point, points.outcomes[each]) for point, each in enumerate(points.index) if each != OUTSIDE)

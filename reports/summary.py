@@ -1,0 +1,95 @@
+"""summary.json: a run's outcome for programs, small enough to be kept for every night.
+
+Its shape is docs/summary.schema.json; keys are added, never changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from conformance import judging
+from reports.digest import STANDINGS, Digest
+
+FILE_NAME = "summary.json"
+SCHEMA = "rdma-cts-summary/1"
+
+
+def render(runs: Sequence[Digest]) -> str:
+    """The summary of a run; of several, a list of theirs."""
+    data = [as_data(run) for run in runs]
+    return json.dumps(data[0] if len(data) == 1 else data, indent=1) + "\n"
+
+
+def as_data(run: Digest) -> dict[str, Any]:
+    """The summary as plain data."""
+    footer = run.footer or {}
+    violations = run.violations()
+    return {
+        "schema": SCHEMA,
+        "conclusion": run.conclusion,
+        "words": run.words,
+        "exit_status": run.status,
+        "complete": bool(footer.get("complete")),
+        "stack": {name: text for name, text in run.facts.items() if text},
+        "started": run.header["started"],
+        "duration_s": footer.get("duration_s"),
+        "tables_sha256": str(run.header["suite"].get("tables_sha256", "")),
+        "cases": dict(run.counts),
+        "points": run.points,
+        "rules": dict(run.verdicts),
+        "standings": {part.standing: part.count for part in run.parts},
+        "documented_rules": len(run.rules),
+        "violations": [
+            {
+                "rule": rule, "verdict": lines[0]["effective"], "cases": [line["case"] for line in lines],
+                "reason": lines[0]["reason"], "repro": lines[0]["repro"],
+                "table": f"{lines[0]['source'].get('file', '')}:{lines[0]['source'].get('line', '')}",
+            }
+            for rule, lines in violations.items()
+        ],
+        "waivers": dict(run.waivers),
+    }  # fmt: skip
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a summary."""
+    count = {"type": "integer", "minimum": 0}
+    text = {"type": "string"}
+    verdict = {"enum": list(judging.VERDICTS)}
+    violation = {
+        "rule": text, "verdict": verdict, "cases": {"type": "array", "items": text, "minItems": 1}, "reason": text,
+        "repro": {**text, "description": "the command that shows it again"}, "table": text,
+    }  # fmt: skip
+    properties = {
+        "schema": {"const": SCHEMA},
+        "conclusion": {**text, "description": "in a few words"},
+        "words": {**text, "description": "the verdict in a sentence, with reasons"},
+        "exit_status": {"enum": [0, 1, 3], "description": "as of rdma-cts run"},
+        "complete": {"type": "boolean"},
+        "stack": {"type": "object", "additionalProperties": text, "required": ["device"]},
+        "started": text,
+        "duration_s": {"type": ["number", "null"]},
+        "tables_sha256": text,
+        "cases": _counts(judging.VERDICTS, count),
+        "points": {**count, "description": "calls and operations judged"},
+        "rules": {"type": "object", "additionalProperties": verdict, "description": "the verdict on each rule"},
+        "standings": _counts(STANDINGS, count),
+        "documented_rules": count,
+        "violations": {"type": "array", "items": _object(violation)},
+        "waivers": {"type": "object", "description": "as in the footer of results.jsonl; empty without --waivers"},
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The summary of a run of rdma-cts",
+        **_object(properties),
+    }
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _counts(names: Sequence[str], count: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": dict.fromkeys(names, count), "additionalProperties": False}

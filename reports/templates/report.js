@@ -1,0 +1,180 @@
+"use strict";
+// Comfort only: without this script every row can be opened and everything read.
+(() => {
+  const $ = (selector, root = document) => root.querySelector(selector);
+  const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+  document.documentElement.classList.add("scripted");
+
+  const search = $("#search"), verb = $("#verb"), found = $("#found"), unfold = $("#unfold");
+  const chips = $$(".tools [data-verdict]");
+  const groups = $$(".group").map((element) => ({
+    element,
+    rules: $$("details.rule", element).map((rule) => ({
+      element: rule,
+      head: $("summary", rule).textContent.toLowerCase(),
+      cases: $$("details.case", rule).map((one) => ({
+        element: one, verdicts: one.dataset.verdicts.split(" "), text: null,
+      })),
+      also: $$(".also", rule).length,
+    })),
+  }));
+
+  function apply() {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const wanted = chips.filter((chip) => chip.getAttribute("aria-pressed") === "true").map((chip) => chip.dataset.verdict);
+    const filtering = words.length > 0 || wanted.length > 0;
+    const has = (verdicts) => wanted.length === 0 || wanted.some((each) =>
+      each === "differs" ? new Set(verdicts).size > 1 : verdicts.includes(each));
+    let count = 0, any = false;
+    for (const group of groups) {
+      let shown = 0;
+      for (const rule of group.rules) {
+        let here = 0;
+        const named = words.every((word) => rule.head.includes(word));
+        for (const one of rule.cases) {
+          if (words.length && one.text === null) one.text = one.element.textContent.toLowerCase();
+          const match = has(one.verdicts) && (named || words.every((word) => rule.head.includes(word) || one.text.includes(word)));
+          one.element.classList.toggle("hidden", !match);
+          here += match;
+        }
+        const visible = here > 0 || (wanted.length === 0 && named);
+        rule.element.classList.toggle("hidden", !visible);
+        if (words.length && here && here <= 40 && !named) rule.element.open = true;
+        shown += visible;
+        count += (verb.value === "" || group.element.dataset.verb === verb.value) ? here : 0;
+      }
+      const wantedVerb = verb.value === "" || group.element.dataset.verb === verb.value;
+      group.element.classList.toggle("hidden", !wantedVerb || shown === 0);
+      any ||= wantedVerb && shown > 0;
+    }
+    $("#nothing").classList.toggle("hidden", any);
+    found.textContent = filtering || verb.value ? `${count.toLocaleString("en")} cases` : "";
+  }
+  let waiting = 0;
+  search.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(apply, 60); });
+  verb.addEventListener("change", apply);
+  for (const chip of chips) chip.addEventListener("click", () => {
+    chip.setAttribute("aria-pressed", String(chip.getAttribute("aria-pressed") !== "true"));
+    apply();
+  });
+  unfold.addEventListener("click", () => {
+    const open = unfold.getAttribute("aria-pressed") !== "true";
+    unfold.setAttribute("aria-pressed", String(open));
+    unfold.textContent = open ? "Fold" : "Unfold";
+    for (const rule of $$("details.rule")) rule.open = open;
+  });
+
+  // A link to a rule or case opens what it stands in.
+  function follow() {
+    let name = "";
+    try { name = decodeURIComponent(location.hash.slice(1)); } catch { return; }
+    const target = name && document.getElementById(name);
+    if (!target) return;
+    for (let each = target; each; each = each.parentElement) {
+      each.classList.remove("hidden");
+      if (each instanceof HTMLDetailsElement) each.open = true;
+    }
+    target.scrollIntoView();
+    const summary = $("summary", target);
+    if (summary) summary.focus({ preventScroll: true });
+  }
+  addEventListener("hashchange", follow);
+  document.addEventListener("click", (event) => {  // the same address again makes no hashchange
+    const anchor = event.target.closest("a[href^='#']");
+    if (anchor && anchor.hash === location.hash) follow();
+  });
+  follow();
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const typing = event.target.matches("input, select, textarea");
+    if (event.key === "Escape" && (event.target === search || !typing)) {
+      search.value = "";
+      for (const chip of chips) chip.setAttribute("aria-pressed", "false");
+      verb.value = "";
+      apply();
+      if (typing) search.blur();
+    } else if (typing) {
+      return;
+    } else if (event.key === "/") {
+      event.preventDefault();
+      search.focus();
+      search.select();
+    } else if (event.key === "j" || event.key === "k") {
+      const rows = $$(".matrix summary").filter((row) => row.offsetParent !== null);
+      const at = rows.indexOf(document.activeElement);
+      const next = rows[event.key === "j" ? at + 1 : Math.max(0, at - 1)];
+      if (next) { next.focus(); next.scrollIntoView({ block: "nearest" }); }
+    }
+  });
+
+  // A command is copied by a button beside it.
+  for (const command of $$(".kv code.command")) {
+    const button = document.createElement("button");
+    button.className = "copy";
+    button.type = "button";
+    button.textContent = "copy";
+    command.after(" ", button);
+  }
+  document.addEventListener("click", async (event) => {
+    if (!event.target.matches("button.copy")) return;
+    const command = event.target.parentElement.querySelector("code.command");
+    try {
+      await navigator.clipboard.writeText(command.textContent);
+      event.target.textContent = "copied";
+    } catch {  // a page from a file may not reach the clipboard
+      getSelection().selectAllChildren(command);
+    }
+  });
+
+  // On paper what violates a rule is open.
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = $$("details:not([open])").filter((each) =>
+      each.matches(".sweep") || $(":scope .v:is(.FAIL, .CRASH, .HANG)", each));
+    for (const each of opened) each.open = true;
+  });
+  addEventListener("afterprint", () => { for (const each of opened) each.open = false; });
+
+  // A map says what its dots stand for.
+  async function unpack(text) {
+    const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    const view = new DataView(await new Response(stream).arrayBuffer());
+    return Array.from({ length: view.byteLength / 2 }, (_, at) => view.getUint16(2 * at, true));
+  }
+  function label(axis, value) {
+    if (!axis.flags.length) return axis.labels[value];
+    return axis.flags.filter((_, bit) => value >> bit & 1).join("+") || "none";
+  }
+  for (const map of $$(".map")) {
+    const section = map.parentElement, dot = $(".dot", section);
+    const data = JSON.parse($(".points", section).textContent);
+    let index = null, at = -1;
+    const size = (axis) => axis.flags.length ? 2 ** axis.flags.length : axis.labels.length;
+    async function tell(point) {
+      index ??= await unpack(data.index);
+      if (point < 0 || point >= index.length) return;
+      at = point;
+      const parts = [];
+      for (const axis of [...data.axes].reverse()) {
+        parts.unshift(`${axis.name}=${label(axis, point % size(axis))}`);
+        point = Math.floor(point / size(axis));
+      }
+      const outcome = index[at] === data.outside ? "not in the space" : data.outcomes[index[at]];
+      dot.textContent = `${parts.join(", ")} · ${outcome}`;
+    }
+    map.addEventListener("pointermove", (event) => {
+      const box = map.getBoundingClientRect();
+      const column = Math.floor((event.clientX - box.left) / box.width * map.naturalWidth);
+      const row = Math.floor((event.clientY - box.top) / box.height * map.naturalHeight);
+      if (column >= 0 && column < data.width) tell(row * data.width + column);
+    });
+    map.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: data.width, ArrowUp: -data.width }[event.key];
+      if (step === undefined) return;
+      event.preventDefault();
+      tell(at < 0 ? 0 : at + step);
+    });
+  }
+})();

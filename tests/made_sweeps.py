@@ -1,0 +1,54 @@
+"""Made-up sweeps with their points on disk; no test itself."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance.case import Case
+from conformance.results import Line
+from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
+from conformance.sweeps.space import Space
+from samples import result
+
+FLAGS = {"access": {"subsets": ["LOCAL_WRITE", "REMOTE_WRITE", "MW_BIND"]}}
+DATA_PATH = {
+    "object": ["region", "window"], "op": ["RDMA_WRITE", "RDMA_READ"], "place": ["first", "last", "before"],
+}  # fmt: skip
+OUTCOMES = (
+    Outcome("PASS", "success", "accepted", "REG-01"),
+    Outcome("PASS", "refused", "refused with EINVAL", "REG-15"),
+    Outcome("FAIL", "refused", "accepted", "REG-15"),
+)
+
+
+def sweep(
+    directory: Path, of: Case, axes: Mapping[str, Any], outcome: Callable[[dict[str, str]], int],
+    outcomes: Sequence[Outcome] = OUTCOMES,
+) -> Line:  # fmt: skip
+    """The line of a sweep over these axes and its side file in `directory`.
+
+    `outcome` gives for a point's labels the number of its outcome, -1 for a point that is not in the space.
+    """
+    space = Space.of_data(axes)
+    index = array("H", (outcome(space.labels(point)) % (OUTSIDE + 1) for point in range(space.size)))
+    points = Points(space, list(outcomes), index)
+    verdicts = points.by_verdict()
+    name = f"points/{of.id.replace('/', '.')}.json"
+    (directory / "points").mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text(json.dumps(points.as_data(of.id)))
+    deviations = [
+        {
+            "when": "MW_BIND", "expected": each.expected, "observed": each.observed, "count": points.counts()[number],
+            "smallest": {"access": "MW_BIND"}, "rules": [each.rule], "repro": f"./rdma-cts run --only '{of.id}#…'",
+        }
+        for number, each in enumerate(outcomes) if each.verdict == "FAIL" and points.counts()[number]
+    ]  # fmt: skip
+    return result(
+        of, overall(set(verdicts)), f"{verdicts.get('FAIL', 0)} points depart", rules=["REG-01", "REG-15"],
+        space={"axes": space.as_data(), "size": space.size}, points=verdicts, rule_verdicts=points.by_rule(),
+        deviations=deviations, points_file=name,
+    )  # fmt: skip

@@ -1,0 +1,169 @@
+"""Two runs compared: by case, by point, and what the command says and exits with."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands.__main__ import main
+from conformance import judging
+from conformance.results import Line, encode, footer_line
+from made_sweeps import FLAGS, sweep
+from reports.comparison import KINDS, Change, compare, kind_of
+from reports.digest import read
+from samples import header, numbered, registry, result
+
+SUITE = numbered(4)
+
+
+def run(directory: Path, lines: Sequence[Line], tables: str = "0" * 64, complete: bool = True) -> Path:
+    """A directory with the results of a run."""
+    ids = [line["case"] for line in lines]
+    head = header(planned=ids, suite={"version": "0", "tables_sha256": tables})
+    footer = [footer_line(ids, lines, registry(), duration_s=1.0)] if complete else []
+    directory.mkdir(exist_ok=True)
+    (directory / "results.jsonl").write_bytes(b"".join(encode(line) for line in [head, *lines, *footer]))
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        ("PASS", "FAIL", "regressed"), ("UNSUPPORTED", "FAIL", "regressed"), ("FAIL", "CRASH", "regressed"),
+        ("WAIVED", "FAIL", "regressed"), ("BROKEN", "HANG", "regressed"), ("CRASH", "FAIL", "changed"),
+        ("FAIL", "PASS", "fixed"), ("CRASH", "PASS", "fixed"), ("UNSUPPORTED", "PASS", "changed"),
+        ("PASS", "UNSUPPORTED", "became unsupported"), ("FAIL", "UNREACHABLE", "became unsupported"),
+        ("UNREACHABLE", "UNSUPPORTED", "changed"), ("WAIVED", "PASS", "waiver no longer needed"),
+        ("WAIVED", "UNSUPPORTED", "waiver no longer needed"), ("FAIL", "WAIVED", "changed"),
+        ("PASS", "MISSED", "not decided any more"), ("FAIL", "BROKEN", "not decided any more"),
+        ("MISSED", "BROKEN", "changed"), ("BROKEN", "PASS", "changed"),
+    ],
+)  # fmt: skip
+def test_a_change_of_verdict_is_of_one_kind(old: str, new: str, kind: str) -> None:
+    assert kind_of(old, new) == kind
+
+
+def test_every_change_has_a_kind_and_no_change_has_none() -> None:
+    for old in judging.VERDICTS:
+        for new in judging.VERDICTS:
+            assert (kind_of(old, new) in KINDS) == (old != new)
+
+
+def changes(tmp_path: Path, old: Sequence[Line], new: Sequence[Line]) -> tuple[list[Change], int]:
+    """What has changed, and the exit status."""
+    found = compare(read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new)))
+    return list(found.changes), found.status
+
+
+def test_cases_are_compared_by_their_ids(tmp_path: Path) -> None:
+    first, second, third, fourth = SUITE.cases
+    old = [result(first), result(second, "FAIL"), result(third)]
+    new = [result(first, "CRASH"), result(second), result(fourth)]
+    found, status = changes(tmp_path, old, new)
+    assert [(change.kind, change.case) for change in found] == [
+        ("regressed", first.id), ("fixed", second.id), ("new", fourth.id), ("gone", third.id),
+    ]  # fmt: skip
+    assert status == 1
+
+
+def test_a_waived_failure_is_no_regression_and_a_waiver_in_vain_is_told(tmp_path: Path) -> None:
+    waived: dict[str, Any] = {"effective": "WAIVED", "waiver": {"issue": "https://bugs.example/1"}}
+    old = [result(SUITE.cases[0], "FAIL", **waived), result(SUITE.cases[1], "FAIL", **waived)]
+    found, status = changes(tmp_path, old, [result(SUITE.cases[0], "FAIL", **waived), result(SUITE.cases[1])])
+    assert [(change.kind, change.case) for change in found] == [("waiver no longer needed", SUITE.cases[1].id)]
+    assert status == 0
+
+
+def test_a_case_that_was_not_run_this_time_leaves_the_comparison_undecided(tmp_path: Path) -> None:
+    found, status = changes(tmp_path, [result(SUITE.cases[0])], [result(SUITE.cases[0], "MISSED")])
+    assert [change.kind for change in found] == ["not decided any more"]
+    assert status == 3
+
+
+def swept(directory: Path, *accepted: str, axes: dict[str, Any] = FLAGS) -> list[Line]:
+    """A run of one sweep in which these combinations are wrongly accepted."""
+    return [sweep(directory, SUITE.cases[0], axes, lambda at: 2 if at["access"] in accepted else 0)]
+
+
+def test_points_are_compared_even_where_the_verdict_stays(tmp_path: Path) -> None:
+    old = swept(tmp_path / "old", "MW_BIND")
+    new = swept(tmp_path / "new", "LOCAL_WRITE", "LOCAL_WRITE+MW_BIND")
+    found, status = changes(tmp_path, old, new)
+    assert [(change.kind, change.points, change.examples) for change in found] == [
+        ("regressed", 2, ("access=LOCAL_WRITE",)), ("fixed", 1, ("access=MW_BIND",)),
+    ]  # fmt: skip
+    assert status == 1
+
+
+def test_points_of_spaces_that_differ_are_compared_by_their_names(tmp_path: Path) -> None:
+    old = swept(tmp_path / "old", axes={"access": ["none", "LOCAL_WRITE"]})
+    new = swept(tmp_path / "new", "LOCAL_WRITE")
+    found, _ = changes(tmp_path, old, new)
+    assert {(change.kind, change.points) for change in found} == {("regressed", 1), ("new", 6)} | {("regressed", 0)}
+
+
+def test_a_hundred_thousand_points_are_compared_in_a_second(tmp_path: Path) -> None:
+    axes = {"access": {"subsets": [f"FLAG_{number}" for number in range(17)]}}
+    old, new = swept(tmp_path / "old", axes=axes), swept(tmp_path / "new", "FLAG_3", axes=axes)
+    before, after = read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new))
+    began = time.perf_counter()
+    found = compare(before, after)
+    assert time.perf_counter() - began < 1
+    assert [change.points for change in found.of("regressed")] == [0, 1]
+
+
+def test_runs_of_other_tables_are_compared_only_when_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = (run(tmp_path / name, [result(SUITE.cases[0])], name * 64) for name in ("a", "b"))
+    assert main(["compare", str(old), str(new)]) == 2
+    assert "different tables; --unlike-tables" in capsys.readouterr().err
+    assert main(["compare", str(old), str(new), "--unlike-tables"]) == 0
+    assert "1 cases compared: nothing has changed" in capsys.readouterr().out
+
+
+def test_the_command_names_what_regressed_and_how_to_see_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = run(tmp_path / "old", [result(SUITE.cases[0])])
+    new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL", "it\x1b[31m should not")])
+    assert main(["compare", str(old), str(new)]) == 1
+    said = capsys.readouterr().out
+    assert "PASS -> FAIL  REG-01  reg_mr/sample/c0" in said
+    assert "./rdma-cts run --only reg_mr/sample/c0" in said
+    assert "\x1b" not in said
+    assert said.endswith("something has regressed (exit status 1)\n")
+
+
+@pytest.mark.parametrize(("spoil", "what"), [
+    (lambda data: {**data, "index": "AAAA"}, "not the points of a sweep"),
+    (lambda data: {**data, "axes": {"a": {"subsets": [str(bit) for bit in range(40)]}}}, "a space of"),
+    (lambda data: {**data, "outcomes": [{**each, "verdict": "GOOD"} for each in data["outcomes"]]}, "GOOD"),
+    (lambda data: {**data, "outcomes": data["outcomes"][:0]}, "do not fit"),
+    (lambda data: [], "not the points"),
+])  # fmt: skip
+def test_points_that_are_none_are_one_clear_line(
+    tmp_path: Path, spoil: Callable[[Any], Any], what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directories = [tmp_path / name for name in ("old", "new")]
+    for directory in directories:
+        run(directory, swept(directory))
+    (points,) = (tmp_path / "new" / "points").iterdir()
+    points.write_text(json.dumps(spoil(json.loads(points.read_text()))))
+    assert main(["compare", *map(str, directories)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(points) in line
+    assert what in line
+
+
+def test_points_outside_of_the_results_are_not_opened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directories = [tmp_path / name for name in ("old", "new")]
+    for directory in directories:
+        run(directory, [{**line, "points_file": "../../etc/passwd"} for line in swept(directory)])
+    assert main(["compare", *map(str, directories)]) == 2
+    assert "lies outside of" in capsys.readouterr().err

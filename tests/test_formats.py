@@ -1,0 +1,149 @@
+"""The other formats of a report, each read by a parser that is not ours."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from tap.parser import Parser
+
+from conformance import judging
+from conformance.errors import UserError
+from conformance.results import Line, Recorded
+from conformance.suite import ROOT
+from reports import ktap, markdown, summary
+from reports.digest import digest
+from samples import header, result
+from test_reports import HOSTILE, SUITE, digested, one_of_each, recorded
+
+SUMMARY = json.loads((ROOT / "docs" / "summary.schema.json").read_text())
+ANY_TEXT = st.text(st.characters(blacklist_categories=()))
+
+
+def tap(text: str) -> list[Any]:
+    """The lines of a KTAP document as a parser of TAP takes them; KTAP's first line is its version's."""
+    first, rest = text.split("\n", 1)
+    assert first == "KTAP version 1"
+    return [line for line in Parser().parse(io.StringIO(rest)) if line.category != "unknown"]
+
+
+def results_in(text: str) -> list[Any]:
+    """The result lines, after a plan that fits them."""
+    lines = tap(text)
+    found = [line for line in lines if line.category == "test"]
+    (plan,) = [line for line in lines if line.category == "plan"]
+    assert plan.expected_tests == len(found)
+    assert [line.number for line in found] == list(range(1, len(found) + 1))
+    assert {line.category for line in lines} <= {"plan", "test", "diagnostic"}
+    return found
+
+
+def tables(text: str) -> list[list[str]]:
+    """The text of the cells of each row of a Markdown page's tables; raw HTML and links must not be there."""
+    rows: list[list[str]] = []
+    for token in MarkdownIt("commonmark", {"html": True}).enable("table").parse(text):
+        assert token.type != "html_block"
+        if token.type == "tr_open":
+            rows.append([])
+        for child in token.children or ():
+            assert child.type in ("text", "code_inline", "text_special"), child
+        if token.type == "inline" and rows and token.level > 2:
+            rows[-1].append("".join(child.content for child in token.children or ()))
+    return rows
+
+
+def test_ktap_has_a_line_for_each_verdict() -> None:
+    found = results_in(ktap.render([digested(one_of_each())]))
+    assert {verdict: (line.ok, line.skip) for verdict, line in zip(judging.VERDICTS, found, strict=True)} == {
+        "CRASH": (False, False), "HANG": (False, False), "FAIL": (False, False), "BROKEN": (False, False),
+        "MISSED": (False, False), "WAIVED": (True, False), "UNREACHABLE": (True, True), "UNSUPPORTED": (True, True),
+        "PASS": (True, False),
+    }  # fmt: skip
+    assert "# XFAIL WAIVED" in ktap.render([digested(one_of_each())])
+
+
+def test_ktap_tells_what_failed_before_its_line() -> None:
+    text = ktap.render([digested(recorded([result(SUITE.cases[0], "FAIL", "it should not")]))])
+    lines = text.splitlines()
+    assert lines.index("# reg_mr/sample/c0: FAIL REG-01: it should not") < lines.index("not ok 1 reg_mr/sample/c0")
+    assert "# reproduce: ./rdma-cts run --only reg_mr/sample/c0" in lines
+
+
+def test_several_runs_are_subtests_of_one_ktap_document() -> None:
+    text = ktap.render([digested(one_of_each()), digested(recorded([result(SUITE.cases[0])]))])
+    assert [line.ok for line in results_in(text)] == [False, True]
+    assert "  KTAP version 1\n  # Subtest: fake0, host, kernel 7.2.0\n  1..1\n" in text
+
+
+@given(ANY_TEXT)
+def test_no_text_adds_a_line_or_directive_to_ktap(text: str) -> None:
+    line = result(SUITE.cases[0], "FAIL", text, kernel={"log": [text]}, case=f"reg_mr/{text}", repro=text)
+    (found,) = results_in(ktap.render([digested(Recorded(header(), [line]))]))
+    assert (found.ok, found.skip, found.todo) == (False, False, False)
+
+
+def test_markdown_has_the_verdict_and_a_row_for_each_violated_rule() -> None:
+    text = markdown.render([digested(recorded([result(SUITE.cases[0], "FAIL", "a | b <b> [x](y)")]))])
+    rows = tables(text)
+    assert ["FAIL", "1", "1"] in rows
+    assert rows[-1] == [
+        "REG-01", "FAIL", "a | b <b> [x](y)", "1", "cases/reg_mr/sample.yaml:5",
+        "./rdma-cts run --only reg_mr/sample/c0",
+    ]  # fmt: skip
+
+
+@given(ANY_TEXT)
+def test_no_text_becomes_markup_of_markdown(text: str) -> None:
+    line = result(SUITE.cases[0], "FAIL", text, repro=text, source={"file": text, "line": 1})
+    run = digested(recorded([line], stack=text))
+    row = tables(markdown.render([run]))[-1]
+    assert len(row) == 6
+    assert row[2].split() == run.results[0]["reason"].split()
+
+
+def test_the_summary_keeps_to_its_published_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(SUMMARY)
+    data = json.loads(summary.render([digested(one_of_each())]))
+    jsonschema.validate(data, SUMMARY)
+    assert data["cases"] == dict.fromkeys(judging.VERDICTS, 1)
+    assert data["violations"][0]["rule"] == "REG-01"
+    assert data["exit_status"] == 1
+    for key, wrong in [("cases", {"GOOD": 1}), ("exit_status", "1"), ("violations", [{}])]:
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**data, key: wrong}, SUMMARY)
+
+
+def test_the_summary_of_a_run_cut_short_keeps_to_the_schema_too() -> None:
+    data = json.loads(summary.render([digested(recorded([], complete=False))]))
+    jsonschema.validate(data, SUMMARY)
+    assert (data["complete"], data["exit_status"]) == (False, 3)
+
+
+WRONG: list[Line] = [
+    {"rules": "REG-01"}, {"rules": [1]}, {"source": []}, {"kernel": {"log": "text"}}, {"observed": 3},
+    {"space": {"axes": {"a": 3}}},
+    {"deviations": ["x"]}, {"deviations": [{"count": "many"}]}, {"points": {"PASS": "x"}},
+    {"reason": 1}, {"notes": "x"}, {"rule_verdicts": {"REG-01": "GOOD"}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: str(wrong)[:40])
+def test_a_result_of_another_shape_is_one_clear_line(wrong: Line) -> None:
+    run = Recorded(header(), [{**result(SUITE.cases[0], "FAIL"), **wrong}])
+    with pytest.raises((UserError, ValueError)) as caught:
+        digest(run, Path("out"))
+    assert isinstance(caught.value, UserError), caught.value
+    assert "reg_mr/sample/c0" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_hostile_text_becomes_one_plain_line() -> None:
+    run = digested(recorded([result(SUITE.cases[0], "FAIL", HOSTILE)]))
+    assert run.results[0]["reason"].isprintable()
