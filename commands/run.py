@@ -14,7 +14,8 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
-from commands import choosing, place, report
+from commands import builds, choosing, place, report
+from commands.guests import Guests
 from commands.plan import Plan, read_plan, write_plan
 from conformance.case import Case
 from conformance.errors import UserError
@@ -37,6 +38,7 @@ _FREE = ("resume", "yes", "level", "argv", "command", "execute")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     place.add_arguments(parser)
+    builds.add_arguments(parser)
     choosing.add_arguments(parser)
     parser.add_argument("--profile", type=Path, metavar="FILE", help="what the device must have (see profiles)")
     parser.add_argument("--dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
@@ -55,7 +57,21 @@ def execute(arguments: argparse.Namespace) -> int:
     """Runs, writes results.jsonl and the reports, prints the summary; gives the contract's exit status."""
     if arguments.resume:
         return _carry_on(arguments)
+    if arguments.shell:
+        return _shell(arguments)
     return _run(arguments, None)
+
+
+def _shell(arguments: argparse.Namespace) -> int:
+    """A shell in the guest as a run would have it; nothing is recorded but the console."""
+    if arguments.device:
+        builds.refuse_on_host(arguments)
+    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-shell"
+    try:
+        Guests(arguments, out, Progress().say).shell()
+    finally:
+        _tidy(out)
+    return 0
 
 
 def _carry_on(arguments: argparse.Namespace) -> int:
@@ -85,19 +101,19 @@ def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
         cases = _harmless(cases, progress)
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{device or place.GUEST_DEVICE}"
     with closing(ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(device))) as results:
-        for left in out.glob("work-*"):  # of a session that was killed
-            shutil.rmtree(left, ignore_errors=True)
+        _tidy(out)  # after a session that was killed
         before = results.recorded()
         if before and before.footer and before.footer["complete"]:
             progress.say(f"the run in {out} is complete")
         else:
-            where = (place.on_host if device else place.in_guest)(arguments, device, out / "console.log", progress.say)
+            where = (place.on_host if device else place.in_guest)(arguments, device, out, progress.say)
             _plan(arguments, suite, cases, where, plan, out)
             header = {"stack": where.stack, "argv": [NAME, *arguments.argv], "under_test": {"given": where.given}}
             Supervisor(
                 suite, cases, results, progress, header, out / "console.log", where.repro,
                 deadline_s=arguments.deadline, boot_id=where.boot_id, earlier=results.cut_back(before),
             ).run(where.start)  # fmt: skip
+        _tidy(out)
     report.write_beside(out)
     digest = read(out)
     print(summary(digest, out))
@@ -114,6 +130,12 @@ def _plan(
         plan.check(now)
     else:
         write_plan(now, out)
+
+
+def _tidy(out: Path) -> None:
+    """Removes what only a running run needs."""
+    for left in out.glob("work-*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _harmless(cases: list[Case], progress: Progress) -> list[Case]:

@@ -24,6 +24,7 @@ from conformance.options import open_device, suite_of
 from conformance.results import FILE_NAME, SCHEMA, Line, encode, footer_line, result_line
 from conformance.results_file import ResultsFile
 from conformance.suite import VERSION, Suite
+from conformance.under_test import under_test
 
 # The name under which a result travels on pytest's report, from an xdist worker too.
 PROPERTY = "rdma-cts"
@@ -143,6 +144,7 @@ def header_line(suite: Suite, device: dict[str, Any], planned: Sequence[str], ar
         "stack": "host",
         "env": environment(),
         "device": device,
+        "under_test": under_test(device["driver"]),
         "rules": {rule.id: rule.as_data() for rule in suite.registry.values()},
         "seed": None,
         "planned": list(planned),

@@ -142,7 +142,7 @@ def _kernel_packages(root: Path) -> kernel.KernelTree:
     for name, depends in (("top", "mid-dle,low"), ("mid-dle", "low"), ("low", ""), ("other", "")):
         path = modules / "kernel/drivers" / f"{name}.ko.xz"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(lzma.compress(f"ELF\0license=GPL\0depends={depends}\0name={name}\0".encode()))
+        path.write_bytes(lzma.compress(f"\x7fELF\0license=GPL\0depends={depends}\0name={name}\0".encode()))
     (modules / "modules.builtin").write_text("kernel/fs/in-side.ko\n")
     (modules / "vmlinuz").write_bytes(b"kernel")
     return kernel.KernelTree(root)
@@ -154,7 +154,7 @@ def test_modules_come_after_what_they_need(tmp_path: Path) -> None:
     assert [module.name for module in modules] == ["low", "mid_dle", "top"]
     assert [module.name for module in tree.closure(("low",), ("other",))] == ["other", "low"]
     assert modules[1].path == Path("kernel/drivers/mid-dle.ko")
-    assert modules[1].content.startswith(b"ELF")
+    assert modules[1].content.startswith(b"\x7fELF")
     assert tree.vmlinuz().read_bytes() == b"kernel"
 
 

@@ -1,0 +1,110 @@
+"""The guests of a run: what they are made of, how the next one is booted for some cases, and a shell in one.
+
+Not for a device of this host (place.py) and not for how a guest is made (fixtures/softroce/).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from commands import builds
+from conformance.suite import ROOT
+from fixtures import packages
+from fixtures.softroce import terminal
+from fixtures.softroce.guest import Guest, boot
+from fixtures.softroce.image import cache_directory, ensure_image
+from fixtures.softroce.job import Job
+from fixtures.softroce.recipe import recipe_for
+from fixtures.softroce.under_test import Prepared, UnderTest
+
+DEVICE = "rxe0"
+PORT = "/dev/virtio-ports/rdma-cts.results"
+# What the guest needs of the project; names as in the checkout.
+SUITE_PARTS = ("conformance", "fixtures", "cases", "conftest.py", "tox.ini")
+
+
+class Guests:
+    """The guests of one run; their consoles are console.log, console-2.log, … in the directory `out`."""
+
+    def __init__(self, arguments: argparse.Namespace, out: Path, say: Callable[[str], None]) -> None:
+        """Reads what is under test and ensures packages and image. Raises UserError."""
+        self._environment = builds.environment_from(arguments)
+        packages.ensure_tools(packages.GUEST, assume_yes=arguments.yes, say=say)
+        recipe = recipe_for(arguments.stack)
+        image = ensure_image(recipe, cache_directory(), say)
+        self.stack = recipe.stack
+        self._under_test = UnderTest(builds.builds_from(arguments), image, recipe)
+        self.given = self._under_test.hashes()
+        if self._environment:
+            self.given["environment"] = self._environment
+        self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(arguments.cases)]
+        self._profile = arguments.profile
+        self._keep = arguments.keep
+        self._out = out
+        self._say = say
+        self._prepared: Prepared | None = None
+
+    def run(self, cases: Sequence[str], options: Sequence[str]) -> Guest:
+        """The next guest, up and about to run these cases with these options of the engine's plugin."""
+        command = " ".join([
+            "python3 -m pytest -p no:cacheprovider --color=no -q cases",
+            f"--rdma-device {DEVICE} --rdma-only only --rdma-stream {PORT}",
+            *(f"--rdma-cases {name}" for _, name in self._vendor),
+            *(["--rdma-profile profile.yaml"] if self._profile else []),
+            *options,
+        ])  # fmt: skip
+        return self._boot(command, cases)
+
+    def shell(self) -> None:
+        """A shell in the guest on this program's terminal; returns when it ends."""
+        here, there = socket.socketpair()
+        with here, there:
+            self._environment |= terminal.size()
+            with self._boot(terminal.SHELL, [], there):
+                there.close()
+                self._say(f"a shell in the guest, in the suite's directory; its device is {DEVICE}, `exit` ends it")
+                terminal.relay(here)
+
+    def _boot(self, command: str, cases: Sequence[str], shell: socket.socket | None = None) -> Guest:
+        self._out.mkdir(parents=True, exist_ok=True)
+        prepared = self._lay_out()
+        name = _unused(self._out)
+        console = self._out / f"console{name}.log"
+        self._say(f"booting the Soft-RoCE guest (kernel {prepared.image.kernel_version}; its console: {console})")
+        with tempfile.TemporaryDirectory(prefix="work-", dir=self._out) as work:
+            only = Path(work) / "only"
+            only.write_text("".join(f"{case}\n" for case in cases))
+            tree = [*((ROOT / part, part) for part in SUITE_PARTS), (only, "only"), *self._vendor]
+            if self._profile:
+                tree.append((self._profile, "profile.yaml"))
+            job = Job(tuple(tree), command, {**prepared.environment, **self._environment}, prepared.prepare)
+            guest = boot(
+                prepared.image, job, console=console, overlay=prepared.overlay,
+                keep=self._out / f"guest{name}" if self._keep else None,
+                terminal=shell.fileno() if shell else None,
+            )  # fmt: skip
+        self._say(f"the guest is up after {guest.up['uptime_s']} s")
+        return guest
+
+    def _lay_out(self) -> Prepared:
+        """What lies over the image, laid out for the first guest and used by all."""
+        if self._prepared is None:
+            if self._keep:
+                stage = self._out / "own-build"
+                shutil.rmtree(stage, ignore_errors=True)  # of an earlier session
+            else:
+                stage = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))
+            self._prepared = self._under_test.lay_out(stage)
+        return self._prepared
+
+
+def _unused(out: Path) -> str:
+    """What makes the names of the next guest's files its own: nothing, -2, -3 …; those of earlier ones are evidence."""
+    endings = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+    return next(ending for ending in endings if not (out / f"console{ending}.log").exists())

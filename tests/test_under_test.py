@@ -1,0 +1,250 @@
+"""One's own builds: what of them is taken, what is refused, how they are laid over the image, and their hashes."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.errors import UserError
+from conformance.under_test import under_test
+from fixtures.digests import below
+from fixtures.rdma_core import find_rdma_core
+from fixtures.softroce.image import Image
+from fixtures.softroce.kernel import release_of
+from fixtures.softroce.recipe import Recipe
+from fixtures.softroce.under_test import Builds, UnderTest
+
+RELEASE = "7.2.0-image"
+NEEDED = {"rdma_rxe": "ib_core", "ib_core": "", "virtio_blk": ""}
+RECIPE = Recipe(
+    required_modules=("virtio_blk", "rdma_rxe"), optional_modules=("udmabuf",), early_modules=("virtio_blk",),
+    early_optional_modules=(),
+)  # fmt: skip
+
+
+def bzimage(path: Path, release: str) -> Path:
+    """A file with just the header of a bootable kernel."""
+    head = bytearray(0x400)
+    head[0x202:0x206] = b"HdrS"
+    head[0x20E:0x210] = struct.pack("<H", 0x300 - 0x200)
+    text = f"{release} (me@here) #1 SMP\0".encode()
+    head[0x300 : 0x300 + len(text)] = text
+    path.write_bytes(bytes(head))
+    return path
+
+
+def module(release: str = RELEASE, depends: str = "") -> bytes:
+    return f"\x7fELF\0depends={depends}\0vermagic={release} SMP mod_unload \0".encode()
+
+
+def tree(root: Path, release: str = RELEASE) -> Path:
+    """A kernel's modules as `make modules_install` leaves them."""
+    for name, depends in NEEDED.items():
+        path = root / "lib/modules" / release / "kernel" / f"{name}.ko"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(module(release, depends))
+    (root / "lib/modules" / release / "modules.builtin").write_text("kernel/udmabuf.ko\n")
+    return root
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Image:
+    return Image(tmp_path / "vmlinuz", tmp_path / "initrd", tmp_path / "root", "digest", RELEASE)
+
+
+def laid_out(stage: Path, image: Image, **builds: Path) -> tuple[dict[str, Any], list[str]]:
+    """The hashes, and what lies over the image."""
+    found = UnderTest(Builds(**builds), image, RECIPE)
+    prepared = found.lay_out(stage)
+    return found.hashes(), [name for name, _ in below(prepared.overlay)] if prepared.overlay else []
+
+
+def test_without_builds_the_image_is_what_is_under_test(tmp_path: Path, image: Image) -> None:
+    assert laid_out(tmp_path / "stage", image) == ({"image": "digest"}, [])
+
+
+def test_the_release_of_a_kernel_is_read_from_its_file(tmp_path: Path) -> None:
+    assert release_of(bzimage(tmp_path / "bzImage", "7.3.0-mine")) == "7.3.0-mine"
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", bytes(0x400), bytes(0x202) + b"HdrS"])
+def test_a_file_that_is_no_kernel_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "vmlinux").write_bytes(content)
+    with pytest.raises(UserError, match="no bootable kernel"):
+        release_of(tmp_path / "vmlinux")
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [("", bytes), (".xz", lzma.compress), (".gz", gzip.compress)])
+def test_a_single_module_lies_over_that_of_the_image(tmp_path: Path, image: Image, suffix: str, pack: Any) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / f"rdma_rxe.ko{suffix}").write_bytes(pack(module()))
+    hashes, files = laid_out(tmp_path / "stage", image, modules=tmp_path / "mine")
+    assert files == [f"usr/lib/modules/{RELEASE}/updates/rdma_rxe.ko"]
+    assert list(hashes["modules"]["files"]) == ["rdma_rxe.ko"]
+    own = UnderTest(Builds(modules=tmp_path / "mine"), image, RECIPE)
+    assert own.lay_out(tmp_path / "again").prepare == "depmod -a\n"
+
+
+def test_a_kernel_comes_with_its_own_modules_and_first_programs(tmp_path: Path, image: Image) -> None:
+    kernel = bzimage(tmp_path / "bzImage", "7.3.0-mine")
+    own = UnderTest(Builds(kernel=kernel, modules=tree(tmp_path / "mine", "7.3.0-mine")), image, RECIPE)
+    prepared = own.lay_out(tmp_path / "stage")
+    assert prepared.image.vmlinuz == kernel
+    assert prepared.image.kernel_version == "7.3.0-mine"
+    assert b"virtio_blk" in prepared.image.initrd.read_bytes()
+    assert prepared.overlay is not None
+    assert {name.split("7.3.0-mine/")[1] for name, _ in below(prepared.overlay)} == {
+        "kernel/rdma_rxe.ko", "kernel/ib_core.ko", "kernel/virtio_blk.ko", "modules.builtin",
+    }  # fmt: skip
+    assert own.hashes()["kernel"]["release"] == "7.3.0-mine"
+
+
+def test_a_kernel_with_all_built_in_has_an_empty_directory_of_modules(tmp_path: Path, image: Image) -> None:
+    (tmp_path / "none").mkdir()
+    kernel = bzimage(tmp_path / "bzImage", "7.3.0-mine")
+    prepared = UnderTest(Builds(kernel=kernel, modules=tmp_path / "none"), image, RECIPE).lay_out(tmp_path / "stage")
+    assert b"virtio_blk" not in prepared.image.initrd.read_bytes()
+
+
+def test_of_a_whole_tree_over_the_images_kernel_what_reaches_the_drives_is_left_out(
+    tmp_path: Path, image: Image
+) -> None:
+    hashes, _ = laid_out(tmp_path / "stage", image, modules=tree(tmp_path / "mine"))
+    assert sorted(hashes["modules"]["files"]) == ["kernel/ib_core.ko", "kernel/rdma_rxe.ko"]
+
+
+def refused(image: Image, **builds: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        UnderTest(Builds(**builds), image, RECIPE)
+    assert len(str(caught.value).splitlines()) == 1
+    assert caught.value.status in (2, 3)
+    return str(caught.value)
+
+
+def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path, image: Image) -> None:
+    kernel = bzimage(tmp_path / "bzImage", "7.3.0-mine")
+    empty, mine, early, text = (tmp_path / name for name in ("empty", "mine", "early", "text"))
+    for folder in (empty, mine, early, text):
+        folder.mkdir()
+    (mine / "rdma_rxe.ko").write_bytes(module("6.1.0-other"))
+    (early / "virtio_blk.ko").write_bytes(module())
+    (text / "rdma_rxe.ko").write_bytes(b"no module at all")
+    assert "give its own with --modules" in refused(image, kernel=kernel)
+    assert "holds no module that is used" in refused(image, modules=empty)
+    assert "is for the kernel 6.1.0-other, not for 7.2.0-image" in refused(image, modules=mine)
+    assert "together with --kernel only" in refused(image, modules=early)
+    assert "is no kernel module" in refused(image, modules=text)
+    assert "is no directory" in refused(image, modules=tmp_path / "no")
+    assert "is no directory" in refused(image, overlay=kernel)
+    assert "no libibverbs.so.1" in refused(image, rdma_core=empty)
+    (early / "virtio_blk.ko").unlink()
+    (early / "udmabuf.ko").write_bytes(module("7.3.0-mine"))
+    assert "has no module" in refused(image, kernel=kernel, modules=early)
+
+
+def test_a_directory_laid_over_a_link_of_the_merged_usr_does_not_hide_what_is_there(
+    tmp_path: Path, image: Image
+) -> None:
+    for name in ("lib/x86_64-linux-gnu/mine.so", "etc/ld.so.preload", "opt/tool/.git/config", "bin/tool"):
+        path = tmp_path / "mine" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+    (tmp_path / "mine/bin/tool").chmod(0o755)
+    (tmp_path / "mine/link").symlink_to("etc")
+    hashes, files = laid_out(tmp_path / "stage", image, overlay=tmp_path / "mine")
+    assert files == [
+        "etc/ld.so.preload", "link", "opt/tool/.git/config", "usr/bin/tool", "usr/lib/x86_64-linux-gnu/mine.so",
+    ]  # fmt: skip
+    assert hashes["overlay"]["files"]["bin/tool"].endswith(" executable")
+    assert hashes["overlay"]["files"]["link"] == "-> etc"
+
+
+@pytest.mark.parametrize("change", ["content", "name", "mode"])
+def test_every_change_of_an_overlay_changes_its_hash(tmp_path: Path, image: Image, change: str) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "file").write_text("one")
+    before = UnderTest(Builds(overlay=folder), image, RECIPE).hashes()["overlay"]["sha256"]
+    match change:
+        case "content":
+            (folder / "file").write_text("two")
+        case "name":
+            (folder / "file").rename(folder / "other")
+        case "mode":
+            (folder / "file").chmod(0o755)
+    assert UnderTest(Builds(overlay=folder), image, RECIPE).hashes()["overlay"]["sha256"] != before
+
+
+# rdma-core
+
+
+def rdma_core(root: Path, libraries: str, providers: str, bindings: str) -> Path:
+    for name in (f"{libraries}/libibverbs.so.1", f"{libraries}/libother.so", f"{providers}/librxe-rdmav65.so",
+                 f"{bindings}/pyverbs/device.cpython-314-x86_64-linux-gnu.so"):  # fmt: skip
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(name.encode())
+    return root
+
+
+@pytest.mark.parametrize(
+    ("libraries", "providers", "bindings"),
+    [
+        ("build/lib", "build/lib", "build/python"),
+        ("lib", "lib/libibverbs", "lib/python3.14/site-packages"),
+        ("lib64", "lib64/libibverbs", "lib64/python3.14/site-packages"),
+        ("lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu/libibverbs", "lib/python3/dist-packages"),
+    ],
+)
+def test_a_build_tree_and_every_usual_prefix_are_found(
+    tmp_path: Path, libraries: str, providers: str, bindings: str
+) -> None:
+    found = find_rdma_core(rdma_core(tmp_path, libraries, providers, bindings))
+    assert sorted(name for name, _ in found.files()) == [
+        "lib/libibverbs.so.1", "lib/librxe-rdmav65.so", "python/pyverbs/device.cpython-314-x86_64-linux-gnu.so",
+    ]  # fmt: skip
+    place = Path("/opt/x")
+    assert found.environment(place) == {"LD_LIBRARY_PATH": "/opt/x/lib", "RDMAV_DRIVERS": "/opt/x/lib/librxe"}
+    assert found.environment() == {
+        "LD_LIBRARY_PATH": str(tmp_path / libraries), "RDMAV_DRIVERS": str(tmp_path / providers / "librxe"),
+    }  # fmt: skip
+
+
+# What is really under test
+
+
+def note(name: bytes, kind: int, content: bytes) -> bytes:
+    return struct.pack("=III", len(name), len(content), kind) + name + content
+
+
+def test_kernel_modules_and_libraries_are_known_by_their_marks(tmp_path: Path) -> None:
+    sys = tmp_path / "sys"
+    notes = note(b"Xen\0", 3, b"1234") + note(b"GNU\0", 1, b"1234") + note(b"GNU\0", 3, bytes(range(20)))
+    for name, content in (
+        ("kernel/notes", notes), ("module/ib_core/notes/.note.gnu.build-id", note(b"GNU\0", 3, b"\xff" * 20)),
+        ("module/ib_core/holders/rdma_rxe/x", b""), ("module/rdma_rxe/srcversion", b"ABC\n"),
+        ("module/rdma_rxe/taint", b"OE\n"), ("module/other/srcversion", b"ABC\n"),
+    ):  # fmt: skip
+        (sys / name).parent.mkdir(parents=True, exist_ok=True)
+        (sys / name).write_bytes(content)
+    lines = []
+    for name in ("libibverbs.so.1.18.65.0", "librxe-rdmav65.so", "libmlx5.so.1.27.65.0", "libc.so.6"):
+        (tmp_path / name).write_bytes(b"")
+        lines.append(f"7f00-7f01 r-xp 00000000 00:1c 17      {tmp_path / name}\n")
+    (tmp_path / "maps").write_text("".join(lines) + "7f00-7f01 rw-p 00000000 00:00 0\n")
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert under_test("rxe", sys, tmp_path / "maps") == {
+        "kernel": {"build_id": bytes(range(20)).hex()},
+        "modules": {"ib_core": {"build_id": "ff" * 20}, "rdma_rxe": {"srcversion": "ABC", "taint": "OE"}},
+        "libraries": {"libibverbs.so.1.18.65.0": empty, "librxe-rdmav65.so": empty},
+    }
+    assert len(under_test("nameless", sys, tmp_path / "maps")["libraries"]) == 3
+
+
+def test_a_system_that_tells_nothing_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "maps").write_text("")
+    assert under_test("rxe", tmp_path / "sys", tmp_path / "maps") == {"kernel": {}, "modules": {}, "libraries": {}}
