@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from commands.guest import lines_from_guest
 from conformance.errors import UserError
 from conformance.reading import suggestion
 from conformance.suite import Suite, load_suite
+from fixtures.softroce.recipe import DEFAULT_STACK, STACKS
 from trial import report
+from trial.alterations import ALTERATIONS
 from trial.trying import Finding, check_baseline, try_all
-from trial.violations import UNTRIABLE, VIOLATIONS, Violation
+from trial.violation import Violation
+from trial.violations import UNTRIABLE, VIOLATIONS
 
 NAME = "trial"
 HELP = "Put the suite itself on trial: does a case fail for every promise that a driver breaks?"
@@ -25,6 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--violation", action="append", default=[], metavar="NAME", help="only this violation")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one for each processor)")
     parser.add_argument("--whole", action="store_true", help="all cases for each, also where the rule's own saw it")
+    parser.add_argument("--guest", action="store_true", help="alter the real calls on Soft-RoCE in the guest instead")
+    parser.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the Debian the guest is made of")
+    parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write trial.json and trial.md there")
     parser.add_argument("--list", action="store_true", help="only say which violations there are")
     parser.add_argument("-v", "--verbose", action="store_true", help="a line for each violation")
@@ -35,27 +43,48 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.jobs < 0:
         raise UserError(f"--jobs {arguments.jobs}: give a number of processes, or 0 for one a processor")
     suite = load_suite()
-    chosen = _chosen(VIOLATIONS, suite, arguments.rule, arguments.violation)
+    known = ALTERATIONS if arguments.guest else VIOLATIONS
+    chosen = _chosen(known, suite, arguments.rule, arguments.violation)
     if arguments.list:
         print("\n".join(f"{each.rule:<9} {each.name}: {each.about}" for each in chosen))
         return 0
     started = time.monotonic()
-    check_baseline(suite.cases)
     findings: list[Finding] = []
-    for finding in try_all(chosen, suite.cases, arguments.jobs, arguments.whole):
+    for finding in (_in_guest if arguments.guest else _on_reference)(arguments, suite, chosen):
         findings.append(finding)
         if arguments.verbose:
-            print(report.line(finding))
+            print(report.line(finding), flush=True)
         elif sys.stderr.isatty():
             print(f"\r{len(findings)} of {len(chosen)}", end="", file=sys.stderr, flush=True)
     if sys.stderr.isatty() and not arguments.verbose:
         print("\r", end="", file=sys.stderr)
-    whole = len(chosen) == len(VIOLATIONS)
-    trial = report.Trial(findings, UNTRIABLE if whole else {}, time.monotonic() - started, "the reference")
+    if len(findings) != len(chosen):
+        raise UserError(f"only {len(findings)} of {len(chosen)} violations were tried", status=3)
+    untriable = UNTRIABLE if known is VIOLATIONS and len(chosen) == len(known) else {}
+    where = "Soft-RoCE in the guest" if arguments.guest else "the reference"
+    trial = report.Trial(findings, untriable, time.monotonic() - started, where)
     if arguments.out:
         report.write(trial, arguments.out)
     print(report.summary(trial))
     return 0 if trial.passed else 1
+
+
+def _on_reference(arguments: argparse.Namespace, suite: Suite, chosen: Sequence[Violation]) -> Iterator[Finding]:
+    check_baseline(suite.cases)
+    yield from try_all(chosen, suite.cases, arguments.jobs, arguments.whole)
+
+
+def _in_guest(arguments: argparse.Namespace, suite: Suite, chosen: Sequence[Violation]) -> Iterator[Finding]:
+    with tempfile.TemporaryDirectory(prefix="rdma-cts-trial-") as name:
+        console = (arguments.out or Path(name)) / "console.log"
+        names = [each.name for each in chosen]
+        for said in lines_from_guest("trial.inside", names, arguments.stack, console, _say, arguments.yes):
+            if said.pop("type", "") == "finding":
+                yield Finding(**{**said, "by": tuple(said["by"]), "broken": tuple(said["broken"])})
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def _chosen(known: Sequence[Violation], suite: Suite, rules: Sequence[str], names: Sequence[str]) -> list[Violation]:

@@ -16,7 +16,7 @@ from conformance import judging
 from conformance.case import Case
 from conformance.errors import UserError
 from trial.running import on_reference
-from trial.violations import Violation
+from trial.violation import Violation
 
 KILLED, MISATTRIBUTED, SURVIVED = "killed", "misattributed", "survived"
 
@@ -63,6 +63,11 @@ def try_violation(violation: Violation, cases: Sequence[Case], whole: bool = Fal
             outcome, by = MISATTRIBUTED, elsewhere
         elif whole:
             by = {**seen, **elsewhere}
+    return found(violation, outcome, by, tried, broken)
+
+
+def found(violation: Violation, outcome: str, by: dict[str, str], tried: int, broken: Sequence[str] = ()) -> Finding:
+    """A finding; `by` are the cases that saw the violation, with their reasons."""
     reason = next(iter(by.values()), "")
     return Finding(violation.name, violation.rule, violation.about, outcome, tuple(by), reason, tried, tuple(broken))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from trial.violation import Violation, violations_in
 from trial.violations import advising, binding, changing, declaring, registration, rights, translation
-from trial.violations.violation import Violation, violations_in
 
 VIOLATIONS: tuple[Violation, ...] = tuple(
     violations_in((registration, rights, translation, changing, advising, binding, declaring))

@@ -10,7 +10,7 @@ from reference.advice import FLUSH, PREFETCH, PREFETCH_NO_FAULT, PREFETCH_WRITE
 from reference.device import Device
 from reference.memory import PAGE
 from reference.objects import LOCAL_WRITE, Domain, Refused, Region, Window
-from trial.violations.violation import violates
+from trial.violation import violates
 
 
 @violates("ADV-01")

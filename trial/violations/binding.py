@@ -20,7 +20,7 @@ from reference.objects import (
     Window,
 )
 from reference.queues import Queue
-from trial.violations.violation import violates
+from trial.violation import violates
 
 
 @violates("REG-10")

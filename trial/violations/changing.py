@@ -18,7 +18,7 @@ from reference.reregistration import (
     INPUT,
     Change,
 )
-from trial.violations.violation import violates
+from trial.violation import violates
 
 Wanted = tuple[Domain, int, int, int, int]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reference.device import Device
-from trial.violations.violation import violates
+from trial.violation import violates
 
 
 def _replaced(text: str, old: str, new: str) -> str:

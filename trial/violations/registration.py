@@ -23,7 +23,7 @@ from reference.objects import (
     Refused,
     Region,
 )
-from trial.violations.violation import violates
+from trial.violation import violates
 
 
 @violates("REG-01")

@@ -26,7 +26,7 @@ from reference.objects import (
 )
 from reference.queues import Queue
 from reference.stack import WHOLE, Stack
-from trial.violations.violation import violates
+from trial.violation import violates
 
 _RIGHTS = REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | FLUSH_GLOBAL | FLUSH_PERSISTENT
 

@@ -21,7 +21,7 @@ from reference.objects import (
     Window,
 )
 from reference.stack import WHOLE, Stack
-from trial.violations.violation import violates
+from trial.violation import violates
 
 
 @violates("IOVA-01")

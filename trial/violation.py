@@ -1,4 +1,4 @@
-"""A seeded violation: a reference with one promise broken, by name, with the rule that it breaks."""
+"""A seeded violation: a reference, or real calls, with one promise broken; by name, with the rule that it breaks."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TypeVar
-
-from reference.device import Device
+from typing import Any, TypeVar
 
 _RULE = "violated_rule"
-_Kind = TypeVar("_Kind", bound=Device)
+_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True)
 class Violation:
-    """`kind` is the reference with the promise of `rule` broken, `about` one line on what it does."""
+    """`kind`, a reference or an alteration of real calls, has the promise of `rule` broken; `about` says how."""
 
     name: str
     rule: str
     about: str
-    kind: type[Device]
+    kind: type[Any]
 
 
 def violates(rule: str) -> Callable[[type[_Kind]], type[_Kind]]:

@@ -1,0 +1,43 @@
+"""Runs a program of the project in the Soft-RoCE guest and reads the lines of JSON that it writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from commands.place import GUEST_DEVICE, GUEST_PORT, SUITE_PARTS
+from conformance.errors import UserError
+from conformance.suite import ROOT
+from fixtures import packages
+from fixtures.softroce.guest import boot
+from fixtures.softroce.image import cache_directory, ensure_image
+from fixtures.softroce.job import Job
+from fixtures.softroce.recipe import recipe_for
+
+# How long the guest may be silent, in seconds.
+_SILENCE_S = 300.0
+
+Say = Callable[[str], None]
+
+
+def lines_from_guest(
+    module: str, arguments: Sequence[str], stack: str, console: Path, say: Say, assume_yes: bool = False
+) -> Iterator[dict[str, Any]]:
+    """What `python3 -m module DEVICE PORT arguments…` writes in the guest. Raises UserError (status 3)."""
+    packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
+    image = ensure_image(recipe_for(stack), cache_directory(), say)
+    tree = tuple((ROOT / part, part) for part in (*SUITE_PARTS, "reference", "trial"))
+    command = " ".join(["python3 -m", module, GUEST_DEVICE, GUEST_PORT, *arguments])
+    with boot(image, Job(tree, command), console=console) as guest:
+        while line := guest.next_line(_SILENCE_S):
+            try:
+                data = json.loads(line)
+            except ValueError:
+                continue  # cut short by the guest's end
+            if "status" in data and data.get("event") == "exit" and data["status"] != 0:
+                raise UserError(f"{module} ended with status {data['status']}", log=str(console), status=3)
+            yield data
+        if line is None:
+            raise UserError(f"{module} was silent for {_SILENCE_S:g} s", log=str(console), status=3)

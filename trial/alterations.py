@@ -1,0 +1,569 @@
+"""Violations on the real stack: one promise broken between the suite and libibverbs, by real calls that were altered.
+
+Only rules that Soft-RoCE keeps can be broken there. What a device that breaks the rule would let through is let
+through by asking the real one for more, what it would refuse is refused in its place.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+from conformance.bench import Bench, Entry, Pair, Queue, Window
+from conformance.calls import Mr, Pd, Return, Sge
+from conformance.case import QpSpec
+from conformance.requests import SIGNALED, BindInfo, Completion, SendRequest, next_rkey
+from conformance.verbs import ENUMS
+from trial.altering import Alteration
+from trial.violation import violates, violations_in
+
+_ACCESS = ENUMS["ibv_access_flags"]
+LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, MW_BIND, ON_DEMAND, RELAXED_ORDERING, FLUSH_GLOBAL = (
+    _ACCESS.value_of(name)
+    for name in (
+        "LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "MW_BIND", "ON_DEMAND", "RELAXED_ORDERING",
+        "FLUSH_GLOBAL",
+    )
+)  # fmt: skip
+_KNOWN = _ACCESS.mask_of(*_ACCESS.short_names)
+_CHANGES = ENUMS["ibv_rereg_mr_flags"]
+CHANGE_PD, CHANGE_ACCESS = _CHANGES.value_of("CHANGE_PD"), _CHANGES.value_of("CHANGE_ACCESS")
+_ADVICE = ENUMS["ibv_advise_mr_advice"]
+PREFETCH, NO_FAULT = _ADVICE.value_of("PREFETCH"), _ADVICE.value_of("PREFETCH_NO_FAULT")
+
+
+def _refused(entry: Entry, code: int) -> Return:
+    """A registration that an entry refuses."""
+    return Return(0, code) if entry.name == "libibverbs" else Return(code, code)
+
+
+class Rights(Alteration):
+    """Registrations with other rights than were asked for."""
+
+    def rights(self, access: int) -> int:
+        """The rights that the real device is asked for."""
+        return access
+
+    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+        return super().register(entry, verb, pd, place, self.rights(access))
+
+
+@violates("REG-15")
+class WriteAloneGranted(Rights):
+    """LOCAL_WRITE is added where REMOTE_WRITE stands without it."""
+
+    def rights(self, access: int) -> int:
+        return access | LOCAL_WRITE if access & REMOTE_WRITE else access
+
+
+@violates("REG-16")
+class AtomicAloneGranted(Rights):
+    """LOCAL_WRITE is added where REMOTE_ATOMIC stands without it."""
+
+    def rights(self, access: int) -> int:
+        return access | LOCAL_WRITE if access & REMOTE_ATOMIC else access
+
+
+@violates("REG-18")
+class UnknownBitsMasked(Rights):
+    """Unknown bits are masked away."""
+
+    def rights(self, access: int) -> int:
+        return access & _KNOWN
+
+
+@violates("REG-18")
+class OptionalBitsMadeMandatory(Rights):
+    """An unknown optional bit arrives as an unknown mandatory one."""
+
+    def rights(self, access: int) -> int:
+        return access | 1 << 12 if access & 0x3FF00000 & ~RELAXED_ORDERING else access
+
+
+@violates("REG-04")
+class LocalWriteAlways(Rights):
+    """Every region can be written locally."""
+
+    def rights(self, access: int) -> int:
+        return access | LOCAL_WRITE
+
+
+@violates("REG-04")
+class LocalWriteLost(Rights):
+    """LOCAL_WRITE gets lost where it stands alone."""
+
+    def rights(self, access: int) -> int:
+        return 0 if access == LOCAL_WRITE else access
+
+
+@violates("REG-05")
+class RemoteWriteByLocal(Rights):
+    """LOCAL_WRITE grants remote writes."""
+
+    def rights(self, access: int) -> int:
+        return access | REMOTE_WRITE if access & LOCAL_WRITE else access
+
+
+@violates("REG-05")
+class RemoteWriteTakenAway(Rights):
+    """REMOTE_WRITE gets lost."""
+
+    def rights(self, access: int) -> int:
+        return access & ~REMOTE_WRITE
+
+
+@violates("REG-06")
+class RemoteReadAlways(Rights):
+    """Every region can be read remotely."""
+
+    def rights(self, access: int) -> int:
+        return access | REMOTE_READ
+
+
+@violates("REG-06")
+class RemoteReadTakenAway(Rights):
+    """REMOTE_READ gets lost."""
+
+    def rights(self, access: int) -> int:
+        return access & ~REMOTE_READ
+
+
+@violates("REG-07")
+class AtomicsByWriting(Rights):
+    """REMOTE_WRITE grants atomics."""
+
+    def rights(self, access: int) -> int:
+        return access | REMOTE_ATOMIC if access & REMOTE_WRITE and access & LOCAL_WRITE else access
+
+
+@violates("REG-08")
+class FlushesByWriting(Rights):
+    """REMOTE_WRITE grants flushes."""
+
+    def rights(self, access: int) -> int:
+        return access | FLUSH_GLOBAL if access & REMOTE_WRITE else access
+
+
+@violates("REG-10")
+class BindingAlways(Rights):
+    """Windows can be bound to every region."""
+
+    def rights(self, access: int) -> int:
+        return access | MW_BIND
+
+
+@violates("REG-12")
+class OnDemandLost(Rights):
+    """On-demand regions are registered as plain ones."""
+
+    def rights(self, access: int) -> int:
+        return access & ~ON_DEMAND
+
+
+@violates("REG-03")
+class NoAccessZero(Alteration):
+    """Access 0 is refused."""
+
+    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+        return super().register(entry, verb, pd, place, access) if access else _refused(entry, errno.EINVAL)
+
+
+@violates("REG-14")
+class NoRelaxedOrdering(Alteration):
+    """RELAXED_ORDERING is refused."""
+
+    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+        if access & RELAXED_ORDERING:
+            return _refused(entry, errno.EINVAL)
+        return super().register(entry, verb, pd, place, access)
+
+
+@violates("REG-02")
+class ReasonLost(Alteration):
+    """A refused registration leaves errno alone."""
+
+    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+        returned = super().register(entry, verb, pd, place, access)
+        return returned if returned.mr or entry.name != "libibverbs" else Return(0, 0)
+
+
+class Extent(Alteration):
+    """Registrations of another range than was asked for, of which the structure does not tell."""
+
+    def extent(self, addr: int, length: int) -> tuple[int, int]:
+        """The range that the real device is asked for."""
+        return addr, length
+
+    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+        addr, length = place[:2]
+        if verb != "reg_mr" or not 64 <= length < 1 << 40:
+            return super().register(entry, verb, pd, place, access)
+        start, size = self.extent(addr, length)
+        returned = super().register(entry, "reg_mr_iova", pd, (start, size, start), access)
+        if returned.mr:
+            returned.mr.struct.addr, returned.mr.struct.length = addr, length
+        return returned
+
+
+@violates("REG-20")
+class RegionOneByteTooLong(Extent):
+    """A region reaches one byte beyond its end where there is memory."""
+
+    def extent(self, addr: int, length: int) -> tuple[int, int]:
+        return addr, length + 1 if (addr + length) % 4096 else length
+
+
+@violates("REG-20")
+class RegionOneByteTooShort(Extent):
+    """A region's last byte cannot be reached."""
+
+    def extent(self, addr: int, length: int) -> tuple[int, int]:
+        return addr, length - 1
+
+
+@violates("REG-20")
+class RegionOfWholePages(Extent):
+    """A region reaches to the ends of its pages."""
+
+    def extent(self, addr: int, length: int) -> tuple[int, int]:
+        start = addr // 4096 * 4096
+        return start, -(-(addr + length) // 4096) * 4096 - start
+
+
+@violates("REG-01")
+class PageTold(Alteration):
+    """The structure says the address of the region's first page."""
+
+    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+        returned = super().register(entry, verb, pd, place, access)
+        if returned.mr and returned.mr.struct.addr:
+            returned.mr.struct.addr = returned.mr.struct.addr // 4096 * 4096
+        return returned
+
+
+@violates("REG-21")
+class KeysByIndex(Alteration):
+    """Of an rkey only the index counts: the tag is put right before the request is posted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[int, int] = {}
+
+    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+        returned = super().register(entry, verb, pd, place, access)
+        if returned.mr:
+            self._known[returned.mr.struct.rkey >> 8] = returned.mr.struct.rkey
+        return returned
+
+    def post_send(self, queue: Queue, request: SendRequest) -> Return:
+        return super().post_send(queue, replace(request, rkey=self._known.get(request.rkey >> 8, request.rkey)))
+
+
+@violates("REG-22")
+class OneDomainForAll(Alteration):
+    """Queue pairs of every domain serve the regions of the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first: Pd | None = None
+
+    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+        self._first = pd
+        return super().register(entry, verb, pd, place, access)
+
+    def pair(self, bench: Bench, spec: QpSpec, requester: Pd, responder: Pd) -> Pair:
+        return super().pair(bench, spec, requester, self._first or responder)
+
+
+@violates("REG-23")
+class LimitIgnored(Alteration):
+    """The limit of locked memory is not obeyed."""
+
+    def locked_memory_limit(self, bench: Bench, size: int) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+@violates("IOVA-02")
+class IovaDropped(Alteration):
+    """hca_va is ignored."""
+
+    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+        if verb == "reg_mr_iova" and place[2] != 0:
+            place = (*place[:2], place[0])
+        return super().register(entry, verb, pd, place, access)
+
+
+@violates("IOVA-03")
+class IovaZeroDropped(Alteration):
+    """hca_va 0 is taken for none, and addr in its place."""
+
+    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+        if verb == "reg_mr_iova" and place[2] == 0:
+            place = (*place[:2], place[0])
+        return super().register(entry, verb, pd, place, access)
+
+
+@violates("DEREG-01")
+class NotDeregistered(Alteration):
+    """Deregistering answers 0 and does nothing."""
+
+    def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
+        self.leftovers.append(lambda: entry.dereg_mr(mr))
+        return Return(0, 0)
+
+
+@violates("DEREG-03")
+class NegativeCodes(Alteration):
+    """A failure to deregister is the negative errno."""
+
+    def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
+        returned = super().dereg_mr(entry, mr)
+        return Return(-returned.value, returned.errno)
+
+
+@violates("DEREG-02")
+class BusyHidden(Alteration):
+    """That a region is busy is not told."""
+
+    def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
+        returned = super().dereg_mr(entry, mr)
+        if returned.value:
+            self.leftovers.append(lambda: entry.dereg_mr(mr))
+        return Return(0, 0)
+
+
+@violates("REREG-03")
+class ChangeOfAccessSwallowed(Alteration):
+    """CHANGE_ACCESS answers 0 and does nothing."""
+
+    def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        return Return(0, 0) if flags == CHANGE_ACCESS else super().rereg_mr(entry, mr, flags, pd, addr, length, access)
+
+
+@violates("REREG-02")
+class ChangeOfDomainSwallowed(Alteration):
+    """CHANGE_PD answers 0 and does nothing."""
+
+    def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        return Return(0, 0) if flags == CHANGE_PD else super().rereg_mr(entry, mr, flags, pd, addr, length, access)
+
+
+@violates("REREG-04")
+class OneOfTwoChanges(Alteration):
+    """Of CHANGE_PD and CHANGE_ACCESS together only the access is changed."""
+
+    def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        if flags == CHANGE_PD | CHANGE_ACCESS:
+            flags, pd = CHANGE_ACCESS, None
+        return super().rereg_mr(entry, mr, flags, pd, addr, length, access)
+
+
+@violates("REREG-05")
+class CodesReplaced(Alteration):
+    """A failed re-registration answers errno in place of a code."""
+
+    def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        returned = super().rereg_mr(entry, mr, flags, pd, addr, length, access)
+        return Return(returned.errno, returned.errno) if returned.value else returned
+
+
+@violates("REREG-06")
+class UnknownChangesMasked(Alteration):
+    """Unknown flags of a re-registration are masked away, and nothing is left to do."""
+
+    def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        return Return(0, 0) if flags & ~7 else super().rereg_mr(entry, mr, flags, pd, addr, length, access)
+
+
+@violates("REREG-12")
+class ChangeToWriteAloneGranted(Alteration):
+    """LOCAL_WRITE is added to what a change of access asks for."""
+
+    def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        return super().rereg_mr(entry, mr, flags, pd, addr, length, access | LOCAL_WRITE if access else access)
+
+
+@violates("REREG-13")
+class RightsLostWithTheDomain(Alteration):
+    """A change of the domain takes the remote rights away."""
+
+    def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        if flags == CHANGE_PD:
+            flags, access = CHANGE_PD | CHANGE_ACCESS, LOCAL_WRITE
+        return super().rereg_mr(entry, mr, flags, pd, addr, length, access)
+
+
+@violates("ADV-02")
+class AdviceRefused(Alteration):
+    """Advice is refused as a wrong argument."""
+
+    def advise_mr(self, entry: Entry, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
+        return Return(errno.EINVAL, errno.EINVAL) if sg_list else super().advise_mr(entry, pd, advice, flags, sg_list)
+
+
+@violates("ADV-03")
+class NoFaultMadePrefetch(Alteration):
+    """PREFETCH_NO_FAULT is passed on as PREFETCH."""
+
+    def advise_mr(self, entry: Entry, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
+        return super().advise_mr(entry, pd, PREFETCH if advice == NO_FAULT else advice, flags, sg_list)
+
+
+@violates("ADV-04")
+class AdviceSwallowed(Alteration):
+    """Advice answers 0 and nobody follows it."""
+
+    def advise_mr(self, entry: Entry, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
+        return Return(0, 0)
+
+
+@violates("ADV-08")
+class AbsentPagesHidden(Alteration):
+    """EFAULT is not told."""
+
+    def advise_mr(self, entry: Entry, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
+        returned = super().advise_mr(entry, pd, advice, flags, sg_list)
+        return Return(0, 0) if returned.value == errno.EFAULT else returned
+
+
+@violates("ADV-13")
+class OnlyTheFirstElement(Alteration):
+    """Of the list only the first element is passed on."""
+
+    def advise_mr(self, entry: Entry, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
+        return super().advise_mr(entry, pd, advice, flags, sg_list[:1])
+
+
+@violates("BIND-01")
+class OtherNumbers(Alteration):
+    """Completions carry another number than was given."""
+
+    def completions(self, queue: Queue, found: list[Completion]) -> list[Completion]:
+        return [replace(each, wr_id=each.wr_id ^ 1) for each in found]
+
+
+@violates("BIND-02")
+class OldKeyWorks(Alteration):
+    """Requests with a window's old key are posted with the new one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._newer: dict[int, int] = {}
+
+    def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
+        old = window.rkey
+        returned = super().bind_mw(queue, window, info, flags, wr_id)
+        self._newer[old] = window.rkey
+        return returned
+
+    def post_send(self, queue: Queue, request: SendRequest) -> Return:
+        return super().post_send(queue, replace(request, rkey=self._newer.get(request.rkey, request.rkey)))
+
+
+@violates("BIND-04")
+class AlwaysSignaled(Alteration):
+    """A bind that asks for no completion gives one."""
+
+    def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
+        return super().bind_mw(queue, window, info, flags | SIGNALED, wr_id)
+
+
+class WindowRights(Alteration):
+    """Windows with other rights than were asked for."""
+
+    def rights(self, access: int) -> int:
+        """The rights that the real device is asked for."""
+        return access
+
+    def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
+        return super().bind_mw(queue, window, replace(info, access=self.rights(info.access)), flags, wr_id)
+
+
+@violates("BIND-05")
+class WindowsNotWritten(WindowRights):
+    """A window's REMOTE_WRITE gets lost."""
+
+    def rights(self, access: int) -> int:
+        return access & ~REMOTE_WRITE
+
+
+@violates("BIND-06")
+class WindowsNotRead(WindowRights):
+    """A window's REMOTE_READ gets lost."""
+
+    def rights(self, access: int) -> int:
+        return access & ~REMOTE_READ
+
+
+@violates("BIND-09")
+class WindowsWithAllRights(WindowRights):
+    """A window has every right, whatever it was bound with."""
+
+    def rights(self, access: int) -> int:
+        return access | REMOTE_WRITE | REMOTE_READ
+
+
+@violates("BIND-10")
+class WindowsPushedInside(Alteration):
+    """A window that would reach beyond its region is cut to fit."""
+
+    def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
+        if info.mr and info.length:
+            start, end = int(info.mr.struct.addr or 0), int(info.mr.struct.addr or 0) + int(info.mr.struct.length)
+            addr = min(max(info.addr, start), end - 1)
+            info = replace(info, addr=addr, length=max(1, min(info.length, end - addr)))
+        return super().bind_mw(queue, window, info, flags, wr_id)
+
+
+@violates("BIND-14")
+class TypeTwoBound(Alteration):
+    """ibv_bind_mw of a window of type 2 posts the request that these need."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._second: set[int] = set()
+
+    def alloc_mw(self, bench: Bench, pd: Pd, kind: int) -> tuple[Window | None, Return]:
+        window, returned = super().alloc_mw(bench, pd, kind)
+        if window and kind == 2:
+            self._second.add(window.pointer)
+        return window, returned
+
+    def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
+        if window.pointer not in self._second:
+            return super().bind_mw(queue, window, info, flags, wr_id)
+        key = next_rkey(window.rkey)
+        return queue.post_send(SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info))
+
+
+@violates("BIND-15")
+class InvalidationSwallowed(Alteration):
+    """A local invalidation completes and ends nothing."""
+
+    def post_send(self, queue: Queue, request: SendRequest) -> Return:
+        if request.opcode == "LOCAL_INV":
+            request = SendRequest("RDMA_WRITE", request.wr_id, flags=request.flags)
+        return super().post_send(queue, request)
+
+
+@violates("BIND-16")
+class WindowKept(Alteration):
+    """Deallocating a window answers 0 and does nothing."""
+
+    def dealloc_mw(self, window: Window) -> Return:
+        self.leftovers.append(window.dealloc)
+        return Return(0, 0)
+
+
+@violates("BIND-16")
+class AnyTypeAllocated(Alteration):
+    """A window of a type that does not exist is one of type 1."""
+
+    def alloc_mw(self, bench: Bench, pd: Pd, kind: int) -> tuple[Window | None, Return]:
+        return super().alloc_mw(bench, pd, kind if kind in (1, 2) else 1)
+
+
+ALTERATIONS = tuple(violations_in([sys.modules[__name__]]))

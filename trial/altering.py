@@ -1,0 +1,168 @@
+"""The real calls with something altered on their way: a bench around a bench, with one hook for each call.
+
+An alteration overrides the hooks that it is about and leaves all others as they are, so that the real library, the
+real kernel and real traffic stay in the loop. `rdma-cts run` never chooses one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from conformance.bench import Bench, Entry, Pair, Queue, Window
+from conformance.calls import Mr, Pd, Return, Sge
+from conformance.case import QpSpec
+from conformance.requests import BindInfo, Completion, SendRequest
+
+
+class Alteration:
+    """Real calls as they are. `leftovers` are regions and windows that an alteration kept and must give back."""
+
+    def __init__(self) -> None:
+        self.leftovers: list[Any] = []
+
+    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+        """One of the three registrations; `place` are its arguments between PD and access."""
+        return getattr(entry, verb)(pd, *place, access)  # type: ignore[no-any-return]
+
+    def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
+        """ibv_dereg_mr."""
+        return entry.dereg_mr(mr)
+
+    def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        """ibv_rereg_mr."""
+        return entry.rereg_mr(mr, flags, pd, addr, length, access)
+
+    def advise_mr(self, entry: Entry, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
+        """ibv_advise_mr."""
+        return entry.advise_mr(pd, advice, flags, sg_list)
+
+    def pair(self, bench: Bench, spec: QpSpec, requester: Pd, responder: Pd) -> Pair:
+        """A pair of queue pairs."""
+        return bench.pair(spec, requester, responder)
+
+    def post_send(self, queue: Queue, request: SendRequest) -> Return:
+        """ibv_post_send and its like."""
+        return queue.post_send(request)
+
+    def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
+        """ibv_bind_mw."""
+        return queue.bind_mw(window, info, flags, wr_id)
+
+    def completions(self, queue: Queue, found: list[Completion]) -> list[Completion]:
+        """What was polled."""
+        return found
+
+    def alloc_mw(self, bench: Bench, pd: Pd, kind: int) -> tuple[Window | None, Return]:
+        """ibv_alloc_mw."""
+        return bench.alloc_mw(pd, kind)
+
+    def dealloc_mw(self, window: Window) -> Return:
+        """ibv_dealloc_mw."""
+        return window.dealloc()
+
+    def locked_memory_limit(self, bench: Bench, size: int) -> AbstractContextManager[None]:
+        """The limit of locked memory."""
+        return bench.locked_memory_limit(size)
+
+
+class AlteredEntry:
+    """An entry whose calls pass through an alteration."""
+
+    def __init__(self, real: Entry, alteration: Alteration) -> None:
+        self._real, self._alteration = real, alteration
+        self.name = real.name
+
+    def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
+        """ibv_reg_mr."""
+        return self._alteration.register(self._real, "reg_mr", pd, (addr, length), access)
+
+    def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
+        """ibv_reg_mr_iova."""
+        return self._alteration.register(self._real, "reg_mr_iova", pd, (addr, length, hca_va), access)
+
+    def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
+        """ibv_reg_dmabuf_mr."""
+        return self._alteration.register(self._real, "reg_dmabuf_mr", pd, (offset, length, iova, fd), access)
+
+    def dereg_mr(self, mr: Mr) -> Return:
+        """ibv_dereg_mr."""
+        return self._alteration.dereg_mr(self._real, mr)
+
+    def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        """ibv_rereg_mr."""
+        return self._alteration.rereg_mr(self._real, mr, flags, pd, addr, length, access)
+
+    def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
+        """ibv_advise_mr."""
+        return self._alteration.advise_mr(self._real, pd, advice, flags, sg_list)
+
+
+class Around:
+    """Something real of which only some methods are altered; all else is its own."""
+
+    def __init__(self, real: Any, alteration: Alteration) -> None:
+        self.__dict__["real"], self.__dict__["alteration"] = real, alteration
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.real, name, value)
+
+
+class AlteredWindow(Around):
+    """A window whose end passes through an alteration."""
+
+    def dealloc(self) -> Return:
+        """ibv_dealloc_mw."""
+        return self.alteration.dealloc_mw(self.real)  # type: ignore[no-any-return]
+
+
+class AlteredQueue(Around):
+    """A queue pair whose requests and completions pass through an alteration."""
+
+    def post_send(self, request: SendRequest) -> Return:
+        """ibv_post_send."""
+        return self.alteration.post_send(self.real, request)  # type: ignore[no-any-return]
+
+    def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
+        """ibv_bind_mw."""
+        return self.alteration.bind_mw(self.real, window, info, flags, wr_id)  # type: ignore[no-any-return]
+
+    def completions(self, *arguments: Any, **named: Any) -> list[Completion]:
+        """ibv_poll_cq."""
+        found = self.real.completions(*arguments, **named)
+        return self.alteration.completions(self.real, found)  # type: ignore[no-any-return]
+
+
+class AlteredPair(Around):
+    """A pair of altered queue pairs."""
+
+    def __init__(self, real: Pair, alteration: Alteration) -> None:
+        super().__init__(real, alteration)
+        self.__dict__["responder"] = AlteredQueue(real.responder, alteration)
+        same = real.requester is real.responder
+        self.__dict__["requester"] = self.responder if same else AlteredQueue(real.requester, alteration)
+
+
+class AlteredBench(Around):
+    """A bench whose calls pass through an alteration."""
+
+    def entry(self, name: str) -> AlteredEntry:
+        """The exact calls of an entry."""
+        return AlteredEntry(self.real.entry(name), self.alteration)
+
+    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> AlteredPair:
+        """A pair of queue pairs."""
+        return AlteredPair(self.alteration.pair(self.real, spec, requester, responder), self.alteration)
+
+    def alloc_mw(self, pd: Pd, kind: int) -> tuple[Any, Return]:
+        """ibv_alloc_mw."""
+        window, returned = self.alteration.alloc_mw(self.real, pd, kind)
+        return (AlteredWindow(window, self.alteration) if window else None), returned
+
+    def locked_memory_limit(self, size: int) -> AbstractContextManager[None]:
+        """The limit of locked memory."""
+        return self.alteration.locked_memory_limit(self.real, size)  # type: ignore[no-any-return]

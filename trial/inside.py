@@ -1,0 +1,100 @@
+"""The part of a trial that runs in the guest: alterations of the real calls, one after the other, in one process.
+
+    python3 -m trial.inside DEVICE PORT VIOLATION…
+
+Every finding is a line of JSON to the port. What counts is the difference to the verdicts of the unaltered calls in
+the same guest, since the device may break rules of its own accord.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import cast
+
+from conformance import judging, language, probing
+from conformance.bench import Bench
+from conformance.capability import Capabilities
+from conformance.case import Case
+from conformance.device import Device
+from conformance.judging import Judgement
+from conformance.suite import load_suite
+from fixtures.bench import DeviceBench
+from fixtures.limits import obey_locked_memory_limit
+from trial.alterations import ALTERATIONS
+from trial.altering import Alteration, AlteredBench
+from trial.running import run_case
+from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding, found
+from trial.violation import Violation
+
+# So many cases are as good as all of them; an emulated guest is slow.
+_ENOUGH = 3
+# Calls as they are, which no case may see.
+CONTROL = Violation("control", "REG-20", "Nothing is altered.", Alteration)
+
+
+class RealTrial:
+    """One open device, its unaltered verdicts as they are needed, and alterations on it."""
+
+    def __init__(self, device: Device, cases: Sequence[Case]) -> None:
+        """`cases` without what can take the kernel down; sweeps are left out, as each costs as much as all rows."""
+        self.bench = DeviceBench(device)
+        offered = {name: probing.offered(self.bench, name) for name in language.ENTRIES}
+        reach = probing.reachable(self.bench.library, offered["libibverbs"]["advise_mr"])
+        self.capabilities = Capabilities(device.capabilities, offered, reach)
+        self.cases = [case for case in cases if not (case.hazardous or case.sweep or case.verb == "api")]
+        self._sound: dict[str, Judgement] = {}
+
+    def sound(self, case: Case) -> Judgement:
+        """The judgement on a case with unaltered calls."""
+        if case.id not in self._sound:
+            self._sound[case.id] = run_case(case, self.bench, self.capabilities)
+        return self._sound[case.id]
+
+    def seen(self, violation: Violation, cases: Iterable[Case]) -> dict[str, str]:
+        """The cases that fail with the alteration and not without it, with their reasons."""
+        alteration: Alteration = violation.kind()
+        bench = cast(Bench, AlteredBench(self.bench, alteration))
+        seen = {}
+        for case in cases:
+            if self.sound(case).verdict in judging.VIOLATIONS:
+                continue
+            judgement = run_case(case, bench, self.capabilities)
+            if judgement.verdict in judging.VIOLATIONS:
+                seen[case.id] = judgement.reason
+            if len(seen) >= _ENOUGH:
+                break
+        for give_back in reversed(alteration.leftovers):
+            with suppress(Exception):  # the case has given its domain up by then; the process's end takes the rest
+                give_back()
+        return seen
+
+    def try_alteration(self, violation: Violation) -> Finding:
+        """The cases of the violated rule, then the others where these saw nothing."""
+        own = [case for case in self.cases if violation.rule in case.rules]
+        seen = self.seen(violation, own)
+        if seen:
+            return found(violation, KILLED, seen, len(own))
+        seen = self.seen(violation, [case for case in self.cases if violation.rule not in case.rules])
+        return found(violation, MISATTRIBUTED if seen else SURVIVED, seen, len(self.cases))
+
+
+def main(name: str, port: str, chosen: Sequence[str]) -> int:
+    """Tries the alterations and writes a line for each."""
+    obey_locked_memory_limit()
+    suite = load_suite()
+    out = os.open(port, os.O_WRONLY)
+    with Device(name) as device:
+        trial = RealTrial(device, suite.cases)
+        for violation in (*ALTERATIONS, CONTROL):
+            if violation.name in chosen:
+                line = json.dumps({"type": "finding", **trial.try_alteration(violation).as_data()})
+                os.write(out, line.encode() + b"\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))
