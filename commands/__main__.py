@@ -10,12 +10,12 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from commands import compare, coverage, describe, doctor, listing, report, run, schema, test, trial
+from commands import compare, coverage, describe, doctor, explain, judge, listing, report, run, schema, test, trial
 from conformance.errors import UserError
 from conformance.suite import VERSION
 
 COMMANDS: tuple[ModuleType, ...] = (
-    run, test, doctor, listing, report, compare, coverage, describe, trial, schema,
+    run, test, doctor, listing, report, compare, judge, explain, coverage, describe, trial, schema,
 )  # fmt: skip
 
 

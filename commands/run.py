@@ -25,6 +25,7 @@ from conformance.results import FILE_NAME
 from conformance.results_file import ResultsFile
 from conformance.suite import Suite
 from conformance.supervision import CASE_DEADLINE_S, Supervisor
+from conformance.waiver_file import read_waivers
 from reports.digest import read
 from reports.progress import NORMAL, QUIET, VERBOSE, Progress
 from reports.terminal import summary
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     builds.add_arguments(parser)
     choosing.add_arguments(parser)
     parser.add_argument("--profile", type=Path, metavar="FILE", help="what the device must have (see profiles)")
+    parser.add_argument("--waivers", type=Path, metavar="FILE", help="violations that are known (see docs/waivers.md)")
     parser.add_argument("--dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
     parser.add_argument("--deadline", type=_seconds, default=CASE_DEADLINE_S, metavar="S",
                         help=f"a case that takes longer hangs (default {CASE_DEADLINE_S:g} s)")  # fmt: skip
@@ -95,6 +97,7 @@ def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
     cases = choosing.selection_from(arguments).apply(suite)
     if arguments.profile:
         read_profile(arguments.profile)
+    waivers = read_waivers(arguments.waivers, suite, datetime.now().date()) if arguments.waivers else None
     progress = Progress(level=arguments.level)
     device = place.host_device(arguments)
     if device and not arguments.hazardous:
@@ -108,10 +111,13 @@ def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
         else:
             where = (place.on_host if device else place.in_guest)(arguments, device, out, progress.say)
             _plan(arguments, suite, cases, where, plan, out)
-            header = {"stack": where.stack, "argv": [NAME, *arguments.argv], "under_test": {"given": where.given}}
+            header = {"stack": where.stack, "argv": [NAME, *arguments.argv], "under_test": {"given": where.given},
+                      "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None}  # fmt: skip
+            if before and before.header.get("waivers") != header["waivers"]:
+                raise UserError("the run cannot be carried on, because the waivers differ", hint="start a new one")
             Supervisor(
                 suite, cases, results, progress, header, out / "console.log", where.repro,
-                deadline_s=arguments.deadline, boot_id=where.boot_id, earlier=results.cut_back(before),
+                deadline_s=arguments.deadline, boot_id=where.boot_id, earlier=results.cut_back(before), waivers=waivers,
             ).run(where.start)  # fmt: skip
         _tidy(out)
     report.write_beside(out)

@@ -6,12 +6,14 @@ import argparse
 import json
 
 from conformance.schema import rules_schema, table_schema
+from conformance.waiver_file import waivers_schema
 from reports import summary
 
 NAME = "schema"
 HELP = "Print the JSON Schema of tables or of another kind of file; docs/ holds a copy of each."
 
-SCHEMAS = {"table": table_schema, "rules": rules_schema, "summary": summary.schema}
+SCHEMAS = {"table": table_schema, "rules": rules_schema, "waivers": waivers_schema,
+           "summary": summary.schema}  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -147,17 +147,21 @@ def rule_verdicts(results: Iterable[Line], registry: Registry) -> dict[str, str]
 
 def verdict_on(rule: str, line: Line) -> str:
     """What a result says of one of its rules: its effective verdict, or of a sweep that of the rule's points."""
-    if line["effective"] == line["verdict"] and rule in line.get("rule_verdicts", {}):
-        return str(line["rule_verdicts"][rule])
-    return str(line["effective"])
+    points = line.get("rule_verdicts", {}).get(rule, line["effective"])
+    waived = line["effective"] != line["verdict"] and points in judging.VIOLATIONS
+    return str(line["effective"] if waived else points)
 
 
 def exit_status(footer: Line) -> int:
     """The exit status of the contract: 0 conformant, 1 violated, 3 incomplete or broken.
 
+    A waiver that has expired, is not needed or does not fit counts as a violation: somebody has to look.
+
     A violation that was seen stays one even if the run is incomplete.
     """
     verdicts = footer["verdicts"]
+    if footer.get("waivers", {}).get("problems"):
+        return 1
     if any(verdicts.get(verdict) for verdict in judging.VIOLATIONS):
         return 1
     if not footer["complete"] or any(verdicts.get(verdict) for verdict in judging.INCOMPLETE):

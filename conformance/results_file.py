@@ -74,11 +74,13 @@ class ResultsFile:
         os.ftruncate(self._fd, len(whole) - len(end))
         return Earlier.of(recorded, ended)
 
+    def prepared(self, line: Line) -> Line:
+        """The line as it is kept: the points of a sweep are on disk by then, and what explains them is in it."""
+        return stored(line, self.path.parent) if POINTS_DATA in line else line
+
     def append(self, line: Line) -> None:
         """Writes one line, whole or (when the disk is full) with UserError; the points of a sweep before it."""
-        if POINTS_DATA in line:
-            line = stored(line, self.path.parent)
-        data = memoryview(encode(line))
+        data = memoryview(encode(self.prepared(line)))
         try:
             while data:
                 data = data[os.write(self._fd, data):]

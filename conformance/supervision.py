@@ -22,7 +22,7 @@ from conformance.judging import Judgement
 from conformance.results import Line, decode, footer_line, result_line
 from conformance.results_file import ResultsFile
 from conformance.suite import Suite
-from conformance.sweeps.storing import POINTS_DATA
+from conformance.waivers import Waivers
 
 # A case takes milliseconds, and one compiles a program; software emulation on a busy machine is some
 # hundred times slower.
@@ -77,6 +77,7 @@ class Supervisor:
         deadline_s: float | None = None,
         boot_id: str = "",
         earlier: Earlier | None = None,
+        waivers: Waivers | None = None,
     ) -> None:
         """`console` is where workers put what they have to say besides lines.
 
@@ -84,7 +85,7 @@ class Supervisor:
         make the command that runs just that case in the same place. A case may take `deadline_s`
         seconds. `boot_id` names this start of the kernel under test if that is this host's own: then
         the file also says which case was begun, for the kernel may take this process with it.
-        `earlier` is what the file holds of a run that is carried on.
+        `earlier` is what the file holds of a run that is carried on. `waivers` decide what counts.
         """
         self.suite = suite
         self.cases = {case.id: case for case in cases}
@@ -96,6 +97,7 @@ class Supervisor:
         self.deadline_s = deadline_s or CASE_DEADLINE_S
         self.boot_id = boot_id
         self.earlier = earlier
+        self.waivers = waivers
         self.header: Line | None = earlier.header if earlier else None
         self.done: dict[str, Line] = dict(earlier.done) if earlier else {}
         self.heard = False
@@ -151,6 +153,8 @@ class Supervisor:
             boots=self.workers + (self.earlier.boots if self.earlier else 0),
             resumed=self.earlier.resumed + 1 if self.earlier else 0,
         )
+        if self.waivers and self.header:
+            footer["waivers"] = self.waivers.account(self.done.values(), self.header)
         self.file.append(footer)
         return footer
 
@@ -259,6 +263,9 @@ class Supervisor:
         # Where the table stands on this side, which a guest sees elsewhere.
         place = self.cases[line["case"]].place
         line = {**line, "source": {"file": place.file, "line": place.line}, "repro": f"{self.repro} {line['case']}"}
-        self.done[line["case"]] = {key: value for key, value in line.items() if key != POINTS_DATA}
+        line = self.file.prepared(line)
+        if self.waivers and self.header:
+            line = self.waivers.applied(line, self.header)
+        self.done[line["case"]] = line
         self.file.append(line)
         self.listener.took(line, len(self.done), len(self.cases))

@@ -264,7 +264,7 @@ def _rank(verdict: str) -> int:
 
 def outcome_text(outcome: Outcome) -> str:
     """An outcome in a line: what was wanted and what came."""
-    return f"wanted {outcome.expected}, got {outcome.observed}"
+    return f"{outcome.rule} wants {outcome.expected}, {outcome.observed}"
 
 
 def own(data: Mapping[str, Any]) -> dict[str, Any]:

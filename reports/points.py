@@ -1,7 +1,7 @@
 """The points of a sweep, read for a report.
 
-The side file comes from wherever the results come from, so its path is checked before it is opened and
-its texts are made plain. What points are stands in conformance/sweeps/outcome.py.
+The side file comes from wherever the results come from, so its texts are made plain. What points are
+stands in conformance/sweeps/outcome.py.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from conformance import judging
 from conformance.errors import UserError
 from conformance.results import Line
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
+from conformance.sweeps.storing import points_path
 from reports.digest import one_line, plain
 
 
@@ -24,9 +25,7 @@ def read_points(directory: Path, line: Line) -> Points | None:
     """
     if not line["points_file"]:
         return None
-    path = (directory / line["points_file"]).resolve()
-    if not path.is_relative_to(directory.resolve()):
-        raise UserError(f"case {line['case']}: its points_file {line['points_file']} lies outside of {directory}")
+    path = points_path(directory, line)
     try:
         return _parsed(path.read_bytes())
     except FileNotFoundError:

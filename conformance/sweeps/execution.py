@@ -94,6 +94,24 @@ def sweep(
     return _conclusion(swept, points, run.alarms, run.log)
 
 
+def judge_again(
+    case: Case, points: Points, capabilities: Capabilities, present: Mapping[str, str],
+    alarms: list[dict[str, Any]], log: list[str],
+) -> Swept:  # fmt: skip
+    """What today's clauses make of points that were recorded, each by its outcome's example; runs nothing.
+
+    Raises LookupError for points that have no examples, or lie where the sweep has none.
+    """
+    swept = case.sweep
+    assert swept is not None
+    record = Record(swept.space.size)
+    record.codes = points.index
+    record.observations = [
+        {key: value for key, value in each["observed"].items() if key != "lacking"} for each in points.examples
+    ]
+    return _conclusion(swept, _Judge(case, swept, capabilities, present).points(record), alarms, log)
+
+
 def _conclusion(swept: Sweep, points: Points, alarms: list[dict[str, Any]], log: list[str]) -> Swept:
     counts = points.by_verdict()
     verdict = judging.FAIL if alarms else overall(list(counts))

@@ -59,9 +59,17 @@ def _told(found: list[dict[str, Any]]) -> str:
     return f"{first['observed']} when {first['when']} ({first['count']:,} of {first['of']:,}){more}"
 
 
+def points_path(folder: Path, line: Mapping[str, Any]) -> Path:
+    """Where the points of a stored line are. Raises UserError for a place outside of `folder`, which is not ours."""
+    path = (folder / str(line[POINTS_FILE])).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise UserError(f"case {line['case']}: its {POINTS_FILE} {line[POINTS_FILE]} lies outside of {folder}")
+    return path
+
+
 def read_points(folder: Path, line: Mapping[str, Any]) -> Points:
     """The points of a stored line, from the results in `folder`. Raises UserError for what are none."""
-    path = folder / str(line[POINTS_FILE])
+    path = points_path(folder, line)
     try:
         return Points.of_data(json.loads(path.read_bytes()))
     except OSError as error:

@@ -1,0 +1,143 @@
+"""`rdma-cts explain`: a rule or a case, in full: what is promised, what proves it, what came of it last."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from commands import choosing
+from conformance import judging
+from conformance.case import Case
+from conformance.errors import UserError
+from conformance.reading import suggestion
+from conformance.results import FILE_NAME, Line, verdict_on
+from conformance.rules import Rule
+from conformance.suite import Suite
+from conformance.sweeps.line import clauses
+from reports.digest import Digest, flat, read
+
+NAME = "explain"
+HELP = "Explain a rule or a case: its source, its cases, its last verdict, what a failure means."
+
+OUT = Path("out")  # where runs go of themselves
+_WIDTH = 100
+_CASES = 12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("id", metavar="RULE_OR_CASE", help="such as REG-15 or reg_mr/registration/last-byte")
+    parser.add_argument("--results", type=Path, metavar="DIR", help=f"the run to look at (default: the last in {OUT}/)")
+    choosing.add_cases_argument(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Prints the explanation; exit status 0. Raises UserError for an id that nothing has."""
+    suite = choosing.suite_from(arguments)
+    wanted = arguments.id
+    case = None if wanted.upper() in suite.registry else _case(suite, wanted)
+    path = arguments.results or latest(OUT)
+    run = read(path) if path else None
+    lines = _of_case(suite, case, run) if case else _of_rule(suite, suite.registry[wanted.upper()], run)
+    print("\n".join(lines))
+    return 0
+
+
+def latest(folder: Path) -> Path | None:
+    """The run in `folder` whose results were written last; None if there is none."""
+    files = sorted(folder.glob(f"*/{FILE_NAME}"), key=lambda file: file.stat().st_mtime)
+    return files[-1].parent if files else None
+
+
+def _case(suite: Suite, wanted: str) -> Case:
+    found = next((case for case in suite.cases if case.id == wanted), None)
+    if found is None:
+        ids = [case.id for case in suite.cases]
+        raise UserError(
+            f"there is no rule or case {wanted!r}{suggestion(wanted, [*suite.registry, *ids])}",
+            hint="./rdma-cts list and ./rdma-cts list --rules show them",
+        )
+    return found
+
+
+def _of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
+    yield f"{rule.id}  {rule.document}, {rule.section}"
+    yield ""
+    yield from _wrapped(rule.statement)
+    yield ""
+    yield f"a {rule.level} since rdma-core {rule.since}, enforced by: {rule.layer}"
+    yield f"stated in {rule.place.file}:{rule.place.line}"
+    if rule.needs:
+        yield f"needs: {', '.join(rule.needs)}"
+    yield ""
+    yield "If it fails:"
+    yield from _wrapped(rule.failure_means)
+    yield ""
+    cases = [case for case in suite.cases if rule.id in case.rules]
+    results = {line["case"]: line for line in run.results} if run else {}
+    if run:
+        yield f"Last verdict: {run.verdicts.get(rule.id, 'not run')}  ({run.name}; {run.directory})"
+        yield ""
+    yield f"{len(cases)} cases prove it:"
+    by_rank = sorted(cases, key=lambda case: _rank(rule, results.get(case.id)))
+    for case in by_rank[:_CASES]:
+        line = results.get(case.id)
+        yield f"  {verdict_on(rule.id, line) if line else '-':<11}  {case.id}  {case.place.file}:{case.place.line}"
+        if line and verdict_on(rule.id, line) in judging.VIOLATIONS:
+            yield from _wrapped(line["reason"], "      ")
+            yield f"      {line['repro']}"
+    if len(cases) > _CASES:
+        yield f"  and {len(cases) - _CASES} more: ./rdma-cts list --rule {rule.id}"
+
+
+def _rank(rule: Rule, line: Line | None) -> int:
+    return judging.VERDICTS.index(verdict_on(rule.id, line)) if line else len(judging.VERDICTS)
+
+
+def _of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
+    yield f"{case.id}  {case.place.file}:{case.place.line}"
+    if case.about:
+        yield from _wrapped(case.about)
+    yield ""
+    for step in case.before:
+        yield f"set up:  {step}"
+    yield f"call:    {case.when}"
+    if case.sweep:
+        yield f"swept:   {case.sweep.size:,} points over {', '.join(axis.name for axis in case.sweep.space.axes)}"
+        for clause in clauses(case):
+            yield f"wanted:  {'; '.join(f'{name} {text}' for name, text in flat(clause))}"
+    else:
+        yield f"wanted:  {'; '.join(f'{name} {text}' for name, text in flat(case.when.then.as_data()))}"
+    for step in case.afterwards:
+        yield f"then:    {step}: {'; '.join(f'{name} {text}' for name, text in flat(step.then.as_data()))}"
+    yield f"entry:   {case.entry}"
+    if case.needs:
+        yield f"needs:   {', '.join(case.needs)}"
+    if case.hazardous:
+        yield "hazard:  it can take the kernel down, and has a guest of its own"
+    for id_ in case.rules:
+        rule = suite.registry[id_]
+        yield ""
+        yield f"{rule.id}  {rule.document}, {rule.section}"
+        yield from _wrapped(rule.statement)
+        yield from _wrapped(f"If it fails: {rule.failure_means}")
+    line = next((line for line in run.results if line["case"] == case.id), None) if run else None
+    if run:
+        yield ""
+        yield f"Last verdict: {line['effective'] if line else 'not run'}  ({run.name}; {run.directory})"
+    if line:
+        yield from _wrapped(line["reason"])
+        if line["observed"]:
+            yield f"  observed: {'; '.join(f'{name} {text}' for name, text in flat(line['observed']) if text)}"
+        for each in line["deviations"]:
+            yield f"  {each['count']:,} points when {each['when']}: {each['repro']}"
+        yield from (f"  kernel: {text}" for text in line["kernel"]["log"])
+        yield f"  {line['repro']}"
+
+
+def _wrapped(text: str, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )  # fmt: skip

@@ -1,0 +1,107 @@
+"""`rdma-cts judge`: what today's rules say of a recorded run, without a device."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+
+from commands import choosing, report
+from conformance.profile import read_profile
+from conformance.rejudging import Again, rejudge
+from conformance.results import FILE_NAME, Line, Recorded, footer_line, read_results
+from conformance.results_file import ResultsFile
+from conformance.suite import VERSION, Suite
+from conformance.waiver_file import read_waivers
+from conformance.waivers import Waivers
+from reports.comparison import Change, compare
+from reports.digest import Digest, one_line, read
+from reports.terminal import REPORT
+
+NAME = "judge"
+HELP = "Judge recorded observations again with today's rules and tables, without a device."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("run", type=Path, metavar="DIR", help="the directory of a run")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep what came of it there, as the results of a run")
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="what the device must have (see profiles)")
+    parser.add_argument("--waivers", type=Path, metavar="FILE", help="violations that are known, instead of the run's")
+    choosing.add_cases_argument(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Prints what has changed; gives the exit status that `run` would have given."""
+    suite = choosing.suite_from(arguments)
+    recorded = read_results(arguments.run)
+    old = read(arguments.run)
+    present = read_profile(arguments.profile).present if arguments.profile else {}
+    waivers = read_waivers(arguments.waivers, suite, datetime.now().date()) if arguments.waivers else None
+    again = list(rejudge(suite, recorded, old.directory, present))
+    with tempfile.TemporaryDirectory(prefix="rdma-cts-") as scratch:
+        out = arguments.out or Path(scratch)
+        _write(out, suite, recorded, again, waivers)
+        new = read(out)
+        if arguments.out:
+            report.write_beside(out)
+        print("\n".join(_told(old, new, again, arguments.out)))
+    return new.status
+
+
+def _write(out: Path, suite: Suite, recorded: Recorded, again: list[Again], waivers: Waivers | None) -> None:
+    header = {
+        **recorded.header,
+        "suite": {"version": VERSION, "tables_sha256": suite.tables_sha256},
+        "rules": {rule.id: rule.as_data() for rule in suite.registry.values()},
+        "judged_again": {"suite": recorded.header.get("suite"), "at": datetime.now().isoformat(timespec="seconds")},
+    }
+    with closing(ResultsFile(out / FILE_NAME)) as file:
+        file.append(header)
+        lines: list[Line] = []
+        for each in again:
+            line = _at_home(file.prepared(each.line), each.kept)
+            lines.append(waivers.applied(line, header) if waivers else line)
+            file.append(lines[-1])
+        old = recorded.footer or {}
+        footer = footer_line(header["planned"], lines, suite.registry, duration_s=float(old.get("duration_s", 0.0)))
+        if waivers:
+            footer["waivers"] = waivers.account(lines, header)
+        file.append(footer)
+
+
+def _at_home(line: Line, kept: str) -> Line:
+    """The line without a side file that was not written anew."""
+    return {key: value for key, value in line.items() if key != "points_file"} if kept else line
+
+
+def _told(old: Digest, new: Digest, again: list[Again], out: Path | None) -> Iterator[str]:
+    comparison = compare(old, new, unlike_tables=True)
+    reasons = {line["case"]: line["reason"] for line in old.results}
+    for change in comparison.changes:
+        yield from _change(change, reasons.get(change.case, ""))
+    for reason, count in Counter(each.kept for each in again if each.kept).items():
+        yield f"{count} results stay as they were: {reason}"
+    counts = Counter("points" if change.points else "cases" for change in comparison.changes)
+    yield from (f"waiver: {problem}" for problem in new.waivers.get("problems", ()))
+    judged = sum(not each.kept for each in again)
+    yield f"{judged} of {len(again)} results judged again: {counts['cases']} verdicts changed"
+    yield f"before: {old.short_words}"
+    yield f"today:  {new.short_words}"
+    if out:
+        yield f"report: {out / REPORT} (results: {out})"
+    yield f"{new.conclusion} (exit status {new.status})"
+
+
+def _change(change: Change, before: str) -> Iterator[str]:
+    arrow = f"{change.old} -> {change.new}"
+    if change.points:
+        yield f"{arrow}  {change.points:,} points of {change.case}, such as {'; '.join(change.examples)}"
+        return
+    yield f"{arrow}  {change.case}"
+    yield f"    was: {one_line(before)}"
+    yield f"    is:  {change.line['reason']}"

@@ -1,0 +1,54 @@
+"""A recorded run of the suite's own tables on the reference; no test itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from conformance import judging
+from conformance.case import Case
+from conformance.execution import execute
+from conformance.judging import Judgement
+from conformance.results import FILE_NAME, Line, footer_line, result_line
+from conformance.results_file import ResultsFile
+from conformance.suite import Suite
+from conformance.sweeps.execution import sweep
+from conformance.sweeps.line import sweep_line
+from reference.bench import ReferenceBench
+from reference.device import Device
+from samples import header
+
+
+def record(directory: Path, suite: Suite, cases: Iterable[Case], device: Device | None = None, **head: Any) -> Path:
+    """Runs the cases on the reference (of `device`) and records what came as a run does; gives the directory."""
+    chosen = list(cases)
+    with closing(ReferenceBench(device)) as bench, closing(ResultsFile(directory / FILE_NAME)) as file:
+        capabilities = bench.capabilities()
+        caps = {"name": "reference", "driver": "reference", "fw": "1.0", "caps": dict(capabilities.declared)}
+        rules = {rule.id: rule.as_data() for rule in suite.registry.values()}
+        suite_data = {"version": "0", "tables_sha256": suite.tables_sha256}
+        file.append(header(planned=[case.id for case in chosen], device=caps, rules=rules, suite=suite_data, **head))
+        lines: list[Line] = []
+        for case in chosen:
+            line = file.prepared(_line(suite, case, bench))
+            lines.append(line)
+            file.append(line)
+        file.append(footer_line([case.id for case in chosen], lines, suite.registry, duration_s=1.0))
+    return directory
+
+
+def _line(suite: Suite, case: Case, bench: ReferenceBench) -> Line:
+    capabilities = bench.capabilities()
+    unreachable = capabilities.unreachable(case.needs)
+    if unreachable:
+        return result_line(case, suite.registry, Judgement(judging.UNREACHABLE, unreachable), {})
+    if case.sweep:
+        return sweep_line(case, suite.registry, sweep(case, bench, capabilities), 1000)
+    observed = execute(case, bench)
+    lacking = capabilities.lacking(case.needs, case.entry)
+    judgement = judging.judge(case, lacking, observed)
+    if lacking:
+        observed["lacking"] = lacking
+    return result_line(case, suite.registry, judgement, observed, kernel={"taint": 0, "log": []}, duration_us=1000)

@@ -1,0 +1,58 @@
+"""`rdma-cts explain`: a rule and a case in full."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commands import choosing
+from commands.__main__ import main
+from conformance.suite import load_suite
+from recorded_reference import record
+from reference.device import Device
+from reference.stack import without
+
+SUITE = load_suite()
+CASE = next(case for case in SUITE.cases if "REG-15" in case.rules and not case.sweep)
+
+
+def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What the command says, on one line."""
+    assert main(["explain", *arguments]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_every_rule_has_its_source_its_cases_and_what_a_failure_means(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(choosing, "suite_from", lambda arguments: SUITE)
+    for rule in SUITE.registry.values():
+        said = explained(capsys, rule.id)
+        for text in (rule.statement, rule.document, rule.section, rule.failure_means):
+            assert " ".join(text.split()) in said
+        assert f"{sum(rule.id in case.rules for case in SUITE.cases)} cases prove it" in said
+
+
+def test_the_last_verdict_is_that_of_the_newest_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    record(tmp_path / "out" / "first", SUITE, [CASE], Device(without("odp")))
+    assert "Last verdict: PASS" in explained(capsys, "reg-15")
+    newest = record(tmp_path / "out" / "second", SUITE, [SUITE.cases[0]])
+    assert f"Last verdict: not run (reference, host, kernel 7.2.0; out/{newest.name})" in explained(capsys, "REG-15")
+
+
+def test_a_case_has_its_call_its_rules_and_what_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = record(tmp_path / "run", SUITE, [CASE])
+    said = explained(capsys, CASE.id, "--results", str(run))
+    for text in (str(CASE.when), "wanted: outcome refused", "REG-15", "If it fails:", "observed:", "errno EINVAL"):
+        assert text in said
+
+
+def test_an_id_that_nothing_has_is_one_line_with_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "REG-155"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "there is no rule or case 'REG-155' (did you mean REG-15" in line

@@ -1,0 +1,114 @@
+"""Recorded runs judged again: nothing changes by itself, and today's rules decide."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commands.__main__ import main
+from conformance import judging
+from conformance.rejudging import rejudge
+from conformance.results import Line, encode, read_results
+from conformance.suite import Suite, load_suite
+from recorded_reference import record
+from reference.device import Device
+from reference.stack import without
+
+SUITE = load_suite()
+SOME = [case for case in SUITE.cases if not case.hazardous][::5]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every fifth case and every sweep on a device that lacks something, so that there are verdicts of each kind."""
+    sweeps = [case for case in SUITE.cases if case.sweep and case.sweep.size < 5000]
+    cases = list({case.id: case for case in [*SOME, *sweeps]}.values())
+    return record(tmp_path_factory.mktemp("judge") / "run", SUITE, cases, Device(without("odp", "rereg_mr")))
+
+
+def again(suite: Suite, directory: Path) -> dict[str, tuple[Line, str]]:
+    """What came of judging a run again, by case."""
+    return {each.line["case"]: (each.line, each.kept) for each in rejudge(suite, read_results(directory), directory)}
+
+
+def edited(run: Path, to: Path, **changes: object) -> Path:
+    """The run with these changes of its first result."""
+    lines = [json.loads(line) for line in (run / "results.jsonl").read_bytes().splitlines()]
+    lines[1] |= changes
+    to.mkdir()
+    (to / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
+    shutil.copytree(run / "points", to / "points")
+    return to
+
+
+def test_the_same_rules_give_the_same_lines(run: Path) -> None:
+    found = again(SUITE, run)
+    for line in read_results(run).results:
+        new, kept = found[line["case"]]
+        assert new["verdict"] == line["verdict"]
+        assert new["reason"].partition("; ")[0] == line["reason"].partition("; ")[0]
+        assert new.get("notes") == line.get("notes")
+        assert kept == ("" if line["observed"] or line.get("points") else "nothing was observed")
+        assert new.get("points") == line.get("points")
+    assert {line["verdict"] for line, _ in found.values()} >= {"PASS", "UNSUPPORTED"}
+
+
+def test_todays_rules_decide(run: Path) -> None:
+    """What a row expects is turned round, so that what passed fails, and the reason says so."""
+    passed = next(line["case"] for line in read_results(run).results
+                  if line["verdict"] == "PASS" and line["expected"] == {"outcome": "refused"})  # fmt: skip
+    tables = tuple(
+        replace(table, cases=tuple(
+            replace(case, when=replace(case.when, then=replace(case.when.then, outcome="success")))
+            if case.id == passed else case for case in table.cases
+        )) for table in SUITE.tables
+    )  # fmt: skip
+    found = again(replace(SUITE, tables=tables), run)
+    changed = {case: line for case, (line, _) in found.items()
+               if line["verdict"] != next(old for old in read_results(run).results if old["case"] == case)["verdict"]}
+    assert list(changed) == [passed]
+    assert changed[passed]["verdict"] == judging.FAIL
+    assert "should succeed" in changed[passed]["reason"]
+
+
+def test_a_forged_verdict_is_put_right(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    forged = edited(run, tmp_path / "forged", verdict="FAIL", effective="FAIL", reason="made up")
+    assert main(["judge", str(forged)]) == 0
+    said = capsys.readouterr().out
+    first = read_results(run).results[0]
+    assert f"FAIL -> {first['verdict']}  {first['case']}" in said
+    assert "was: made up" in said
+    assert "1 verdicts changed" in said
+
+
+def test_what_came_of_it_can_be_kept_as_a_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "again"
+    assert main(["judge", str(run), "--out", str(out)]) == 0
+    assert main(["compare", str(run), str(out)]) == 0
+    assert "nothing has changed" in capsys.readouterr().out
+    assert {file.name for file in out.iterdir()} >= {"report.html", "junit.xml", "summary.json"}
+    assert read_results(out).header["judged_again"]["suite"] == read_results(run).header["suite"]
+    assert main(["judge", str(run), "--out", str(out)]) == 2
+
+
+def test_a_case_that_there_is_not_any_more_stays_as_it_was(run: Path, tmp_path: Path) -> None:
+    found = again(SUITE, edited(run, tmp_path / "edited", case="reg_mr/no/such"))
+    assert found["reg_mr/no/such"][1] == "there is no such case any more"
+
+
+def test_other_calls_than_todays_are_not_judged(run: Path, tmp_path: Path) -> None:
+    first = read_results(run).results[0]["case"]
+    assert again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1] == "its calls are others now"
+
+
+def test_an_observation_that_is_none_is_one_clear_line(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = read_results(run).results[0]["case"]
+    assert main(["judge", str(edited(run, tmp_path / "edited", observed={"nothing": 3}))]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"what was observed of {first} cannot be judged" in line

@@ -1,0 +1,248 @@
+"""Waivers: where they hold, what they fit, what is wrong with them, and how the file is read."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from conformance.errors import UserError
+from conformance.results import Line, exit_status, footer_line, verdict_on
+from conformance.suite import ROOT
+from conformance.waiver_file import LONGEST, read_waivers
+from conformance.waivers import Waivers, Where, version
+from samples import header, numbered, registry, result
+
+TODAY = date(2026, 11, 21)
+SUITE = numbered(4)
+SCHEMA = json.loads((ROOT / "docs" / "waivers.schema.json").read_text())
+WAIVER: dict[str, Any] = {
+    "rule": "REG-01",
+    "where": {"driver": "fake"},
+    "observed": {"verdict": "FAIL", "errno": "EINVAL"},
+    "issue": "https://bugs.example.org/1",
+    "owner": "the rdma team",
+    "expires": "2026-12-31",
+}
+
+
+def read(tmp_path: Path, *waivers: dict[str, Any]) -> Waivers:
+    """The waivers as read from a file."""
+    path = tmp_path / "waivers.yaml"
+    path.write_text(yaml.safe_dump(json.loads(json.dumps({"waivers": waivers})), sort_keys=False))
+    return read_waivers(path, SUITE, TODAY)
+
+
+def mistakes(tmp_path: Path, *waivers: dict[str, Any]) -> list[str]:
+    """What is wrong with a file, without the file's name."""
+    with pytest.raises(UserError) as caught:
+        read(tmp_path, *waivers)
+    return [line.removeprefix(f"{tmp_path}/waivers.yaml:") for line in str(caught.value).splitlines()]
+
+
+def failure(case: int = 0, errno: str = "EINVAL", **more: Any) -> Line:
+    """The violation of a case."""
+    observed = {"returned": "NULL", "errno": errno}
+    return result(SUITE.cases[case], "FAIL", f"failed with {errno}", observed=observed, **more)
+
+
+def judged(waivers: Waivers, *lines: Line, **head: Any) -> tuple[list[str], list[str], int]:
+    """Effective verdicts, problems and exit status of a run of these results."""
+    top = header(**head)
+    applied = [waivers.applied(line, top) for line in lines]
+    footer = footer_line([line["case"] for line in lines], applied, registry(), duration_s=1.0)
+    footer["waivers"] = waivers.account(applied, top)
+    return [line["effective"] for line in applied], footer["waivers"]["problems"], exit_status(footer)
+
+
+def test_a_violation_that_is_known_counts_as_waived_and_stays_visible(tmp_path: Path) -> None:
+    waivers = read(tmp_path, WAIVER)
+    line = waivers.applied(failure(), header())
+    assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")
+    assert line["waiver"]["issue"] == WAIVER["issue"]
+    assert judged(waivers, failure(), result(SUITE.cases[1])) == (["WAIVED", "PASS"], [], 0)
+
+
+def test_a_violation_of_another_kind_is_not_waived(tmp_path: Path) -> None:
+    effective, problems, status = judged(read(tmp_path, WAIVER), failure(0), failure(1, "ENOMEM"))
+    assert effective == ["WAIVED", "FAIL"]
+    (problem,) = problems
+    assert problem.startswith(f"{tmp_path}/waivers.yaml:2:3: the waiver of REG-01 (the rdma team, https://bugs")
+    assert "reg_mr/sample/c1 fails differently, errno is ENOMEM, not EINVAL" in problem
+    assert status == 1
+
+
+@pytest.mark.parametrize("verdict", ["CRASH", "HANG"])
+def test_a_crash_is_no_failure_that_was_waived(tmp_path: Path, verdict: str) -> None:
+    effective, problems, _ = judged(read(tmp_path, WAIVER), result(SUITE.cases[0], verdict))
+    assert effective == [verdict]
+    assert f"verdict is {verdict}, not FAIL" in problems[0]
+
+
+def test_an_expired_waiver_waives_nothing_and_fails_the_run(tmp_path: Path) -> None:
+    waivers = read(tmp_path, {**WAIVER, "expires": "2026-11-20"})
+    effective, problems, status = judged(waivers, failure())
+    assert effective == ["FAIL"]
+    assert "expired on 2026-11-20" in problems[0]
+    effective, problems, status = judged(waivers, result(SUITE.cases[0]))
+    assert [effective, status, len(problems)] == [["PASS"], 1, 2]
+
+
+def test_it_holds_on_its_last_day(tmp_path: Path) -> None:
+    assert judged(read(tmp_path, {**WAIVER, "expires": str(TODAY)}), failure())[0] == ["WAIVED"]
+
+
+def test_a_waiver_in_vain_fails_the_run(tmp_path: Path) -> None:
+    effective, problems, status = judged(read(tmp_path, WAIVER), result(SUITE.cases[0]))
+    assert effective == ["PASS"]
+    assert "is not needed any more: reg_mr/sample/c0 is PASS" in problems[0]
+    assert status == 1
+
+
+@pytest.mark.parametrize("verdict", ["BROKEN", "MISSED"])
+def test_what_was_not_judged_says_nothing_of_a_waiver(tmp_path: Path, verdict: str) -> None:
+    assert judged(read(tmp_path, WAIVER), result(SUITE.cases[0], verdict)) == ([verdict], [], 3)
+
+
+def test_a_waiver_of_a_case_is_for_that_case_alone(tmp_path: Path) -> None:
+    waiver = {key: value for key, value in WAIVER.items() if key != "rule"} | {"case": "reg_mr/sample/c1"}
+    assert judged(read(tmp_path, waiver), failure(0), failure(1))[0] == ["FAIL", "WAIVED"]
+
+
+def test_a_case_of_its_own_goes_before_its_rule(tmp_path: Path) -> None:
+    special = {key: value for key, value in WAIVER.items() if key != "rule"}
+    special |= {"case": "reg_mr/sample/c1", "observed": {"verdict": "FAIL", "errno": "ENOMEM"}}
+    assert judged(read(tmp_path, WAIVER, special), failure(0), failure(1, "ENOMEM")) == (["WAIVED", "WAIVED"], [], 0)
+
+
+@pytest.mark.parametrize(
+    ("where", "holds"),
+    [
+        (Where("fake"), True), (Where("rxe"), False), (Where("fake", firmware="1.2"), True),
+        (Where("fake", firmware="1.20"), False), (Where("fake", "7.2"), True), (Where("fake", "7.2.13"), False),
+        (Where("fake", "", "7.2"), True), (Where("fake", "", "7.2.11"), False),
+        (Where("fake", "7.2.12", "7.2.12"), True),
+        (Where("fake", "6.12", "7.1"), False), (Where("fake", "7.10"), False), (Where("fake", "", "8"), True),
+    ],
+)  # fmt: skip
+def test_a_waiver_holds_on_its_driver_kernels_and_firmware(where: Where, holds: bool) -> None:
+    top = header(device={"driver": "fake", "fw": "1.2"}, env={"kernel": "7.2.12+deb14-amd64"})
+    assert where.holds(top) is holds
+
+
+def test_a_waiver_of_another_stack_is_left_alone(tmp_path: Path) -> None:
+    waivers = read(tmp_path, {**WAIVER, "where": {"driver": "mlx5"}})
+    assert judged(waivers, failure()) == (["FAIL"], [], 1)
+    assert waivers.account([], header())["elsewhere"] == 1
+
+
+def test_versions_are_numbers() -> None:
+    assert version("7.2.12+deb14-amd64") == (7, 2, 12)
+    assert version("6.12") < version("6.12.1") < version("7.0-rc1")
+    assert version("") == ()
+
+
+def swept(*when: str, rules: str = "REG-01") -> Line:
+    """A sweep that departs when these formulas hold."""
+    verdicts = {"REG-01": "FAIL", "REG-15": "PASS"}
+    deviations = [{"when": each, "rules": [rules], "count": 1} for each in when]
+    return failure(rules=["REG-01", "REG-15"], deviations=deviations, rule_verdicts=verdicts)
+
+
+def test_a_sweep_is_waived_by_its_formulas(tmp_path: Path) -> None:
+    waivers = read(tmp_path, {**WAIVER, "observed": {"verdict": "FAIL", "when": ["ZERO_BASED"]}})
+    assert judged(waivers, swept("ZERO_BASED"))[0] == ["WAIVED"]
+    effective, problems, _ = judged(waivers, swept("ZERO_BASED", "HUGETLB"))
+    assert effective == ["FAIL"]
+    assert "it also departs when HUGETLB" in problems[0]
+
+
+def test_a_sweep_that_violates_another_rule_too_is_not_waived_by_one(tmp_path: Path) -> None:
+    effective, problems, _ = judged(read(tmp_path, WAIVER), swept("ZERO_BASED", rules="REG-15"))
+    assert effective == ["FAIL"]
+    assert "it also violates REG-15" in problems[0]
+
+
+def test_the_other_rules_of_a_waived_sweep_keep_their_verdicts(tmp_path: Path) -> None:
+    line = read(tmp_path, WAIVER).applied(swept("ZERO_BASED"), header())
+    assert (verdict_on("REG-01", line), verdict_on("REG-15", line)) == ("WAIVED", "PASS")
+
+
+LATEST = TODAY + LONGEST
+
+
+@pytest.mark.parametrize(
+    ("change", "mistake"),
+    [
+        ({"rule": "REG-91"}, "2:9: there is no rule 'REG-91' (did you mean REG-21?)"),
+        ({"case": "reg_mr/sample/c0"}, "2:3: a waiver is for one case or for one rule: write `case` or `rule`"),
+        ({"where": {}}, "3:10: where lacks the key 'driver'"),
+        ({"where": {"driver": "fake", "kernel": {"from": "seven"}}}, "'seven' is no version of a kernel"),
+        ({"where": {"driver": "fake", "kernel": {"from": "7.2", "to": "6.12"}}}, "no kernel is from 7.2 to 6.12"),
+        ({"where": {"driver": "fake", "kernel": {}}}, "a range of kernels has a `from`, a `to`, or both"),
+        ({"observed": {"verdict": "FAIL"}}, "that it fails is not enough to know it by"),
+        ({"observed": {"verdict": "PASS"}}, "unknown verdict 'PASS'"),
+        ({"observed": {"verdict": "FAIL", "erno": "EINVAL"}}, "unknown key 'erno' in observed (did you mean errno?)"),
+        ({"issue": "4711"}, "must be the address of one"),
+        ({"owner": ""}, "owner must be text"),
+        ({"expires": "soon"}, f"expires must be a date such as {LATEST}, not 'soon'"),
+        ({"expires": str(LATEST + timedelta(days=1))}, f"more than 180 days ahead; the latest is {LATEST}"),
+        ({"expires": None}, "expires must be text"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_its_place(tmp_path: Path, change: dict[str, Any], mistake: str) -> None:
+    found = mistakes(tmp_path, {**WAIVER, **change})
+    assert any(mistake in line for line in found), found
+    assert all(line[0].isdigit() for line in found)
+
+
+def test_the_latest_day_is_allowed(tmp_path: Path) -> None:
+    assert read(tmp_path, {**WAIVER, "expires": str(LATEST)}).items
+
+
+def test_two_waivers_for_the_same_are_a_mistake(tmp_path: Path) -> None:
+    assert "REG-01 is waived twice" in mistakes(tmp_path, WAIVER, WAIVER)[0]
+    assert read(tmp_path, WAIVER, {**WAIVER, "where": {"driver": "mlx5"}}).items
+
+
+def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
+    assert len(mistakes(tmp_path, {**WAIVER, "issue": "x"}, {**WAIVER, "rule": "R", "owner": 3})) == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "waivers: 3", "waivers: [1]", "other: []", "waivers: [{}]", "waivers: {a: *b}"]
+)
+def test_what_is_no_file_of_waivers_is_told_in_lines_with_a_place(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "waivers.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        read_waivers(path, SUITE, TODAY)
+    assert all(line.startswith(f"{path}:1:") for line in str(caught.value).splitlines())
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError):
+        read_waivers(tmp_path / "none.yaml", SUITE, TODAY)
+
+
+def test_the_published_schema_takes_what_is_read_and_no_more(tmp_path: Path) -> None:
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    assert validator.is_valid({"waivers": [WAIVER]})
+    for change in ({"rule": "reg 1"}, {"case": "a"}, {"expires": 3}, {"issue": "4711"}, {"more": 1}):
+        assert not validator.is_valid({"waivers": [{**WAIVER, **change}]})
+
+
+def test_the_example_of_the_page_is_taken(tmp_path: Path) -> None:
+    from conformance.suite import load_suite
+
+    page = (ROOT / "docs" / "waivers.md").read_text()
+    example = page.split("```yaml\n")[1].split("```")[0]
+    path = tmp_path / "waivers.yaml"
+    path.write_text(example)
+    assert read_waivers(path, load_suite(), TODAY).items
+    assert jsonschema.Draft202012Validator(SCHEMA).is_valid(yaml.load(example, yaml.BaseLoader))
