@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from commands.place import GUEST_DEVICE, GUEST_PORT, SUITE_PARTS
+from commands.guests import DEVICE, PORT, SUITE_PARTS
 from conformance.errors import UserError
 from conformance.suite import ROOT
 from fixtures import packages
@@ -29,7 +29,7 @@ def lines_from_guest(
     packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
     image = ensure_image(recipe_for(stack), cache_directory(), say)
     tree = tuple((ROOT / part, part) for part in (*SUITE_PARTS, "reference", "trial"))
-    command = " ".join(["python3 -m", module, GUEST_DEVICE, GUEST_PORT, *arguments])
+    command = " ".join(["python3 -m", module, DEVICE, PORT, *arguments])
     with boot(image, Job(tree, command), console=console) as guest:
         while line := guest.next_line(_SILENCE_S):
             try:
