@@ -77,6 +77,13 @@ class Libibverbs:
         """Whether the loaded library has the symbol."""
         return hasattr(self._library, symbol)
 
+    def raw(self, symbol: str) -> Callable[..., Any]:
+        """A verb as ctypes calls it, for loops in which every microsecond counts; ctypes.get_errno has its errno."""
+        return {
+            "ibv_reg_mr": self._reg_mr, "ibv_reg_mr_iova": self._reg_mr_iova, "ibv_reg_mr_iova2": self._reg_mr_iova2,
+            "ibv_reg_dmabuf_mr": self._reg_dmabuf_mr, "ibv_dereg_mr": self._dereg_mr,
+        }[symbol]  # fmt: skip
+
     def fork_status(self) -> int:
         """enum ibv_fork_status of this process; UNNEEDED where the kernel copies on fork."""
         return int(self._library.ibv_is_fork_initialized()) if self.exports("ibv_is_fork_initialized") else 0

@@ -27,7 +27,8 @@ _REREG_CODES = ENUMS["ibv_rereg_mr_err_code"]
 _CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.value_of("CHANGE_PD")
 
 
-def _registered(scene: Scene, step: Step, returned: Return, addr: int, length: int) -> Observation:
+def registered(scene: Scene, step: Step, returned: Return, addr: int, length: int) -> Observation:
+    """What is recorded of a registration; the region is the scene's from then on."""
     if returned.mr is None:
         return no_pointer(returned)
     scene.keep_mr(step.name, returned.mr, scene.entry)
@@ -50,13 +51,13 @@ def _fields(scene: Scene, mr: Mr, pd: str) -> dict[str, Any]:
 def _reg_mr(scene: Scene, step: Step) -> Observation:
     addr, length, access = scene.numbers(step.arguments, "addr", "length", "access")
     returned = scene.entry.reg_mr(scene.pds[str(step.arguments["pd"])], addr, length, access)
-    return _registered(scene, step, returned, addr, length)
+    return registered(scene, step, returned, addr, length)
 
 
 def _reg_mr_iova(scene: Scene, step: Step) -> Observation:
     addr, length, hca_va, access = scene.numbers(step.arguments, "addr", "length", "hca_va", "access")
     returned = scene.entry.reg_mr_iova(scene.pds[str(step.arguments["pd"])], addr, length, hca_va, access)
-    return _registered(scene, step, returned, addr, length)
+    return registered(scene, step, returned, addr, length)
 
 
 def _reg_dmabuf_mr(scene: Scene, step: Step) -> Observation:
@@ -67,7 +68,7 @@ def _reg_dmabuf_mr(scene: Scene, step: Step) -> Observation:
     finally:
         if close:
             os.close(fd)
-    return _registered(scene, step, returned, offset, length)
+    return registered(scene, step, returned, offset, length)
 
 
 def _descriptor(scene: Scene, name: str) -> tuple[int, bool]:

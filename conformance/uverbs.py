@@ -34,6 +34,11 @@ class Uverbs:
         self._fd = cmd_fd
         self._driver_id = driver_id
 
+    @property
+    def fd(self) -> int:
+        """The descriptor that takes the commands."""
+        return self._fd
+
     def _write(self, command: int, body: bytes, answer: int) -> int:
         header = struct.pack("=IHH", command, (8 + len(body)) // 4, answer // 4)
         try:

@@ -6,11 +6,9 @@ expect the same and gave the same are judged once, by the first of them.
 
 from __future__ import annotations
 
-import json
-import random
 import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,21 +17,16 @@ from conformance.bench import Bench
 from conformance.capability import Capabilities
 from conformance.case import Case, Expectation
 from conformance.execution import make_calls, set_up, still_counted
-from conformance.language import NULL
 from conformance.scene import Observation, Scene, SetupRefused
-from conformance.sweeps.outcome import MOST, OUTSIDE, Outcome, Points, overall
-from conformance.sweeps.space import Space
+from conformance.sweeps.grouping import Group, groups, setup_axes
+from conformance.sweeps.loops import loop_for
+from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, little, overall
+from conformance.sweeps.record import Record
 from conformance.sweeps.stencil import Stencil
 from conformance.sweeps.sweep import Sweep
 
-# Calls that leave what was set up as it was, so that the next point can use it too.
-_REPEATABLE = (
-    "ibv_reg_mr", "ibv_reg_mr_iova", "ibv_reg_dmabuf_mr", "ibv_advise_mr", "ibv_alloc_mw", "traffic", "local_traffic",
-    "resident",
-)  # fmt: skip
 # Points between two looks at the kernel's log and accounts, and two signs of life.
 STRETCH = 512
-_LARGEST_GROUP = 4096
 _LOG_LINES = 40
 _HEX = re.compile(r"0x[0-9a-f]+")
 
@@ -50,30 +43,6 @@ class Swept:
     reason: str
     alarms: list[dict[str, Any]] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
-
-
-class Record:
-    """What each point gave: `codes[point]` is a number in `observations`."""
-
-    def __init__(self, size: int) -> None:
-        self.codes = array("H", [OUTSIDE]) * size
-        self.observations: list[Observation] = []
-        self._numbers: dict[object, int] = {}
-
-    def number(self, key: object, observation: Callable[[], Observation]) -> int:
-        """The number of what was seen, by its essence; the first of its kind is kept in full."""
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self.observations)
-            if number >= MOST:
-                raise OverflowError("a sweep whose points give too many different observations")
-            self.observations.append(observation())
-        return number
-
-    def note(self, point: int, observed: Observation) -> None:
-        """Records what a point gave."""
-        key = json.dumps(judging.essence(observed), sort_keys=True, default=str)
-        self.codes[point] = self.number(key, lambda: observed)
 
 
 def sweep(
@@ -135,17 +104,19 @@ class _Run:
         self.alarms: list[dict[str, Any]] = []
         self.log: list[str] = []
         self.done = 0
+        self.outer = setup_axes(swept)
+        self.loop = loop_for(case, swept, bench.entry(case.entry))
         self.before = bench.resources()
 
     def through(self, seed: int | None) -> None:
         """Runs all points, those of one set-up together."""
-        stretch: list[int] = []
-        for group in groups(self.swept, seed):
+        stretch: list[Group] = []
+        for group in groups(self.swept, self.outer, seed):
             if not stretch:
-                self._begin(group[0])
+                self._begin(group.points[0])
             self._group(group)
-            stretch.extend(group)
-            if len(stretch) >= STRETCH:
+            stretch.append(group)
+            if sum(len(each.points) for each in stretch) >= STRETCH:
                 self._end(stretch)
                 stretch = []
         if stretch:
@@ -155,36 +126,44 @@ class _Run:
         self.tell(self.swept.space.text(point), self.done)
         self.watch()  # what came before is not these points'
 
-    def _end(self, stretch: Sequence[int]) -> None:
-        self.done += len(stretch)
+    def _end(self, stretch: Sequence[Group]) -> None:
+        self.done += sum(len(group.points) for group in stretch)
         kernel = self.watch()
         self.log += list(kernel.get("log", ()))[: max(0, _LOG_LINES - len(self.log))]
         after = self.bench.resources()
         for what in (judging.kernel_alarm(kernel), still_counted(self.before, after)):
             if what:
-                self._alarm(what, stretch)
+                self._alarm(what, stretch[0].points[0], stretch[-1].points[-1])
         self.before = after
 
-    def _alarm(self, what: str, points: Sequence[int]) -> None:
+    def _alarm(self, what: str, first: int, last: int) -> None:
         text = self.swept.space.text
-        self.alarms.append({"what": what, "from": text(points[0]), "to": text(points[-1])})
+        self.alarms.append({"what": what, "from": text(first), "to": text(last)})
 
-    def _group(self, group: Sequence[int]) -> None:
+    def _group(self, group: Group) -> None:
         """Points that share their set-up."""
-        scene = Scene(self.stencil.case(group[0]), self.bench)
+        points = group.points
+        scene = Scene(self.stencil.case(points[0]), self.bench)
         with scene.cleanup:
             try:
                 set_up(scene)
             except SetupRefused as refusal:
-                for point in group:
+                for point in points:
                     self.record.note(point, {"setup_failed": str(refusal), "errno": refusal.code})
             else:
-                for point in group:
-                    self._point(scene, point)
+                self._calls(scene, group)
         if scene.left_behind:
-            self._alarm(f"could not be given back: {'; '.join(scene.left_behind)}", group)
+            self._alarm(f"could not be given back: {'; '.join(scene.left_behind)}", points[0], points[-1])
 
-    def _point(self, scene: Scene, point: int) -> None:
+    def _calls(self, scene: Scene, group: Group) -> None:
+        if self.loop is not None:
+            scene.left_behind += self.loop.run(scene, group, self.record, lambda point: self._observed(scene, point))
+            return
+        for point in group.points:
+            self.record.note(point, self._observed(scene, point))
+
+    def _observed(self, scene: Scene, point: int) -> Observation:
+        """What the call of one point gives, on what is set up."""
         branch = scene.branch(self.stencil.case(point))
         with branch.cleanup:
             try:
@@ -193,55 +172,7 @@ class _Run:
                 observed = {"setup_failed": str(refusal), "errno": refusal.code}
         if branch.left_behind:
             observed["left_behind"] = branch.left_behind
-        self.record.note(point, observed)
-
-
-def setup_axes(swept: Sweep) -> list[str]:
-    """The axes whose values decide what has to be set up; all, where the calls change what was."""
-    fields = swept.template.fields
-    calls = [fields["call"].value if "call" in fields else swept.template.call]
-    later = fields["afterwards"].value if "afterwards" in fields else ()
-    steps = [fields["when"]] if "when" in fields else []
-    for node in later if isinstance(later, tuple) else ():
-        if isinstance(node.value, dict):
-            calls.append(node.value["call"].value)
-            steps.append(node)
-    fixed = [node.value["via"] for node in steps if isinstance(node.value, dict) and "via" in node.value]
-    if any(call not in _REPEATABLE for call in calls) or any(node.value != NULL for node in fixed):
-        return [axis.name for axis in swept.space.axes]
-    return swept.template.axes_in(fields.get("given"), fields.get("before"))
-
-
-def groups(swept: Sweep, seed: int | None = None) -> Iterator[array[int]]:
-    """The points that count, those with the same set-up together, in an order that `seed` decides."""
-    space, inside = swept.space, swept.space.bytes_of(swept.inside)
-    outer = setup_axes(swept)
-    chance = random.Random(seed)
-    for start, rest in _split(space, outer, chance if seed is not None else None):
-        group = array("I", [start + offset for offset in rest if inside[start + offset]])
-        if seed is not None:
-            chance.shuffle(group)
-        for first in range(0, len(group), _LARGEST_GROUP):
-            yield group[first : first + _LARGEST_GROUP]
-
-
-def _split(
-    space: Space, outer: Sequence[str], chance: random.Random | None
-) -> Iterator[tuple[int, Sequence[int]]]:
-    """The first point of each group, and how far the others of a group lie behind its first."""
-    starts, rest = _offsets(space, outer), _offsets(space, [a.name for a in space.axes if a.name not in outer])
-    if chance is not None:
-        chance.shuffle(starts)
-    for start in starts:
-        yield start, rest
-
-
-def _offsets(space: Space, axes: Sequence[str]) -> array[int]:
-    found = array("I", [0])
-    for name in axes:
-        stride, size = space.strides[name], space.axis(name).size
-        found = array("I", [base + value * stride for base in found for value in range(size)])
-    return found
+        return observed
 
 
 class _Judge:
@@ -258,35 +189,34 @@ class _Judge:
         swept = self.swept
         clauses = swept.decided(self._declared)
         masks, names = swept.lacking(self._declared)
+        kinds = _packed(record.codes, clauses, masks)
         outcomes: dict[Outcome, int] = {}
         examples: list[dict[str, Any]] = []
-        known: dict[tuple[int, int, int], int] = {}
-        index = array("H", [OUTSIDE]) * swept.space.size
-        for point, kind in enumerate(zip(record.codes, clauses, masks, strict=True)):
-            if kind[0] == OUTSIDE:
+        known: dict[int, int] = {}
+        for kind in sorted(set(kinds), key=kinds.index):
+            code, clause, mask = kind & 0xFFFF, kind >> 16 & 0xFF, kind >> 24
+            if code == OUTSIDE:
+                known[kind] = OUTSIDE
                 continue
-            number = known.get(kind)
-            if number is None:
-                outcome, example = self._outcome(point, kind, names, record.observations[kind[0]])
-                number = known[kind] = outcomes.setdefault(outcome, len(outcomes))
-                if number == len(examples):
-                    examples.append(example)
-            index[point] = number
-        return Points(swept.space, list(outcomes), index, examples)
-
-    def _lacking(self, needs: Sequence[str]) -> list[str]:
-        return self._capabilities.lacking(needs, self.case.entry)
+            outcome, example = self._outcome(kinds.index(kind), clause, mask, names, record.observations[code])
+            known[kind] = outcomes.setdefault(outcome, len(outcomes))
+            if known[kind] == len(examples):
+                examples.append(example)
+        return Points(swept.space, list(outcomes), array("H", map(known.__getitem__, kinds)), examples)
 
     def _declared(self, name: str) -> bool:
         return not self._lacking([name])
 
+    def _lacking(self, needs: Sequence[str]) -> list[str]:
+        return self._capabilities.lacking(needs, self.case.entry)
+
     def _outcome(
-        self, point: int, kind: tuple[int, int, int], names: Sequence[str], observed: Observation
+        self, point: int, number: int, mask: int, names: Sequence[str], observed: Observation
     ) -> tuple[Outcome, dict[str, Any]]:
-        clause = self.swept.deciding[kind[1]]
+        clause = self.swept.deciding[number]
         assert clause.then is not None
         single = self.swept.single(self.case, self.swept.space.text(point))
-        case = self.swept.by(single, clause, [name for bit, name in enumerate(names) if kind[2] >> bit & 1])
+        case = self.swept.by(single, clause, [name for bit, name in enumerate(names) if mask >> bit & 1])
         lacking = self._lacking(case.needs)
         judgement = judging.pin(judging.judge(case, lacking, observed), lacking, self.present)
         if "setup_failed" in observed and judgement.verdict == judging.BROKEN:
@@ -306,3 +236,11 @@ def words(then: Expectation) -> str:
     data = then.as_data()
     outcome = str(data.pop("outcome"))
     return " ".join([outcome, *(f"{key} {'|'.join(v) if isinstance(v, list) else v}" for key, v in data.items())])
+
+
+def _packed(codes: array[int], clauses: bytes, masks: bytes) -> array[int]:
+    """For each point one number of what it gave, what decided it and what it lacks, without a loop of Python's own."""
+    words = little(codes).tobytes()
+    packed = bytearray(4 * len(codes))
+    packed[0::4], packed[1::4], packed[2::4], packed[3::4] = words[0::2], words[1::2], clauses, masks
+    return little(array("I", bytes(packed)))

@@ -117,7 +117,7 @@ def overall(verdicts: Sequence[str] | set[str]) -> str:
 
 def encode_index(index: array[int]) -> str:
     """A number for each point as base64 of zlib of little-endian 16-bit words."""
-    return base64.b64encode(zlib.compress(_little(index).tobytes(), 6)).decode("ascii")
+    return base64.b64encode(zlib.compress(little(index).tobytes(), 6)).decode("ascii")
 
 
 def decode_index(text: str, points: int) -> array[int]:
@@ -129,12 +129,13 @@ def decode_index(text: str, points: int) -> array[int]:
         raise ValueError(f"no index of points: {error}") from error
     index = array("H")
     index.frombytes(data)
-    return _little(index)
+    return little(index)
 
 
-def _little(index: array[int]) -> array[int]:
+def little(words: array[int]) -> array[int]:
+    """The words as a little-endian machine would hold them, or the other way round."""
     if sys.byteorder == "little":
-        return index
-    swapped = array("H", index)
+        return words
+    swapped = array(words.typecode, words)
     swapped.byteswap()
     return swapped

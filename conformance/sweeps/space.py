@@ -7,7 +7,7 @@ own arithmetic then works on all points at once. Nothing here knows what a value
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -169,10 +169,3 @@ class Space:
     def count(self, column: int) -> int:
         """At how many points a column is true."""
         return column.bit_count()
-
-
-def spread(sizes: Sequence[int], position: int, values: Iterable[int]) -> list[int]:
-    """Numbers that depend on one axis of several, for every point of the axes' product in order."""
-    block = math.prod(sizes[position + 1 :])
-    once = [value for value in values for _ in range(block)]
-    return once * math.prod(sizes[:position])

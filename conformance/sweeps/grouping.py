@@ -1,0 +1,78 @@
+"""Which points of a sweep share a set-up, and the order in which all are run."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from conformance.language import NULL
+from conformance.sweeps.space import Space
+from conformance.sweeps.sweep import Sweep
+
+# Calls that leave what was set up as it was, so that the next point can use it too.
+_REPEATABLE = (
+    "ibv_reg_mr", "ibv_reg_mr_iova", "ibv_reg_dmabuf_mr", "ibv_advise_mr", "ibv_alloc_mw", "traffic", "local_traffic",
+    "resident",
+)  # fmt: skip
+_LARGEST = 4096
+
+
+@dataclass(frozen=True)
+class Group:
+    """Points with one set-up, in the order in which they are run.
+
+    `picks` numbers them in the product of the axes that they do not share; None: it is all of them in order.
+    """
+
+    points: array[int]
+    picks: array[int] | None
+
+    @property
+    def consecutive(self) -> bool:
+        """Whether the points are numbers without a gap, in order."""
+        return self.picks is None and self.points[-1] - self.points[0] == len(self.points) - 1
+
+
+def setup_axes(swept: Sweep) -> list[str]:
+    """The axes whose values decide what has to be set up; all, where the calls change what was."""
+    fields = swept.template.fields
+    calls = [fields["call"].value if "call" in fields else swept.template.call]
+    later = fields["afterwards"].value if "afterwards" in fields else ()
+    steps = [fields["when"]] if "when" in fields else []
+    for node in later if isinstance(later, tuple) else ():
+        if isinstance(node.value, dict):
+            calls.append(node.value["call"].value)
+            steps.append(node)
+    fixed = [node.value["via"] for node in steps if isinstance(node.value, dict) and "via" in node.value]
+    if any(call not in _REPEATABLE for call in calls) or any(node.value != NULL for node in fixed):
+        return [axis.name for axis in swept.space.axes]
+    return swept.template.axes_in(fields.get("given"), fields.get("before"))
+
+
+def groups(swept: Sweep, outer: Sequence[str], seed: int | None = None) -> Iterator[Group]:
+    """The points that count, those that share the values of the `outer` axes together; `seed` shuffles them."""
+    space, inside = swept.space, swept.space.bytes_of(swept.inside)
+    chance = random.Random(seed)
+    starts = _offsets(space, outer)
+    rest = _offsets(space, [axis.name for axis in space.axes if axis.name not in outer])
+    if seed is not None:
+        chance.shuffle(starts)
+    for start in starts:
+        picks = array("I", (pick for pick, offset in enumerate(rest) if inside[start + offset]))
+        if seed is not None:
+            chance.shuffle(picks)
+        whole = seed is None and len(picks) == len(rest) <= _LARGEST
+        for first in range(0, len(picks), _LARGEST):
+            part = picks[first : first + _LARGEST]
+            yield Group(array("I", (start + rest[pick] for pick in part)), None if whole else part)
+
+
+def _offsets(space: Space, axes: Sequence[str]) -> array[int]:
+    """How far the points of the product of some axes lie behind its first, the others being at their first value."""
+    found = array("I", [0])
+    for name in axes:
+        stride, size = space.strides[name], space.axis(name).size
+        found = array("I", (base + value * stride for base in found for value in range(size)))
+    return found

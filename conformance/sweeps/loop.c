@@ -1,0 +1,146 @@
+/*
+ * Registers and deregisters memory at many points, in C where Python's way of calling C costs more than
+ * the calls. Which functions are called the caller says, who looked them up in whatever libibverbs the
+ * process has loaded; all arguments are integers or pointers. Needs no header and no library but C's
+ * own: those of the kernel's ABI at the end are written out, as uverbs.py has them.
+ */
+#include <errno.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { ARGUMENTS = 6, DONE = 0, ODD = 1, KEPT = 2, SETUP = 0x1000 };
+
+/* The public fields of struct ibv_mr. */
+struct region {
+    uint64_t context, pd, addr, length;
+    uint32_t handle, lkey, rkey;
+};
+
+typedef struct region *(*make_function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+typedef int (*undo_function)(struct region *);
+
+/* A value for each point (step 1), or one for all of them (step 0). */
+struct column {
+    const uint64_t *values;
+    uint64_t step;
+};
+
+struct call {
+    make_function make;
+    struct column arguments[ARGUMENTS];
+};
+
+struct loop {
+    struct call plain, other; /* `other` where the access has a bit of `other_mask` */
+    struct column access;
+    uint64_t other_mask;
+    undo_function undo;
+    uint64_t context, pd; /* that a region must name, as well as these two: */
+    struct column addr, length;
+    uint16_t *codes;       /* 0: a region as asked for; else errno + 1 */
+    struct region *region; /* one that is not as asked for, left to the caller */
+    int error;             /* what undoing a region returned */
+};
+
+static uint64_t at(const struct column *column, uint64_t i) { return column->values[i * column->step]; }
+
+/* From point *i on until n; stops at a region that is odd or stays, *i being its number then. */
+int rdma_cts_loop(struct loop *loop, uint64_t *i, uint64_t n)
+{
+    for (; *i < n; ++*i) {
+        const struct call *call = at(&loop->access, *i) & loop->other_mask ? &loop->other : &loop->plain;
+        const struct column *a = call->arguments;
+        struct region *made;
+
+        errno = 0;
+        made = call->make(at(a, *i), at(a + 1, *i), at(a + 2, *i), at(a + 3, *i), at(a + 4, *i), at(a + 5, *i));
+        if (!made) {
+            loop->codes[*i] = (uint16_t)(errno + 1);
+            continue;
+        }
+        if (made->context != loop->context || made->pd != loop->pd || made->addr != at(&loop->addr, *i) ||
+            made->length != at(&loop->length, *i) || !(made->handle | made->lkey | made->rkey)) {
+            loop->region = made;
+            return ODD;
+        }
+        loop->codes[*i] = 0;
+        loop->error = loop->undo(made);
+        if (loop->error)
+            return KEPT;
+    }
+    return DONE;
+}
+
+/* The kernel's ABI. One region is there at a time, and the last one's descriptor is kept for undoing it. */
+static struct region own;
+static int descriptor;
+
+struct header {
+    uint32_t command;
+    uint16_t in_words, out_words;
+};
+
+struct region *rdma_cts_write_reg(uint64_t fd, uint64_t pd, uint64_t addr, uint64_t length, uint64_t iova,
+                                  uint64_t access)
+{
+    uint32_t answer[3] = {0};
+    struct {
+        struct header header;
+        uint64_t response, start, length, hca_va;
+        uint32_t pd_handle, access_flags;
+    } command = {{9, sizeof command / 4, 3}, (uintptr_t)answer, addr, length, iova, (uint32_t)pd, (uint32_t)access};
+
+    descriptor = (int)fd;
+    if (write(descriptor, &command, sizeof command) < 0)
+        return 0;
+    own = (struct region){0, 0, addr, length, answer[0], answer[1], answer[2]};
+    return &own;
+}
+
+int rdma_cts_write_dereg(struct region *region)
+{
+    struct {
+        struct header header;
+        uint32_t handle;
+    } command = {{13, sizeof command / 4, 0}, region->handle};
+
+    return write(descriptor, &command, sizeof command) < 0 ? errno : 0;
+}
+
+/* What a re-registration starts from: the same at all points but for the access. */
+struct before {
+    uint64_t fd, pd, addr, length;
+};
+
+/* Registers, re-registers, and gives the region; a registration that fails has SETUP in its errno. */
+struct region *rdma_cts_write_rereg(const struct before *before, uint64_t old_access, uint64_t flags, uint64_t pd,
+                                    const uint64_t *range, uint64_t access)
+{
+    uint32_t answer[2] = {0};
+    struct {
+        struct header header;
+        uint64_t response;
+        uint32_t handle, flags;
+        uint64_t start, length, hca_va;
+        uint32_t pd_handle, access_flags;
+    } command = {{11, sizeof command / 4, 2}, (uintptr_t)answer, 0, (uint32_t)flags, range[0], range[1], range[0],
+                 (uint32_t)pd, (uint32_t)access};
+    int error;
+
+    if (!rdma_cts_write_reg(before->fd, before->pd, before->addr, before->length, before->addr, old_access)) {
+        errno |= SETUP;
+        return 0;
+    }
+    command.handle = own.handle;
+    if (write(descriptor, &command, sizeof command) < 0) {
+        error = errno;
+        if (rdma_cts_write_dereg(&own))
+            error = SETUP | errno; /* told as what it is: the region stays */
+        errno = error;
+        return 0;
+    }
+    own.lkey = answer[0];
+    own.rkey = answer[1];
+    return &own;
+}

@@ -1,0 +1,150 @@
+"""Registrations at many points through the loop of loop.c: the same calls as steps.py makes for a row.
+
+What is looked at is the same too; only the first answer of each kind is written down in full. For a
+stand-in of an entry (a reference, an injected violation), and without a compiler, there is no loop.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping
+
+from conformance.bench import Entry
+from conformance.calls import IbvMr, Mr, Pd, Return, errno_name
+from conformance.case import Case
+from conformance.language import REGISTRATIONS
+from conformance.libibverbs import OPTIONAL_RANGE, Libibverbs
+from conformance.reading import Reader
+from conformance.scene import Observation, Scene, no_pointer
+from conformance.steps import registered
+from conformance.sweeps import native
+from conformance.sweeps.columns import Columns
+from conformance.sweeps.grouping import Group, setup_axes
+from conformance.sweeps.record import Record
+from conformance.sweeps.sweep import Sweep
+from conformance.uverbs import Uverbs
+from conformance.yamltext import Node
+
+# Compiling the loop takes as long as this many points without it.
+LEAST_POINTS = 4096
+_NOT_MADE = 0xFFFF  # what stands in `codes` where the loop stopped
+
+
+def loop_for(case: Case, swept: Sweep, entry: Entry) -> RegistrationLoop | None:
+    """The loop for a sweep at an entry, where there is one."""
+    call = case.when.call
+    if swept.size < LEAST_POINTS or case.afterwards or call not in REGISTRATIONS:
+        return None
+    if type(entry) is not Libibverbs and (type(entry) is not Uverbs or call == "ibv_reg_dmabuf_mr"):
+        return None
+    written = _written(swept)
+    objects = [written[key] for key in ("pd", "fd") if key in written]
+    if "fd" in case.when.arguments and case.when.arguments["fd"] not in case.given.dmabufs:
+        return None
+    if swept.template.axes_in(*objects) or not native.available():
+        return None
+    return RegistrationLoop(swept, entry)
+
+
+def _written(swept: Sweep) -> Mapping[str, Node]:
+    when = swept.template.fields.get("when")
+    return when.value if when is not None and isinstance(when.value, dict) else {}
+
+
+class RegistrationLoop:
+    """Registers and deregisters at each point of a group."""
+
+    def __init__(self, swept: Sweep, entry: Libibverbs | Uverbs) -> None:
+        self._swept, self._entry, self._written = swept, entry, _written(swept)
+        self._outer = setup_axes(swept)
+        self._names = swept.template.parts(swept.space.values(0), Reader()).names
+        self._good: int | None = None
+
+    def run(self, scene: Scene, group: Group, record: Record, observe: Callable[[int], Observation]) -> list[str]:
+        """Makes the calls of a group whose set-up is there; gives what could not be given back, in words.
+
+        `observe` makes the call of one point as a row would, and gives what came.
+        """
+        pd = scene.pds[str(scene.case.when.arguments["pd"])]
+        column = self._columns(scene, group)
+        addr, length = column["addr" if "addr" in column else "offset"], column["length"]
+        codes = array("H", [_NOT_MADE]) * len(group.points)
+        plain, other, undo = self._calls(scene, pd, column)
+        names = (pd.context_pointer, pd.pointer) if isinstance(self._entry, Libibverbs) else (0, 0)
+        loop = native.Loop(codes, plain, other, OPTIONAL_RANGE, undo, names, column["access"], addr, length)
+        left: list[str] = []
+        odd: dict[int, int] = {}
+        while (ended := loop.run()) != native.DONE:
+            if ended == native.ODD:
+                branch, made = scene.branch(scene.case), self._region(loop.region, pd)
+                with branch.cleanup:
+                    answer = Return(0, 0, made)
+                    at = (_at(addr, loop.at), _at(length, loop.at))
+                    odd[loop.at] = record.number(registered(branch, scene.case.when, answer, *at))
+                left += branch.left_behind
+            else:
+                left.append(f"MR: deregistering it returned {errno_name(loop.error)}")
+            loop.skip()
+        numbers = {_NOT_MADE: 0}
+        for code in set(codes) - set(numbers):
+            if code:
+                numbers[code] = record.number(no_pointer(Return(0, code - 1)))
+            else:
+                numbers[code] = self._success(group.points[codes.index(0)], record, observe)
+        noted = array("H", map(numbers.__getitem__, codes))
+        for place, number in odd.items():
+            noted[place] = number
+        record.take(group.points, noted, group.consecutive)
+        return left
+
+    def _success(self, point: int, record: Record, observe: Callable[[int], Observation]) -> int:
+        """The number of a region as asked for, which is written down in full once."""
+        if self._good is None:
+            self._good = record.number(observe(point))
+        return self._good
+
+    def _columns(self, scene: Scene, group: Group) -> dict[str, int | array[int]]:
+        values = self._swept.space.values(group.points[0])
+        outer = {axis: values[axis] for axis in self._outer}
+        columns = Columns(self._swept.template, scene.case.when.call, self._names, outer, scene)
+        found: dict[str, int | array[int]] = {}
+        for key, argument in scene.case.when.arguments.items():
+            if key in self._written and self._swept.template.axes_in(self._written[key]):
+                found[key] = columns.column(key, self._written[key], group.picks)
+            elif not isinstance(argument, str):
+                found[key] = scene.number(argument)
+        return found
+
+    def _calls(
+        self, scene: Scene, pd: Pd, column: Mapping[str, int | array[int]]
+    ) -> tuple[native.Call, native.Call, Callable[..., object]]:
+        """The call, the one that takes its place where an optional flag is set, and what undoes either."""
+        call, access, length, entry = scene.case.when.call, column["access"], column["length"], self._entry
+        if call == "ibv_reg_dmabuf_mr":
+            assert isinstance(entry, Libibverbs)
+            fd = scene.dmabufs[str(scene.case.when.arguments["fd"])].fd
+            arguments = (pd.pointer, column["offset"], length, column["iova"], fd, access)
+            plain = native.Call(entry.raw(call), arguments)
+            return plain, plain, entry.raw("ibv_dereg_mr")
+        addr = column["addr"]
+        iova = column.get("hca_va", addr)
+        if isinstance(entry, Uverbs):
+            written = (entry.fd, pd.handle, addr, length, iova, access)
+            write = native.Call(native.function("rdma_cts_write_reg"), written)
+            return write, write, native.function("rdma_cts_write_dereg")
+        translated = (pd.pointer, addr, length, iova, access)
+        own = (pd.pointer, addr, length, access) if call == "ibv_reg_mr" else translated
+        optional = native.Call(entry.raw("ibv_reg_mr_iova2"), translated)
+        return native.Call(entry.raw(call), own), optional, entry.raw("ibv_dereg_mr")
+
+    def _region(self, address: int, pd: Pd) -> Mr:
+        """The region that the loop left."""
+        if isinstance(self._entry, Libibverbs):
+            return Mr.at(address)
+        struct = IbvMr.from_buffer_copy(IbvMr.from_address(address))
+        struct.context, struct.pd = pd.context_pointer, pd.pointer
+        return Mr(struct)
+
+
+def _at(column: int | array[int], place: int) -> int:
+    return column if isinstance(column, int) else column[place]

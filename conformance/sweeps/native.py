@@ -1,0 +1,134 @@
+"""The loop of loop.c, compiled once a process where there is a compiler.
+
+Python's way of calling C costs more than what most verbs take; in C a sweep costs what the calls cost.
+Without a compiler sweeps take longer and find the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("loop.c")
+_ARGUMENTS = 6
+DONE, ODD, KEPT = range(3)
+
+
+class _Column(ctypes.Structure):
+    _fields_ = (("values", ctypes.c_void_p), ("step", ctypes.c_uint64))
+
+
+class _Call(ctypes.Structure):
+    _fields_ = (("make", ctypes.c_void_p), ("arguments", _Column * _ARGUMENTS))
+
+
+class _Loop(ctypes.Structure):
+    _fields_ = (
+        ("plain", _Call), ("other", _Call), ("access", _Column), ("other_mask", ctypes.c_uint64),
+        ("undo", ctypes.c_void_p), ("context", ctypes.c_uint64), ("pd", ctypes.c_uint64),
+        ("addr", _Column), ("length", _Column), ("codes", ctypes.c_void_p),
+        ("region", ctypes.c_void_p), ("error", ctypes.c_int),
+    )  # fmt: skip
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
+    """The compiled loop; None without a compiler that makes it."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if not compiler:
+        return None
+    with tempfile.TemporaryDirectory(prefix="rdma-cts-") as folder:
+        made = Path(folder) / "loop.so"
+        command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(made), str(SOURCE)]
+        try:
+            done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "TMPDIR": folder})
+            return ctypes.CDLL(str(made)) if done.returncode == 0 else None
+        except OSError:
+            return None
+
+
+def available() -> bool:
+    """Whether the loop can be used; compiles it the first time."""
+    return _library() is not None
+
+
+def function(name: str) -> Callable[..., object]:
+    """A function of loop.c that makes or undoes a region at the kernel's ABI. LookupError without a compiler."""
+    library = _library()
+    if library is None:
+        raise LookupError("no compiler has made the loop")
+    found: Callable[..., object] = library[name]
+    return found
+
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function and its arguments: numbers for all points, or arrays('Q') with one for each."""
+
+    function: Callable[..., object]
+    arguments: Sequence[int | array[int]]
+
+
+class Loop:
+    """One run of the loop. `codes` gets 0 for a region as asked for, else errno + 1."""
+
+    def __init__(
+        self, codes: array[int], plain: Call, other: Call, other_mask: int, undo: Callable[..., object],
+        names: tuple[int, int], access: int | array[int], addr: int | array[int], length: int | array[int],
+    ) -> None:  # fmt: skip
+        """`other` is called where the access has a bit of `other_mask`; `names` are a region's context and PD."""
+        self._kept: list[object] = [codes]
+        self._loop = _Loop(
+            plain=self._call(plain), other=self._call(other), access=self._column(access), other_mask=other_mask,
+            undo=_address(undo), context=names[0], pd=names[1], addr=self._column(addr), length=self._column(length),
+            codes=codes.buffer_info()[0],
+        )  # fmt: skip
+        self._at, self._size = ctypes.c_uint64(0), len(codes)
+
+    def _call(self, call: Call) -> _Call:
+        padded = [*call.arguments, *[0] * (_ARGUMENTS - len(call.arguments))]
+        return _Call(_address(call.function), (_Column * _ARGUMENTS)(*(self._column(each) for each in padded)))
+
+    def _column(self, values: int | array[int]) -> _Column:
+        step = 0 if isinstance(values, int) else 1
+        kept = array("Q", [values % (1 << 64)]) if isinstance(values, int) else values
+        self._kept.append(kept)
+        return _Column(kept.buffer_info()[0], step)
+
+    def run(self) -> int:
+        """Goes on from where it stopped: DONE, or ODD or KEPT at the point `at`."""
+        library = _library()
+        assert library is not None
+        return int(library.rdma_cts_loop(ctypes.byref(self._loop), ctypes.byref(self._at), ctypes.c_uint64(self._size)))
+
+    @property
+    def at(self) -> int:
+        """The point, counted from 0, at which it stopped."""
+        return self._at.value
+
+    @property
+    def error(self) -> int:
+        """The errno for which the region at `at` stayed."""
+        return int(self._loop.error)
+
+    @property
+    def region(self) -> int:
+        """Where the region at `at` lies, which is not as it was asked for, and which the caller is to undo."""
+        return int(self._loop.region)
+
+    def skip(self) -> None:
+        """Leaves the point `at` behind."""
+        self._at.value += 1
+
+
+def _address(function: Callable[..., object]) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
