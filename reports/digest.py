@@ -122,13 +122,13 @@ class Digest:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The verdict in words, in parts; none for a standing that no rule has."""
+        """The verdict in words, in parts: what is verified, and each other standing that a rule has."""
         count = Counter(STANDING[verdict] for verdict in self.verdicts.values())
         count[NOT_RUN] = sum(rule not in self.verdicts for rule in self.rules)
         because = {UNSUPPORTED: self._why_unsupported, UNREACHABLE: self._why_unreachable}
         return tuple(
             Part(each, count[each], because[each]() if each in because else ())
-            for each in STANDINGS if count[each]
+            for each in STANDINGS if count[each] or each == VERIFIED
         )  # fmt: skip
 
     @property

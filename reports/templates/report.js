@@ -150,18 +150,21 @@
   for (const map of $$(".map")) {
     const section = map.parentElement, dot = $(".dot", section);
     const data = JSON.parse($(".points", section).textContent);
-    let index = null, at = -1;
     const size = (axis) => axis.flags.length ? 2 ** axis.flags.length : axis.labels.length;
+    const total = data.axes.reduce((product, axis) => product * size(axis), 1);
+    let index = null, at = -1;
     async function tell(point) {
-      index ??= await unpack(data.index);
-      if (point < 0 || point >= index.length) return;
+      if (point < 0 || point >= total) return;
       at = point;
+      index ??= unpack(data.index);
+      const outcomes = await index;
+      if (at !== point) return;  // gone on meanwhile
       const parts = [];
       for (const axis of [...data.axes].reverse()) {
         parts.unshift(`${axis.name}=${label(axis, point % size(axis))}`);
         point = Math.floor(point / size(axis));
       }
-      const outcome = index[at] === data.outside ? "not in the space" : data.outcomes[index[at]];
+      const outcome = outcomes[at] === data.outside ? "not in the space" : data.outcomes[outcomes[at]];
       dot.textContent = `${parts.join(", ")} · ${outcome}`;
     }
     map.addEventListener("pointermove", (event) => {

@@ -1,0 +1,369 @@
+"""report.html in a real browser: headless Chromium, driven by its own driver."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+from conformance import judging
+from conformance.results import Line, Recorded, footer_line
+from made_sweeps import DATA_PATH, FLAGS, OUTCOMES, sweep
+from reports import html
+from reports.digest import Digest, digest
+from samples import header, numbered, registry, result
+
+SUITE = numbered(16)
+MARKUP = "<script>window.ran=1</script><img src=x onerror='window.ran=2'>\"'><b>{{ 7*7 }}</b></script></title></style>"
+RULES = {rule.id: rule.as_data() for rule in registry().values()}
+OPEN_WITHIN_MS = 2000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    """One Chromium for all tests of the module."""
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                     "--window-size=1280,1000"):  # fmt: skip
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    assert chromium, "the tests need Debian's chromium"
+    assert driver, "the tests need Debian's chromium-driver"
+    options.binary_location = chromium
+    # Whatever proxy the host has is not for a page that loads nothing.
+    environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    chrome = webdriver.Chrome(service=Service(driver, env=environment), options=options)
+    yield chrome
+    chrome.quit()
+
+
+def run(directory: Path, lines: list[Line], **head: Any) -> Digest:
+    """The digest of a run of these results."""
+    ids = [line["case"] for line in lines]
+    footer = footer_line(ids, lines, registry(), duration_s=12.5)
+    return digest(Recorded(header(planned=ids, rules=RULES, **head), lines, footer), directory)
+
+
+def varied(directory: Path) -> list[Line]:
+    """A result for each verdict, one whose every text is markup, a sweep and a data path."""
+    cases = iter(SUITE.cases)
+    lines = [result(next(cases), verdict, f"it was {verdict}") for verdict in judging.VERDICTS]
+    waived = judging.VERDICTS.index(judging.WAIVED)
+    lines[waived] |= {"verdict": "FAIL", "waiver": {"issue": "javascript:alert(1)", "owner": MARKUP, "expires": "x"}}
+    lines.append(result(
+        next(cases), "FAIL", MARKUP, rules=["REG-15"], case=f"reg_mr/{MARKUP}", call=MARKUP, layer=MARKUP, repro=MARKUP,
+        observed={MARKUP: MARKUP, "afterwards": [{"call": MARKUP, MARKUP: [MARKUP]}]}, notes=[MARKUP],
+        kernel={"log": [MARKUP, "the kernel's zebra line"]}, source={"file": MARKUP, "line": MARKUP},
+    ))  # fmt: skip
+    lines.append(sweep(directory, next(cases), FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0))
+    beyond = {"region": 1, "window": 2}
+    lines.append(sweep(directory, next(cases), DATA_PATH,
+                       lambda at: beyond[at["object"]] if at["place"] == "before" else 0))  # fmt: skip
+    return lines
+
+
+def show(browser: webdriver.Chrome, path: Path, *runs: Digest) -> None:
+    """Opens the page of these runs."""
+    page = path / "report.html"
+    page.write_text(html.render(runs))
+    browser.get(page.as_uri())
+
+
+@pytest.fixture
+def page(browser: webdriver.Chrome, tmp_path: Path) -> webdriver.Chrome:
+    """The page of one varied run, in the light, with nothing typed yet."""
+    media(browser, "light")
+    show(browser, tmp_path, run(tmp_path, varied(tmp_path), device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP}))
+    return browser
+
+
+def media(browser: webdriver.Chrome, scheme: str = "light", medium: str = "") -> None:
+    """Sets the colour scheme and medium that the page sees."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium, "features": features})
+
+
+def press(browser: webdriver.Chrome, *keys: str) -> None:
+    """Types on whatever has the focus."""
+    ActionChains(browser).send_keys(*keys).perform()
+
+
+def cases(browser: webdriver.Chrome) -> list[str]:
+    """The ids of the cases that the filter leaves."""
+    found: list[str] = browser.execute_script(
+        "return [...document.querySelectorAll('details.case')]"
+        ".filter(each => !each.closest('.hidden')).map(each => each.id)"
+    )
+    return found
+
+
+def focused(browser: webdriver.Chrome) -> str:
+    """What has the focus: its id, or the one of the row that it is the head of."""
+    found: str = browser.execute_script(
+        "const it = document.activeElement;"
+        "return it.id || (it.tagName === 'SUMMARY' ? it.parentElement.id : it.tagName)"
+    )
+    return found
+
+
+def search(browser: webdriver.Chrome, text: str, count: int) -> list[str]:
+    """Types into the search and waits until so many cases are left."""
+    press(browser, "/")
+    assert focused(browser) == "search"
+    press(browser, text)
+    WebDriverWait(browser, 5).until(lambda _: len(cases(browser)) == count)
+    return cases(browser)
+
+
+def test_nothing_from_the_results_runs_and_all_of_it_is_shown(page: webdriver.Chrome) -> None:
+    assert page.execute_script("return window.ran") is None
+    assert page.execute_script("return document.querySelectorAll('img[src=x], b b, title script').length") == 0
+    assert page.execute_script("return document.querySelectorAll('a[href^=\"javascript\"]').length") == 0
+    assert page.title == f"{MARKUP} · rdma-cts"
+    assert f"{MARKUP} departs from its documents" in page.find_element(By.TAG_NAME, "h1").text
+    assert page.execute_script("return document.body.textContent.split(arguments[0]).length", MARKUP) > 10
+    log: list[dict[str, Any]] = page.get_log("browser")  # type: ignore[no-untyped-call, unused-ignore]
+    assert [entry for entry in log if entry["level"] == "SEVERE"] == []
+
+
+def test_a_script_that_got_into_the_page_would_not_run(page: webdriver.Chrome) -> None:
+    page.execute_script(
+        "const it = document.createElement('script'); it.textContent = 'window.ran = 3'; document.body.append(it)"
+    )
+    assert page.execute_script("return window.ran") is None
+
+
+def test_the_page_loads_nothing(page: webdriver.Chrome) -> None:
+    loaded = page.execute_script("return performance.getEntriesByType('resource').map(each => each.name.slice(0, 5))")
+    assert set(loaded) <= {"data:"}
+
+
+def test_the_verdict_stands_on_top_in_words(page: webdriver.Chrome) -> None:
+    top = page.find_element(By.CSS_SELECTOR, "header.top").text
+    assert f"of {len(RULES)} documented rules verified" in " ".join(top.split())
+    assert "kernel" in top
+    assert "7.2.0" in top
+
+
+def test_verdicts_filter(page: webdriver.Chrome) -> None:
+    everything = cases(page)
+    chip = page.find_element(By.CSS_SELECTOR, "button[data-verdict=CRASH]")
+    chip.click()
+    assert cases(page) == [SUITE.cases[judging.VERDICTS.index("CRASH")].id]
+    assert chip.get_attribute("aria-pressed") == "true"
+    page.find_element(By.CSS_SELECTOR, "button[data-verdict=HANG]").click()
+    assert len(cases(page)) == 2
+    assert page.find_element(By.ID, "found").text == "2 cases"
+    press(page, Keys.ESCAPE)
+    assert cases(page) == everything
+
+
+def test_the_search_finds_kernel_lines_and_opens_what_it_finds(page: webdriver.Chrome) -> None:
+    (found,) = search(page, "zebra", 1)
+    assert found == f"reg_mr/{MARKUP}"
+    assert page.find_element(By.ID, "REG-15").get_attribute("open") is not None
+    press(page, Keys.ESCAPE)
+    assert len(cases(page)) > 1
+    assert focused(page) == "BODY"
+
+
+def test_a_search_that_finds_nothing_says_so(page: webdriver.Chrome) -> None:
+    search(page, "no such thing", 0)
+    assert page.find_element(By.ID, "nothing").is_displayed()
+
+
+def test_a_rule_is_found_by_its_statement_and_shows_all_its_cases(page: webdriver.Chrome) -> None:
+    found = search(page, "REG-01", 11)
+    assert SUITE.cases[0].id in found
+
+
+def test_a_verb_can_be_chosen(page: webdriver.Chrome) -> None:
+    choice = page.find_element(By.ID, "verb")
+    choice.send_keys("ibv_bind_mw")
+    shown = page.execute_script(
+        "return [...document.querySelectorAll('.group:not(.hidden)')].map(each => each.dataset.verb)"
+    )
+    assert shown == ["ibv_bind_mw"]
+
+
+def test_rows_are_walked_and_opened_by_keyboard(page: webdriver.Chrome) -> None:
+    press(page, "j")
+    first = focused(page)
+    press(page, "j")
+    assert focused(page) not in (first, "BODY")
+    press(page, "k")
+    assert focused(page) == first
+    rule = page.find_element(By.ID, first)
+    assert rule.get_attribute("open") is None
+    press(page, Keys.ENTER)
+    assert rule.get_attribute("open") is not None
+
+
+def test_the_first_tab_leads_past_the_top(page: webdriver.Chrome) -> None:
+    press(page, Keys.TAB)
+    assert page.switch_to.active_element.text == "Skip to the rules"
+
+
+def test_a_result_has_all_that_a_person_needs(page: webdriver.Chrome) -> None:
+    case = SUITE.cases[judging.VERDICTS.index("FAIL")]
+    page.execute_script("location.hash = arguments[0]", case.id)
+    WebDriverWait(page, 5).until(lambda _: focused(page) == case.id)
+    text = page.find_element(By.ID, case.id).text
+    for needed in (str(case.when), "outcome success", "it was FAIL", "libibverbs", "cases/reg_mr/sample.yaml:7",
+                   f"./rdma-cts run --only {case.id}"):  # fmt: skip
+        assert needed in text
+
+
+def test_a_finding_leads_to_its_rule(page: webdriver.Chrome) -> None:
+    page.find_element(By.CSS_SELECTOR, ".finding a.id[href='#REG-15']").click()
+    WebDriverWait(page, 5).until(lambda _: focused(page) == "REG-15")
+    assert page.find_element(By.ID, "REG-15").get_attribute("open") is not None
+
+
+def test_a_waived_violation_stays_visible(page: webdriver.Chrome) -> None:
+    (case,) = page.find_elements(By.CSS_SELECTOR, "details.case[data-verdicts=WAIVED]")
+    text = case.get_attribute("textContent") or ""
+    assert "FAIL, counted as WAIVED" in text
+    assert "javascript:alert(1)" in text
+
+
+def test_a_sweep_has_its_formula_its_map_and_a_legend(page: webdriver.Chrome) -> None:
+    (first, *_) = page.find_elements(By.CSS_SELECTOR, "details.sweep[open]")
+    assert "4 points whenever MW_BIND" in first.text
+    drawn = page.execute_script("const it = arguments[0]; return [it.naturalWidth, it.naturalHeight, it.complete]",
+                                first.find_element(By.CSS_SELECTOR, ".map"))  # fmt: skip
+    assert drawn == [4, 2, True]
+    assert [item.text.split()[0] for item in first.find_elements(By.CSS_SELECTOR, ".legend li")] == ["4", "4"]
+
+
+def test_a_dot_of_a_map_is_told_by_keyboard_and_by_pointer(page: webdriver.Chrome) -> None:
+    (first, *_) = page.find_elements(By.CSS_SELECTOR, "details.sweep[open]")
+    dot, shown = first.find_element(By.CSS_SELECTOR, ".dot"), first.find_element(By.CSS_SELECTOR, ".map")
+    page.execute_script("arguments[0].focus()", shown)
+    press(page, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    WebDriverWait(page, 5).until(lambda _: dot.text.startswith("access=LOCAL_WRITE · PASS: REG-01 wants success"))
+    press(page, Keys.ARROW_DOWN)
+    WebDriverWait(page, 5).until(lambda _: dot.text.startswith("access=LOCAL_WRITE+MW_BIND · FAIL"))
+    left, up = (2 - shown.size[side] // 2 for side in ("width", "height"))
+    ActionChains(page).move_to_element_with_offset(shown, left, up).perform()
+    WebDriverWait(page, 5).until(lambda _: dot.text.startswith("access=none"))
+
+
+def test_the_data_path_is_a_picture_with_signs(page: webdriver.Chrome) -> None:
+    tables = page.find_elements(By.CSS_SELECTOR, "table.cells")
+    assert [table.find_element(By.TAG_NAME, "caption").text for table in tables] == ["object region", "object window"]
+    rows = [[cell.text for cell in row.find_elements(By.TAG_NAME, "td")]
+            for table in tables for row in table.find_elements(By.CSS_SELECTOR, "tbody tr")]  # fmt: skip
+    assert rows == [["✓", "✓", "⊘"]] * 2 + [["✓", "✓", "✗"]] * 2
+
+
+def test_several_runs_are_columns_and_what_differs_can_be_picked(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    old = [result(case) for case in SUITE.cases[:4]]
+    new = [result(case, "FAIL" if case is SUITE.cases[2] else "PASS") for case in SUITE.cases[1:5]]
+    show(browser, tmp_path, run(tmp_path, old, stack="trixie"), run(tmp_path, new, stack="forky"))
+    heads = [each.text for each in browser.find_elements(By.CSS_SELECTOR, ".row.head span")]
+    assert heads[2:] == ["1. fake0, trixie, kernel 7.2.0", "2. fake0, forky, kernel 7.2.0"]
+    browser.find_element(By.CSS_SELECTOR, "button[data-verdict=differs]").click()
+    assert cases(browser) == [SUITE.cases[number].id for number in (0, 2, 4)]
+    rule = browser.find_element(By.ID, "REG-01")
+    assert [badge.text for badge in rule.find_elements(By.CSS_SELECTOR, "summary.row .v")] == ["PASS", "FAIL"]
+    verdicts = rule.find_elements(By.CSS_SELECTOR, "details.case")[4].get_attribute("data-verdicts")
+    assert verdicts == "- PASS"
+
+
+def test_the_essentials_need_no_script(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        show(browser, tmp_path, run(tmp_path, varied(tmp_path)))
+        assert not browser.find_element(By.CSS_SELECTOR, ".tools").is_displayed()
+        (finding, *_) = browser.find_elements(By.CSS_SELECTOR, ".finding")
+        assert "it was CRASH" in finding.text
+        rule = browser.find_element(By.ID, "REG-01")
+        rule.find_element(By.CSS_SELECTOR, "summary").click()
+        case = rule.find_element(By.CSS_SELECTOR, "details.case")
+        case.find_element(By.CSS_SELECTOR, "summary").click()
+        assert str(SUITE.cases[0].when) in case.text
+        assert browser.find_element(By.CSS_SELECTOR, ".map").is_displayed()
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_on_paper_violations_are_open_and_tools_are_not_there(page: webdriver.Chrome) -> None:
+    count = "return document.querySelectorAll('details.case[open]').length"
+    page.execute_script(f"addEventListener('beforeprint', () => {{ window.seen = (() => {{ {count} }})() }})")
+    printed = base64.b64decode(page.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})["data"])
+    assert printed.startswith(b"%PDF-")
+    assert len(printed) > 20_000
+    violations = [each for each in varied(Path(page.current_url.removeprefix("file://")).parent)
+                  if each["effective"] in judging.VIOLATIONS]  # fmt: skip
+    assert page.execute_script("return window.seen") == len(violations)
+    assert page.execute_script(count) == 0
+    media(page, medium="print")
+    assert not page.find_element(By.CSS_SELECTOR, ".tools").is_displayed()
+    media(page)
+
+
+CONTRAST = """
+const channel = value => (value /= 255) <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+const numbers = text => text.match(/[\\d.]+/g).map(Number);
+const behind = element => {
+  for (; element; element = element.parentElement) {
+    const colour = numbers(getComputedStyle(element).backgroundColor);
+    if (colour.length < 4 || colour[3] === 1) return colour;
+  }
+  return [255, 255, 255];
+};
+for (const each of document.querySelectorAll('details')) each.open = true;
+const worst = {};
+for (const each of document.querySelectorAll('body *')) {
+  const own = [...each.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
+  if (!own || each.matches('script, style, .zero, .swatch') || !each.checkVisibility()) continue;
+  const [one, other] = [numbers(getComputedStyle(each).color), behind(each)].map(light);
+  const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+  const name = each.tagName + '.' + each.className;
+  worst[name] = Math.min(worst[name] ?? 99, ratio);
+}
+return worst;
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out_from_what_is_behind_it(page: webdriver.Chrome, scheme: str) -> None:
+    media(page, scheme)
+    found: dict[str, float] = page.execute_script(CONTRAST)
+    media(page)
+    assert len(found) > 20
+    assert {name: round(ratio, 2) for name, ratio in found.items() if ratio < 4.5} == {}
+
+
+def test_dark_mode_is_dark(page: webdriver.Chrome) -> None:
+    media(page, "dark")
+    colour = page.execute_script("return getComputedStyle(document.body).backgroundColor")
+    media(page)
+    assert max(int(part) for part in colour[4:-1].split(",")) < 60
+
+
+def test_a_hundred_thousand_points_open_in_two_seconds(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    flags = {"subsets": [f"FLAG_{number}" for number in range(11)]}
+    axes = {"access": flags, "start": [str(each) for each in range(50)]}
+    many = numbered(700)
+    lines = [result(case, "FAIL" if number % 10 == 0 else "PASS") for number, case in enumerate(many.cases)]
+    lines[0] = sweep(tmp_path, many.cases[0], axes, lambda at: len(at["access"]) % 3, OUTCOMES)
+    show(browser, tmp_path, run(tmp_path, lines))
+    took = browser.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd")
+    assert 0 < took < OPEN_WITHIN_MS
+    assert "102,400 points" in browser.find_element(By.ID, f"sweep:{many.cases[0].id}").text
+    assert browser.find_element(By.CSS_SELECTOR, ".map").is_displayed()
