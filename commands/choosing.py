@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from conformance.language import TIERS
 from conformance.selection import Selection
 from conformance.suite import Suite, load_suite
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds --verb, --rule, -k, --only and --cases."""
+def add_arguments(parser: argparse.ArgumentParser, tier: str) -> None:
+    """Adds --verb, --rule, -k, --only, --tier (which is `tier` if nothing is said) and --cases."""
     group = parser.add_argument_group("which cases")
     group.add_argument("--verb", action="append", default=[], metavar="VERB", help="only this verb, e.g. reg_mr")
     group.add_argument("--rule", action="append", default=[], metavar="ID", help="only what proves this rule")
     group.add_argument("-k", action="append", default=[], metavar="WORD", help="only ids with this word in them")
-    group.add_argument("--only", action="append", default=[], metavar="CASE", help="only the case of this id")
+    group.add_argument("--only", action="append", default=[], metavar="CASE", help="only the case of this id,"
+                       " or one point of a sweep: CASE#axis=value,axis=value")  # fmt: skip
+    group.add_argument("--tier", choices=tuple(TIERS), default=tier, help=f"how much to take on (default {tier})")
     add_cases_argument(group)
 
 
@@ -33,4 +36,4 @@ def suite_from(arguments: argparse.Namespace) -> Suite:
 
 def selection_from(arguments: argparse.Namespace) -> Selection:
     """What the arguments select."""
-    return Selection(arguments.verb, arguments.rule, arguments.k, arguments.only)
+    return Selection(arguments.verb, arguments.rule, arguments.k, arguments.only, arguments.tier)

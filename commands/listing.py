@@ -7,6 +7,7 @@ import argparse
 from commands import choosing
 from conformance.case import Case
 from conformance.suite import Suite
+from conformance.tiers import EXHAUSTIVE
 
 NAME = "list"
 HELP = "Show the cases, or with --rules the rules."
@@ -15,7 +16,7 @@ HELP = "Show the cases, or with --rules the rules."
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("--rules", action="store_true", help="show the rules instead of the cases")
-    choosing.add_arguments(parser)
+    choosing.add_arguments(parser, EXHAUSTIVE)
 
 
 def execute(arguments: argparse.Namespace) -> int:

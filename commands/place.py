@@ -106,7 +106,8 @@ def in_guest(arguments: argparse.Namespace, _device: str, out: Path, say: Say) -
 
 def _plain_options(arguments: argparse.Namespace) -> list[str]:
     """The options of the engine's pytest plugin that are the same everywhere."""
-    return ["--rdma-dialect", arguments.dialect] if arguments.dialect else []
+    dialect = ["--rdma-dialect", arguments.dialect] if arguments.dialect else []
+    return [*dialect, *(["--rdma-seed", str(arguments.seed)] if arguments.seed is not None else [])]
 
 
 def _repro(arguments: argparse.Namespace, where: str) -> str:

@@ -25,6 +25,7 @@ from conformance.results import FILE_NAME
 from conformance.results_file import ResultsFile
 from conformance.suite import Suite
 from conformance.supervision import CASE_DEADLINE_S, Supervisor
+from conformance.tiers import DEFAULT, ordered
 from conformance.waiver_file import read_waivers
 from reports.digest import read
 from reports.progress import NORMAL, QUIET, VERBOSE, Progress
@@ -40,12 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     place.add_arguments(parser)
     builds.add_arguments(parser)
-    choosing.add_arguments(parser)
+    choosing.add_arguments(parser, DEFAULT)
     parser.add_argument("--profile", type=Path, metavar="FILE", help="what the device must have (see profiles)")
     parser.add_argument("--waivers", type=Path, metavar="FILE", help="violations that are known (see docs/waivers.md)")
     parser.add_argument("--dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
     parser.add_argument("--deadline", type=_seconds, default=CASE_DEADLINE_S, metavar="S",
                         help=f"a case that takes longer hangs (default {CASE_DEADLINE_S:g} s)")  # fmt: skip
+    parser.add_argument("--seed", type=int, metavar="N", help="shuffle cases and points, the same way for the same N")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default out/<time>-<device>)")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="carry on the run that was cut short in DIR")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
@@ -94,7 +96,7 @@ def _carry_on(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
     suite = choosing.suite_from(arguments)
-    cases = choosing.selection_from(arguments).apply(suite)
+    cases = ordered(choosing.selection_from(arguments).apply(suite), arguments.seed)
     if arguments.profile:
         read_profile(arguments.profile)
     waivers = read_waivers(arguments.waivers, suite, datetime.now().date()) if arguments.waivers else None
@@ -111,7 +113,8 @@ def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
         else:
             where = (place.on_host if device else place.in_guest)(arguments, device, out, progress.say)
             _plan(arguments, suite, cases, where, plan, out)
-            header = {"stack": where.stack, "argv": [NAME, *arguments.argv], "under_test": {"given": where.given},
+            header = {"stack": where.stack, "seed": arguments.seed, "tier": arguments.tier,
+                      "argv": [NAME, *arguments.argv], "under_test": {"given": where.given},
                       "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None}  # fmt: skip
             if before and before.header.get("waivers") != header["waivers"]:
                 raise UserError("the run cannot be carried on, because the waivers differ", hint="start a new one")

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from conformance.case import Case
-from conformance.device import Device, device_names
+from conformance.device import Device
 from conformance.errors import UserError
+from conformance.language import TIERS
 from conformance.libibverbs import DIALECTS
+from conformance.ownership import check_workers, own_device
 from conformance.profile import Profile, read_profile
 from conformance.reading import suggestion
 from conformance.suite import Suite, load_suite
+from conformance.tiers import DEFAULT
 
 SUITE = pytest.StashKey[Suite]()
 PROFILE = pytest.StashKey[Profile]()
@@ -24,11 +27,14 @@ PROFILE = pytest.StashKey[Profile]()
 def add_options(parser: pytest.Parser) -> None:
     """Adds the --rdma-… options."""
     group = parser.getgroup("rdma-cts", "conformance of RDMA memory-region verbs")
-    group.addoption("--rdma-device", metavar="NAME", help="the device under test, as in /sys/class/infiniband")
+    device = "the device under test, as in /sys/class/infiniband; several with a worker each (-n)"
+    group.addoption("--rdma-device", metavar="NAME[,NAME]", help=device)
     group.addoption("--rdma-port", type=int, default=1, metavar="N", help="its port, counted from 1")
     group.addoption("--rdma-gid-index", type=int, metavar="N", help="index in the port's GID table")
     group.addoption("--rdma-cases", action="append", default=[], metavar="DIR", help="further folders of tables")
     group.addoption("--rdma-only", metavar="FILE", help="run only the cases whose ids stand in FILE, one a line")
+    group.addoption("--rdma-tier", choices=tuple(TIERS), default=DEFAULT, help=f"how much to take on ({DEFAULT})")
+    group.addoption("--rdma-seed", type=int, metavar="N", help="shuffle cases and points, the same way for the same N")
     group.addoption("--rdma-profile", metavar="FILE", help="what the device must have; see profiles/")
     group.addoption("--rdma-dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
     group.addoption("--rdma-out", metavar="DIR", help="write results.jsonl to this new directory")
@@ -102,6 +108,7 @@ def check(config: pytest.Config) -> None:
     if not config.option.collectonly:
         profile = profile_of(config)
         try:
+            check_workers(config)
             with open_device(config) as device:
                 if profile.device and profile.device != device.driver:
                     raise UserError(f"the profile is of {profile.device} devices; {device.name} is {device.driver}")
@@ -110,12 +117,5 @@ def check(config: pytest.Config) -> None:
 
 
 def open_device(config: pytest.Config) -> Device:
-    """The device named on the command line, or the only one of this host. Raises UserError."""
-    name = config.getoption("--rdma-device")
-    if not name:
-        names = device_names()
-        if len(names) != 1:
-            here = f"devices here: {', '.join(names)}" if names else "this host has no RDMA device"
-            raise UserError(f"name the device under test with --rdma-device; {here}", status=2 if names else 4)
-        name = names[0]
-    return Device(name, config.getoption("--rdma-port"), config.getoption("--rdma-gid-index"))
+    """The device that this process uses (see ownership.py). Raises UserError."""
+    return Device(own_device(config), config.getoption("--rdma-port"), config.getoption("--rdma-gid-index"))

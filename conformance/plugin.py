@@ -26,6 +26,7 @@ from conformance.recording import PROPERTY, Recorder
 from conformance.results import Line, result_line
 from conformance.sweeps.execution import sweep
 from conformance.sweeps.line import sweep_line
+from conformance.tiers import of_tier, ordered
 
 RECORDER = pytest.StashKey[Recorder]()
 LINE = pytest.StashKey[Line]()
@@ -62,14 +63,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the cases that --rdma-only does not name; those of the API wait for a compiler and come last."""
-    items.sort(key=lambda item: (case := case_of(item)) is not None and case.verb == "api")
+    """Leaves out what is not asked for and shuffles the rest; the API's cases wait for a compiler and come last."""
+    cases = {case.id: case for item in items if (case := case_of(item)) is not None}
+    if not cases:
+        return
     only = selected_cases(config)
-    if only is not None:
-        ids = {case.id for case in only}
-        chosen = [(case := case_of(item)) is not None and case.id in ids for item in items]
-        config.hook.pytest_deselected(items=[item for item, wanted in zip(items, chosen, strict=True) if not wanted])
-        items[:] = [item for item, wanted in zip(items, chosen, strict=True) if wanted]
+    chosen = of_tier(list(cases.values()), config.getoption("--rdma-tier")) if only is None else only
+    order = {case.id: place for place, case in enumerate(ordered(chosen, config.getoption("--rdma-seed")))}
+    places = {item: order.get(case.id) for item in items if (case := case_of(item)) is not None}
+    kept = [item for item in items if places.get(item, 0 if only is None else None) is not None]
+    if config.getoption("--rdma-seed") is not None:
+        kept.sort(key=lambda item: places.get(item) or 0)
+    kept.sort(key=lambda item: (case := case_of(item)) is not None and case.verb == "api")
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept
 
 
 @pytest.fixture
@@ -95,7 +102,10 @@ def run(
             if recorder:
                 recorder.progress(case.id, point, done)
 
-        swept = sweep(case, bench, capabilities, present=present, watch=kernel_watch.since_last, tell=tell)
+        swept = sweep(
+            case, bench, capabilities, present=present, watch=kernel_watch.since_last, tell=tell,
+            seed=request.config.getoption("--rdma-seed"),
+        )  # fmt: skip
         line = sweep_line(case, registry, swept, (time.perf_counter_ns() - started) // 1000)
         request.node.stash[LINE] = line
         _end(case, Judgement(swept.verdict, swept.reason))

@@ -21,6 +21,7 @@ from conformance.device import environment
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.options import open_device, suite_of
+from conformance.ownership import named_devices
 from conformance.results import FILE_NAME, SCHEMA, Line, encode, footer_line, result_line
 from conformance.results_file import ResultsFile
 from conformance.suite import VERSION, Suite
@@ -77,7 +78,12 @@ class Recorder:
             self.sink = self._open_sink()
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
-        self.sink.append(header_line(suite, described, self.planned, list(self.config.invocation_params.args)))
+        header = header_line(suite, described, self.planned, list(self.config.invocation_params.args))
+        header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
+        devices = named_devices(self.config)
+        if len(devices) > 1:
+            header["devices"] = devices
+        self.sink.append(header)
 
     def _open_sink(self) -> Stream | ResultsFile:
         stream = self.config.getoption("--rdma-stream")

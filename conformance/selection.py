@@ -7,18 +7,24 @@ from dataclasses import dataclass
 
 from conformance.case import Case
 from conformance.errors import UserError
+from conformance.language import TIERS
 from conformance.reading import suggestion
 from conformance.suite import POINT, Suite
+from conformance.tiers import EXHAUSTIVE, of_tier
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What was asked for; empty fields select everything. `words`: all must stand in the id."""
+    """What was asked for; empty fields select everything. `words`: all must stand in the id.
+
+    `tier` says nothing of cases that `only` names.
+    """
 
     verbs: Sequence[str] = ()
     rules: Sequence[str] = ()
     words: Sequence[str] = ()
     only: Sequence[str] = ()
+    tier: str = EXHAUSTIVE
 
     def apply(self, suite: Suite) -> list[Case]:
         """The cases of `suite` that match, in the suite's order.
@@ -39,6 +45,11 @@ class Selection:
             and (not self.only or case.id in self.only)
             and all(word.lower() in case.id.lower() for word in self.words)
         ]
+        if not self.only:
+            larger, chosen = chosen, of_tier(chosen, self.tier)
+            if larger and not chosen:
+                tier = min((case.tier for case in larger), key=list(TIERS).index)
+                raise UserError(f"no case of tier {self.tier} matches the selection", hint=f"--tier {tier} has some")
         chosen += [case for case in points if case is not None]
         if not chosen:
             raise UserError("no case matches the selection", hint="see ./rdma-cts list")

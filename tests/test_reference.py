@@ -7,6 +7,7 @@ import errno
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from conformance.calls import Mr, Sge
 from conformance.case import Case, QpSpec
 from conformance.requests import BindInfo, SendRequest
 from conformance.suite import Suite, load_suite
+from conformance.tiers import DEFAULT, of_tier
 from conformance.verbs import ENUMS
 from reference.bench import ReferenceBench
 from reference.device import Device
@@ -30,7 +32,11 @@ SECONDS_FOR_THE_TABLES = 10.0
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
-    return load_suite()
+    """All but the spaces that take a run of their own."""
+    whole = load_suite()
+    return replace(
+        whole, tables=tuple(replace(table, cases=tuple(of_tier(table.cases, DEFAULT))) for table in whole.tables)
+    )
 
 
 @pytest.fixture
