@@ -19,6 +19,11 @@ from conformance.errors import UserError
 _OWNED = pytest.StashKey[tuple[str, int]]()
 
 
+def has_several(config: pytest.Config) -> bool:
+    """Whether more than one device is named."""
+    return "," in str(config.getoption("--rdma-device") or "")
+
+
 def named_devices(config: pytest.Config) -> list[str]:
     """The devices under test: those of --rdma-device, or the only one of this host. Raises UserError."""
     names = [name for name in str(config.getoption("--rdma-device") or "").split(",") if name]
@@ -34,9 +39,11 @@ def named_devices(config: pytest.Config) -> list[str]:
 
 def check_workers(config: pytest.Config) -> None:
     """Raises UserError unless each of several devices has a worker, and each worker a device."""
+    if not has_several(config):
+        return
     names = named_devices(config)
     workers = config.getoption("numprocesses", None)
-    if len(names) > 1 and workers != len(names):
+    if workers != len(names):
         raise UserError(f"{len(names)} devices need as many workers, one each", hint=f"add -n {len(names)}")
 
 

@@ -21,7 +21,7 @@ from conformance.device import environment
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.options import open_device, suite_of
-from conformance.ownership import named_devices
+from conformance.ownership import has_several, named_devices
 from conformance.results import FILE_NAME, SCHEMA, Line, encode, footer_line, result_line
 from conformance.results_file import ResultsFile
 from conformance.suite import VERSION, Suite
@@ -80,9 +80,8 @@ class Recorder:
             raise pytest.UsageError(str(error)) from error
         header = header_line(suite, described, self.planned, list(self.config.invocation_params.args))
         header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
-        devices = named_devices(self.config)
-        if len(devices) > 1:
-            header["devices"] = devices
+        if has_several(self.config):
+            header["devices"] = named_devices(self.config)
         self.sink.append(header)
 
     def _open_sink(self) -> Stream | ResultsFile:
