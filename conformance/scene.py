@@ -65,6 +65,7 @@ class Scene:
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
         self.work_requests = 0
+        self._owner = self  # of what is the harness's own: a branch shares it, and does not take it along
 
     def branch(self, case: Case) -> Scene:
         """A scene for another case on what this one has set up; what it makes is its own, and goes with it."""
@@ -90,7 +91,7 @@ class Scene:
     def line(self, spec: QpSpec) -> Line:
         """A pair of this kind for the harness's own use, made once; the user asks for it to be ready."""
         if spec not in self._lines:
-            self._lines[spec] = Line(self.pair(spec), self.next_wr_id)
+            self._lines[spec] = Line(self._owner.pair(spec), self._owner.next_wr_id)
         return self._lines[spec]
 
     def named_line(self, name: str) -> Line:
@@ -106,7 +107,7 @@ class Scene:
         """
         key = (pd.pointer, use, access)
         if key not in self._scratch or self._scratch[key].length < size:
-            self._scratch[key] = self._register(pd, max(size, self.bench.page), access)
+            self._scratch[key] = self._owner._register(pd, max(size, self.bench.page), access)
         whole = self._scratch[key]
         return Sge(whole.addr, size, whole.lkey, whole.rkey)
 

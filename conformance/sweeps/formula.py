@@ -97,7 +97,8 @@ def _questions(space: Space) -> tuple[_Question, ...]:
     for axis in space.axes:
         # Bit 0 changes fastest, so the last flag comes first.
         for flag in reversed(axis.flags):
-            told = flag if names.count(flag) == 1 else f"{axis.name}.{flag}"
+            alone = [each.name for each in space.axes if each.knows(flag)] == [axis.name]
+            told = flag if alone else f"{axis.name}.{flag}"
             rank = names.index(flag)
             found.append(_Question(axis.name, (("no",), ("yes",)), told, rank))
         if not axis.flags:

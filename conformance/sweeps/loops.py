@@ -25,8 +25,8 @@ from conformance.sweeps.sweep import Sweep
 from conformance.uverbs import Uverbs
 from conformance.yamltext import Node
 
-# Compiling the loop takes as long as this many points without it.
-LEAST_POINTS = 4096
+# Compiling the loop takes as long as some of these without it.
+LEAST_POINTS = 2048
 _NOT_MADE = 0xFFFF  # what stands in `codes` where the loop stopped
 
 
