@@ -8,14 +8,18 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from commands.guest import lines_from_guest
+from commands.programs import lines_from_guest
 from conformance.errors import UserError
 from conformance.reading import suggestion
 from conformance.suite import Suite, load_suite
 from fixtures.softroce.recipe import DEFAULT_STACK, STACKS
+from reference.bench import ReferenceBench
+from reference.device import Device
 from trial import report
 from trial.alterations import ALTERATIONS
+from trial.searching import try_sequences
 from trial.trying import Finding, check_baseline, try_all
 from trial.violation import Violation
 from trial.violations import UNTRIABLE, VIOLATIONS
@@ -31,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one for each processor)")
     parser.add_argument("--whole", action="store_true", help="all cases for each, also where the rule's own saw it")
     parser.add_argument("--guest", action="store_true", help="alter the real calls on Soft-RoCE in the guest instead")
+    parser.add_argument("--sequences", type=float, metavar="SECONDS", help="random sequences, the reference as oracle")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="where random sequences begin (default 1)")
     parser.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the Debian the guest is made of")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write trial.json and trial.md there")
@@ -43,6 +49,8 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.jobs < 0:
         raise UserError(f"--jobs {arguments.jobs}: give a number of processes, or 0 for one a processor")
     suite = load_suite()
+    if arguments.sequences is not None:
+        return _sequences(arguments, suite)
     known = ALTERATIONS if arguments.guest else VIOLATIONS
     chosen = _chosen(known, suite, arguments.rule, arguments.violation)
     if arguments.list:
@@ -80,9 +88,41 @@ def _in_guest(arguments: argparse.Namespace, suite: Suite, chosen: Sequence[Viol
     with tempfile.TemporaryDirectory(prefix="rdma-cts-trial-") as name:
         console = (arguments.out or Path(name)) / "console.log"
         names = [each.name for each in chosen]
-        for said in lines_from_guest("trial.inside", names, arguments.stack, console, _say, arguments.yes):
+        for said in _lines(arguments, ["alterations", *names], console):
             if said.pop("type", "") == "finding":
                 yield Finding(**{**said, "by": tuple(said["by"]), "broken": tuple(said["broken"])})
+
+
+def _lines(arguments: argparse.Namespace, words: Sequence[str], console: Path) -> Iterator[dict[str, Any]]:
+    return lines_from_guest("trial.inside", words, arguments.stack, console, _say, arguments.yes)
+
+
+def _sequences(arguments: argparse.Namespace, suite: Suite) -> int:
+    """Random sequences against a reference with at most one violation, or on the real device in the guest."""
+    if not arguments.sequences > 0:
+        raise UserError(f"--sequences {arguments.sequences:g}: give a number of seconds")
+    if arguments.guest and (arguments.violation or arguments.rule):
+        raise UserError("--sequences in the guest try the device as it is, without --violation and --rule")
+    with tempfile.TemporaryDirectory(prefix="rdma-cts-trial-") as name:
+        if arguments.guest:
+            console = (arguments.out or Path(name)) / "console.log"
+            lines = _lines(arguments, ["sequences", str(arguments.sequences), str(arguments.seed)], console)
+        else:
+            chosen = _chosen(VIOLATIONS, suite, arguments.rule, arguments.violation)
+            kind = chosen[0].kind if arguments.rule or arguments.violation else Device
+            lines = try_sequences(ReferenceBench(kind()), ReferenceBench().capabilities(), arguments.sequences,
+                                         arguments.seed, lambda line: None)  # fmt: skip
+        found, flight = 0, ""
+        for said in lines:
+            flight = said.get("row", flight)
+            if said.get("type") == "divergence":
+                found += 1
+                print(f"{said['fault']}\n\n{said['row']}", flush=True)
+            elif said.get("type") == "searched":
+                print(f"{said['sequences']} sequences of {said['steps']} steps from seed {arguments.seed}: "
+                      f"{found} divergences")  # fmt: skip
+                return 1 if found else 0
+    raise UserError(f"the guest died in this sequence:\n{flight}", status=3)
 
 
 def _say(text: str) -> None:

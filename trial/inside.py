@@ -1,9 +1,10 @@
-"""The part of a trial that runs in the guest: alterations of the real calls, one after the other, in one process.
+"""The parts of a trial that run in the guest, in one process, on the real device.
 
-    python3 -m trial.inside DEVICE PORT VIOLATION…
+    python3 -m trial.inside DEVICE PORT alterations VIOLATION…      what the cases say of altered real calls
+    python3 -m trial.inside DEVICE PORT sequences SECONDS SEED      random sequences, the reference as oracle
 
-Every finding is a line of JSON to the port. What counts is the difference to the verdicts of the unaltered calls in
-the same guest, since the device may break rules of its own accord.
+What is found are lines of JSON to the port. Of alterations the difference to the verdicts of unaltered calls in the
+same guest counts, since the device may break rules of its own accord.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import cast
+from typing import Any, cast
 
 from conformance import judging, language, probing
 from conformance.bench import Bench
@@ -27,8 +28,11 @@ from fixtures.limits import obey_locked_memory_limit
 from trial.alterations import ALTERATIONS
 from trial.altering import Alteration, AlteredBench
 from trial.running import run_case
+from trial.searching import try_sequences
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding, found
 from trial.violation import Violation
+
+Line = dict[str, Any]
 
 # So many cases are as good as all of them; an emulated guest is slow.
 _ENOUGH = 3
@@ -37,14 +41,11 @@ CONTROL = Violation("control", "REG-20", "Nothing is altered.", Alteration)
 
 
 class RealTrial:
-    """One open device, its unaltered verdicts as they are needed, and alterations on it."""
+    """A real bench, its unaltered verdicts as they are needed, and alterations on it."""
 
-    def __init__(self, device: Device, cases: Sequence[Case]) -> None:
+    def __init__(self, bench: Bench, capabilities: Capabilities, cases: Sequence[Case]) -> None:
         """`cases` without what can take the kernel down; sweeps are left out, as each costs as much as all rows."""
-        self.bench = DeviceBench(device)
-        offered = {name: probing.offered(self.bench, name) for name in language.ENTRIES}
-        reach = probing.reachable(self.bench.library, offered["libibverbs"]["advise_mr"])
-        self.capabilities = Capabilities(device.capabilities, offered, reach)
+        self.bench, self.capabilities = bench, capabilities
         self.cases = [case for case in cases if not (case.hazardous or case.sweep or case.verb == "api")]
         self._sound: dict[str, Judgement] = {}
 
@@ -82,19 +83,40 @@ class RealTrial:
         return found(violation, MISATTRIBUTED if seen else SURVIVED, seen, len(self.cases))
 
 
-def main(name: str, port: str, chosen: Sequence[str]) -> int:
-    """Tries the alterations and writes a line for each."""
+def capabilities_of(device: Device, bench: DeviceBench) -> Capabilities:
+    """What the device declares and the entries offer."""
+    offered = {name: probing.offered(bench, name) for name in language.ENTRIES}
+    reachable = probing.reachable(bench.library, offered["libibverbs"]["advise_mr"])
+    return Capabilities(device.capabilities, offered, reachable)
+
+
+def try_alterations(bench: Bench, capabilities: Capabilities, chosen: Sequence[str]) -> Iterator[Line]:
+    """A line for each alteration that is chosen."""
+    trial = RealTrial(bench, capabilities, load_suite().cases)
+    for violation in (*ALTERATIONS, CONTROL):
+        if violation.name in chosen:
+            yield {"type": "finding", **trial.try_alteration(violation).as_data()}
+
+
+def main(name: str, port: str, what: str, arguments: Sequence[str]) -> int:
+    """Does one of the two and writes what is found."""
     obey_locked_memory_limit()
-    suite = load_suite()
     out = os.open(port, os.O_WRONLY)
+
+    def say(line: Line) -> None:
+        os.write(out, json.dumps(line).encode() + b"\n")
+
     with Device(name) as device:
-        trial = RealTrial(device, suite.cases)
-        for violation in (*ALTERATIONS, CONTROL):
-            if violation.name in chosen:
-                line = json.dumps({"type": "finding", **trial.try_alteration(violation).as_data()})
-                os.write(out, line.encode() + b"\n")
+        bench = DeviceBench(device)
+        capabilities = capabilities_of(device, bench)
+        if what == "alterations":
+            lines = try_alterations(bench, capabilities, arguments)
+        else:
+            lines = try_sequences(bench, capabilities, float(arguments[0]), int(arguments[1]), say)
+        for line in lines:
+            say(line)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]))

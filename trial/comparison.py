@@ -1,0 +1,210 @@
+"""The same calls on a reference and on a device, in steps of the table language, and where the two part.
+
+What the reference answers is what the device has to answer. Not for choosing the calls (sequences.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from conformance import judging
+from conformance.arguments import Names, product, read_given, read_step
+from conformance.bench import Bench
+from conformance.case import Case, Expectation, Given, Step
+from conformance.execution import set_up
+from conformance.reading import Reader
+from conformance.scene import Observation, Scene
+from conformance.steps import STEPS
+from conformance.verbs import ENUMS
+from conformance.yamltext import Place, read_bytes
+
+_NOWHERE = Place("sequence", 1, 1)
+_ANY_CODE = ENUMS["ibv_rereg_mr_err_code"].short_names
+_MEMORY = "memory: {buf: {kind: anonymous, size: 4 pages}}"
+
+Text = Mapping[str, str]
+Objects = Mapping[str, Text]  # sections of `given` with objects by name
+Taken = tuple[str, Text, str]  # a call, its arguments, and its outcome on the reference
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The device answered otherwise than the reference; `taken` are the steps up to there, `given` what was there.
+
+    `signature` is equal for what is likely the same fault.
+    """
+
+    entry: str
+    given: Objects
+    taken: tuple[Taken, ...]
+    fault: str
+    signature: str
+
+    @property
+    def row(self) -> str:
+        """The sequence as a row of a table."""
+        return row_of(self.entry, self.given, self.taken)
+
+
+class Parted(Exception):
+    """A divergence, on its way to whoever looks for them."""
+
+    def __init__(self, divergence: Divergence) -> None:
+        super().__init__(divergence.fault)
+        self.divergence = divergence
+
+
+@dataclass
+class Subject:
+    """What is compared: a device's bench with a reference's, at one entry.
+
+    `has` are the capabilities of the device, `known` signatures of divergences that have been told; `begins` is told
+    each sequence before its next step, so that whoever listens knows what a device died of.
+    """
+
+    reference: Bench
+    device: Bench
+    has: frozenset[str]
+    entry: str = "libibverbs"
+    known: set[str] = field(default_factory=set)
+    begins: Callable[[str], None] = lambda row: None
+    sequences: int = 0
+    steps: int = 0
+
+
+class Comparison:
+    """One sequence in progress on both sides."""
+
+    def __init__(self, subject: Subject, given: Objects) -> None:
+        """Sets the same up on both sides. Raises SetupRefused."""
+        self.subject, self.given = subject, given
+        self.taken: list[Taken] = []
+        self.divergence: Divergence | None = None
+        self._cleanup = ExitStack()
+        spec, self._names = _read_given(given_text(given))
+        benches = (subject.reference, subject.device)
+        try:
+            self._scenes = [self._scene(bench, spec) for bench in benches]
+        except BaseException:
+            self.close()
+            raise
+
+    def _scene(self, bench: Bench, given: Given) -> Scene:
+        scene = Scene(_case(self.subject.entry, given, Step("ibv_dereg_mr", {}, Expectation("open"))), bench)
+        self._cleanup.callback(scene.cleanup.close)
+        set_up(scene)
+        return scene
+
+    def close(self) -> None:
+        """Gives everything back."""
+        self._cleanup.close()
+
+    def take(self, call: str, arguments: Text) -> str:
+        """One step on both sides; its outcome on the reference. Where the device's differs, `divergence` is set."""
+        step = _read_step(call, arguments, self._names)
+        self.subject.steps += 1
+        self.subject.begins(row_of(self.subject.entry, self.given, [*self.taken, (call, arguments, "open")]))
+        expected, came = (STEPS[call](scene, step) for scene in self._scenes)
+        works = self._judged(step, "success", expected).verdict == judging.PASS
+        outcome = "success" if works else "refused"
+        self.taken.append((call, arguments, outcome))
+        told = self._judged(step, outcome, came)
+        if told.verdict != judging.PASS:
+            key = arguments.get("rkey", arguments.get("lkey", arguments.get("mw", "")))
+            signature = " ".join([call, arguments.get("op", ""), key, arguments.get("flags", ""),
+                                  arguments.get("advice", ""), outcome])  # fmt: skip
+            self.divergence = Divergence(self.subject.entry, self.given, tuple(self.taken), told.reason, signature)
+        elif works:
+            self._names = {**self._names, **product(step)}
+        return outcome
+
+    def _judged(self, step: Step, outcome: str, seen: Observation) -> judging.Judgement:
+        refused = outcome == "refused"
+        then = Expectation(outcome, errno=("any",) if refused else (), code=_ANY_CODE if refused else ())
+        return judging.judge(_case(self.subject.entry, Given(), replace(step, then=then)), [], seen)
+
+
+def shortest(subject: Subject, divergence: Divergence) -> Divergence:
+    """The divergence without the steps and objects that it does not need."""
+    number = 0
+    while number < len(divergence.taken) - 1:
+        fewer = [*divergence.taken[:number], *divergence.taken[number + 1 :]]
+        found = _replayed(subject, divergence.given, fewer)
+        if found and found.signature == divergence.signature:
+            divergence = found
+        else:
+            number += 1
+    given = _needed(divergence.given, divergence.taken)
+    return _replayed(subject, given, divergence.taken) or divergence
+
+
+def _replayed(subject: Subject, given: Objects, taken: Sequence[Taken]) -> Divergence | None:
+    """What the calls of a sequence give when they are made anew; None where one of them cannot be made."""
+    comparison = Comparison(subject, given)
+    try:
+        for call, arguments, _ in taken:
+            comparison.take(call, arguments)
+            if comparison.divergence:
+                break
+    except (LookupError, ValueError):  # of an object that an earlier step was to make, or to leave
+        return None
+    finally:
+        comparison.close()
+    return comparison.divergence
+
+
+def row_of(entry: str, given: Objects, taken: Sequence[Taken]) -> str:
+    """A sequence as a row of a table, with only those objects that it needs."""
+    first, *others = taken
+    lines = ["- id: found-by-random-sequences", "  rules: [REG-01]  # to be replaced by the rule that is broken"]
+    lines += [f"  entries: [{entry}]"] if entry != "libibverbs" else []
+    lines += ["  given:", *("    " + line for line in given_text(_needed(given, taken)).splitlines())]
+    lines += [f"  call: {first[0]}", f"  when: {flow(first[1])}", f"  then: {first[2]}"]
+    lines += ["  afterwards:"] if others else []
+    lines += [f"    - {flow({'call': call, **arguments, 'then': outcome})}" for call, arguments, outcome in others]
+    return "\n".join(lines) + "\n"
+
+
+def _needed(given: Objects, taken: Sequence[Taken]) -> Objects:
+    """Those objects that the steps name."""
+    written = " ".join(text for _, arguments, _ in taken for text in arguments.values())
+    named = set(written.replace(".", " ").replace(",", " ").replace("}", " ").split())
+    return {section: {name: text for name, text in objects.items() if name in named}
+            for section, objects in given.items()}  # fmt: skip
+
+
+def given_text(given: Objects) -> str:
+    """The objects as `given` of a row has them."""
+    lines = [_MEMORY]
+    for section, objects in given.items():
+        if objects:
+            lines.append(f"{section}: [{', '.join(objects)}]" if section == "pds" else f"{section}: {flow(objects)}")
+    return "\n".join(lines) + "\n"
+
+
+def flow(fields: Text) -> str:
+    """A mapping on one line."""
+    return f"{{{', '.join(f'{key}: {text}' for key, text in fields.items())}}}"
+
+
+def _case(entry: str, given: Given, step: Step) -> Case:
+    return Case("sequence", step.call, ("REG-01",), (), entry, given, step, (), _NOWHERE)
+
+
+def _read_given(text: str) -> tuple[Given, Names]:
+    reader = Reader()
+    given, names = read_given(reader, (read_bytes(text.encode(), "given"),))
+    if reader.mistakes:
+        raise ValueError("; ".join(map(str, reader.mistakes)))
+    return given, names
+
+
+def _read_step(call: str, arguments: Text, names: Names) -> Step:
+    reader = Reader()
+    node = read_bytes(flow(arguments).encode(), "step")
+    step = read_step(reader, call, node, None, node, names)
+    if reader.mistakes:
+        raise ValueError("; ".join(map(str, reader.mistakes)))
+    return step

@@ -1,0 +1,225 @@
+"""Random sequences of calls, with the reference as oracle: what it answers is what the device has to answer.
+
+A Hypothesis state machine makes the same calls on both. Where the two part, the sequence is shrunk and told as a row
+that can be put into a table. What no document decides is never asked for; what is known to be hazardous is left out by
+name (see HAZARDS). Hypothesis is needed here alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Flaky
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from conformance.scene import SetupRefused
+from trial.comparison import Comparison, Divergence, Parted, Subject, Text, flow, shortest
+
+# What a device may die of, by what is known of Soft-RoCE; such calls are never made.
+HAZARDS = {
+    "advice on a region that is not on demand": "its bookkeeping is taken for that of an on-demand one (ADV-05)",
+    "invalidation of a window that is not bound": "a null pointer is followed (BIND-15)",
+}
+_EXAMPLES, _STEPS = 100, 20
+_REGION = {"addr": "buf + 1 page", "length": "2 pages"}
+# Within the region, at its last bytes, across its end, and on both sides of it.
+_INSIDE = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 8")
+_OUTSIDE = ("buf + 3 pages - 7", "buf + 1 page - 1", "buf + 1 page - 8", "buf + 3 pages")
+_ADDRESSES = (*_INSIDE, *_INSIDE, *_OUTSIDE)
+# Mostly the domain that everything is in at first.
+_DOMAINS = ("pd", "pd", "pd", "other")
+_ACCESSES = (
+    "[]", "[LOCAL_WRITE]", "[REMOTE_READ]", "[LOCAL_WRITE, REMOTE_WRITE]", "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ]",
+    "[LOCAL_WRITE, MW_BIND]", "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, MW_BIND]", "[REMOTE_READ, MW_BIND]",
+)  # fmt: skip
+_CHANGES = ("[CHANGE_ACCESS]", "[CHANGE_PD]", "[CHANGE_PD, CHANGE_ACCESS]", "[CHANGE_TRANSLATION]")
+_REGIONS, _WINDOWS = ("mr", "new", "odp"), ("mw", "mw2")
+_REFUSED = ("[REMOTE_WRITE]", "[REMOTE_WRITE, REMOTE_READ]")
+_OPERATIONS = ("RDMA_WRITE", "RDMA_READ")
+_ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
+_LOCAL = ("SEND", "RECV", "READ")
+_WINDOW_ACCESSES = ("[]", "[REMOTE_WRITE]", "[REMOTE_READ]", "[REMOTE_WRITE, REMOTE_READ]")
+
+
+class Sequences(RuleBasedStateMachine):
+    """A domain with two regions, windows of both types and a queue pair, and calls on them in any order."""
+
+    subject: ClassVar[Subject]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live: dict[str, str] = {}  # objects that are there, with their kinds
+        self.bound: set[str] = set()
+        self.over = False
+        self.queue_broken = False
+        self.comparison: Comparison | None = None
+
+    @initialize(access=st.sampled_from(_ACCESSES), on_demand=st.sampled_from(_ACCESSES[:5]))
+    def begin(self, access: str, on_demand: str) -> None:
+        """Sets up the same on both sides."""
+        subject = self.subject
+        subject.sequences += 1
+        given: dict[str, dict[str, str]] = {"pds": {"other": ""}, "mrs": {}, "qps": {}, "windows": {}}
+        given["mrs"]["mr"] = flow({**_REGION, "access": access})
+        if "odp" in subject.has:
+            paged = on_demand.replace("]", ", ON_DEMAND]").replace("[, ", "[")
+            given["mrs"]["odp"] = flow({**_REGION, "access": paged})
+        if subject.entry == "libibverbs":  # a region of the kernel's alone cannot be bound to
+            given["qps"]["qp"] = "{type: RC}"
+            kinds = {name: number for name, number in (("mw", 1), ("mw2", 2)) if f"mw_type_{number}" in subject.has}
+            given["windows"] = {name: f"{{type: {number}}}" for name, number in kinds.items()}
+        self.live = {**dict.fromkeys(given["mrs"], "mr"), **dict.fromkeys(given["windows"], "window")}
+        try:
+            self.comparison = Comparison(subject, given)
+        except SetupRefused:  # there is nothing to compare; that the set-up has to work is for the tables
+            self.over = True
+
+    def teardown(self) -> None:
+        """Gives everything back."""
+        if self.comparison:
+            self.comparison.close()
+
+    def take(self, call: str, arguments: Text) -> bool:
+        """One step on both sides; whether it works. Raises Parted for a divergence that has not been told."""
+        assert self.comparison is not None
+        outcome = self.comparison.take(call, arguments)
+        divergence = self.comparison.divergence
+        if divergence:
+            self.over = True  # from here on the two sides are not alike
+            if divergence.signature not in self.subject.known:
+                raise Parted(divergence)
+        return outcome == "success" and not divergence
+
+    @precondition(lambda self: not self.over and "new" not in self.live)
+    @rule(access=st.sampled_from((*_ACCESSES, *_REFUSED)), pd=st.sampled_from(_DOMAINS))
+    def register(self, access: str, pd: str) -> None:
+        """ibv_reg_mr."""
+        if self.take("ibv_reg_mr", {"pd": pd, **_REGION, "access": access}):
+            self.live["new"] = "mr"
+
+    @precondition(lambda self: not self.over)
+    @rule(name=st.sampled_from(_REGIONS))
+    def deregister(self, name: str) -> None:
+        """ibv_dereg_mr."""
+        if name in self.live and self.take("ibv_dereg_mr", {"mr": name}):
+            del self.live[name]
+
+    @precondition(lambda self: not self.over and not self.bound and "rereg_mr" in self.subject.has)
+    @rule(name=st.sampled_from(_REGIONS[:2]), flags=st.sampled_from(_CHANGES),
+          access=st.sampled_from(_ACCESSES), pd=st.sampled_from(_DOMAINS))  # fmt: skip
+    def change(self, name: str, flags: str, access: str, pd: str) -> None:
+        """ibv_rereg_mr of a plain region, while nothing is bound."""
+        if name not in self.live:
+            return
+        arguments = {"mr": name, "flags": flags}
+        if "PD" in flags:
+            arguments["pd"] = pd
+        if "ACCESS" in flags:
+            arguments["access"] = access
+        if "TRANSLATION" in flags:
+            arguments |= {"addr": "buf + 2 pages", "length": "1 page"}
+        self.take("ibv_rereg_mr", arguments)
+
+    @precondition(lambda self: not self.over and "odp" in self.live and "advise_mr" in self.subject.has)
+    @rule(advice=st.sampled_from(("PREFETCH", "PREFETCH_WRITE", "PREFETCH_NO_FAULT")),
+          addr=st.sampled_from(_ADDRESSES), pd=st.sampled_from(_DOMAINS))  # fmt: skip
+    def advise(self, advice: str, addr: str, pd: str) -> None:
+        """ibv_advise_mr, on the on-demand region alone."""
+        sges = f"[{{addr: {addr}, length: 8, lkey: odp.lkey}}]"
+        self.take("ibv_advise_mr", {"pd": pd, "advice": advice, "flags": "[FLUSH]", "sg_list": sges})
+
+    @precondition(lambda self: not self.over and not self.queue_broken)
+    @rule(name=st.sampled_from(_WINDOWS), region=st.sampled_from(_REGIONS[:2]), addr=st.sampled_from(_ADDRESSES),
+          access=st.sampled_from(_WINDOW_ACCESSES))  # fmt: skip
+    def bind(self, name: str, region: str, addr: str, access: str) -> None:
+        """ibv_bind_mw, or a posted bind of a window of type 2 that is bound to nothing."""
+        if not {name, region} <= set(self.live) or (name == "mw2" and name in self.bound):
+            return
+        arguments = {"qp": "qp", "mw": name, "mr": region, "addr": addr, "length": "64", "access": access}
+        call = "ibv_bind_mw" if name == "mw" else "post_bind_mw"
+        if self.take(call, arguments):
+            self.bound.add(name)
+        else:
+            self.queue_broken = True
+
+    @precondition(lambda self: not self.over and not self.queue_broken and "mw2" in self.bound)
+    @rule()
+    def invalidate(self) -> None:
+        """LOCAL_INV of a window of type 2 that is bound."""
+        if self.take("post_local_inv", {"qp": "qp", "rkey": "mw2.rkey"}):
+            self.bound.discard("mw2")
+        else:
+            self.queue_broken = True
+
+    @precondition(lambda self: not self.over)
+    @rule(name=st.sampled_from(_WINDOWS))
+    def deallocate(self, name: str) -> None:
+        """ibv_dealloc_mw."""
+        if name in self.live and self.take("ibv_dealloc_mw", {"mw": name}):
+            del self.live[name]
+            self.bound.discard(name)
+
+    @precondition(lambda self: not self.over)
+    @rule(name=st.sampled_from((*_REGIONS, *_WINDOWS)), addr=st.sampled_from(_ADDRESSES),
+          operation=st.sampled_from((*_OPERATIONS, *_OPERATIONS, *_ATOMICS)), pd=st.sampled_from(_DOMAINS))  # fmt: skip
+    def remote(self, name: str, addr: str, operation: str, pd: str) -> None:
+        """A peer's operation by any key that is there."""
+        if name not in self.live or (operation in _ATOMICS and not self.fits_atomics(addr)):
+            return
+        arguments = {"op": operation, "rkey": f"{name}.rkey", "addr": addr, "pd": pd}
+        if name == "mw2":
+            if self.queue_broken:
+                return
+            arguments["via"] = "qp"
+            del arguments["pd"]
+        if not self.take("traffic", arguments) and name == "mw2":
+            self.queue_broken = True
+
+    def fits_atomics(self, addr: str) -> bool:
+        """Whether the device has atomics, and an address is a multiple of eight."""
+        return "atomics" in self.subject.has and not addr.endswith(("7", "1"))
+
+    @precondition(lambda self: not self.over)
+    @rule(name=st.sampled_from(_REGIONS), addr=st.sampled_from(_ADDRESSES), operation=st.sampled_from(_LOCAL),
+          pd=st.sampled_from(_DOMAINS))  # fmt: skip
+    def local(self, name: str, addr: str, operation: str, pd: str) -> None:
+        """An own access by an lkey."""
+        if name in self.live:
+            self.take("local_traffic", {"op": operation, "lkey": f"{name}.lkey", "addr": addr, "pd": pd})
+
+    @precondition(lambda self: self.over)
+    @rule()
+    def end(self) -> None:
+        """The two sides are not alike any more: nothing is left to compare."""
+
+
+def search(subject: Subject, seconds: float, seed_number: int) -> Iterator[Divergence]:
+    """Divergences, each shrunk and of another signature, until the time is over. Equal seeds try equal sequences."""
+    until = time.monotonic() + seconds
+    for number in range(seed_number, seed_number + 1_000_000):
+        if time.monotonic() >= until:
+            return
+        machine: Any = type("Sequences", (Sequences,), {"subject": subject})
+        found: Divergence | None = None
+        try:
+            run_state_machine_as_test(seed(number)(machine), settings=_settings())
+        except Parted as parted:
+            found = parted.divergence
+        except Flaky as flaky:
+            causes = [each.divergence for each in getattr(flaky, "exceptions", ()) if isinstance(each, Parted)]
+            found = causes[0] if causes else None
+        if found:
+            subject.known.add(found.signature)
+            yield shortest(subject, found)
+
+
+def _settings() -> settings:
+    return settings(
+        max_examples=_EXAMPLES, stateful_step_count=_STEPS, deadline=None, database=None, print_blob=False,
+        report_multiple_bugs=False, verbosity=Verbosity.quiet, phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
