@@ -14,6 +14,7 @@ from commands.programs import lines_from_guest
 from conformance.errors import UserError
 from conformance.reading import suggestion
 from conformance.suite import Suite, load_suite
+from conformance.tiers import DEFAULT, of_tier
 from fixtures.softroce.recipe import DEFAULT_STACK, STACKS
 from reference.bench import ReferenceBench
 from reference.device import Device
@@ -78,10 +79,9 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _on_reference(arguments: argparse.Namespace, suite: Suite, chosen: Sequence[Violation]) -> Iterator[Finding]:
-    # Rows alone: a sweep finds what they find, and takes hundreds of times as long on each violation.
-    rows = [case for case in suite.cases if case.sweep is None]
-    check_baseline(rows)
-    yield from try_all(chosen, rows, arguments.jobs, arguments.whole)
+    cases = of_tier(suite.cases, DEFAULT)
+    check_baseline(cases)
+    yield from try_all(chosen, cases, arguments.jobs, arguments.whole)
 
 
 def _in_guest(arguments: argparse.Namespace, suite: Suite, chosen: Sequence[Violation]) -> Iterator[Finding]:
