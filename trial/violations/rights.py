@@ -417,8 +417,8 @@ class RelaxedAtomicsRefused(Device):
         return not relaxed and super().allows(region, right)
 
 
-@violates("REG-17")
-class FlagsExcludeEachOther(Device):
+@violates("REG-06")
+class RemoteReadBesideAtomics(Device):
     """REMOTE_READ takes no effect beside REMOTE_WRITE and REMOTE_ATOMIC."""
 
     def allows(self, region: Region, right: int) -> bool:
