@@ -144,7 +144,7 @@ def _fault(step: Step, seen: dict[str, Any], when: str = "") -> str:
 
 
 # Operations that leave the range as it is.
-_READERS = ("RDMA_READ", "SEND", "WRITE", "FLUSH_GLOBAL", "FLUSH_PERSISTENT")
+_READERS = ("RDMA_READ", "UNEQUAL_CMP_AND_SWP", "SEND", "WRITE", "FLUSH_GLOBAL", "FLUSH_PERSISTENT")
 
 
 def _data_fault(step: Step, seen: dict[str, Any]) -> str:

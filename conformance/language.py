@@ -70,6 +70,7 @@ class Parameter:
 FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
 REMOTE_OPERATIONS = (
     "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE",
+    "UNEQUAL_CMP_AND_SWP",  # compares with what does not stand there, so that nothing may be swapped
     *FLUSHES,
 )  # fmt: skip
 # What reads a region by its lkey (SEND, and WRITE as the requester), and what writes to it: RECV, and the

@@ -6,7 +6,9 @@ Also what stands in it. Names and offsets alone, so that tables can have them fo
 from __future__ import annotations
 
 # Operations on eight bytes at an address that is a multiple of eight.
-WORD_OPERATIONS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE", "FETCH_AND_ADD")
+WORD_OPERATIONS = (
+    "ATOMIC_CMP_AND_SWP", "UNEQUAL_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE", "FETCH_AND_ADD",
+)  # fmt: skip
 PLACES = {
     "whole": "all of the range; of a word operation its first whole word",
     "first": "the first byte, or word",

@@ -21,6 +21,7 @@ from conformance.targets import BEFORE, EMPTY, SHOWN, Target, how_much, sent
 from conformance.verbs import ENUMS
 
 _IMMEDIATE = 0xC0FFEE01
+_UNEQUAL = "UNEQUAL_CMP_AND_SWP"
 _GRH = 40  # bytes that stand before a datagram's own in the memory that receives it
 _GUARD = 64
 _RIGHTS = ENUMS["ibv_access_flags"]
@@ -41,7 +42,7 @@ def traffic(scene: Scene, step: Step) -> Observation:
     observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, "remote")
     if operation in FLUSHES:
         moved = "all" if exchange.done else "nothing"
-    elif reads:
+    elif reads or operation == _UNEQUAL:
         moved = local.received(target.inside)
     else:
         moved = how_much(target.content(), content, target.inside) if length else "all"
@@ -228,6 +229,8 @@ def _request(
     if operation not in WORD_OPERATIONS:
         return SendRequest(operation, wr_id, (local,), rkey=rkey, remote_addr=addr, imm=_IMMEDIATE)
     before, after = (int.from_bytes(content, "little") for content in contents)
+    if operation == _UNEQUAL:
+        operation, before = "ATOMIC_CMP_AND_SWP", before ^ 1
     compare_add = {"ATOMIC_CMP_AND_SWP": before, "ATOMIC_FETCH_AND_ADD": (after - before) % (1 << 64)}
     return SendRequest(
         operation, wr_id, (local,), rkey=rkey, remote_addr=addr, compare_add=compare_add.get(operation, 0), swap=after
