@@ -29,6 +29,13 @@ PORT = "/dev/virtio-ports/rdma-cts.results"
 SUITE_PARTS = ("conformance", "fixtures", "cases", "conftest.py", "tox.ini")
 
 
+# In a control group of its own the kernel counts all RDMA objects of the cases, windows among them.
+_COUNTED = """\
+group=/sys/fs/cgroup
+mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && mkdir $group/cases &&
+    echo $$ >$group/cases/cgroup.procs"""
+
+
 class Guests:
     """The guests of one run; their consoles are console.log, console-2.log, … in the directory `out`."""
 
@@ -45,6 +52,7 @@ class Guests:
             self.given["environment"] = self._environment
         self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(arguments.cases)]
         self._profile = arguments.profile
+        self._deadline_s = arguments.deadline
         self._keep = arguments.keep
         self._out = out
         self._say = say
@@ -53,13 +61,14 @@ class Guests:
     def run(self, cases: Sequence[str], options: Sequence[str]) -> Guest:
         """The next guest, up and about to run these cases with these options of the engine's plugin."""
         command = " ".join([
-            "python3 -m pytest -p no:cacheprovider --color=no -q cases",
-            f"--rdma-device {DEVICE} --rdma-only only --rdma-stream {PORT}",
+            "exec python3 -m pytest -p no:cacheprovider --color=no -q cases",
+            f"--rdma-device {DEVICE} --rdma-only only --rdma-stream {PORT} --rdma-alone",
             *(f"--rdma-cases {name}" for _, name in self._vendor),
             *(["--rdma-profile profile.yaml"] if self._profile else []),
             *options,
         ])  # fmt: skip
-        return self._boot(command, cases)
+        watch = f"sh fixtures/softroce/watch.sh $$ {self._deadline_s / 3:.1f} &"
+        return self._boot("\n".join([_COUNTED, watch, command]), cases)
 
     def shell(self) -> None:
         """A shell in the guest on this program's terminal; returns when it ends."""

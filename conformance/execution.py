@@ -7,12 +7,12 @@ harness's failure, never the device's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 
 from conformance.bench import Bench
 from conformance.calls import errno_name
 from conformance.case import Case, MrSpec, Step, WindowSpec
+from conformance.holdings import settled, still_counted
 from conformance.scene import Observation, Scene, SetupRefused
 from conformance.steps import STEPS, alloc_window
 
@@ -24,20 +24,16 @@ def execute(case: Case, bench: Bench) -> Observation:
 
     Keys: those of the judged call as steps.py records it, `afterwards` for the later steps in order;
     `setup_failed` instead when the device refused the setup; `left_behind` for what could not be
-    given back, or is there now and was not before.
+    given back, or is there now and was not before; `held`, what the kernel counted before and after.
     """
     before = bench.resources()
     observation = _run(Scene(case, bench))
-    left = still_counted(before, bench.resources())
+    after = settled(before, bench.resources)
+    left = still_counted(before, after)
     if left:
         observation.setdefault("left_behind", []).append(left)
+    observation["held"] = {"before": before, "after": after}
     return observation
-
-
-def still_counted(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """What the kernel counts now and did not before, in words; empty if nothing."""
-    left = [f"{after[kind] - count} {kind}" for kind, count in before.items() if after.get(kind, 0) > count]
-    return f"the kernel still counts {', '.join(left)}" if left else ""
 
 
 def _run(scene: Scene) -> Observation:

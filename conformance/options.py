@@ -37,6 +37,7 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--rdma-seed", type=int, metavar="N", help="shuffle cases and points, the same way for the same N")
     group.addoption("--rdma-profile", metavar="FILE", help="what the device must have; see profiles/")
     group.addoption("--rdma-dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
+    group.addoption("--rdma-alone", action="store_true", help="nothing else on this kernel pins pages: count them")
     group.addoption("--rdma-out", metavar="DIR", help="write results.jsonl to this new directory")
     group.addoption("--rdma-stream", metavar="PATH", help="write result lines to PATH for a supervisor")
 

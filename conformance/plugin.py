@@ -20,6 +20,7 @@ from conformance.case import Case
 from conformance.errors import UserError
 from conformance.evidence import KernelWatch
 from conformance.execution import execute
+from conformance.holdings import evidence
 from conformance.judging import Judgement
 from conformance.options import add_options, case_of, check, profile_of, selected_cases, suite_of
 from conformance.recording import PROPERTY, Recorder
@@ -122,6 +123,8 @@ def run(
         observed = {} if unreachable else execute(case, bench)
         duration_us = (time.perf_counter_ns() - started) // 1000
         kernel = kernel_watch.since_last()
+        if held := observed.pop("held", None):
+            kernel |= evidence(**held)
         if unreachable:
             judgement = Judgement(judging.UNREACHABLE, unreachable)
         else:

@@ -16,7 +16,8 @@ from conformance import judging
 from conformance.bench import Bench
 from conformance.capability import Capabilities
 from conformance.case import Case, Expectation
-from conformance.execution import make_calls, set_up, still_counted
+from conformance.execution import make_calls, set_up
+from conformance.holdings import settled, still_counted
 from conformance.scene import Observation, Scene, SetupRefused
 from conformance.sweeps.grouping import Group, groups, setup_axes
 from conformance.sweeps.loops import loop_for
@@ -130,7 +131,7 @@ class _Run:
         self.done += sum(len(group.points) for group in stretch)
         kernel = self.watch()
         self.log += list(kernel.get("log", ()))[: max(0, _LOG_LINES - len(self.log))]
-        after = self.bench.resources()
+        after = settled(self.before, self.bench.resources)
         for what in (judging.kernel_alarm(kernel), still_counted(self.before, after)):
             if what:
                 self._alarm(what, stretch[0].points[0], stretch[-1].points[-1])

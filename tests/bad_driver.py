@@ -1,0 +1,34 @@
+"""A driver gone bad in the guest: the preloaded library and the tables that set it off; no test itself."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from conformance.suite import ROOT
+
+# The sizes of memory, in pages, that tests/preload.c waits for.
+PAGES = {"works": 4, "panics": 101, "hangs": 102, "leaks": 103, "dies": 104, "taints": 105, "works-too": 4}
+
+
+def tables(folder: Path, *rows: str) -> Path:
+    """A folder for --cases with these rows, each a good registration of memory of its size."""
+    text = f"verb: ibv_reg_mr\ncases: {len(rows)}\nrows:\n"
+    for row in rows:
+        text += f"  - id: {row}\n    rules: [REG-01]\n"
+        text += f"    given: {{memory: {{buf: {{kind: anonymous, size: {PAGES[row]} pages}}}}}}\n"
+        text += "    when: {access: [LOCAL_WRITE]}\n    then: success\n"
+    (folder / "reg_mr").mkdir(parents=True)
+    (folder / "reg_mr" / "bad.yaml").write_text(text)
+    return folder
+
+
+def overlay(folder: Path) -> Path:
+    """A folder for --overlay that preloads the library into every program of the guest."""
+    library = folder / "usr/local/lib/preload.so"
+    library.parent.mkdir(parents=True)
+    (folder / "etc").mkdir()
+    source = ROOT / "tests" / "preload.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, source, "-ldl"], check=True)
+    (folder / "etc/ld.so.preload").write_text("/usr/local/lib/preload.so\n")
+    return folder

@@ -1,0 +1,89 @@
+/* A library that makes a good driver bad, for the tests: laid into the guest, it is loaded into every program.
+ * Memory of a certain size, which only the tests' own tables ask for, says what becomes of the next call at uverbs. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PAGE 4096ul
+#define AROUND 3 /* pages that fixtures/memory.py maps around what is asked for */
+#define UVERBS 0x1b
+#define OBJECT_MR 7
+#define METHOD_DESTROY 1
+
+enum { NOTHING, PANIC = 101, HANG, LEAK, DIE, WARN };
+static int next = NOTHING;
+static void *place;
+static size_t size;
+
+void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	void *(*real)(void *, size_t, int, int, int, off_t) = dlsym(RTLD_NEXT, "mmap");
+	void *mapped = real(address, length, protection, flags, fd, offset);
+	size_t pages = length / PAGE - AROUND;
+
+	if (!address && pages >= PANIC && pages <= WARN && length % PAGE == 0) {
+		next = pages;
+		place = mapped;
+		size = length;
+	}
+	return mapped;
+}
+
+static void put(const char *path, const char *text, size_t length)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd < 0 || write(fd, text, length) < 0)
+		_exit(17);
+	close(fd);
+}
+
+static void guard(void)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register range = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	range.range.start = (uintptr_t)place;
+	range.range.len = size;
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || madvise(place, size, MADV_DONTNEED) ||
+	    ioctl(fd, UFFDIO_REGISTER, &range))
+		_exit(18);
+}
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	int (*real)(int, unsigned long, void *) = dlsym(RTLD_NEXT, "ioctl");
+	va_list arguments;
+	uint16_t *header;
+
+	va_start(arguments, request);
+	header = va_arg(arguments, void *);
+	va_end(arguments);
+	if (_IOC_TYPE(request) != UVERBS || next == NOTHING)
+		return real(fd, request, header);
+	if (next == LEAK) { /* lies about every region given back from here on */
+		if (header[1] == OBJECT_MR && header[2] == METHOD_DESTROY) {
+			next = NOTHING;
+			return 0;
+		}
+	} else if (next == PANIC) {
+		put("/proc/sysrq-trigger", "c", 1);
+	} else if (next == DIE) {
+		*(volatile int *)0 = 0;
+	} else if (next == WARN) {
+		next = NOTHING;
+		put("/proc/sys/kernel/tainted", "512", 3);
+	} else if (next == HANG) {
+		next = NOTHING;
+		guard();
+	}
+	return real(fd, request, header);
+}

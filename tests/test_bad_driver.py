@@ -1,0 +1,87 @@
+"""A driver that panics, hangs, dies, leaks or taints its kernel: each costs one case, and the run is complete."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import bad_driver
+from conformance.results import Line, Recorded, read_results
+from conformance.suite import ROOT
+
+pytestmark = pytest.mark.guest
+ROWS = ("works", "panics", "hangs", "leaks", "dies", "taints", "works-too")
+PATIENCE_S = 1800  # the image may have to be built first
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """A run of the bad driver's cases."""
+    place = tmp_path_factory.mktemp("bad")
+    tables, overlay = bad_driver.tables(place / "tables", *ROWS), bad_driver.overlay(place / "overlay")
+    command = ["./rdma-cts", "run", "--guest", "--yes", "--cases", str(tables), "--overlay", str(overlay),
+               "-k", "bad/", "--deadline", "12", "--out", str(place / "out")]  # fmt: skip
+    environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S,
+                          check=False)  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    return read_results(place / "out")
+
+
+def result(run: Recorded, row: str) -> Line:
+    (line,) = [line for line in run.results if line["case"] == f"reg_mr/bad/{row}"]
+    return line
+
+
+def test_the_run_is_complete_and_says_how_many_guests_it_took(run: Recorded) -> None:
+    assert run.footer is not None
+    assert run.footer["complete"] is True
+    assert run.footer["boots"] == 4
+    assert {line["case"].rpartition("/")[2]: line["verdict"] for line in run.results} == {
+        "works": "PASS", "panics": "CRASH", "hangs": "HANG", "leaks": "FAIL", "dies": "CRASH", "taints": "FAIL",
+        "works-too": "PASS",
+    }  # fmt: skip
+
+
+def test_a_panic_is_told_in_the_kernels_own_words(run: Recorded) -> None:
+    line = result(run, "panics")
+    assert "the kernel under test died" in line["reason"]
+    assert any("Kernel panic - not syncing: sysrq triggered crash" in text for text in line["kernel"]["log"])
+
+
+def test_a_case_that_stands_in_the_kernel_is_a_hang_that_says_where(run: Recorded) -> None:
+    line = result(run, "hangs")
+    assert "no answer within its deadline" in line["reason"]
+    log = "\n".join(line["kernel"]["log"])
+    assert "handle_userfault" in log
+    assert "ib_umem_get" in log
+
+
+def test_a_region_that_was_not_given_back_fails_the_case_whatever_the_call_returned(run: Recorded) -> None:
+    line = result(run, "leaks")
+    assert line["observed"]["returned"] == "MR"
+    assert "1 MR" in line["reason"]
+    assert f"{bad_driver.PAGES['leaks'] * 4} kB pinned" in line["reason"]
+    assert f"{bad_driver.PAGES['leaks']} pages pinned" in line["reason"]
+    resources = line["kernel"]["resources"]
+    assert resources["after"]["MR"] == resources["before"]["MR"] + 1
+    memory = line["kernel"]["memory"]
+    assert memory["after"]["kB pinned"] > memory["before"]["kB pinned"]
+
+
+def test_a_process_that_dies_is_a_crash_that_names_the_signal(run: Recorded) -> None:
+    assert "the process under test died of SIGSEGV" in result(run, "dies")["reason"]
+
+
+def test_a_kernel_that_becomes_tainted_fails_the_case(run: Recorded) -> None:
+    line = result(run, "taints")
+    assert line["observed"]["returned"] == "MR"
+    assert "the kernel became tainted (0 to 512)" in line["reason"]
+
+
+def test_the_preloaded_library_is_known_by_its_hash(run: Recorded) -> None:
+    given = run.header["under_test"]["given"]["overlay"]["files"]
+    assert sorted(given) == ["etc/ld.so.preload", "usr/local/lib/preload.so"]
