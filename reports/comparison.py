@@ -163,5 +163,8 @@ def _verdict(points: Points, outcome: int) -> str:
 
 def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:
     """In what the stacks themselves differ: a name, the old value, the new one."""
-    told = ("device", "driver", "firmware", "kernel", "rdma-core", "stack", "under test", "tables", "tier", "seed")
-    return [(name, old.facts[name], new.facts[name]) for name in told if old.facts[name] != new.facts[name]]
+    told = ("device", "driver", "firmware", "kernel", "rdma-core", "stack", "tables", "tier", "seed")
+    found = [(name, old.facts[name], new.facts[name]) for name in told if old.facts[name] != new.facts[name]]
+    both = old.under_test.keys() & new.under_test.keys()
+    differ = [name for name in old.under_test if name in both and old.under_test[name] != new.under_test[name]]
+    return [*found, *((f"hash of {name}", old.under_test[name], new.under_test[name]) for name in differ)]

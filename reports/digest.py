@@ -6,6 +6,7 @@ and where control characters end; each renderer escapes for its own syntax. Not 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ _PHRASES: Mapping[str, str] = {
     UNREACHABLE: "unreachable on this stack", UNDECIDED: "not decided", NOT_RUN: "without a case in this run",
 }  # fmt: skip
 _REASONS_TOLD = 4
+_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # the beginning of a hash is enough for people
 
 # The keys that reports rest on: what must be of which type, and what stands for one that is not there.
 _HEADER: Mapping[str, Any] = {
@@ -101,15 +103,22 @@ class Digest:
         """What was under test and how much of it, a text for each fact; empty where nothing is known."""
         header, footer = self.header, self.footer or {}
         facts: dict[str, object] = {
-            "device": self.device, "driver": header["device"].get("driver"), "firmware": header["device"].get("fw"),
+            "device": self.device, "driver": header["device"].get("driver"),
+            "firmware": header["device"].get("fw") or "none",
             "kernel": header["env"].get("kernel"), "rdma-core": header["env"].get("rdma_core"),
-            "stack": header["stack"], "under test": header.get("under_test"),
-            "transport": header["device"].get("transport"), "tier": header.get("tier"), "seed": header.get("seed"),
+            "stack": header["stack"], "transport": header["device"].get("transport"),
+            "tier": header.get("tier"), "seed": header.get("seed"),
             "started": header["started"].replace("T", " "), "suite": header["suite"].get("version"),
             "tables": str(header["suite"].get("tables_sha256", ""))[:12], "cases": f"{len(self.results):,}",
             "calls judged": f"{self.points:,}", "seconds": footer.get("duration_s"), "exit status": self.status,
         }  # fmt: skip
         return {name: "" if value is None else said(value) for name, value in facts.items()}
+
+    @cached_property
+    def under_test(self) -> Mapping[str, str]:
+        """What was under test by the beginning of its hash: kernel, modules, libraries, and what was given."""
+        told = self.header.get("under_test")
+        return {name: _DIGEST.sub(r"\1", text) for name, text in flat(told)} if isinstance(told, dict) else {}
 
     @cached_property
     def verdicts(self) -> Mapping[str, str]:

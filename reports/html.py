@@ -247,7 +247,7 @@ def render(runs: Sequence[Digest]) -> str:
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("report.html").render(
-        page=Page(runs), facts=stack_facts(runs), columns=COLUMNS, script=Markup(script),
+        page=Page(runs), facts=stack_facts(runs), hashes=hashes(runs), columns=COLUMNS, script=Markup(script),
         script_hash=digest,
     )  # fmt: skip
 
@@ -256,6 +256,12 @@ def stack_facts(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
     """What was under test, a row a fact and a column a run; rows that say nothing are left out."""
     rows = [(name, [run.facts[name] for run in runs]) for name in runs[0].facts]
     return [(name, values) for name, values in rows if any(values)]
+
+
+def hashes(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
+    """What was under test by its hash, in the same form."""
+    names = dict.fromkeys(name for run in runs for name in run.under_test)
+    return [(name, [run.under_test.get(name, "") for run in runs]) for name in names]
 
 
 def _rank(verdict: str) -> int:

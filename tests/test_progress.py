@@ -1,0 +1,140 @@
+"""What a person sees while a run goes, on a real terminal (a pty) and elsewhere."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reports.digest import digest
+from reports.progress import NORMAL, QUIET, VERBOSE, Progress
+from reports.terminal import summary
+from samples import header, numbered, result
+from test_reports import HOSTILE, recorded
+
+SUITE = numbered(4)
+ESCAPE = "\x1b"
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[io.TextIOWrapper, int]]:
+    """A terminal to write to, and the other side's file descriptor."""
+    for name in ("NO_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    other, ours = pty.openpty()
+    stream = os.fdopen(ours, "w", encoding="utf-8")
+    yield stream, other
+    stream.close()
+    os.close(other)
+
+
+def seen(terminal: tuple[io.TextIOWrapper, int]) -> str:
+    """All that has been written to the terminal."""
+    stream, other = terminal
+    stream.flush()
+    return os.read(other, 1 << 16).decode()
+
+
+def ticking(step: float = 0.5) -> Iterator[float]:
+    """A clock that goes on by `step` seconds each time it is read."""
+    now = 0.0
+    while True:
+        yield now
+        now += step
+
+
+def go(progress: Progress, verdicts: tuple[str, ...] = ("PASS", "FAIL", "UNSUPPORTED"), total: int = 100) -> None:
+    """Some results of a longer run."""
+    progress.began(header(), total)
+    for done, (case, verdict) in enumerate(zip(SUITE.cases, verdicts, strict=False), 1):
+        progress.took(result(case, verdict, f"it is {verdict}"), done, total)
+
+
+def test_a_terminal_has_a_bar_with_pace_and_time_left(terminal: tuple[io.TextIOWrapper, int]) -> None:
+    clock = ticking()
+    go(Progress(terminal[0], clock=lambda: next(clock)))
+    shown = seen(terminal).replace("\r\n", "\n")
+    bars = [part for part in re.split(r"\r\x1b\[K|\n", shown) if " of 100" in part]
+    assert bars == [
+        "  ........................ 1 of 100, 2 a second, 50 s left  reg_mr/sample/c0",
+        "  ........................ 2 of 100, 2 a second, 49 s left  reg_mr/sample/c1",
+        "  ........................ 3 of 100, 2 a second, 48 s left  reg_mr/sample/c2",
+    ]
+    assert f"  {ESCAPE}[31mFAIL{ESCAPE}[0m reg_mr/sample/c1: it is FAIL\n" in shown
+
+
+def test_the_bar_is_gone_at_the_end(terminal: tuple[io.TextIOWrapper, int]) -> None:
+    go(Progress(terminal[0]), ("PASS", "PASS"), total=2)
+    assert seen(terminal).endswith(f"\r{ESCAPE}[K")
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colours_are_off_where_they_are_not_wanted(
+    name: str, value: str, terminal: tuple[io.TextIOWrapper, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    go(Progress(terminal[0]))
+    print(summary(digest(recorded([result(SUITE.cases[0], "FAIL")]), Path("out")), Path("out"), terminal[0]),
+          file=terminal[0])  # fmt: skip
+    shown = seen(terminal)
+    assert f"{ESCAPE}[3" not in shown
+    assert "FAIL" in shown
+    assert (ESCAPE in shown) == (name == "NO_COLOR")
+
+
+def test_elsewhere_there_are_plain_lines_now_and_then() -> None:
+    stream, clock = io.StringIO(), ticking(0.1)
+    progress = Progress(stream, clock=lambda: next(clock))
+    progress.began(header(), 120)
+    for done in range(1, 121):
+        progress.took(result(SUITE.cases[0]), done, 120)
+    assert stream.getvalue().splitlines() == [
+        "120 cases on fake0 (fake), kernel 7.2.0, rdma-core 65.0, stack host",
+        "  50 of 120, 10 a second, 7 s left",
+        "  100 of 120, 10 a second, 2 s left",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("level", "cases"), [(QUIET, []), (NORMAL, ["FAIL"]), (VERBOSE, ["PASS", "FAIL", "UNSUPPORTED"])]
+)
+def test_how_much_is_told_can_be_chosen(level: int, cases: list[str]) -> None:
+    stream = io.StringIO()
+    go(Progress(stream, level))
+    told = [line for line in stream.getvalue().splitlines() if "sample" in line]
+    assert [line.split()[0] for line in told] == cases
+
+
+def test_a_waived_violation_is_told_as_such() -> None:
+    stream = io.StringIO()
+    Progress(stream).took(result(SUITE.cases[0], "FAIL", effective="WAIVED"), 1, 2)
+    assert stream.getvalue().startswith("  WAIVED reg_mr/sample/c0")
+
+
+def test_nothing_hostile_reaches_the_terminal(terminal: tuple[io.TextIOWrapper, int]) -> None:
+    progress = Progress(terminal[0])
+    progress.took(result(SUITE.cases[0], "FAIL", HOSTILE, case=f"reg_mr/{HOSTILE}"), 1, 9)
+    progress.say(HOSTILE)
+    controls = set(re.findall(r"[\x00-\x1f\x7f-\x9f](?:\[[0-9]*[A-Za-z])?", seen(terminal)))
+    assert controls <= {"\r", "\n", f"{ESCAPE}[K", f"{ESCAPE}[31m", f"{ESCAPE}[0m"}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "next_", "status"),
+    [
+        ("PASS", "./rdma-cts compare OLD out/x", 0), ("FAIL", "./rdma-cts explain REG-01 --results out/x", 1),
+        ("BROKEN", "./rdma-cts doctor", 3), ("MISSED", "./rdma-cts run --resume out/x", 3),
+    ],
+)  # fmt: skip
+def test_the_last_lines_say_where_the_report_is_and_what_to_do(verdict: str, next_: str, status: int) -> None:
+    text = summary(digest(recorded([result(SUITE.cases[0], verdict)]), Path("out/x")), Path("out/x"), io.StringIO())
+    report, what, end = text.splitlines()[-3:]
+    assert report == "report: out/x/report.html (results: out/x)"
+    assert what.startswith(f"next: {next_}")
+    assert end.endswith(f"(exit status {status})")
