@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import sys
 import tempfile
 import time
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--whole", action="store_true", help="all cases for each, also where the rule's own saw it")
     parser.add_argument("--guest", action="store_true", help="alter the real calls on Soft-RoCE in the guest instead")
     parser.add_argument("--sequences", type=float, metavar="SECONDS", help="random sequences, the reference as oracle")
+    parser.add_argument("--shuffled", type=int, metavar="N", help="in the guest: every case N times, in other orders")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="where random sequences begin (default 1)")
     parser.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the Debian the guest is made of")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
@@ -52,6 +54,8 @@ def execute(arguments: argparse.Namespace) -> int:
     suite = load_suite()
     if arguments.sequences is not None:
         return _sequences(arguments, suite)
+    if arguments.shuffled is not None:
+        return _shuffled(arguments)
     known = ALTERATIONS if arguments.guest else VIOLATIONS
     chosen = _chosen(known, suite, arguments.rule, arguments.violation)
     if arguments.list:
@@ -123,6 +127,27 @@ def _sequences(arguments: argparse.Namespace, suite: Suite) -> int:
                       f"{found} divergences")  # fmt: skip
                 return 1 if found else 0
     raise UserError(f"the guest died in this sequence:\n{flight}", status=3)
+
+
+def _shuffled(arguments: argparse.Namespace) -> int:
+    """Rounds of every case in shuffled orders in one guest; 1 where a case says in one what it does not in another."""
+    if not arguments.guest or arguments.shuffled < 2:
+        raise UserError("--shuffled takes --guest and at least 2 rounds")
+    rounds: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="rdma-cts-trial-") as name:
+        console = (arguments.out or Path(name)) / "console.log"
+        for said in _lines(arguments, ["shuffled", str(arguments.shuffled), str(arguments.seed)], console):
+            if said.get("type") == "round":
+                rounds.append(said)
+                verdicts = collections.Counter(verdict for verdict, _ in said["said"].values())
+                counted = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+                print(f"seed {said['seed']}: {counted} in {said['seconds']:.0f} s", flush=True)
+    if len(rounds) != arguments.shuffled:
+        raise UserError(f"only {len(rounds)} of {arguments.shuffled} rounds came to an end", status=3)
+    differing = report.differing([each["said"] for each in rounds])
+    print("\n".join(f"{case}: {' / '.join(answers)}" for case, answers in differing.items()))
+    print(f"{len(rounds[0]['said'])} cases in {len(rounds)} shuffled rounds: {len(differing)} of them differ")
+    return 1 if differing else 0
 
 
 def _say(text: str) -> None:

@@ -2,6 +2,7 @@
 
     python3 -m trial.inside DEVICE PORT alterations VIOLATION…      what the cases say of altered real calls
     python3 -m trial.inside DEVICE PORT sequences SECONDS SEED      random sequences, the reference as oracle
+    python3 -m trial.inside DEVICE PORT shuffled ROUNDS SEED        every case again and again, in other orders
 
 What is found are lines of JSON to the port. Of alterations the difference to the verdicts of unaltered calls in the
 same guest counts, since the device may break rules of its own accord.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, cast
@@ -23,6 +25,7 @@ from conformance.case import Case
 from conformance.device import Device
 from conformance.judging import Judgement
 from conformance.suite import load_suite
+from conformance.tiers import DEFAULT, of_tier, ordered
 from fixtures.bench import DeviceBench
 from fixtures.limits import obey_locked_memory_limit
 from trial.alterations import ALTERATIONS
@@ -98,8 +101,20 @@ def try_alterations(bench: Bench, capabilities: Capabilities, chosen: Sequence[s
             yield {"type": "finding", **trial.try_alteration(violation).as_data()}
 
 
+def try_shuffled(bench: Bench, capabilities: Capabilities, rounds: int, seed: int) -> Iterator[Line]:
+    """A line for each round: what every case said, in an order of its own; for sweeps with the counts of points."""
+    cases = [case for case in of_tier(load_suite().cases, DEFAULT) if not (case.hazardous or case.verb == "api")]
+    for number in range(seed, seed + rounds):
+        started = time.monotonic()
+        said = {}
+        for case in ordered(cases, number):
+            judgement = run_case(case, bench, capabilities)
+            said[case.id] = [judgement.verdict, judgement.reason]
+        yield {"type": "round", "seed": number, "seconds": time.monotonic() - started, "said": said}
+
+
 def main(name: str, port: str, what: str, arguments: Sequence[str]) -> int:
-    """Does one of the two and writes what is found."""
+    """Does one of the three and writes what is found."""
     obey_locked_memory_limit()
     out = os.open(port, os.O_WRONLY)
 
@@ -111,6 +126,8 @@ def main(name: str, port: str, what: str, arguments: Sequence[str]) -> int:
         capabilities = capabilities_of(device, bench)
         if what == "alterations":
             lines = try_alterations(bench, capabilities, arguments)
+        elif what == "shuffled":
+            lines = try_shuffled(bench, capabilities, int(arguments[0]), int(arguments[1]))
         else:
             lines = try_sequences(bench, capabilities, float(arguments[0]), int(arguments[1]), say)
         for line in lines:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,6 +72,20 @@ def markdown(trial: Trial) -> str:
         first = f"`{each.by[0]}`" if each.by else ""
         lines.append(f"| {each.rule} | {each.name} | {each.about} | {each.outcome} | {len(each.by)} | {first} |")
     return "\n".join(lines) + "\n"
+
+
+def differing(rounds: Sequence[Mapping[str, Sequence[str]]]) -> dict[str, list[str]]:
+    """The cases that do not say the same in every round, with what they say.
+
+    A round has verdict and reason of each case. Verdicts count, and of sweeps the reasons too, which count points.
+    """
+    found: dict[str, list[str]] = {}
+    for case in rounds[0]:
+        answers = [each[case] for each in rounds]
+        told = [" ".join(answer) if " points: " in answer[1] else answer[0] for answer in answers]
+        if len(set(told)) > 1:
+            found[case] = sorted({" ".join(answer) for answer in answers})
+    return found
 
 
 def write(trial: Trial, out: Path) -> None:
