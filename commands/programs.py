@@ -17,7 +17,7 @@ from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import recipe_for
 
 # How long the guest may be silent, in seconds.
-_SILENCE_S = 300.0
+_SILENCE_S = 900.0  # a round of all cases is one line, and an emulated guest may share its processor
 
 Say = Callable[[str], None]
 

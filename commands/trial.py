@@ -21,6 +21,7 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import report
 from trial.alterations import ALTERATIONS
+from trial.liberties import LIBERTIES
 from trial.searching import try_sequences
 from trial.trying import Finding, check_baseline, try_all
 from trial.violation import Violation
@@ -75,7 +76,10 @@ def execute(arguments: argparse.Namespace) -> int:
         raise UserError(f"only {len(findings)} of {len(chosen)} violations were tried", status=3)
     untriable = UNTRIABLE if known is VIOLATIONS and len(chosen) == len(known) else {}
     where = "Soft-RoCE in the guest" if arguments.guest else "the reference"
-    trial = report.Trial(findings, untriable, time.monotonic() - started, where)
+    liberties: list[Finding] = []
+    if known is VIOLATIONS and len(chosen) == len(known):
+        liberties = list(try_all(LIBERTIES, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True))
+    trial = report.Trial(findings, untriable, time.monotonic() - started, where, liberties)
     if arguments.out:
         report.write(trial, arguments.out)
     print(report.summary(trial))

@@ -18,12 +18,14 @@ from conformance.case import Case
 from conformance.errors import UserError
 from conformance.suite import Suite, load_suite
 from conformance.tables import read_table
+from conformance.tiers import DEFAULT, of_tier
 from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import report
 from trial.alterations import ALTERATIONS
 from trial.comparison import Divergence, Subject
 from trial.inside import CONTROL, RealTrial
+from trial.liberties import LIBERTIES
 from trial.report import Trial
 from trial.running import run_case
 from trial.sequences import search
@@ -35,6 +37,11 @@ from trial.violations import UNTRIABLE, VIOLATIONS
 @pytest.fixture(scope="module")
 def suite() -> Suite:
     return load_suite()
+
+
+@pytest.fixture(scope="module")
+def default_cases(suite: Suite) -> list[Case]:
+    return of_tier(suite.cases, DEFAULT)
 
 
 def cases_of(suite: Suite, *rules: str) -> list[Case]:
@@ -231,3 +238,16 @@ def test_random_sequences_run_on_the_real_device(tmp_path: Path) -> None:
     [searched] = [line for line in lines if line.get("type") == "searched"]
     assert searched["sequences"] > 0
     assert searched["steps"] > 0
+
+
+def test_no_violation_survives_and_few_are_misattributed(default_cases: list[Case]) -> None:
+    findings = list(try_all(VIOLATIONS, default_cases))
+    trial = Trial(findings, UNTRIABLE, 0.0, "the reference")
+    assert [report.line(each) for each in findings if each.outcome == SURVIVED] == []
+    assert trial.passed
+
+
+@pytest.mark.parametrize("liberty", LIBERTIES, ids=lambda each: each.name)
+def test_what_the_documents_leave_open_is_failed_by_no_case(liberty: Violation, default_cases: list[Case]) -> None:
+    finding = try_violation(liberty, default_cases)
+    assert (finding.by, finding.broken, finding.reason) == ((), (), "")

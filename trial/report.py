@@ -16,12 +16,16 @@ MISATTRIBUTED_AT_MOST = 0.05
 
 @dataclass(frozen=True)
 class Trial:
-    """The findings of one trial. `untriable` are rules that nothing can violate, each with the reason."""
+    """The findings of one trial. `untriable` are rules that nothing can violate, each with the reason.
+
+    `liberties` are findings on what breaks nothing and may be seen by no case.
+    """
 
     findings: Sequence[Finding]
     untriable: dict[str, str]
     duration_s: float
     where: str
+    liberties: Sequence[Finding] = ()
 
     def of(self, outcome: str) -> list[Finding]:
         """The findings with an outcome."""
@@ -31,7 +35,12 @@ class Trial:
     def passed(self) -> bool:
         """Whether nothing survived and little was misattributed."""
         strayed = len(self.of(MISATTRIBUTED))
-        return not self.of(SURVIVED) and strayed <= MISATTRIBUTED_AT_MOST * len(self.findings)
+        return not (self.of(SURVIVED) or self.false_alarms) and strayed <= MISATTRIBUTED_AT_MOST * len(self.findings)
+
+    @property
+    def false_alarms(self) -> list[Finding]:
+        """Liberties that a case has failed."""
+        return [each for each in self.liberties if each.by]
 
     def by_rule(self) -> list[tuple[str, list[Finding]]]:
         """The findings of each rule, in the order of the violations."""
@@ -49,6 +58,9 @@ def summary(trial: Trial) -> str:
     lines = [line(each) for each in trial.findings if each.outcome != KILLED]
     lines.append(f"{len(trial.findings)} violations in {trial.duration_s:.1f} s on {trial.where}: {counted}")
     lines.append(f"{len(rules)} rules tried, {whole} of them with every violation killed")
+    if trial.liberties:
+        lines += [f"false alarm: {each.about} · {each.by[0]}: {each.reason}" for each in trial.false_alarms]
+        lines.append(f"{len(trial.liberties)} liberties that the documents leave: {len(trial.false_alarms)} false alarms")
     lines += [f"not tried: {rule}, since {reason}" for rule, reason in trial.untriable.items()]
     return "\n".join(lines)
 
@@ -94,6 +106,7 @@ def write(trial: Trial, out: Path) -> None:
         "schema": "rdma-cts-trial/1", "where": trial.where, "duration_s": round(trial.duration_s, 3),
         "passed": trial.passed, "untriable": trial.untriable,
         "findings": [each.as_data() for each in trial.findings],
+        "liberties": [each.as_data() for each in trial.liberties],
     }  # fmt: skip
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from trial.violation import Violation, violations_in
-from trial.violations import advising, binding, changing, declaring, registration, rights, translation
-
-VIOLATIONS: tuple[Violation, ...] = tuple(
-    violations_in((registration, rights, translation, changing, advising, binding, declaring))
+from trial.violations import (
+    advising,
+    binding,
+    changing,
+    codes,
+    declaring,
+    dmabufs,
+    extent,
+    memory,
+    registration,
+    rights,
+    translation,
+    windows,
 )
+
+_THEMES = (
+    registration, memory, rights, extent, translation, dmabufs, changing, codes, advising, binding, windows, declaring,
+)  # fmt: skip
+VIOLATIONS: tuple[Violation, ...] = tuple(violations_in(_THEMES))
 # Rules that no driver can break so that a case could tell, and why.
 UNTRIABLE = {
     "REREG-15": "resources may be reused or not: the rule is observed and never failed",

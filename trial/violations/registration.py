@@ -1,8 +1,7 @@
-"""Violations of what ibv_reg_mr answers, and of what it refuses."""
+"""Violations of what ibv_reg_mr answers, and of which flags it takes."""
 
 from __future__ import annotations
 
-import ctypes
 import errno
 
 from conformance.calls import IbvMr, Pd
@@ -10,7 +9,6 @@ from reference.device import Device
 from reference.memory import PAGE
 from reference.objects import (
     FLUSH_GLOBAL,
-    HUGETLB,
     LOCAL_WRITE,
     MW_BIND,
     ON_DEMAND,
@@ -259,120 +257,3 @@ class OptionalHidesMandatory(Device):
 
     def unknown_bits(self, access: int) -> int:
         return 0 if access & OPTIONAL_BITS else super().unknown_bits(access)
-
-
-@violates("REG-23")
-class UnmappedAccepted(Device):
-    """Nobody looks whether the memory is there."""
-
-    def not_there(self, addr: int, length: int, access: int) -> bool:
-        return False
-
-
-@violates("REG-23")
-class FirstPageOnly(Device):
-    """Of the memory only the first page is looked at."""
-
-    def not_there(self, addr: int, length: int, access: int) -> bool:
-        return super().not_there(addr, min(length, PAGE - addr % PAGE), access)
-
-
-@violates("REG-23")
-class WholePagesOnly(Device):
-    """Whole pages are looked at, those beside the range included."""
-
-    def not_there(self, addr: int, length: int, access: int) -> bool:
-        return super().not_there(addr - 1, length + 2, access)
-
-
-@violates("REG-23")
-class ReadOnlyMadeWritable(Device):
-    """Read-only memory is registered for writing."""
-
-    def writes(self, access: int) -> bool:
-        return False
-
-
-@violates("REG-23")
-class ReadOnlyRefused(Device):
-    """Read-only memory is refused without write access too."""
-
-    def writes(self, access: int) -> bool:
-        return True
-
-
-@violates("REG-23")
-class RangeWraps(Device):
-    """A range that ends beyond the last address is cut off there."""
-
-    def wraps(self, addr: int, length: int) -> bool:
-        return False
-
-    def not_there(self, addr: int, length: int, access: int) -> bool:
-        return addr + length <= 1 << 64 and super().not_there(addr, length, access)
-
-
-@violates("REG-23")
-class NoLimit(Device):
-    """The limit of locked memory is not obeyed."""
-
-    def over_limit(self, addr: int, length: int) -> bool:
-        return False
-
-
-@violates("REG-23")
-class QuarterOfTheLimit(Device):
-    """Only a quarter of the limit of locked memory can be used."""
-
-    def over_limit(self, addr: int, length: int) -> bool:
-        return self.locked_limit is not None and length > self.locked_limit // 4
-
-
-@violates("REG-13")
-class HugePagesRefused(Device):
-    """HUGETLB is refused with ON_DEMAND too."""
-
-    def unsupported(self, access: int) -> bool:
-        return super().unsupported(access) or access & (HUGETLB | ON_DEMAND) == HUGETLB | ON_DEMAND
-
-
-@violates("REG-19")
-class ImplicitRefused(Device):
-    """The whole address space is declared and cannot be had."""
-
-    def range_fault(self, addr: int, length: int, access: int) -> int:
-        implicit = self.is_implicit(addr, length, access)
-        return errno.EINVAL if implicit else super().range_fault(addr, length, access)
-
-
-@violates("REG-19")
-class ImplicitHasNoEnd(Device):
-    """The structure of an implicit region says no length."""
-
-    def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
-        return super().structure(region, pd, addr, length if length != ctypes.c_size_t(-1).value else 0)
-
-
-@violates("REG-12")
-class OnDemandMissing(Device):
-    """ON_DEMAND is declared and refused."""
-
-    def unsupported(self, access: int) -> bool:
-        return super().unsupported(access) or bool(access & ON_DEMAND)
-
-
-@violates("REG-12")
-class OnDemandPinned(Device):
-    """An on-demand region is pinned, so that its memory must be there when it is registered."""
-
-    def range_fault(self, addr: int, length: int, access: int) -> int:
-        implicit = self.is_implicit(addr, length, access)
-        return super().range_fault(addr, length, access if implicit else access & ~ON_DEMAND & ~HUGETLB)
-
-
-@violates("REG-14")
-class RelaxedRefused(Device):
-    """RELAXED_ORDERING makes a registration fail."""
-
-    def unsupported(self, access: int) -> bool:
-        return super().unsupported(access) or bool(access & RELAXED_ORDERING)

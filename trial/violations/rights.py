@@ -1,4 +1,4 @@
-"""Violations of what a region's keys let through."""
+"""Violations of what a region's rights let through."""
 
 from __future__ import annotations
 
@@ -8,24 +8,17 @@ from collections.abc import Sequence
 from conformance.calls import Sge
 from conformance.requests import SendRequest
 from reference.device import Device
-from reference.memory import PAGE
 from reference.objects import (
     FLUSH_GLOBAL,
     FLUSH_PERSISTENT,
-    HUGETLB,
     LOCAL_WRITE,
-    ON_DEMAND,
-    RELAXED_ORDERING,
     REMOTE_ATOMIC,
     REMOTE_READ,
     REMOTE_WRITE,
-    ZERO_BASED,
     Domain,
     Region,
-    Window,
 )
 from reference.queues import Queue
-from reference.stack import WHOLE, Stack
 from trial.violation import violates
 
 _RIGHTS = REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | FLUSH_GLOBAL | FLUSH_PERSISTENT
@@ -343,80 +336,6 @@ class PersistenceByVisibility(Device):
         return _granted(region, right, FLUSH_PERSISTENT, FLUSH_GLOBAL)
 
 
-@violates("REG-11")
-class ZeroBasedIgnored(Device):
-    """ZERO_BASED regions are addressed by pointers."""
-
-    def base(self, hca_va: int, access: int) -> int:
-        return hca_va
-
-
-@violates("REG-11")
-class ZeroBasedFromThePage(Device):
-    """ZERO_BASED counts from the beginning of the region's first page."""
-
-    def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:
-        region = super().reg_mr(pd, addr, length, access)
-        region.iova = region.iova or addr % PAGE
-        return region
-
-
-@violates("REG-11")
-class ZeroBasedAndPointers(Device):
-    """ZERO_BASED regions can be addressed by pointers too."""
-
-    def place(self, region: Region, addr: int, length: int) -> int | None:
-        if region.access & ZERO_BASED and addr >= region.addr:
-            addr -= region.addr
-        return super().place(region, addr, length)
-
-
-@violates("REG-12")
-class OffsetWithinThePageLost(Device):
-    """On-demand regions lose the offset within the page."""
-
-    def translate(self, region: Region, addr: int) -> int:
-        found = super().translate(region, addr)
-        return found // PAGE * PAGE if region.access & ON_DEMAND else found
-
-
-@violates("REG-12")
-class OnlyTheFirstPageIsFound(Device):
-    """Of an on-demand region only the first page is ever found."""
-
-    def contains(self, region: Region, addr: int, length: int) -> bool:
-        beyond = region.access & ON_DEMAND and addr - region.iova >= PAGE
-        return not beyond and super().contains(region, addr, length)
-
-
-@violates("REG-13")
-class HugePagesAreSmall(Device):
-    """Of a huge page only the first 4 KiB are reached."""
-
-    def contains(self, region: Region, addr: int, length: int) -> bool:
-        beyond = region.access & HUGETLB and addr - region.iova >= PAGE
-        return not beyond and super().contains(region, addr, length)
-
-
-@violates("REG-14")
-class RelaxedNotVisible(Device):
-    """With RELAXED_ORDERING the last page is not there when the completion is."""
-
-    def put(self, addr: int, content: bytes) -> bool:
-        relaxed = any(isinstance(each, Region) and each.access & RELAXED_ORDERING and each.addr <= addr < each.addr
-                      + each.length for each in self.keys.values())  # fmt: skip
-        return super().put(addr, content[:-PAGE] if relaxed and len(content) > PAGE else content)
-
-
-@violates("REG-14")
-class RelaxedAtomicsRefused(Device):
-    """With RELAXED_ORDERING atomics are refused."""
-
-    def allows(self, region: Region, right: int) -> bool:
-        relaxed = right == REMOTE_ATOMIC and region.access & RELAXED_ORDERING
-        return not relaxed and super().allows(region, right)
-
-
 @violates("REG-06")
 class RemoteReadBesideAtomics(Device):
     """REMOTE_READ takes no effect beside REMOTE_WRITE and REMOTE_ATOMIC."""
@@ -425,130 +344,3 @@ class RemoteReadBesideAtomics(Device):
         both = REMOTE_WRITE | REMOTE_ATOMIC
         lost = right == REMOTE_READ and region.access & both == both
         return not lost and super().allows(region, right)
-
-
-@violates("REG-19")
-class ImplicitEndsEarly(Device):
-    """An implicit region ends after 4 GiB."""
-
-    def contains(self, region: Region, addr: int, length: int) -> bool:
-        implicit = region.length == (1 << 64) - 1
-        return not (implicit and addr >= 1 << 32) and super().contains(region, addr, length)
-
-
-@violates("REG-20")
-class OneByteTooLong(Device):
-    """A region reaches one byte beyond its end."""
-
-    def contains(self, region: Region, addr: int, length: int) -> bool:
-        return addr >= region.iova and addr + length <= region.iova + region.length + 1
-
-
-@violates("REG-20")
-class OneByteTooEarly(Device):
-    """A region begins one byte before its address."""
-
-    def contains(self, region: Region, addr: int, length: int) -> bool:
-        return addr >= region.iova - 1 and addr + length <= region.iova + region.length
-
-
-@violates("REG-20")
-class OneByteTooShort(Device):
-    """A region's last byte cannot be reached."""
-
-    def contains(self, region: Region, addr: int, length: int) -> bool:
-        return addr >= region.iova and addr + length < region.iova + region.length
-
-
-@violates("REG-20")
-class WholePages(Device):
-    """A region reaches to the ends of its pages."""
-
-    def contains(self, region: Region, addr: int, length: int) -> bool:
-        start = region.iova // PAGE * PAGE
-        return addr >= start and addr + length <= -(-(region.iova + region.length) // PAGE) * PAGE
-
-
-@violates("REG-20")
-class OnlyTheStartIsChecked(Device):
-    """Nobody looks where an operation ends."""
-
-    def contains(self, region: Region, addr: int, length: int) -> bool:
-        return region.iova <= addr < region.iova + region.length
-
-
-@violates("REG-20")
-class LocalBoundsUnchecked(Device):
-    """Nobody looks at the bounds of local elements."""
-
-    def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
-        found = self.keys.get(lkey)
-        inside = isinstance(found, Region) and self.opens_locally(found, domain)
-        if isinstance(found, Region) and inside and (not write or self.allows_local_write(found)):
-            return self.translate(found, addr)
-        return None
-
-
-@violates("REG-21")
-class AnyTag(Device):
-    """Of a key only the index counts."""
-
-    def found(self, key: int) -> Region | Window | None:
-        return next((each for own, each in self.keys.items() if own >> 8 == key >> 8), None)
-
-
-@violates("REG-21")
-class KeysReused(Device):
-    """The key of a region that is gone is given to the next one."""
-
-    def __init__(self, stack: Stack = WHOLE) -> None:
-        super().__init__(stack)
-        self._free: list[int] = []
-
-    def forget_key(self, region: Region) -> None:
-        super().forget_key(region)
-        self._free.append(region.key)
-
-    def new_key(self) -> int:
-        return self._free.pop() if self._free else super().new_key()
-
-
-@violates("REG-21")
-class StaleKeysFound(Device):
-    """Keys of regions that are gone open the region that is registered for the same memory."""
-
-    def __init__(self, stack: Stack = WHOLE) -> None:
-        super().__init__(stack)
-        self._gone: dict[int, int] = {}
-
-    def forget_key(self, region: Region) -> None:
-        super().forget_key(region)
-        self._gone[region.key] = region.addr
-
-    def found(self, key: int) -> Region | Window | None:
-        own = (each for each in self.regions.values() if each.addr == self._gone.get(key))
-        return self.keys.get(key) or next(own, None)
-
-
-@violates("REG-22")
-class DomainUnchecked(Device):
-    """Nobody looks at the protection domain of a remote key."""
-
-    def opens(self, region: Region, domain: Domain) -> bool:
-        return region.usable
-
-
-@violates("REG-22")
-class LocalDomainUnchecked(Device):
-    """Nobody looks at the protection domain of a local key."""
-
-    def opens_locally(self, region: Region, domain: Domain) -> bool:
-        return region.usable
-
-
-@violates("REG-22")
-class FirstDomainOnly(Device):
-    """Regions of any but the first domain serve nobody."""
-
-    def opens(self, region: Region, domain: Domain) -> bool:
-        return region.domain is next(iter(self.domains.values())) and super().opens(region, domain)

@@ -1,0 +1,179 @@
+"""What the documents leave open, taken the other way: references that break nothing, and that no case may fail.
+
+The other half of the trial. A case that counts on one way of doing what may be done in several is a false alarm.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Sequence
+
+from conformance.calls import Return, Sge
+from conformance.requests import BindInfo, SendRequest
+from reference.device import Device
+from reference.memory import PAGE
+from reference.objects import HUGETLB, ON_DEMAND, Domain, Region, Window
+from reference.queues import SUCCESS, Queue
+from reference.reregistration import CHANGE_ACCESS, Change
+from trial.violation import violates, violations_in
+
+# Liberties are told by the rule that leaves the choice.
+takes_liberty = violates
+
+
+@takes_liberty("REREG-15")
+class KeysKept(Device):
+    """A region keeps its keys when it is re-registered."""
+
+    def rekey(self, region: Region) -> None:
+        """Stays."""
+
+
+@takes_liberty("REREG-15")
+class KeysOfAnotherIndex(Device):
+    """A region gets keys that have nothing in common with the old ones when it is re-registered."""
+
+    def rekey(self, region: Region) -> None:
+        self.forget_key(region)
+        region.key = self.new_key()
+        self.keys[region.key] = region
+
+
+@takes_liberty("REREG-06")
+class UnselectedAccessTaken(Device):
+    """The library lets access pass that no flag selects, and the device ignores it."""
+
+    def input_fault(self, change: Change) -> bool:
+        selected = change.access if change.flags & CHANGE_ACCESS else 0
+        return super().input_fault(Change(change.flags, change.pd, change.addr, change.length, selected))
+
+
+@takes_liberty("REREG-05")
+class NoChangeRefused(Device):
+    """A re-registration that selects nothing is an input error."""
+
+    def input_fault(self, change: Change) -> bool:
+        return not change.flags or super().input_fault(change)
+
+
+@takes_liberty("BIND-12")
+class BindsRefusedWhenPosted(Device):
+    """What the region does not allow is refused when the bind is posted, by an errno."""
+
+    def bind_fault(self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool) -> int:
+        fault = super().bind_fault(queue, window, region, info, posted)
+        refused = not fault and self.bind_refused(window, region, info.addr, info.length, info.access)
+        return errno.EPERM if refused else fault
+
+
+@takes_liberty("BIND-11")
+class BindsRefusedByCompletion(Device):
+    """What the arguments rule out is refused by the completion, for windows of type 1 but for another type's."""
+
+    def bind_argument_fault(
+        self, queue: Domain, window: Window, region: Region | None, length: int, access: int
+    ) -> int:
+        fault = super().bind_argument_fault(queue, window, region, length, access)
+        return fault if region is None or region.domain is not window.domain else 0
+
+
+@takes_liberty("BIND-15")
+class InvalidationOfNothing(Device):
+    """A local invalidation of a window that is not bound completes with success."""
+
+    def local_invalidate(self, key: int, queue: Queue) -> bool:
+        found = self.keys.get(key)
+        unbound = isinstance(found, Window) and found.kind == 2 and found.region is None
+        return unbound or super().local_invalidate(key, queue)
+
+
+@takes_liberty("BIND-14")
+class TypeOnePosted(Device):
+    """A window of type 1 can be bound by a posted request as well."""
+
+    def wrong_type(self, window: Window, posted: bool) -> bool:
+        return not posted and window.kind == 2
+
+
+@takes_liberty("BIND-03")
+class UnconnectedTakesBinds(Device):
+    """A queue pair that is not ready to send takes a bind and never carries it out."""
+
+    def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
+        if queue.state in ("INIT", "RTR"):
+            return 0, self.next_key(window.key)
+        return super().ibv_bind_mw(queue, window, info, flags, wr_id)
+
+
+@takes_liberty("REG-23")
+class NothingRegistered(Device):
+    """A region of no bytes can be had."""
+
+    def range_fault(self, addr: int, length: int, access: int) -> int:
+        return super().range_fault(addr, length, access) if length else 0
+
+
+@takes_liberty("REG-13")
+class HugeWithoutPaging(Device):
+    """HUGETLB without ON_DEMAND is refused."""
+
+    def unsupported(self, access: int) -> bool:
+        return super().unsupported(access) or access & (HUGETLB | ON_DEMAND) == HUGETLB
+
+
+@takes_liberty("REG-02")
+class OtherErrnos(Device):
+    """Every refusal of a registration has another errno."""
+
+    def told_errno(self, errno: int) -> int:
+        return errno + 1
+
+
+@takes_liberty("DEREG-02")
+class OtherBusy(Device):
+    """A region that cannot be deregistered yet answers EINVAL."""
+
+    def dereg_answer(self, returned: Return) -> Return:
+        return Return(errno.EINVAL, errno.EINVAL) if returned.value == errno.EBUSY else returned
+
+
+@takes_liberty("ADV-01")
+class AdviceOnNothingRefused(Device):
+    """Advice on a list of no elements is refused."""
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        if not sg_list:
+            self.domain_of(-1)
+        super().advise(pd, advice, flags, sg_list)
+
+
+@takes_liberty("ADV-05")
+class PlainAdviceNotFound(Device):
+    """Advice on a region that is not on demand answers ENOENT."""
+
+    def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
+        plain = not self.foreign(domain, region) and self.not_on_demand(region)
+        return errno.ENOENT if plain else super().element_fault(domain, advice, region, sge)
+
+
+@takes_liberty("ADV-14")
+class AdviceOfWholePages(Device):
+    """Advice brings the whole of the pages in that it touches, also without FLUSH and also for writing."""
+
+    def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
+        start = addr // PAGE * PAGE
+        return super().follow(start, -(-(addr + length) // PAGE) * PAGE - start, advice, flags)
+
+
+@takes_liberty("BIND-01")
+class ErrorsAreLoud(Device):
+    """A queue pair goes to the error state after a failed bind, and so does its peer."""
+
+    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
+        super().complete(queue, request, status)
+        if request.opcode == "BIND_MW" and status != SUCCESS:
+            self.fail(queue.peer)
+
+
+LIBERTIES = tuple(violations_in([sys.modules[__name__]]))
