@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--whole", action="store_true", help="all cases for each, also where the rule's own saw it")
     parser.add_argument("--guest", action="store_true", help="alter the real calls on Soft-RoCE in the guest instead")
     parser.add_argument("--sequences", type=float, metavar="SECONDS", help="random sequences, the reference as oracle")
-    parser.add_argument("--shuffled", type=int, metavar="N", help="in the guest: every case N times, in other orders")
+    parser.add_argument("--shuffled", type=int, metavar="N", help="in the guest: every row N times, in other orders")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="where random sequences begin (default 1)")
     parser.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the Debian the guest is made of")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
@@ -145,7 +145,9 @@ def _shuffled(arguments: argparse.Namespace) -> int:
                 rounds.append(said)
                 verdicts = collections.Counter(verdict for verdict, _ in said["said"].values())
                 counted = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
-                print(f"seed {said['seed']}: {counted} in {said['seconds']:.0f} s", flush=True)
+                differing = report.differing([each["said"] for each in rounds])
+                print(f"seed {said['seed']}: {counted} in {said['seconds']:.0f} s, "
+                      f"{len(differing)} cases differ so far", flush=True)  # fmt: skip
     if len(rounds) != arguments.shuffled:
         raise UserError(f"only {len(rounds)} of {arguments.shuffled} rounds came to an end", status=3)
     differing = report.differing([each["said"] for each in rounds])

@@ -43,13 +43,19 @@ _ENOUGH = 3
 CONTROL = Violation("control", "REG-20", "Nothing is altered.", Alteration)
 
 
+def rows(cases: Sequence[Case]) -> list[Case]:
+    """The cases without sweeps, each of which costs as much as all rows, and without what takes the kernel down."""
+    moderate = of_tier(cases, DEFAULT)
+    return [case for case in moderate if not (case.hazardous or case.sweep or case.verb == "api")]
+
+
 class RealTrial:
     """A real bench, its unaltered verdicts as they are needed, and alterations on it."""
 
     def __init__(self, bench: Bench, capabilities: Capabilities, cases: Sequence[Case]) -> None:
-        """`cases` without what can take the kernel down; sweeps are left out, as each costs as much as all rows."""
+        """See `rows` for those of `cases` that are run."""
         self.bench, self.capabilities = bench, capabilities
-        self.cases = [case for case in cases if not (case.hazardous or case.sweep or case.verb == "api")]
+        self.cases = rows(cases)
         self._sound: dict[str, Judgement] = {}
 
     def sound(self, case: Case) -> Judgement:
@@ -102,8 +108,8 @@ def try_alterations(bench: Bench, capabilities: Capabilities, chosen: Sequence[s
 
 
 def try_shuffled(bench: Bench, capabilities: Capabilities, rounds: int, seed: int) -> Iterator[Line]:
-    """A line for each round: what every case said, in an order of its own; for sweeps with the counts of points."""
-    cases = [case for case in of_tier(load_suite().cases, DEFAULT) if not (case.hazardous or case.verb == "api")]
+    """A line for each round: what every row said, in an order of its own."""
+    cases = rows(load_suite().cases)
     for number in range(seed, seed + rounds):
         started = time.monotonic()
         said = {}

@@ -60,7 +60,8 @@ def summary(trial: Trial) -> str:
     lines.append(f"{len(rules)} rules tried, {whole} of them with every violation killed")
     if trial.liberties:
         lines += [f"false alarm: {each.about} · {each.by[0]}: {each.reason}" for each in trial.false_alarms]
-        lines.append(f"{len(trial.liberties)} liberties that the documents leave: {len(trial.false_alarms)} false alarms")
+        alarms = len(trial.false_alarms)
+        lines.append(f"{len(trial.liberties)} liberties that the documents leave: {alarms} false alarms")
     lines += [f"not tried: {rule}, since {reason}" for rule, reason in trial.untriable.items()]
     return "\n".join(lines)
 
@@ -87,15 +88,11 @@ def markdown(trial: Trial) -> str:
 
 
 def differing(rounds: Sequence[Mapping[str, Sequence[str]]]) -> dict[str, list[str]]:
-    """The cases that do not say the same in every round, with what they say.
-
-    A round has verdict and reason of each case. Verdicts count, and of sweeps the reasons too, which count points.
-    """
+    """The cases whose verdict is not the same in every round, with what they say; a round has verdict and reason."""
     found: dict[str, list[str]] = {}
     for case in rounds[0]:
         answers = [each[case] for each in rounds]
-        told = [" ".join(answer) if " points: " in answer[1] else answer[0] for answer in answers]
-        if len(set(told)) > 1:
+        if len({verdict for verdict, _ in answers}) > 1:
             found[case] = sorted({" ".join(answer) for answer in answers})
     return found
 
