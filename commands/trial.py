@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import collections
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +93,15 @@ def _on_reference(arguments: argparse.Namespace, suite: Suite, chosen: Sequence[
 
 
 def _in_guest(arguments: argparse.Namespace, suite: Suite, chosen: Sequence[Violation]) -> Iterator[Finding]:
-    with tempfile.TemporaryDirectory(prefix="rdma-cts-trial-") as name:
-        console = (arguments.out or Path(name)) / "console.log"
-        names = [each.name for each in chosen]
-        for said in _lines(arguments, ["alterations", *names], console):
-            if said.pop("type", "") == "finding":
-                yield Finding(**{**said, "by": tuple(said["by"]), "broken": tuple(said["broken"])})
+    for said in _lines(arguments, ["alterations", *(each.name for each in chosen)]):
+        if said.pop("type", "") == "finding":
+            yield Finding(**{**said, "by": tuple(said["by"]), "broken": tuple(said["broken"])})
 
 
-def _lines(arguments: argparse.Namespace, words: Sequence[str], console: Path) -> Iterator[dict[str, Any]]:
-    return lines_from_guest("trial.inside", words, arguments.stack, console, _say, arguments.yes)
+def _lines(arguments: argparse.Namespace, words: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What the trial's part in the guest says; the guest's console is evidence and stays."""
+    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-trial"
+    return lines_from_guest("trial.inside", words, arguments.stack, out / "console.log", _say, arguments.yes)
 
 
 def _sequences(arguments: argparse.Namespace, suite: Suite) -> int:
@@ -111,25 +110,23 @@ def _sequences(arguments: argparse.Namespace, suite: Suite) -> int:
         raise UserError(f"--sequences {arguments.sequences:g}: give a number of seconds")
     if arguments.guest and (arguments.violation or arguments.rule):
         raise UserError("--sequences in the guest try the device as it is, without --violation and --rule")
-    with tempfile.TemporaryDirectory(prefix="rdma-cts-trial-") as name:
-        if arguments.guest:
-            console = (arguments.out or Path(name)) / "console.log"
-            lines = _lines(arguments, ["sequences", str(arguments.sequences), str(arguments.seed)], console)
-        else:
-            chosen = _chosen(VIOLATIONS, suite, arguments.rule, arguments.violation)
-            kind = chosen[0].kind if arguments.rule or arguments.violation else Device
-            lines = try_sequences(ReferenceBench(kind()), ReferenceBench().capabilities(), arguments.sequences,
-                                         arguments.seed, lambda line: None)  # fmt: skip
-        found, flight = 0, ""
-        for said in lines:
-            flight = said.get("row", flight)
-            if said.get("type") == "divergence":
-                found += 1
-                print(f"{said['fault']}\n\n{said['row']}", flush=True)
-            elif said.get("type") == "searched":
-                print(f"{said['sequences']} sequences of {said['steps']} steps from seed {arguments.seed}: "
-                      f"{found} divergences")  # fmt: skip
-                return 1 if found else 0
+    if arguments.guest:
+        lines = _lines(arguments, ["sequences", str(arguments.sequences), str(arguments.seed)])
+    else:
+        chosen = _chosen(VIOLATIONS, suite, arguments.rule, arguments.violation)
+        kind = chosen[0].kind if arguments.rule or arguments.violation else Device
+        bench, capabilities = ReferenceBench(kind()), ReferenceBench().capabilities()
+        lines = try_sequences(bench, capabilities, arguments.sequences, arguments.seed, lambda line: None)
+    found, flight = 0, ""
+    for said in lines:
+        flight = said.get("row", flight)
+        if said.get("type") == "divergence":
+            found += 1
+            print(f"{said['fault']}\n\n{said['row']}", flush=True)
+        elif said.get("type") == "searched":
+            print(f"{said['sequences']} sequences of {said['steps']} steps in all, from seed {arguments.seed}: "
+                  f"{found} divergences")  # fmt: skip
+            return 1 if found else 0
     raise UserError(f"the guest died in this sequence:\n{flight}", status=3)
 
 
@@ -138,16 +135,14 @@ def _shuffled(arguments: argparse.Namespace) -> int:
     if not arguments.guest or arguments.shuffled < 2:
         raise UserError("--shuffled takes --guest and at least 2 rounds")
     rounds: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(prefix="rdma-cts-trial-") as name:
-        console = (arguments.out or Path(name)) / "console.log"
-        for said in _lines(arguments, ["shuffled", str(arguments.shuffled), str(arguments.seed)], console):
-            if said.get("type") == "round":
-                rounds.append(said)
-                verdicts = collections.Counter(verdict for verdict, _ in said["said"].values())
-                counted = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
-                differing = report.differing([each["said"] for each in rounds])
-                print(f"seed {said['seed']}: {counted} in {said['seconds']:.0f} s, "
-                      f"{len(differing)} cases differ so far", flush=True)  # fmt: skip
+    for said in _lines(arguments, ["shuffled", str(arguments.shuffled), str(arguments.seed)]):
+        if said.get("type") == "round":
+            rounds.append(said)
+            verdicts = collections.Counter(verdict for verdict, _ in said["said"].values())
+            counted = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+            differing = report.differing([each["said"] for each in rounds])
+            print(f"seed {said['seed']}: {counted} in {said['seconds']:.0f} s, "
+                  f"{len(differing)} cases differ so far", flush=True)  # fmt: skip
     if len(rounds) != arguments.shuffled:
         raise UserError(f"only {len(rounds)} of {arguments.shuffled} rounds came to an end", status=3)
     differing = report.differing([each["said"] for each in rounds])

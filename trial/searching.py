@@ -8,6 +8,7 @@ from typing import Any
 from conformance import language
 from conformance.bench import Bench
 from conformance.capability import Capabilities
+from conformance.errors import UserError
 from reference.bench import ReferenceBench
 
 Line = dict[str, Any]
@@ -17,9 +18,12 @@ def try_sequences(
     bench: Bench, capabilities: Capabilities, seconds: float, seed: int, say: Callable[[Line], None]
 ) -> Iterator[Line]:
     """A line for each divergence, and at last one that counts; `say` takes each sequence before its next step."""
-    from trial.comparison import Subject
-    from trial.sequences import search
-
+    try:
+        from trial.comparison import Subject
+        from trial.sequences import search
+    except ImportError as error:
+        hint = "install python3-hypothesis"
+        raise UserError(f"random sequences need Hypothesis ({error})", hint=hint, status=3) from error
     sequences = steps = 0
     for entry in language.ENTRIES:
         known = {**capabilities.declared, **capabilities.offered[entry]}
