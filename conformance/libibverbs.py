@@ -82,6 +82,7 @@ class Libibverbs:
         return {
             "ibv_reg_mr": self._reg_mr, "ibv_reg_mr_iova": self._reg_mr_iova, "ibv_reg_mr_iova2": self._reg_mr_iova2,
             "ibv_reg_dmabuf_mr": self._reg_dmabuf_mr, "ibv_dereg_mr": self._dereg_mr,
+            "ibv_rereg_mr": self._rereg_mr,
         }[symbol]  # fmt: skip
 
     def fork_status(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from conformance import judging
@@ -105,8 +105,8 @@ class _Run:
         self.alarms: list[dict[str, Any]] = []
         self.log: list[str] = []
         self.done = 0
-        self.outer = setup_axes(swept)
         self.loop = loop_for(case, swept, bench.entry(case.entry))
+        self.outer = self.loop.outer if self.loop else setup_axes(swept)
         self.before = bench.resources()
 
     def through(self, seed: int | None) -> None:
@@ -144,7 +144,8 @@ class _Run:
     def _group(self, group: Group) -> None:
         """Points that share their set-up."""
         points = group.points
-        scene = Scene(self.stencil.case(points[0]), self.bench)
+        case = self.stencil.case(points[0])
+        scene = Scene(replace(case, given=self.loop.given(case.given)) if self.loop else case, self.bench)
         with scene.cleanup:
             try:
                 set_up(scene)
@@ -158,10 +159,23 @@ class _Run:
 
     def _calls(self, scene: Scene, group: Group) -> None:
         if self.loop is not None:
-            scene.left_behind += self.loop.run(scene, group, self.record, lambda point: self._observed(scene, point))
+            scene.left_behind += self.loop.run(scene, group, self.record, self._alone)
             return
         for point in group.points:
             self.record.note(point, self._observed(scene, point))
+
+    def _alone(self, point: int) -> Observation:
+        """What one point gives with a set-up of its own."""
+        scene = Scene(self.stencil.case(point), self.bench)
+        with scene.cleanup:
+            try:
+                set_up(scene)
+                observed = make_calls(scene)
+            except SetupRefused as refusal:
+                observed = {"setup_failed": str(refusal), "errno": refusal.code}
+        if scene.left_behind:
+            observed["left_behind"] = scene.left_behind
+        return observed
 
     def _observed(self, scene: Scene, point: int) -> Observation:
         """What the call of one point gives, on what is set up."""

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from conformance import judging
 from conformance.sweeps.outcome import OUTSIDE, Points
 from conformance.sweeps.space import Space
 
@@ -19,6 +20,8 @@ from conformance.sweeps.space import Space
 MOST_VARIABLES = 8
 # Parts that a set is split into at most; beyond, no formula would be worth reading.
 _MOST_PARTS = 64
+# Of these nobody knows whether what deviates elsewhere deviates there too.
+_NOT_TRIED = (judging.UNSUPPORTED, judging.UNREACHABLE)
 ALWAYS, NEVER = "always", "never"
 NO_SYMPY = "not described, since sympy is not installed (Debian: python3-sympy)"
 
@@ -27,7 +30,7 @@ NO_SYMPY = "not described, since sympy is not installed (Debian: python3-sympy)"
 class Explanation:
     """`when` describes the points, `minimal` tells that no shorter sum of products does.
 
-    `of`: how many points expect the same as they; `smallest` is one of them.
+    `of`: how many points expect the same as they, and were tried; `smallest` is one that deviates.
     """
 
     when: str
@@ -39,7 +42,8 @@ class Explanation:
 def explain(points: Points, number: int) -> Explanation:
     """Why points have the outcome `number`."""
     own = points.outcomes[number]
-    marks = [int((each.expected, each.rule, each.clause) == (own.expected, own.rule, own.clause))
+    same = (own.expected, own.rule, own.clause)
+    marks = [int((each.expected, each.rule, each.clause) == same and each.verdict not in _NOT_TRIED)
              for each in points.outcomes]  # fmt: skip
     marks[number] = 2
     table = bytes(0 if each == OUTSIDE else marks[each] for each in points.index)

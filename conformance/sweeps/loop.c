@@ -9,7 +9,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { ARGUMENTS = 6, DONE = 0, ODD = 1, KEPT = 2, SETUP = 0x1000 };
+enum { ARGUMENTS = 6, DONE = 0, ODD = 1, KEPT = 2 };
+/* What a re-registration adds to errno: what the library returned, and that it did not get so far. */
+enum { CODE_SHIFT = 12, SETUP = 0x8000 };
 
 /* The public fields of struct ibv_mr. */
 struct region {
@@ -36,8 +38,8 @@ struct loop {
     struct column access;
     uint64_t other_mask;
     undo_function undo;
-    uint64_t context, pd; /* that a region must name, as well as these two: */
-    struct column addr, length;
+    uint64_t context; /* that a region must name, as well as these: */
+    struct column pd, addr, length;
     uint16_t *codes;       /* 0: a region as asked for; else errno + 1 */
     struct region *region; /* one that is not as asked for, left to the caller */
     int error;             /* what undoing a region returned */
@@ -59,7 +61,7 @@ int rdma_cts_loop(struct loop *loop, uint64_t *i, uint64_t n)
             loop->codes[*i] = (uint16_t)(errno + 1);
             continue;
         }
-        if (made->context != loop->context || made->pd != loop->pd || made->addr != at(&loop->addr, *i) ||
+        if (made->context != loop->context || made->pd != at(&loop->pd, *i) || made->addr != at(&loop->addr, *i) ||
             made->length != at(&loop->length, *i) || !(made->handle | made->lkey | made->rkey)) {
             loop->region = made;
             return ODD;
@@ -108,12 +110,40 @@ int rdma_cts_write_dereg(struct region *region)
     return write(descriptor, &command, sizeof command) < 0 ? errno : 0;
 }
 
-/* What a re-registration starts from: the same at all points but for the access. */
+/* What a re-registration starts from, the same at all points but for the access, and the library's verbs. */
 struct before {
     uint64_t fd, pd, addr, length;
+    struct region *(*reg)(uint64_t pd, uint64_t addr, uint64_t length, uint64_t access);
+    struct region *(*reg_optional)(uint64_t pd, uint64_t addr, uint64_t length, uint64_t iova, uint64_t access);
+    int (*rereg)(struct region *, uint64_t flags, uint64_t pd, uint64_t addr, uint64_t length, uint64_t access);
+    int (*dereg)(struct region *);
+    uint64_t optional_mask;
 };
 
-/* Registers, re-registers, and gives the region; a registration that fails has SETUP in its errno. */
+static struct region *failed(int error, int undone)
+{
+    errno = undone ? SETUP | undone : error;
+    return 0;
+}
+
+/* Registers, re-registers, and gives the region; `range` is the new address and length. */
+struct region *rdma_cts_rereg(const struct before *before, uint64_t old_access, uint64_t flags, uint64_t pd,
+                              const uint64_t *range, uint64_t access)
+{
+    struct region *region = old_access & before->optional_mask
+                                ? before->reg_optional(before->pd, before->addr, before->length, before->addr, old_access)
+                                : before->reg(before->pd, before->addr, before->length, old_access);
+    int code, error;
+
+    if (!region)
+        return failed(SETUP | errno, 0);
+    errno = 0;
+    code = before->rereg(region, flags, pd, range[0], range[1], access);
+    error = errno;
+    return code ? failed((-code & 7) << CODE_SHIFT | error, before->dereg(region)) : region;
+}
+
+/* The same at the kernel's ABI, which has no codes of its own and tells the region nothing but its keys. */
 struct region *rdma_cts_write_rereg(const struct before *before, uint64_t old_access, uint64_t flags, uint64_t pd,
                                     const uint64_t *range, uint64_t access)
 {
@@ -126,19 +156,13 @@ struct region *rdma_cts_write_rereg(const struct before *before, uint64_t old_ac
         uint32_t pd_handle, access_flags;
     } command = {{11, sizeof command / 4, 2}, (uintptr_t)answer, 0, (uint32_t)flags, range[0], range[1], range[0],
                  (uint32_t)pd, (uint32_t)access};
-    int error;
 
-    if (!rdma_cts_write_reg(before->fd, before->pd, before->addr, before->length, before->addr, old_access)) {
-        errno |= SETUP;
-        return 0;
-    }
+    if (!rdma_cts_write_reg(before->fd, before->pd, before->addr, before->length, before->addr, old_access))
+        return failed(SETUP | errno, 0);
     command.handle = own.handle;
     if (write(descriptor, &command, sizeof command) < 0) {
-        error = errno;
-        if (rdma_cts_write_dereg(&own))
-            error = SETUP | errno; /* told as what it is: the region stays */
-        errno = error;
-        return 0;
+        int error = errno;
+        return failed(error, rdma_cts_write_dereg(&own));
     }
     own.lkey = answer[0];
     own.rkey = answer[1];

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from conformance.bench import Entry
 from conformance.calls import IbvMr, Mr, Pd, Return, errno_name
-from conformance.case import Case
+from conformance.case import Case, Given
 from conformance.language import REGISTRATIONS
 from conformance.libibverbs import OPTIONAL_RANGE, Libibverbs
 from conformance.reading import Reader
@@ -21,6 +22,7 @@ from conformance.sweeps import native
 from conformance.sweeps.columns import Columns
 from conformance.sweeps.grouping import Group, setup_axes
 from conformance.sweeps.record import Record
+from conformance.sweeps.rereg_loop import rereg_loop_for
 from conformance.sweeps.sweep import Sweep
 from conformance.uverbs import Uverbs
 from conformance.yamltext import Node
@@ -30,15 +32,29 @@ LEAST_POINTS = 2048
 _NOT_MADE = 0xFFFF  # what stands in `codes` where the loop stopped
 
 
-def loop_for(case: Case, swept: Sweep, entry: Entry) -> RegistrationLoop | None:
+class Loop(Protocol):
+    """Makes the calls of a sweep, a group of points at a time.
+
+    Points of a group share the values of the axes in `outer`, and what `given` makes of their set-up.
+    """
+
+    outer: list[str]
+
+    def given(self, given: Given) -> Given: ...
+    def run(self, scene: Scene, group: Group, record: Record, observe: Callable[[int], Observation]) -> list[str]: ...
+
+
+def loop_for(case: Case, swept: Sweep, entry: Entry) -> Loop | None:
     """The loop for a sweep at an entry, where there is one."""
     call = case.when.call
+    if call == "ibv_rereg_mr":
+        return rereg_loop_for(case, swept, entry)
     if swept.size < LEAST_POINTS or case.afterwards or call not in REGISTRATIONS:
         return None
     if type(entry) is not Libibverbs and (type(entry) is not Uverbs or call == "ibv_reg_dmabuf_mr"):
         return None
-    written = _written(swept)
-    objects = [written[key] for key in ("pd", "fd") if key in written]
+    arguments = written(swept)
+    objects = [arguments[key] for key in ("pd", "fd") if key in arguments]
     if "fd" in case.when.arguments and case.when.arguments["fd"] not in case.given.dmabufs:
         return None
     if swept.template.axes_in(*objects) or not native.available():
@@ -46,7 +62,8 @@ def loop_for(case: Case, swept: Sweep, entry: Entry) -> RegistrationLoop | None:
     return RegistrationLoop(swept, entry)
 
 
-def _written(swept: Sweep) -> Mapping[str, Node]:
+def written(swept: Sweep) -> Mapping[str, Node]:
+    """The judged call's arguments as the table has them."""
     when = swept.template.fields.get("when")
     return when.value if when is not None and isinstance(when.value, dict) else {}
 
@@ -55,10 +72,14 @@ class RegistrationLoop:
     """Registers and deregisters at each point of a group."""
 
     def __init__(self, swept: Sweep, entry: Libibverbs | Uverbs) -> None:
-        self._swept, self._entry, self._written = swept, entry, _written(swept)
-        self._outer = setup_axes(swept)
+        self._swept, self._entry, self._written = swept, entry, written(swept)
+        self.outer = setup_axes(swept)
         self._names = swept.template.parts(swept.space.values(0), Reader()).names
         self._good: int | None = None
+
+    def given(self, given: Given) -> Given:
+        """All of what is given."""
+        return given
 
     def run(self, scene: Scene, group: Group, record: Record, observe: Callable[[int], Observation]) -> list[str]:
         """Makes the calls of a group whose set-up is there; gives what could not be given back, in words.
@@ -70,8 +91,8 @@ class RegistrationLoop:
         addr, length = column["addr" if "addr" in column else "offset"], column["length"]
         codes = array("H", [_NOT_MADE]) * len(group.points)
         plain, other, undo = self._calls(scene, pd, column)
-        names = (pd.context_pointer, pd.pointer) if isinstance(self._entry, Libibverbs) else (0, 0)
-        loop = native.Loop(codes, plain, other, OPTIONAL_RANGE, undo, names, column["access"], addr, length)
+        context, named = (pd.context_pointer, pd.pointer) if isinstance(self._entry, Libibverbs) else (0, 0)
+        loop = native.Loop(codes, plain, other, OPTIONAL_RANGE, undo, context, named, column["access"], addr, length)
         left: list[str] = []
         odd: dict[int, int] = {}
         while (ended := loop.run()) != native.DONE:
@@ -105,7 +126,7 @@ class RegistrationLoop:
 
     def _columns(self, scene: Scene, group: Group) -> dict[str, int | array[int]]:
         values = self._swept.space.values(group.points[0])
-        outer = {axis: values[axis] for axis in self._outer}
+        outer = {axis: values[axis] for axis in self.outer}
         columns = Columns(self._swept.template, scene.case.when.call, self._names, outer, scene)
         found: dict[str, int | array[int]] = {}
         for key, argument in scene.case.when.arguments.items():
@@ -123,14 +144,13 @@ class RegistrationLoop:
         if call == "ibv_reg_dmabuf_mr":
             assert isinstance(entry, Libibverbs)
             fd = scene.dmabufs[str(scene.case.when.arguments["fd"])].fd
-            arguments = (pd.pointer, column["offset"], length, column["iova"], fd, access)
-            plain = native.Call(entry.raw(call), arguments)
+            plain = native.Call(entry.raw(call), (pd.pointer, column["offset"], length, column["iova"], fd, access))
             return plain, plain, entry.raw("ibv_dereg_mr")
         addr = column["addr"]
         iova = column.get("hca_va", addr)
         if isinstance(entry, Uverbs):
-            written = (entry.fd, pd.handle, addr, length, iova, access)
-            write = native.Call(native.function("rdma_cts_write_reg"), written)
+            arguments = (entry.fd, pd.handle, addr, length, iova, access)
+            write = native.Call(native.function("rdma_cts_write_reg"), arguments)
             return write, write, native.function("rdma_cts_write_dereg")
         translated = (pd.pointer, addr, length, iova, access)
         own = (pd.pointer, addr, length, access) if call == "ibv_reg_mr" else translated

@@ -33,7 +33,7 @@ class _Call(ctypes.Structure):
 class _Loop(ctypes.Structure):
     _fields_ = (
         ("plain", _Call), ("other", _Call), ("access", _Column), ("other_mask", ctypes.c_uint64),
-        ("undo", ctypes.c_void_p), ("context", ctypes.c_uint64), ("pd", ctypes.c_uint64),
+        ("undo", ctypes.c_void_p), ("context", ctypes.c_uint64), ("pd", _Column),
         ("addr", _Column), ("length", _Column), ("codes", ctypes.c_void_p),
         ("region", ctypes.c_void_p), ("error", ctypes.c_int),
     )  # fmt: skip
@@ -83,20 +83,20 @@ class Loop:
 
     def __init__(
         self, codes: array[int], plain: Call, other: Call, other_mask: int, undo: Callable[..., object],
-        names: tuple[int, int], access: int | array[int], addr: int | array[int], length: int | array[int],
+        context: int, pd: int | array[int], access: int | array[int], addr: int | array[int], length: int | array[int],
     ) -> None:  # fmt: skip
-        """`other` is called where the access has a bit of `other_mask`; `names` are a region's context and PD."""
+        """`other` is called where the access has a bit of `other_mask`; a region names `context` and `pd`."""
         self._kept: list[object] = [codes]
         self._loop = _Loop(
             plain=self._call(plain), other=self._call(other), access=self._column(access), other_mask=other_mask,
-            undo=_address(undo), context=names[0], pd=names[1], addr=self._column(addr), length=self._column(length),
-            codes=codes.buffer_info()[0],
+            undo=address(undo), context=context, pd=self._column(pd), addr=self._column(addr),
+            length=self._column(length), codes=codes.buffer_info()[0],
         )  # fmt: skip
         self._at, self._size = ctypes.c_uint64(0), len(codes)
 
     def _call(self, call: Call) -> _Call:
         padded = [*call.arguments, *[0] * (_ARGUMENTS - len(call.arguments))]
-        return _Call(_address(call.function), (_Column * _ARGUMENTS)(*(self._column(each) for each in padded)))
+        return _Call(address(call.function), (_Column * _ARGUMENTS)(*(self._column(each) for each in padded)))
 
     def _column(self, values: int | array[int]) -> _Column:
         step = 0 if isinstance(values, int) else 1
@@ -130,5 +130,6 @@ class Loop:
         self._at.value += 1
 
 
-def _address(function: Callable[..., object]) -> int:
+def address(function: Callable[..., object]) -> int:
+    """Where a C function lies."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]

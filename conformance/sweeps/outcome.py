@@ -64,8 +64,13 @@ class Points:
     def by_rule(self) -> dict[str, str]:
         """The verdict on each rule that decided a point."""
         rules: dict[str, set[str]] = {}
+        open_: dict[str, set[str]] = {}
         for outcome in self.outcomes:
-            rules.setdefault(outcome.rule, set()).add(outcome.verdict)
+            proving = open_ if outcome.expected == "open" else rules
+            proving.setdefault(outcome.rule, set()).add(outcome.verdict)
+        # What is left open says something of a rule only if nothing else does, or if it failed all the same.
+        for rule, verdicts in open_.items():
+            rules[rule] = verdicts if rule not in rules else rules[rule] | (verdicts - {judging.PASS})
         return {rule: overall(verdicts) for rule, verdicts in rules.items()}
 
     def column(self, number: int) -> int:

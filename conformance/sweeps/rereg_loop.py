@@ -1,0 +1,157 @@
+"""Re-registrations at many points through loop.c: each registers a region, re-registers it and gives it up.
+
+Only for sweeps in which nothing but the old access, the flags, the new access and a domain or range
+named outright makes a difference; others go the slow way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Callable
+from dataclasses import replace
+
+from conformance.bench import Entry
+from conformance.calls import Pd, errno_name
+from conformance.case import Case, Given
+from conformance.language import NULL
+from conformance.libibverbs import OPTIONAL_RANGE, Libibverbs
+from conformance.reading import Reader
+from conformance.scene import Observation, Scene
+from conformance.sweeps import native
+from conformance.sweeps.columns import Columns
+from conformance.sweeps.grouping import Group
+from conformance.sweeps.record import Record
+from conformance.sweeps.sweep import Sweep
+from conformance.uverbs import Uverbs
+from conformance.verbs import ENUMS
+from conformance.yamltext import Node
+
+_LEAST_POINTS = 2048
+_TRANSLATION, _PD = (ENUMS["ibv_rereg_mr_flags"].value_of(name) for name in ("CHANGE_TRANSLATION", "CHANGE_PD"))
+
+
+class _Before(ctypes.Structure):
+    _fields_ = (
+        ("fd", ctypes.c_uint64), ("pd", ctypes.c_uint64), ("addr", ctypes.c_uint64), ("length", ctypes.c_uint64),
+        ("reg", ctypes.c_void_p), ("reg_optional", ctypes.c_void_p), ("rereg", ctypes.c_void_p),
+        ("dereg", ctypes.c_void_p), ("optional_mask", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+def rereg_loop_for(case: Case, swept: Sweep, entry: Entry) -> ReregLoop | None:
+    """The loop for a sweep of re-registrations, where there is one."""
+    if swept.size < _LEAST_POINTS or type(entry) not in (Libibverbs, Uverbs):
+        return None
+    given, fields, template = case.given, swept.template.fields, swept.template
+    if case.before or case.afterwards or given.qps or given.windows or given.memlock or list(given.mrs) != ["mr"]:
+        return None
+    region = given.mrs["mr"]
+    if region.call != "ibv_reg_mr" or region.gone or case.when.arguments["mr"] != "mr":
+        return None
+    old = _path(fields.get("given"), "mrs", "mr", "access")
+    when = fields["when"].value if "when" in fields else None
+    if old is None or not isinstance(when, dict):
+        return None
+    fixed = [node for key, node in when.items() if key not in ("flags", "access")]
+    if template.axes_in(*fixed) or template.axes_in(fields.get("given")) != template.axes_in(old):
+        return None
+    return ReregLoop(swept, entry, old, when) if native.available() else None  # type: ignore[arg-type]
+
+
+def _path(node: Node | None, *keys: str) -> Node | None:
+    for key in keys:
+        node = node.value.get(key) if node is not None and isinstance(node.value, dict) else None
+    return node
+
+
+class ReregLoop:
+    """Registers, re-registers and deregisters at each point of a group."""
+
+    def __init__(self, swept: Sweep, entry: Libibverbs | Uverbs, old: Node, when: dict[str, Node]) -> None:
+        self.outer: list[str] = []
+        self._swept, self._entry, self._old, self._when = swept, entry, old, when
+        self._parts = swept.template.parts(swept.space.values(0), Reader())
+        self._known: dict[int, int] = {}
+
+    def given(self, given: Given) -> Given:
+        """What is given but the region, which each point makes for itself."""
+        return replace(given, mrs={})
+
+    def run(self, scene: Scene, group: Group, record: Record, observe: Callable[[int], Observation]) -> list[str]:
+        """Makes the calls of a group; gives what could not be given back, in words."""
+        region, when = self._parts.given.mrs["mr"], self._parts.when
+        columns = Columns(self._swept.template, when.call, self._parts.names, {}, scene)
+        flags = columns.column("flags", self._when["flags"], group.picks)
+        access = columns.column("access", self._when["access"], group.picks)
+        old = columns.column("access", self._old, group.picks)
+        addr, length = scene.numbers(region.arguments, "addr", "length")
+        new_addr, new_length = scene.numbers(when.arguments, "addr", "length")
+        pd = scene.pds[str(region.arguments["pd"])]
+        new_pd = None if when.arguments["pd"] == NULL else scene.pds[str(when.arguments["pd"])]
+        before = self._before(pd, addr, length)
+        span = (ctypes.c_uint64 * 2)(new_addr, new_length)
+        arguments = (ctypes.addressof(before), old, flags, self._name(new_pd), ctypes.addressof(span), access)
+        codes = array("H", bytes(2 * len(group.points)))
+        call = native.Call(self._function, arguments)
+        if isinstance(self._entry, Libibverbs):
+            context, undo = pd.context_pointer, self._entry.raw("ibv_dereg_mr")
+            where = (
+                _either(flags, _PD if new_pd else 0, new_pd.pointer if new_pd else 0, pd.pointer),
+                _either(flags, _TRANSLATION, new_addr, addr), _either(flags, _TRANSLATION, new_length, length),
+            )  # fmt: skip
+        else:
+            context, undo, where = 0, native.function("rdma_cts_write_dereg"), (0, addr, length)
+        loop = native.Loop(codes, call, call, 0, undo, context, where[0], 0, *where[1:])
+        left, odd = self._through(loop, group, record, observe, undo)
+        for code in set(codes) - set(self._known):
+            self._known[code] = record.number(observe(group.points[codes.index(code)]))
+        noted = array("H", map(self._known.__getitem__, codes))
+        for place, number in odd.items():
+            noted[place] = number
+        record.take(group.points, noted, group.consecutive)
+        return left
+
+    @staticmethod
+    def _through(
+        loop: native.Loop, group: Group, record: Record, observe: Callable[[int], Observation],
+        undo: Callable[..., object],
+    ) -> tuple[list[str], dict[int, int]]:  # fmt: skip
+        """Runs the loop to its end; a region that is not as asked for is looked at again, as a row would."""
+        left: list[str] = []
+        odd: dict[int, int] = {}
+        while (ended := loop.run()) != native.DONE:
+            if ended == native.ODD:
+                undo(ctypes.c_void_p(loop.region))
+                odd[loop.at] = record.number(observe(group.points[loop.at]))
+            else:
+                left.append(f"MR mr: deregistering it returned {errno_name(loop.error)}")
+            loop.skip()
+        return left, odd
+
+    @property
+    def _function(self) -> Callable[..., object]:
+        return native.function("rdma_cts_rereg" if isinstance(self._entry, Libibverbs) else "rdma_cts_write_rereg")
+
+    def _name(self, pd: Pd | None) -> int:
+        """What names a domain at this entry."""
+        if pd is None:
+            return 0
+        return pd.pointer if isinstance(self._entry, Libibverbs) else pd.handle
+
+    def _before(self, pd: Pd, addr: int, length: int) -> _Before:
+        if isinstance(self._entry, Uverbs):
+            return _Before(fd=self._entry.fd, pd=pd.handle, addr=addr, length=length)
+        raw = self._entry.raw
+        return _Before(
+            pd=pd.pointer, addr=addr, length=length, reg=native.address(raw("ibv_reg_mr")),
+            reg_optional=native.address(raw("ibv_reg_mr_iova2")), rereg=native.address(raw("ibv_rereg_mr")),
+            dereg=native.address(raw("ibv_dereg_mr")), optional_mask=OPTIONAL_RANGE,
+        )  # fmt: skip
+
+
+def _either(flags: int | array[int], flag: int, yes: int, no: int) -> int | array[int]:
+    """`yes` where the flag is set, else `no`."""
+    if isinstance(flags, int):
+        return yes if flags & flag else no
+    return array("Q", (yes if each & flag else no for each in flags))
