@@ -1,0 +1,193 @@
+"""Points, predicates over them, and the formulas by which deviating ones are told."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from array import array
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conformance.sweeps import formula, predicate
+from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
+from conformance.sweeps.space import Axis, Space
+from conformance.verbs import ENUMS
+
+FLAGS = ENUMS["ibv_access_flags"].short_names
+BITS = ("none", "bit10", "bit11", "bit30")
+SMALL = Space((Axis("access", flags=FLAGS[:4]), Axis("unknown", BITS, tuple(frozenset({bit}) for bit in BITS))))
+WHOLE = Space((Axis("access", flags=FLAGS), SMALL.axes[1]))
+
+
+def column(text: str, space: Space = SMALL) -> int:
+    return predicate.column(predicate.parse(text, space, {}), space, lambda name: name == "odp")
+
+
+def table(text: str, care: str = "", space: Space = SMALL) -> bytes:
+    counts = column(care, space) if care else space.everywhere()
+    return space.bytes_of(counts + (counts & column(text, space)))
+
+
+@given(st.integers(0, SMALL.size - 1))
+def test_a_point_is_found_by_its_text(point: int) -> None:
+    assert SMALL.parse(SMALL.text(point)) == point
+    assert SMALL.point(SMALL.values(point)) == point
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("access=none", "no value of axis 'unknown', such as unknown=none"),
+        ("access=LOCAL_WIRTE,unknown=none", "no flag 'LOCAL_WIRTE' (did you mean LOCAL_WRITE?)"),
+        ("access=none,unknown=bit12", "axis 'unknown' has no value 'bit12'"),
+        ("acess=none", "'acess=none' is not AXIS=VALUE (did you mean access?)"),
+        ("access", "'access' is not AXIS=VALUE"),
+        ("access=none,access=none", "stands twice"),
+        ("", "is not AXIS=VALUE"),
+    ],
+)
+def test_a_point_that_is_none_is_told(text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        SMALL.parse(text)
+
+
+def holds(text: str, labels: dict[str, str]) -> bool:
+    return bool(column(text) >> 8 * SMALL.parse(",".join(f"{k}={v}" for k, v in labels.items())) & 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "access", "unknown", "expected"),
+    [
+        ("REMOTE_WRITE & !LOCAL_WRITE", "REMOTE_WRITE", "none", True),
+        ("REMOTE_WRITE & !LOCAL_WRITE", "LOCAL_WRITE+REMOTE_WRITE", "none", False),
+        ("LOCAL_WRITE | bit10 & REMOTE_READ", "LOCAL_WRITE", "none", True),
+        ("(LOCAL_WRITE | bit10) & REMOTE_READ", "LOCAL_WRITE", "none", False),
+        ("access.REMOTE_READ", "REMOTE_READ", "bit10", True),
+        ("access=REMOTE_READ", "REMOTE_READ+LOCAL_WRITE", "bit10", False),
+        ("unknown!=none", "none", "bit30", True),
+        ("unknown={bit10, bit30}", "none", "bit30", True),
+        ("unknown!={bit10, bit30}", "none", "bit11", True),
+        ("odp", "none", "none", True),
+        ("atomics", "none", "none", False),
+        ("!!odp", "none", "none", True),
+    ],
+)
+def test_a_predicate_holds_where_it_should(text: str, access: str, unknown: str, expected: bool) -> None:
+    assert holds(text, {"access": access, "unknown": unknown}) is expected
+
+
+@pytest.mark.parametrize("text", ["(" * 100 + "odp" + ")" * 100, "!" * 100 + "odp"])
+def test_a_predicate_that_is_nested_too_deeply_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="nested too deeply"):
+        predicate.parse(text, SMALL, {})
+
+
+def test_a_predicate_that_rests_on_itself_is_refused() -> None:
+    with pytest.raises(ValueError, match="rests on itself"):
+        predicate.parse("one", SMALL, {"one": "two & odp", "two": "one"})
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 2), min_size=SMALL.size, max_size=SMALL.size))
+def test_a_formula_tells_exactly_the_points_it_is_about(marks: list[int]) -> None:
+    text, _ = formula.describe(SMALL, bytes(marks))
+    if text in (formula.ALWAYS, formula.NEVER):
+        assert (1 if text == formula.ALWAYS else 2) not in marks
+        return
+    found = SMALL.bytes_of(column(text))
+    assert all(bool(found[point]) == (mark == 2) for point, mark in enumerate(marks) if mark)
+
+
+@pytest.mark.parametrize(
+    ("text", "care"),
+    [
+        ("MW_BIND & RELAXED_ORDERING", ""),
+        ("ZERO_BASED", "!(REMOTE_WRITE & !LOCAL_WRITE) & unknown=none"),
+        ("HUGETLB & unknown!=none", ""),
+        ("HUGETLB & unknown=bit10 | MW_BIND & unknown=none", ""),
+        ("ON_DEMAND & !HUGETLB | FLUSH_GLOBAL", ""),
+        (" | ".join(FLAGS), ""),
+        (" & ".join(FLAGS), ""),
+    ],
+)
+def test_a_formula_over_all_flags_is_as_short_as_the_reason(text: str, care: str) -> None:
+    told, minimal = formula.describe(WHOLE, table(text, care, WHOLE))
+    assert minimal
+    assert {frozenset(term.split("&")) for term in told.replace(" ", "").split("|")} == {
+        frozenset(term.split("&")) for term in text.replace(" ", "").split("|")
+    }
+
+
+def test_a_set_without_a_pattern_is_told_exactly_and_not_called_minimal() -> None:
+    pairs = zip(FLAGS[0:10:2], FLAGS[1:10:2], strict=True)
+    text = " | ".join(f"{one} & {other}" for one, other in pairs)
+    told, minimal = formula.describe(WHOLE, table(text, "", WHOLE))
+    assert not minimal
+    assert column(told, WHOLE) == column(text, WHOLE)
+
+
+def test_a_flag_that_two_axes_have_is_told_with_its_axis() -> None:
+    two = Space((Axis("old", ("none", "LOCAL_WRITE"), (frozenset(), frozenset({"LOCAL_WRITE"}))),
+                 Axis("new", flags=("LOCAL_WRITE",))))  # fmt: skip
+    assert formula.describe(two, bytes([1, 2, 1, 2])) == ("new.LOCAL_WRITE", True)
+    assert formula.describe(two, bytes([1, 1, 2, 2])) == ("old=LOCAL_WRITE", True)
+
+
+def points(*marks: str) -> Points:
+    """Four points of two flags; P passes, F fails, U is unsupported, R expects something else, - is outside."""
+    kinds = {
+        "P": Outcome("PASS", "success", "fine", "REG-17"), "F": Outcome("FAIL", "success", "refused", "REG-17"),
+        "U": Outcome("UNSUPPORTED", "success", "refused", "REG-17"), "R": Outcome("PASS", "refused", "fine", "REG-15"),
+    }  # fmt: skip
+    used = [kind for kind in kinds if kind in marks]
+    index = array("H", [OUTSIDE if mark == "-" else used.index(mark) for mark in marks])
+    return Points(Space((Axis("access", flags=("A", "B")),)), [kinds[kind] for kind in used], index)
+
+
+@pytest.mark.parametrize(
+    ("marks", "when", "of"),
+    [
+        ("PFPF", "A", 4), ("PFRF", "A", 3), ("PFUU", "A", 2), ("PF-R", "A", 2), ("FFFF", "always", 4),
+        ("PPPF", "A & B", 4),
+    ],
+)
+def test_points_that_expect_something_else_or_were_not_tried_do_not_count(marks: str, when: str, of: int) -> None:
+    found = points(*marks)
+    number = [each.verdict for each in found.outcomes].index("FAIL")
+    explained = formula.explain(found, number)
+    assert (explained.when, explained.of) == (when, of)
+    assert found.index[explained.smallest] == number
+
+
+def test_the_smallest_point_has_the_fewest_flags() -> None:
+    found = points(*"PPFF")
+    assert found.space.text(formula.explain(found, 1).smallest) == "access=B"
+
+
+def test_without_sympy_the_set_is_not_described_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    importing = builtins.__import__
+
+    def without(name: str, *arguments: Any) -> Any:
+        if name.startswith("sympy"):
+            raise ImportError(name)
+        return importing(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    told, minimal = formula.describe(SMALL, table("LOCAL_WRITE"))
+    assert "sympy is not installed" in told
+    assert not minimal
+
+
+@given(st.lists(st.sampled_from("PFUR-"), min_size=4, max_size=4))
+def test_points_are_read_as_they_were_written(marks: list[str]) -> None:
+    found = points(*marks)
+    assert Points.of_data(found.as_data("reg_mr/a/b")) == found
+
+
+@pytest.mark.parametrize("change", [{"index": "AAAA"}, {"axes": {}}, {"outcomes": []}, {"index": "?"}])
+def test_points_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"points that|padding|base64|character|data"):
+        Points.of_data({**points(*"PFPF").as_data("a"), **change})

@@ -1,0 +1,284 @@
+"""Sweeps: every point is run and judged, deviating ones are told, one point runs alone, seeds shuffle."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from array import array
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import samples
+from actors import HEADER, Stage, ran, start
+from conformance import judging
+from conformance.bench import Entry
+from conformance.calls import Mr, Pd, Return
+from conformance.case import Case
+from conformance.errors import UserError
+from conformance.results import encode, rule_verdicts
+from conformance.results_file import ResultsFile
+from conformance.selection import Selection
+from conformance.suite import Suite, load_suite
+from conformance.sweeps import native
+from conformance.sweeps.execution import Swept, sweep
+from conformance.sweeps.line import sweep_line
+from conformance.sweeps.storing import read_points
+from conformance.tiers import of_tier, ordered
+from conformance.verbs import ENUMS
+from reference.bench import ReferenceBench
+
+FLAGS = ENUMS["ibv_access_flags"]
+ROW = """
+- id: space
+  rules: [REG-15, REG-17]
+  sweep:
+    axes:
+      length: [1 page, 1 page + 1]
+      access: {subsets of: [LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, MW_BIND]}
+    where: "!MW_BIND | REMOTE_READ"
+    points: 24
+    expect:
+      - {if: MW_BIND, needs: [mw_type_1]}
+      - {if: remote_write_alone, then: refused, rule: REG-15}
+      - {then: {outcome: success, mr: as_asked}, rule: REG-17}
+  when: {length: $length, access: $access}
+"""
+
+
+@pytest.fixture
+def suite() -> Suite:
+    return samples.suite([samples.table("reg_mr/sample", ROW)])
+
+
+@pytest.fixture
+def space(suite: Suite) -> Case:
+    return suite.cases[0]
+
+
+class Altered:
+    """An entry that accepts a region which it should refuse, and writes down what it is asked."""
+
+    def __init__(self, entry: Entry, wrong: int = 0) -> None:
+        self._entry, self._wrong = entry, wrong
+        self.name = entry.name
+        self.asked: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._entry, name)
+
+    def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
+        self.asked.append(access)
+        if self._wrong and access & self._wrong == self._wrong:
+            access |= FLAGS.value_of("LOCAL_WRITE")
+        return self._entry.reg_mr(pd, addr, length, access)
+
+
+class Bench(ReferenceBench):
+    """A reference that errs for some access flags."""
+
+    def err(self, *flags: str) -> Altered:
+        self.altered = Altered(ReferenceBench.entry(self, "libibverbs"), FLAGS.mask_of(*flags))
+        return self.altered
+
+    def entry(self, name: str) -> Entry:
+        made = getattr(self, "altered", None)
+        return made if made and name == "libibverbs" else ReferenceBench.entry(self, name)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with closing(Bench()) as made:
+        yield made
+
+
+def run(case: Case, bench: Bench, seed: int | None = None) -> Swept:
+    return sweep(case, bench, bench.capabilities(), seed=seed)
+
+
+def test_a_row_with_a_sweep_is_one_case_of_many_points(space: Case, bench: Bench) -> None:
+    swept = run(space, bench)
+    assert swept.verdict == judging.PASS
+    assert swept.points.by_verdict() == {"PASS": 24}
+    assert swept.points.by_rule() == {"REG-15": "PASS", "REG-17": "PASS"}
+    assert {outcome.observed for outcome in swept.points.outcomes} == {
+        "ibv_reg_mr returned an MR", "ibv_reg_mr returned NULL with errno EINVAL",
+    }  # fmt: skip
+
+
+def test_deviating_points_are_told_by_a_formula_and_all_are_kept(space: Case, bench: Bench, tmp_path: Path) -> None:
+    bench.err("REMOTE_WRITE", "REMOTE_READ")
+    line = {**sweep_line(space, samples.registry(), run(space, bench), 1), "repro": "./rdma-cts run --only a"}
+    with closing(ResultsFile(tmp_path / "results.jsonl")) as file:
+        file.append(samples.header())
+        file.append(line)
+        recorded = file.recorded()
+    assert recorded is not None
+    (kept,) = recorded.results
+    (deviation,) = kept["deviations"]
+    assert deviation["when"] == "REMOTE_READ"  # among those of REMOTE_WRITE without LOCAL_WRITE
+    assert (deviation["count"], deviation["of"], deviation["rules"]) == (4, 6, ["REG-15"])
+    assert deviation["observed"] == "ibv_reg_mr should fail, returned an MR"
+    assert deviation["smallest"] == {"length": "1page", "access": "REMOTE_WRITE+REMOTE_READ"}
+    assert deviation["repro"].endswith(" a#length=1page,access=REMOTE_WRITE+REMOTE_READ")
+    assert "REMOTE_READ (4 of 6)" in kept["reason"]
+    assert kept["points"] == {"FAIL": 4, "PASS": 20}
+    assert "points_data" not in kept
+    points = read_points(tmp_path, kept)
+    assert points.by_verdict() == kept["points"]
+    assert rule_verdicts([kept], samples.registry()) == {"REG-15": "FAIL", "REG-17": "PASS"}
+
+
+def test_points_that_are_gone_or_damaged_are_told_of(space: Case, bench: Bench, tmp_path: Path) -> None:
+    line = sweep_line(space, samples.registry(), run(space, bench), 1)
+    with closing(ResultsFile(tmp_path / "results.jsonl")) as file:
+        file.append({**line, "repro": ""})
+    kept = {"points_file": "points/reg_mr.sample.space.json"}
+    (tmp_path / kept["points_file"]).write_text("{}")
+    with pytest.raises(UserError, match="not the points of a sweep"):
+        read_points(tmp_path, kept)
+    (tmp_path / kept["points_file"]).unlink()
+    with pytest.raises(UserError, match="cannot be read"):
+        read_points(tmp_path, kept)
+
+
+def test_a_single_point_is_judged_as_in_the_sweep(suite: Suite, bench: Bench) -> None:
+    found = suite.find("reg_mr/sample/space#length=1page,access=REMOTE_WRITE")
+    assert found is not None
+    assert found.sweep is not None
+    case = found.sweep.judged(found, lambda name: True)
+    assert (case.when.then.outcome, case.rules) == ("refused", ("REG-15",))
+    assert str(case.when) == "ibv_reg_mr(pd=pd, addr=buf.addr, length=1 page, access=REMOTE_WRITE)"
+    needy = suite.find("reg_mr/sample/space#length=1page,access=REMOTE_READ+MW_BIND")
+    assert needy is not None
+    assert found.sweep.judged(needy, lambda name: False).needs == ("mw_type_1",)
+    assert found.sweep.judged(needy, lambda name: True).needs == ()
+
+
+@pytest.mark.parametrize(
+    ("point", "told"),
+    [
+        ("length=1page,access=MW_BIND", "constraint excludes this point"),
+        ("length=1page", "no value of axis 'access'"),
+        ("length=1page,access=MW_BNID", "did you mean MW_BIND?"),
+    ],
+)
+def test_a_point_that_a_sweep_has_not_is_a_mistake_of_one_line(suite: Suite, point: str, told: str) -> None:
+    with pytest.raises(UserError) as caught:
+        Selection(only=[f"reg_mr/sample/space#{point}"]).apply(suite)
+    assert told in str(caught.value)
+
+
+def test_a_case_of_one_call_has_no_points() -> None:
+    with pytest.raises(UserError, match="has no points"):
+        samples.numbered(1).find("reg_mr/sample/c0#access=none")
+
+
+def test_a_seed_shuffles_points_and_gives_the_same_order_again(space: Case) -> None:
+    orders = []
+    for seed in (None, 1, 1, 2):
+        with closing(Bench()) as bench:
+            altered = bench.err()
+            assert run(space, bench, seed).points.by_verdict() == {"PASS": 24}
+            orders.append(altered.asked)
+    assert orders[1] == orders[2]
+    assert len({tuple(order) for order in orders}) == 3
+    assert sorted(orders[0]) == sorted(orders[1])
+
+
+def test_a_set_up_that_works_at_no_point_is_broken(bench: Bench) -> None:
+    row = """
+    - id: space
+      rules: [REG-06]
+      given: {mrs: {mr: {length: buf.size + 1 GiB, access: $access}}}
+      call: traffic
+      sweep:
+        axes: {access: {subsets of: [LOCAL_WRITE, REMOTE_READ]}}
+        points: 4
+        expect: [{then: success, rule: REG-06}]
+      when: {op: RDMA_READ, rkey: mr.rkey}
+    """
+    swept = run(samples.case(row), bench)
+    assert swept.verdict == judging.BROKEN
+    assert swept.points.by_verdict() == {"UNREACHABLE": 4}
+
+
+def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at(space: Case, bench: Bench) -> None:
+    evidence = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}, {}, {}])
+    swept = sweep(space, bench, bench.capabilities(), watch=lambda: next(evidence))
+    assert swept.verdict == judging.FAIL
+    assert swept.alarms[0]["from"] == "length=1page,access=none"
+    assert "WARNING: something" in swept.reason
+    assert set(sweep_line(space, samples.registry(), swept, 1)["rule_verdicts"].values()) == {"FAIL"}
+
+
+def test_a_worker_that_dies_in_a_sweep_is_told_with_the_point_it_had_got_to(tmp_path: Path) -> None:
+    progress = {"type": "progress", "case": "reg_mr/sample/c1", "point": "access=REMOTE_WRITE", "done": 512}
+    recorded = Stage(tmp_path).play([HEADER, start(1), encode(progress)], ran(0, 2, 3))
+    crash = next(line for line in recorded.results if line["verdict"] == "CRASH")
+    assert "at the point access=REMOTE_WRITE or one of those soon after it" in crash["reason"]
+
+
+def test_tiers_are_nested_and_the_smallest_proves_every_rule() -> None:
+    suite = load_suite()
+    smoke, default, whole = (of_tier(suite.cases, tier) for tier in ("smoke", "default", "exhaustive"))
+    assert {case.id for case in smoke} <= {case.id for case in default} < {case.id for case in whole}
+    assert {rule for case in smoke for rule in case.rules} == set(suite.registry)
+    assert len(smoke) <= len(suite.registry)
+    assert smoke == of_tier(suite.cases, "smoke")
+    assert not any(case.sweep and case.sweep.size > 100 for case in smoke)
+
+
+def test_an_order_by_seed_rests_on_no_other_case() -> None:
+    cases = samples.numbered(9).cases
+    whole = ordered(cases, 7)
+    assert ordered(cases, None) == list(cases)
+    assert whole != list(cases)
+    assert ordered(cases[::2], 7) == [case for case in whole if case in cases[::2]]
+
+
+def test_the_exhaustive_tier_has_the_spaces_it_is_to_have() -> None:
+    sizes = {case.id: case.sweep.size for case in load_suite().cases if case.sweep}
+    for verb in ("reg_mr", "reg_mr_iova", "reg_dmabuf_mr"):
+        for entry in ("libibverbs", "uverbs"):
+            assert sizes[f"{verb}/access_space/every-combination-with-each-unknown-bit@{entry}"] == 2048 * 22
+    assert sizes["rereg_mr/change_space/every-access@uverbs"] == 8 * 2048 * 5
+    assert sum(sizes.values()) > 400_000
+
+
+STAND_IN = """
+#include <errno.h>
+#include <stdint.h>
+struct region { uint64_t context, pd, addr, length; uint32_t handle, lkey, rkey; };
+static struct region made;
+struct region *make(uint64_t pd, uint64_t addr, uint64_t length, uint64_t access)
+{
+    if (access == 2) { errno = 22; return 0; }
+    made = (struct region){7, pd, addr + (access == 5), length, 1, 2, 3};
+    return &made;
+}
+int undo(struct region *region) { return region->length == 99 ? 16 : 0; }
+"""
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+def test_the_loop_in_c_stops_where_something_is_odd_or_stays(tmp_path: Path) -> None:
+    (tmp_path / "stand_in.c").write_text(STAND_IN)
+    command = ["cc", "-shared", "-fPIC", "-o", str(tmp_path / "stand_in.so"), str(tmp_path / "stand_in.c")]
+    subprocess.run(command, check=True)
+    library = ctypes.CDLL(str(tmp_path / "stand_in.so"))
+    access, length = array("Q", [1, 2, 5, 4, 1]), array("Q", [8, 8, 8, 99, 8])
+    codes = array("H", [9]) * 5
+    call = native.Call(library["make"], (3, 4096, length, access))
+    loop = native.Loop(codes, call, call, 0, library["undo"], 7, 3, access, 4096, length)
+    assert (loop.run(), loop.at) == (native.ODD, 2)
+    assert Mr.at(loop.region).fields()["addr"] == 4097
+    loop.skip()
+    assert (loop.run(), loop.at, loop.error) == (native.KEPT, 3, 16)
+    loop.skip()
+    assert loop.run() == native.DONE
+    assert codes.tolist() == [0, 23, 9, 0, 0]
