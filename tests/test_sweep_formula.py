@@ -18,7 +18,7 @@ from conformance.verbs import ENUMS
 
 FLAGS = ENUMS["ibv_access_flags"].short_names
 BITS = ("none", "bit10", "bit11", "bit30")
-SMALL = Space((Axis("access", flags=FLAGS[:4]), Axis("unknown", BITS, tuple(frozenset({bit}) for bit in BITS))))
+SMALL = Space((Axis("access", flags=FLAGS[:4]), Axis("unknown", BITS, tuple((bit,) for bit in BITS))))
 WHOLE = Space((Axis("access", flags=FLAGS), SMALL.axes[1]))
 
 
@@ -130,7 +130,7 @@ def test_a_set_without_a_pattern_is_told_exactly_and_not_called_minimal() -> Non
 
 
 def test_a_flag_that_two_axes_have_is_told_with_its_axis() -> None:
-    two = Space((Axis("old", ("none", "LOCAL_WRITE"), (frozenset(), frozenset({"LOCAL_WRITE"}))),
+    two = Space((Axis("old", ("none", "LOCAL_WRITE"), ((), ("LOCAL_WRITE",))),
                  Axis("new", flags=("LOCAL_WRITE",))))  # fmt: skip
     assert formula.describe(two, bytes([1, 2, 1, 2])) == ("new.LOCAL_WRITE", True)
     assert formula.describe(two, bytes([1, 1, 2, 2])) == ("old=LOCAL_WRITE", True)

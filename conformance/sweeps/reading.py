@@ -112,9 +112,10 @@ def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Nod
     return (Axis(name, labels, words) if values else None), values
 
 
-def _words(text: str, value: Node) -> frozenset[str]:
+def _words(text: str, value: Node) -> tuple[str, ...]:
     parts = value.value if isinstance(value.value, tuple) else (value,)
-    return frozenset({text, *(str(part.value).replace(" ", "") for part in parts if isinstance(part.value, str | int))})
+    own = (str(part.value).replace(" ", "") for part in parts if isinstance(part.value, str | int))
+    return tuple(dict.fromkeys([text, *own]))
 
 
 def _subsets(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Node, ...]]:
@@ -139,7 +140,7 @@ def _unknown(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[
     bits = [bit for bit in range(_BITS) if not known >> bit & 1]
     labels = ("none", *(f"bit{bit}" for bit in bits))
     nodes = (Node((), node.place), *(Node((Node(f"bit {bit}", node.place),), node.place) for bit in bits))
-    return Axis(name, labels, tuple(frozenset({text}) for text in labels)), nodes
+    return Axis(name, labels, tuple((text,) for text in labels)), nodes
 
 
 def _expression(

@@ -29,7 +29,7 @@ class Axis:
 
     name: str
     labels: tuple[str, ...] = ()
-    words: tuple[frozenset[str], ...] = ()
+    words: tuple[tuple[str, ...], ...] = ()
     flags: tuple[str, ...] = ()
 
     @property
@@ -91,7 +91,7 @@ class Space:
                 found.append(Axis(name, flags=tuple(map(str, data["subsets"]))))
             else:
                 labels = tuple(map(str, data))
-                found.append(Axis(name, labels, tuple(frozenset({label}) for label in labels)))
+                found.append(Axis(name, labels, tuple((label,) for label in labels)))
         return cls(tuple(found))
 
     def as_data(self) -> dict[str, Any]:
