@@ -44,6 +44,12 @@ class IbvMw(ctypes.Structure):
     )
 
 
+class IbvAh(ctypes.Structure):
+    """struct ibv_ah of <infiniband/verbs.h>."""
+
+    _fields_ = (("context", ctypes.c_void_p), ("pd", ctypes.c_void_p), ("handle", ctypes.c_uint32))
+
+
 class Mr:
     """A memory region: the struct ibv_mr that a program would hold.
 

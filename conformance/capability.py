@@ -17,6 +17,7 @@ MEANING: Mapping[str, str] = {
     "odp_implicit": "odp_caps.general_caps has IBV_ODP_SUPPORT_IMPLICIT",
     "flush_global": "device_cap_flags_ex has the global flush bit (38)",
     "flush_persistent": "device_cap_flags_ex has the persistent flush bit (39)",
+    "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
     "reg_dmabuf_mr": "offered by the provider: no declaration exists",
     "rereg_mr": "offered by the provider: no declaration exists",
@@ -51,6 +52,7 @@ _MEM_WINDOW_TYPE_2A = 1 << 23
 _MEM_WINDOW_TYPE_2B = 1 << 24
 _FLUSH_GLOBAL = 1 << 38
 _FLUSH_PERSISTENT = 1 << 39
+_ATOMIC_WRITE = 1 << 40
 _ODP_SUPPORT = 1 << 0
 _ODP_SUPPORT_IMPLICIT = 1 << 1
 
@@ -75,6 +77,7 @@ def declared_capabilities(declared: Declared) -> dict[str, bool]:
         "odp_implicit": bool(declared.odp_general_caps & _ODP_SUPPORT_IMPLICIT),
         "flush_global": bool(flags & _FLUSH_GLOBAL),
         "flush_persistent": bool(flags & _FLUSH_PERSISTENT),
+        "atomic_write": bool(flags & _ATOMIC_WRITE),
         "xrc": bool(flags & _XRC),
     }
 

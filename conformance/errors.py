@@ -27,3 +27,11 @@ class UserError(Exception):
         if self.log:
             parts.append(f"see {self.log}")
         return "; ".join(parts)
+
+
+class SetupRefused(Exception):
+    """The device refused what a case needs before its judged call; `code` is the errno's name, if there is one."""
+
+    def __init__(self, what: str, code: str) -> None:
+        super().__init__(f"{what} was refused{f' with {code}' if code else ''}")
+        self.code = code

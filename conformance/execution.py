@@ -12,8 +12,9 @@ from contextlib import ExitStack
 from conformance.bench import Bench
 from conformance.calls import errno_name
 from conformance.case import Case, MrSpec, Step, WindowSpec
+from conformance.errors import SetupRefused
 from conformance.holdings import settled, still_counted
-from conformance.scene import Observation, Scene, SetupRefused
+from conformance.scene import Observation, Scene
 from conformance.steps import STEPS, alloc_window
 
 _DONE = ("MR", "MW", "0")

@@ -161,7 +161,7 @@ def _data_fault(step: Step, seen: dict[str, Any]) -> str:
     expected = 1 if done and step.arguments.get("op") not in _READERS else 0
     if len(seen["changed"]) > expected or any(start < 0 for start, _ in seen["changed"]):
         return _where(seen)
-    return _reception_fault(seen) if done else ""
+    return _reception_fault(seen) if done and seen["moved"] == "all" else ""
 
 
 def _may_be_lost(seen: dict[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from conformance.calls import IbvMr, IbvMw, IbvPd
+from conformance.calls import IbvAh, IbvMr, IbvMw, IbvPd
 from conformance.errors import UserError
 from conformance.posting import IbvQp
 
@@ -20,7 +20,7 @@ _WORD = ctypes.sizeof(ctypes.c_void_p)
 # Below it no process has anything mapped (vm.mmap_min_addr).
 _LOWEST_ADDRESS = 0x10000
 # Of the structures that are compared here, in bytes.
-_LARGEST = max(ctypes.sizeof(struct) for struct in (IbvPd, IbvMr, IbvMw, IbvQp))
+_LARGEST = max(ctypes.sizeof(struct) for struct in (IbvAh, IbvPd, IbvMr, IbvMw, IbvQp))
 _offsets: dict[type, int] = {}
 
 
@@ -96,6 +96,15 @@ def qp_pointer(qp: Any) -> int:
         return (struct.qp_num, struct.qp_type) == (qp.qp_num, qp.qp_type)
 
     return _read(qp, _offset(qp, matches))
+
+
+def ah_pointer(ah: Any, pd: int) -> int:
+    """struct ibv_ah * of a pyverbs AH in the PD whose struct ibv_pd * is `pd`."""
+
+    def matches(pointer: int) -> bool:
+        return bool(IbvAh.from_address(pointer).pd == pd)
+
+    return _read(ah, _offset(ah, matches))
 
 
 def learn_mr(mr: Any) -> int:

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 
 from conformance.calls import Return, Sge, errno_name
 from conformance.case import Flags, QpSpec, Step
+from conformance.errors import SetupRefused
 from conformance.language import FLUSHES, NULL
 from conformance.lines import SILENCE_S, Exchange, Line
 from conformance.places import WORD_OPERATIONS, locate
 from conformance.requests import Completion, SendRequest
-from conformance.scene import Observation, Scene, SetupRefused, answer
+from conformance.scene import Observation, Scene, answer
 from conformance.targets import BEFORE, EMPTY, SHOWN, Target, how_much, sent
 from conformance.verbs import ENUMS
 
@@ -60,7 +61,7 @@ def local_traffic(scene: Scene, step: Step) -> Observation:
     """An access to a range by an lkey: gathered from by SEND and WRITE, scattered into by the others."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     lkey, addr, at, length = _range(scene, step, operation, "lkey")
-    line = scene.line(QpSpec(kind, str(step.arguments["pd"])))
+    line = scene.equipment.line(QpSpec(kind, str(step.arguments["pd"])))
     line.ready()
     gathers = operation in ("SEND", "WRITE")
     content = sent(length)
@@ -142,7 +143,8 @@ def bind_and_send(scene: Scene, step: Step) -> Observation:
     pair = scene.pairs[str(step.arguments["qp"])]
     window = scene.windows[str(step.arguments["mw"])]
     info = scene.bind_info(step.arguments)
-    sink, source = scene.scratch(pair.requester.pd, 4, "sink"), scene.scratch(pair.responder.pd, 4, "source")
+    scratch = scene.equipment.scratch
+    sink, source = scratch(pair.requester.pd, 4, "sink"), scratch(pair.responder.pd, 4, "source")
     posted = pair.requester.post_receive((sink,), scene.next_wr_id())
     window.old_rkey = window.rkey
     bound = pair.responder.bind_mw(window, info, 0, scene.next_wr_id())
@@ -154,7 +156,7 @@ def bind_and_send(scene: Scene, step: Step) -> Observation:
     received = pair.requester.completions(1)
     key = int.from_bytes(ctypes.string_at(sink.addr, 4), "little")
     target = Target(scene.memory_around(info.addr, 8), info.addr, 8, "made", bytes([BEFORE]) * 8)
-    local = scene.scratch(pair.requester.pd, 8, "local")
+    local = scratch(pair.requester.pd, 8, "local")
     ctypes.memmove(local.addr, sent(8), 8)
     request = SendRequest("RDMA_WRITE", scene.next_wr_id(), (local,), rkey=key, remote_addr=info.addr)
     returned = pair.requester.post_send(request)
@@ -171,7 +173,7 @@ class _Local:
     ) -> None:
         """`content` is what it holds, if it is to be read; `skipped` bytes of a sink come before the data's."""
         size = length + skipped + 2 * _GUARD
-        area = scene.scratch(line.pair.requester.pd, size, "local", access)
+        area = scene.equipment.scratch(line.pair.requester.pd, size, "local", access)
         self._area, self._size = area.addr, size
         ctypes.memset(area.addr, EMPTY, size)
         start = area.addr + _GUARD
@@ -210,11 +212,11 @@ def _line(scene: Scene, step: Step, operation: str, kind: str) -> Line:
     """The pair that a remote operation goes over: a named one's, or one of the case's PD."""
     via = str(step.arguments["via"])
     if via != NULL:
-        return scene.named_line(via)
+        return scene.line(via)
     access = step.arguments["qp_access"]
     assert isinstance(access, Flags)
     extended = "FLUSH" if operation in FLUSHES else "ATOMIC_WRITE" if operation == "ATOMIC_WRITE" else ""
-    line = scene.line(QpSpec(kind, str(step.arguments["pd"]), access=access.mask, extended=extended))
+    line = scene.equipment.line(QpSpec(kind, str(step.arguments["pd"]), access=access.mask, extended=extended))
     line.ready()
     return line
 

@@ -15,7 +15,7 @@ from conformance.calls import Pd, Return, Sge
 from conformance.case import QpSpec
 from conformance.device import Device, ProtectionDomain
 from conformance.libibverbs import exact
-from conformance.pointers import pyverbs_mr, qp_pointer
+from conformance.pointers import ah_pointer, pyverbs_mr, qp_pointer
 from conformance.posting import Poster
 from conformance.requests import EXTENDED_OPCODES, BindInfo, Completion, SendRequest
 from conformance.verbs import ENUMS
@@ -59,6 +59,8 @@ class DeviceQueue:
         self.number = int(self.qp.qp_num)
         self._poster = Poster(qp_pointer(self.qp))
         self._attributes: Any = None
+        self._address_handle: Any = None
+        self._destination: tuple[int, int, int] | None = None
         self.state = "RESET"
 
     def _make(self) -> Any:
@@ -86,6 +88,7 @@ class DeviceQueue:
             return
         if self._attributes is None:
             self._attributes = self._connection(peer)
+            self._address(peer)
         {"INIT": self.qp.to_init, "RTR": self.qp.to_rtr, "RTS": self.qp.to_rts}[state](self._attributes)
         self.state = state
 
@@ -99,7 +102,6 @@ class DeviceQueue:
             pass
 
     def _connection(self, peer: int) -> Any:
-        from pyverbs.addr import AHAttr, GlobalRoute
         from pyverbs.qp import QPAttr
 
         device = self.device
@@ -111,9 +113,23 @@ class DeviceQueue:
         attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = _TIMEOUT, _RETRIES, _RNR_RETRIES
         attributes.min_rnr_timer = _MIN_RNR_TIMER
         attributes.qkey = _QKEY
-        route = GlobalRoute(dgid=device.gid, sgid_index=device.source_gid_index)
-        attributes.ah_attr = AHAttr(gr=route, is_global=1, port_num=device.port, dlid=device.lid)
+        attributes.ah_attr = self._path()
         return attributes
+
+    def _path(self) -> Any:
+        """The way to this device itself, as struct ibv_ah_attr."""
+        from pyverbs.addr import AHAttr, GlobalRoute
+
+        route = GlobalRoute(dgid=self.device.gid, sgid_index=self.device.source_gid_index)
+        return AHAttr(gr=route, is_global=1, port_num=self.device.port, dlid=self.device.lid)
+
+    def _address(self, peer: int) -> None:
+        """Where datagrams go; the connected types know their peer."""
+        from pyverbs.addr import AH
+
+        if self.kind == "UD":
+            self._address_handle = AH(_pyverbs(self.pd), attr=self._path())
+            self._destination = (ah_pointer(self._address_handle, self.pd.pointer), peer, _QKEY)
 
     def _rights(self) -> int:
         if self.kind == "UD":
@@ -131,7 +147,7 @@ class DeviceQueue:
         """ibv_post_send, or the ibv_wr_* call for what only these can post: 0, or the value of errno."""
         if request.opcode in EXTENDED_OPCODES:
             return exact(lambda: self._post_extended(request))
-        return self._poster.send(request)
+        return self._poster.send(request, self._destination)
 
     def _post_extended(self, request: SendRequest) -> None:
         self.qp.wr_start()
@@ -162,6 +178,8 @@ class DeviceQueue:
     def close(self) -> None:
         """Destroys the queue pair and its completion queue."""
         self.qp.close()
+        if self._address_handle is not None:
+            self._address_handle.close()
         self._cq.close()
 
 

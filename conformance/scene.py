@@ -11,18 +11,15 @@ from contextlib import ExitStack
 from typing import Any
 
 from conformance.bench import Bench, DmaBuf, Entry, Memory, Pair, Window
-from conformance.calls import Mr, Pd, Return, Sge, errno_name
+from conformance.calls import Mr, Pd, Return, errno_name
 from conformance.case import Argument, Case, Flags, QpSpec, Value
+from conformance.equipment import Equipment, give_back, make_pair
 from conformance.language import NULL
 from conformance.lines import Line
 from conformance.quantity import Quantity
 from conformance.requests import BindInfo
-from conformance.verbs import ENUMS
 
 Observation = dict[str, Any]
-
-_LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
-
 
 def answer(returned: Return) -> Observation:
     """What is recorded of a call that answers with 0 or errno."""
@@ -33,14 +30,6 @@ def answer(returned: Return) -> Observation:
 def no_pointer(returned: Return) -> Observation:
     """What is recorded of a call that gave NULL in place of what it was to make."""
     return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": returned.layer}
-
-
-class SetupRefused(Exception):
-    """The device refused what the case needs before its judged call."""
-
-    def __init__(self, what: str, code: str) -> None:
-        super().__init__(f"{what} was refused{f' with {code}' if code else ''}")
-        self.code = code
 
 
 class Scene:
@@ -58,69 +47,33 @@ class Scene:
         self.fields: dict[str, dict[str, int]] = {}
         self.pairs: dict[str, Pair] = {}
         self.windows: dict[str, Window] = {}
-        self._lines: dict[QpSpec, Line] = {}
-        self._named_lines: dict[str, Line] = {}
-        self._scratch: dict[tuple[int, str, int], Sge] = {}
         self.released: set[str] = set()  # regions and windows that a step has given back
+        self._lines: dict[str, Line] = {}
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
+        self.equipment = Equipment(bench, self.pds, self.cleanup, self.left_behind)
         self.work_requests = 0
-        self._owner = self  # of what is the harness's own: a branch shares it, and does not take it along
 
     def branch(self, case: Case) -> Scene:
         """A scene for another case on what this one has set up; what it makes is its own, and goes with it."""
         branch = copy.copy(self)
         branch.case, branch.entry = case, self.bench.entry(case.entry)
         branch.cleanup, branch.left_behind, branch.released = ExitStack(), [], set(self.released)
-        for name in ("mrs", "owners", "fields", "pairs", "windows"):
+        for name in ("mrs", "owners", "fields", "pairs", "windows", "_lines"):
             setattr(branch, name, dict(getattr(self, name)))
         return branch
 
     def pair(self, spec: QpSpec) -> Pair:
         """A connected pair whose responder is in the PD that `spec` names; closed with the case."""
-        try:
-            pair = self.bench.pair(spec, self.pds["pd"], self.pds[spec.pd])
-        except Exception as error:
-            code = getattr(error, "error_code", None)
-            if code is None:
-                raise
-            raise SetupRefused(f"making a queue pair of type {spec.kind}", errno_name(code)) from error
+        pair = make_pair(self.bench, spec, self.pds)
         self.cleanup.callback(self.give_back, f"queue pair {spec.kind}", pair.close)
         return pair
 
-    def line(self, spec: QpSpec) -> Line:
-        """A pair of this kind for the harness's own use, made once; the user asks for it to be ready."""
-        if spec not in self._lines:
-            self._lines[spec] = Line(self._owner.pair(spec), self._owner.next_wr_id)
-        return self._lines[spec]
-
-    def named_line(self, name: str) -> Line:
+    def line(self, name: str) -> Line:
         """A pair of the case's: used as it is, since what the case did with it may rest on its state."""
-        if name not in self._named_lines:
-            self._named_lines[name] = Line(self.pairs[name], self.next_wr_id, renewable=False)
-        return self._named_lines[name]
-
-    def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
-        """Registered memory of the harness's own, for the side of traffic that is not looked at.
-
-        Each `use` has one, which grows when more is asked for; `access` is granted to peers.
-        """
-        key = (pd.pointer, use, access)
-        if key not in self._scratch or self._scratch[key].length < size:
-            self._scratch[key] = self._owner._register(pd, max(size, self.bench.page), access)
-        whole = self._scratch[key]
-        return Sge(whole.addr, size, whole.lkey, whole.rkey)
-
-    def _register(self, pd: Pd, size: int, access: int) -> Sge:
-        memory = self.bench.allocate("anonymous", size)
-        self.cleanup.callback(memory.close)
-        entry = self.bench.entry("libibverbs")
-        returned = entry.reg_mr(pd, memory.addr, size, _LOCAL_WRITE | access)
-        if returned.mr is None:
-            raise SetupRefused("registering the local side's memory", errno_name(returned.errno))
-        mr = returned.mr
-        self.cleanup.callback(lambda: entry.dereg_mr(mr))
-        return Sge(memory.addr, size, int(mr.struct.lkey), int(mr.struct.rkey))
+        if name not in self._lines:
+            self._lines[name] = Line(self.pairs[name], self.next_wr_id, renewable=False)
+        return self._lines[name]
 
     def memory_around(self, addr: int, length: int) -> Memory:
         """The case's memory that holds a range; canaries can be laid all around in it."""
@@ -145,10 +98,7 @@ class Scene:
 
     def give_back(self, what: str, close: Callable[[], None]) -> None:
         """Closes something; the device's refusal is recorded, not raised."""
-        try:
-            close()
-        except Exception as error:  # pyverbs raises its own kinds, which differ between versions
-            self.left_behind.append(f"{what}: {str(error).splitlines()[0]}")
+        give_back(self.left_behind, what, close)
 
     def bind_info(self, arguments: Mapping[str, Argument]) -> BindInfo:
         """What a bind's arguments ask for."""

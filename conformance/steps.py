@@ -14,10 +14,11 @@ from conformance import probes, situations
 from conformance.bench import Queue, Window
 from conformance.calls import Mr, Return, Sge, errno_name
 from conformance.case import Step
+from conformance.errors import SetupRefused
 from conformance.header import FAIL, NOT_COVERED, PASS
 from conformance.language import NULL
 from conformance.requests import SIGNALED, SendRequest, next_rkey
-from conformance.scene import Observation, Scene, SetupRefused, answer, no_pointer
+from conformance.scene import Observation, Scene, answer, no_pointer
 from conformance.verbs import ENUMS
 
 # Handles and keys are small or random numbers that the kernel hands out; no process reaches this one.

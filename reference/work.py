@@ -22,6 +22,7 @@ _WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _RELIABLE = ("RC", "XRC_SEND")
 _UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_WITH_INV")
 _WORD, _WRAP = 8, 1 << 64
+_GRH = 40  # bytes of the global route header
 
 
 class Work(Binding):
@@ -184,6 +185,8 @@ class Work(Binding):
             return self.refuse(queue, "RETRY_EXC_ERR")
         if not peer.receives:
             return "RNR_RETRY_EXC_ERR" if queue.kind in _RELIABLE else SUCCESS
+        if peer.kind == "UD" and content is not None:  # a datagram comes behind the header of its route
+            content, length = bytes(_GRH) + content, length + _GRH
         wr_id, sges = self.next_receive(peer)
         status, answer = SUCCESS, SUCCESS
         if content is not None and len(content) > sum(sge.length for sge in sges):

@@ -16,9 +16,10 @@ from conformance import judging
 from conformance.bench import Bench
 from conformance.capability import Capabilities
 from conformance.case import Case, Expectation
+from conformance.errors import SetupRefused
 from conformance.execution import make_calls, set_up
 from conformance.holdings import settled, still_counted
-from conformance.scene import Observation, Scene, SetupRefused
+from conformance.scene import Observation, Scene
 from conformance.sweeps.grouping import Group, groups, setup_axes
 from conformance.sweeps.loops import loop_for
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, little, overall
