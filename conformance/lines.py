@@ -15,6 +15,8 @@ from conformance.requests import Completion, SendRequest
 
 # How long to wait for a peer that may have nothing to say, in seconds; both are in this machine.
 SILENCE_S = 1.0
+# The beginning of the statuses of errors that the other side has found, and that end its queue pair.
+_FOUND_THERE = "REM_"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
 
 
@@ -58,7 +60,8 @@ class Line:
         found = asker.completions(1)
         if [each.status for each in found] != ["SUCCESS"]:
             self.stale = True
-            return Exchange(returned, found, other.completions(1, SILENCE_S))
+            refused = bool(found) and found[0].status.startswith(_FOUND_THERE)
+            return Exchange(returned, found, other.completions(1, SILENCE_S) if refused else [])
         if asker.sq_sig_all:
             asker.completions(1)
         heard = self._hear(other)
