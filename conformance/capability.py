@@ -29,6 +29,7 @@ MEANING: Mapping[str, str] = {
     "dontfork": "libibverbs marks registered ranges against fork",
     "fork_race": "the new range vanishes between two steps of one ibv_rereg_mr",
     "advise_absent": "the entry has no ibv_advise_mr",
+    "swap": "pages of this system can be swapped out",
     "advise_enomem": "a limit that a prefetch can exceed",
 }
 # Without these a case cannot be run at all, which is no property of the device: it is UNREACHABLE.
@@ -41,6 +42,7 @@ REACH: Mapping[str, str] = {
     "fork_race": "the new range would have to vanish between the command and the undoing of its fork protection,"
     " both inside one call",
     "advise_absent": "this stack has the verb",
+    "swap": "this system has no swap, so that no page can be paged out",
     "advise_enomem": "a prefetch pins nothing, so that no limit of this process can deny it memory",
 }
 NAMES = tuple(MEANING)

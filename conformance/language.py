@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conformance import verbs
+from conformance.paging import PAGES_GO
 from conformance.places import CONTENTS, PLACES
 
 ENTRIES = ("libibverbs", "uverbs")
@@ -78,6 +79,7 @@ REMOTE_OPERATIONS = (
 LOCAL_OPERATIONS = ("SEND", "WRITE", "RECV", "RECV_WITH_IMM", "READ", "FETCH_AND_ADD")
 # The transports that traffic can go over; XRC is tried where there are such queue pairs.
 TRAFFIC_TYPES = ("RC", "UC", "UD")
+FORK_CHILDREN = ("writes", "waits")
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
 
 _ACCESS = Parameter("flags", "ibv_access_flags")
@@ -95,6 +97,8 @@ _BIND = {
     "send_flags": Parameter("flags", "ibv_send_flags", "SIGNALED"),
 }
 
+_MEMORY = Parameter("object", "memory", "buf")
+_ROUNDS = Parameter("quantity", default="100")
 _PLACE = Parameter("word", "place", "whole", words=tuple(PLACES))
 _CONTENTS = Parameter("word", "contents", "made", words=tuple(CONTENTS))
 
@@ -148,8 +152,18 @@ CALLS: Mapping[str, Mapping[str, Parameter]] = {
     "restore_rkey": {"mw": Parameter("object", "window", "mw")},
     # API-01: what the suite's descriptions say of one thing, against the installed header and bindings.
     "compare_api": {"item": Parameter("word", "item", words=API_ITEMS)},
-    "unmap": {"memory": Parameter("object", "memory", "buf")},
-    "resident": {"memory": Parameter("object", "memory", "buf")},
+    "fill": {"memory": _MEMORY},
+    "unmap": {"memory": _MEMORY},
+    "move": {"memory": _MEMORY},
+    "discard": {"memory": _MEMORY, "how": Parameter("word", "how", "DONTNEED", words=tuple(PAGES_GO))},
+    "fork": {"memory": _MEMORY, "child": Parameter("word", "child", words=FORK_CHILDREN)},
+    "join": {"memory": _MEMORY},
+    "resident": {"memory": _MEMORY},
+    "receives_in_order": {
+        "lkey": Parameter("quantity"), "addr": _ADDR, "length": Parameter("quantity", default="64"), "rounds": _ROUNDS,
+        "pd": _PD,
+    },
+    "atomics_in_order": {"rkey": Parameter("quantity"), "addr": _ADDR, "rounds": _ROUNDS, "pd": _PD},
     "bind_and_send": _BIND,
     "traffic": {
         "op": Parameter("word", "operation", words=REMOTE_OPERATIONS),

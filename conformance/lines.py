@@ -6,6 +6,8 @@ unreliable queue pairs too, and what it wrote is visible to the receiver. Not fo
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -17,6 +19,7 @@ from conformance.requests import Completion, SendRequest
 SILENCE_S = 1.0
 # The beginning of the statuses of errors that the other side has found, and that end its queue pair.
 _FOUND_THERE = "REM_"
+_FAILED = "ERR"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
 
 
@@ -50,6 +53,17 @@ class Line:
             self.stale = False
             self._receives.clear()
 
+    def failed(self, *queues: Queue) -> None:
+        """Requests of these have failed: the pair is used again only when they have come to rest.
+
+        A queue pair that is still on its way to the error state when it is reset may arrive there afterwards.
+        """
+        self.stale = True
+        for queue in queues:
+            until = time.monotonic() + SILENCE_S
+            while queue.query_state() != _FAILED and time.monotonic() < until:
+                os.sched_yield()
+
     def ask(self, request: SendRequest, asker: Queue, other: Queue) -> Exchange:
         """Posts a request with a SEND of no bytes behind it, for which the other side has posted receives."""
         returned = self._post_receives(other, 2 if request.opcode == "RDMA_WRITE_WITH_IMM" else 1)
@@ -59,9 +73,10 @@ class Line:
         asker.post_send(SendRequest("SEND", self._next_wr_id(), flags=0))
         found = asker.completions(1)
         if [each.status for each in found] != ["SUCCESS"]:
-            self.stale = True
             refused = bool(found) and found[0].status.startswith(_FOUND_THERE)
-            return Exchange(returned, found, other.completions(1, SILENCE_S) if refused else [])
+            heard = other.completions(1, SILENCE_S) if refused else []
+            self.failed(asker)
+            return Exchange(returned, found, heard)
         if asker.sq_sig_all:
             asker.completions(1)
         heard = self._hear(other)

@@ -106,8 +106,10 @@ def _ask(scene: Scene, line: Line, operation: str, region: Sge, other: _Local, k
         raise SetupRefused("posting a receive", errno_name(posted.value))
     returned = asker.post_send(SendRequest("SEND", scene.next_wr_id(), (region,)))
     found = asker.completions(1) if returned.value == 0 else []
-    heard = peer.completions(1) if Exchange(returned, found).done else []
-    line.stale = line.stale or not heard
+    done = Exchange(returned, found).done
+    heard = peer.completions(1) if done else []
+    if not heard:
+        line.failed(*(() if done or returned.value else (asker,)))
     return _answered(returned, found, [], kind, side)
 
 
@@ -129,6 +131,8 @@ def _receive(scene: Scene, line: Line, operation: str, region: Sge, source: _Loc
     sent_off = sender.completions(1)
     found = receiver.completions(1) if kind == "RC" else receiver.completions(1, SILENCE_S)
     line.stale = line.stale or kind != "RC"
+    if kind == "RC" and not Exchange(returned, found).done:
+        line.failed(sender, receiver)
     observation = _answered(returned, found, sent_off, kind, "receive")
     if Exchange(returned, found).done:
         observation |= _received(found, region.length, operation == "RECV_WITH_IMM")

@@ -7,6 +7,7 @@ means that the verb is there. Not for judging what the answer should have been.
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 from conformance.bench import Bench
 from conformance.calls import ABSENT
@@ -49,5 +50,6 @@ def reachable(library: Libibverbs, has_advise: bool) -> dict[str, bool]:
         "dontfork": library.fork_status() == FORK_ENABLED,
         "fork_race": False,
         "advise_absent": not has_advise,
+        "swap": len(Path("/proc/swaps").read_text().splitlines()) > 1,
         "advise_enomem": False,
     }

@@ -188,6 +188,10 @@ class DevicePair:
 
     def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd) -> None:
         """`responder_pd` is the PD that owns what is accessed remotely; `spec` is the responder's."""
+        self._made_of = device, spec, requester_pd, responder_pd
+        self._make(*self._made_of)
+
+    def _make(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd) -> None:
         self._state = spec.state
         self.responder = DeviceQueue(device, responder_pd, spec)
         # The peer of XRC_SEND would be an XRC_RECV of a domain of its own; to post binds it needs none.
@@ -207,10 +211,16 @@ class DevicePair:
         self.responder.move_to(self._state, self.requester.number)
 
     def renew(self) -> None:
-        """As after creation, whatever state a refusal has left: both through RESET."""
-        for queue in {self.responder, self.requester}:
-            queue.reset()
-        self._connect()
+        """As after creation, whatever state a refusal has left: both through RESET, or made again."""
+        from pyverbs.pyverbs_error import PyverbsRDMAError
+
+        try:
+            for queue in {self.responder, self.requester}:
+                queue.reset()
+            self._connect()
+        except PyverbsRDMAError:  # whether a device can be taken back from RESET is none of the rules
+            self.close()
+            self._make(*self._made_of)
 
     def close(self) -> None:
         """Destroys both."""

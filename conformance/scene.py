@@ -52,6 +52,7 @@ class Scene:
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
         self.equipment = Equipment(bench, self.pds, self.cleanup, self.left_behind)
+        self.children: dict[str, tuple[int, int, int]] = {}  # of forks: process, and pipes to and from it
         self.work_requests = 0
 
     def branch(self, case: Case) -> Scene:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from conformance import probes, situations
+from conformance import bursts, probes, situations
 from conformance.bench import Queue, Window
 from conformance.calls import Mr, Return, Sge, errno_name
 from conformance.case import Step
@@ -283,11 +283,6 @@ def _is_about(check: str, item: str) -> bool:
     return check == item or (check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)"))
 
 
-def _unmap(scene: Scene, step: Step) -> Observation:
-    scene.memory[str(step.arguments["memory"])].close()
-    return {"rc": 0, "returned": "0", "errno": "", "layer": "none"}
-
-
 STEPS: Mapping[str, Callable[[Scene, Step], Observation]] = {
     "ibv_reg_mr": _reg_mr,
     "ibv_reg_mr_iova": _reg_mr_iova,
@@ -304,9 +299,16 @@ STEPS: Mapping[str, Callable[[Scene, Step], Observation]] = {
     "post_send_with_inv": _send_with_inv,
     "restore_rkey": _restore_rkey,
     "compare_api": _compare_api,
-    "unmap": _unmap,
+    "fill": situations.fill,
+    "unmap": situations.unmap,
+    "move": situations.move,
+    "discard": situations.discard,
+    "fork": situations.fork,
+    "join": situations.join,
     "bind_and_send": probes.bind_and_send,
     "resident": situations.resident,
+    "receives_in_order": bursts.receives_in_order,
+    "atomics_in_order": bursts.atomics_in_order,
     "traffic": probes.traffic,
     "local_traffic": probes.local_traffic,
 }

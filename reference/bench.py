@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import cast
 
 from conformance import probing
-from conformance.bench import Entry
+from conformance.bench import Entry, Memory
 from conformance.bench import Window as AnyWindow
 from conformance.calls import Mr, Pd, Return, Sge
 from conformance.capability import Capabilities
@@ -150,6 +150,10 @@ class ReferenceBench:
     def allocate(self, kind: str, size: int) -> Range:
         """Memory of one of language.MEMORY_KINDS."""
         return self.device.memory.allocate(kind, size)
+
+    def page_out(self, memory: Memory) -> bool:
+        """To a device that finds each page by its address it makes no difference where the page is."""
+        return True
 
     def dmabuf(self, kind: str, size: int) -> FileRange:
         """A dma-buf; where it comes from makes no difference here."""

@@ -367,3 +367,47 @@ def test_judging_the_same_data_twice_gives_the_same_and_changes_nothing(
     assert judge(of, lacking, observed, kernel) == first
     assert (lacking, observed, kernel) == before
     assert "\n" not in first.reason
+
+
+def refused_traffic(because: str, op: str = "RDMA_WRITE") -> Any:
+    return case(f"""
+        - id: then-refused-traffic
+          rules: [REG-05]
+          when: {{access: [LOCAL_WRITE]}}
+          then: success
+          afterwards:
+            - {{call: traffic, op: {op}, rkey: new.rkey, addr: buf, then: {{outcome: refused, because: {because}}}}}
+    """)
+
+
+def refusal_seen(wc: str, state: str = "ERR", **more: Any) -> dict[str, Any]:
+    seen = moved("nothing", wc)
+    seen["afterwards"][0] |= {"side": "remote", "qp_type": "RC", "peer_wc": [], "state": state, **more}
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("because", "seen", "complaint"),
+    [
+        ("memory", refusal_seen("REM_ACCESS_ERR"), ""),
+        ("memory", refusal_seen("REM_INV_REQ_ERR"), "should be refused with REM_ACCESS_ERR"),
+        ("memory", refusal_seen("REM_ACCESS_ERR", state="RTS"), "in state RTS instead of ERR"),
+        ("queue_pair", refusal_seen("REM_INV_REQ_ERR"), ""),
+        ("queue_pair", refusal_seen("REM_ACCESS_ERR"), "should be refused with REM_INV_REQ_ERR"),
+        ("memory", refusal_seen("SUCCESS", state="RTS", qp_type="UC"), ""),
+    ],
+)
+def test_a_refusal_is_judged_by_its_status_and_by_the_queue_pairs_state(
+    because: str, seen: dict[str, Any], complaint: str
+) -> None:
+    judgement = judge(refused_traffic(because), [], seen)
+    assert (judgement.verdict == FAIL) == bool(complaint)
+    assert complaint in judgement.reason
+
+
+@pytest.mark.parametrize("key", ["byte_len", "imm"])
+def test_a_receiver_that_was_told_something_else_fails(key: str) -> None:
+    seen = moved("all", "SUCCESS", ((0, 8),))
+    assert judge(traffic("success"), [], seen).verdict == PASS
+    seen["afterwards"][0][key] = [8, 9]
+    assert "the receiver was told 8" in judge(traffic("success"), [], seen).reason

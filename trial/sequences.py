@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from conformance.scene import SetupRefused
+from conformance.errors import SetupRefused
 from trial.comparison import Comparison, Divergence, Parted, Subject, Text, flow, shortest
 
 # What a device may die of, by what is known of Soft-RoCE; such calls are never made.

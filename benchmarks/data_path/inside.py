@@ -1,0 +1,57 @@
+"""Runs in the guest: data-path probes as a sweep makes them, and the same by floor.c; prints probes a second."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path.cwd()))
+
+from conformance.case import Case
+from conformance.device import Device
+from conformance.execution import make_calls, set_up
+from conformance.scene import Scene
+from conformance.suite import load_suite
+from fixtures.bench import DeviceBench
+
+SWEEP = "reg_mr/data_path/operation-by-access-by-place"
+POINTS = {"allowed": "op=RDMA_WRITE,access=write,place=whole", "refused": "op=RDMA_WRITE,access=local,place=whole"}
+MOVED = {"allowed": "all", "refused": "nothing"}
+
+
+def probes_a_second(case: Case, bench: DeviceBench, kind: str, probes: int) -> float:
+    """The judged call of a point, again and again on one set-up, as a sweep does it."""
+    scene = Scene(case, bench)
+    with scene.cleanup:
+        set_up(scene)
+        make_calls(scene)
+        began = time.perf_counter()
+        for _ in range(probes):
+            branch = scene.branch(case)
+            with branch.cleanup:
+                assert make_calls(branch)["moved"] == MOVED[kind]
+        return probes / (time.perf_counter() - began)
+
+
+def main() -> None:
+    """`inside.py DEVICE PROBES ROUNDS`: both sides in turn."""
+    device_name, probes, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    subprocess.run(["gcc", "-O2", "-Wall", "-o", "/tmp/floor", "floor.c", "-libverbs"], check=True)
+    suite = load_suite()
+    swept = next(case for case in suite.cases if case.id == SWEEP)
+    assert swept.sweep is not None
+    with Device(device_name) as device:
+        bench = DeviceBench(device)
+        floor = ["/tmp/floor", device_name, str(device.source_gid_index), str(probes)]
+        for number in range(rounds):
+            done = subprocess.run(floor, check=True, capture_output=True, text=True)
+            print(done.stdout.replace("floor", f"{number} floor"), end="")
+            for kind, point in POINTS.items():
+                rate = probes_a_second(swept.sweep.single(swept, point), bench, kind, probes)
+                print(f"{number} suite {kind} {rate:.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

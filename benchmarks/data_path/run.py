@@ -1,0 +1,67 @@
+"""Data-path probes a second in the guest, beside the same in C: `python3 benchmarks/data_path/run.py [--rounds N]`.
+
+Boots the Soft-RoCE guest, compiles floor.c there, and lets both make the same probes in turn: an RDMA WRITE that is
+allowed, and one that is refused, with all memory made and looked at and the same renewal of the queue pairs. Prints the
+medians; exit status 1 if a probe of the suite's costs more than the goal of 3 times the C program's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from fixtures.softroce.guest import boot  # noqa: E402
+from fixtures.softroce.image import cache_directory, ensure_image  # noqa: E402
+from fixtures.softroce.job import Job  # noqa: E402
+from fixtures.softroce.recipe import Recipe  # noqa: E402
+
+GOAL = 3.0
+PARTS = ("conformance", "fixtures", "cases", "conftest.py", "tox.ini")
+HERE = Path(__file__).parent
+
+
+def measure(probes: int, rounds: int) -> dict[tuple[str, str], list[float]]:
+    """Probes a second by (who, kind), one figure a round."""
+    image = ensure_image(Recipe(), cache_directory(), print)
+    tree = [(ROOT / part, part) for part in PARTS] + [(HERE / name, name) for name in ("inside.py", "floor.c")]
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    with tempfile.TemporaryDirectory(prefix="rdma-cts-benchmark-") as name:
+        console = Path(name) / "console.log"
+        with boot(image, Job(tuple(tree), f"python3 inside.py rxe0 {probes} {rounds}"), console=console) as guest:
+            while guest.next_line(900.0):
+                pass
+        text = console.read_text(errors="replace")
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 4 and words[1] in ("floor", "suite") and words[0].isdigit():
+            found[words[1], words[2]].append(float(words[3]))
+    if len(found) != 4:
+        sys.exit(f"the guest did not bring all figures; the end of its console:\n{text[-2000:]}")
+    return found
+
+
+def main() -> int:
+    """Measures and prints; 1 if the goal is missed."""
+    parser = argparse.ArgumentParser(description="Data-path probes a second, beside the same in C.")
+    parser.add_argument("--probes", type=int, default=300, metavar="N", help="how many in a round")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="how often each is measured")
+    arguments = parser.parse_args()
+    found = measure(arguments.probes, arguments.rounds)
+    worst = 0.0
+    for kind in ("allowed", "refused"):
+        floor, suite = (statistics.median(found[who, kind]) for who in ("floor", "suite"))
+        worst = max(worst, floor / suite)
+        print(f"{kind}: C {floor:7.1f} probes/s   suite {suite:7.1f} probes/s   {floor / suite:.2f} times its time")
+    print(f"goal: at most {GOAL:g} times")
+    return 0 if worst <= GOAL else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

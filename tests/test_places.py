@@ -1,0 +1,37 @@
+"""Places of a range: where operations on bytes and on words go."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.places import PLACES, WORD_OPERATIONS, locate
+
+ADDR, LENGTH = 4096 + 100, 200
+
+
+@pytest.mark.parametrize("place", sorted(set(PLACES) - {"empty"}))
+@pytest.mark.parametrize("operation", ["RDMA_WRITE", "SEND", "ATOMIC_WRITE", "ATOMIC_FETCH_AND_ADD"])
+def test_a_place_lies_inside_or_outside_of_the_range_as_its_name_says(operation: str, place: str) -> None:
+    offset, size = locate(place, operation, ADDR, LENGTH)
+    inside = range(LENGTH)
+    touched = [byte in inside for byte in range(offset, offset + size)]
+    expected = {"before": [False], "after": [False], "across-start": [False, True], "across-end": [True, False]}
+    assert sorted(set(touched)) == sorted(expected.get(place, [True]))
+
+
+def test_before_and_after_are_next_to_the_range() -> None:
+    assert locate("before", "RDMA_READ", ADDR, LENGTH) == (-1, 1)
+    assert locate("after", "RDMA_READ", ADDR, LENGTH) == (LENGTH, 1)
+
+
+@pytest.mark.parametrize("operation", WORD_OPERATIONS)
+@pytest.mark.parametrize("place", sorted(set(PLACES) - {"empty"}))
+def test_words_are_aligned_where_the_range_begins_and_ends_in_the_middle_of_one(operation: str, place: str) -> None:
+    offset, size = locate(place, operation, ADDR, LENGTH)
+    assert ((ADDR + offset) % 8, size) == (0, 8)
+
+
+def test_no_word_is_empty() -> None:
+    assert locate("empty", "RDMA_WRITE", ADDR, LENGTH) == (0, 0)
+    with pytest.raises(LookupError, match="no place 'empty'"):
+        locate("empty", "ATOMIC_WRITE", ADDR, LENGTH)

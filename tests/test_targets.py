@@ -1,0 +1,64 @@
+"""Known contents around a range, and what is seen of changes in them."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from conformance.targets import BEFORE, CANARY, EMPTY, Target, how_much, sent
+
+
+class Buffer:
+    def __init__(self, size: int) -> None:
+        self._bytes = ctypes.create_string_buffer(size)
+        self.addr, self.size = ctypes.addressof(self._bytes), size
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def memory() -> Buffer:
+    return Buffer(3 * 4096)
+
+
+def target(memory: Buffer, length: int = 16, contents: str = "made") -> Target:
+    return Target(memory, memory.addr + 100, length, contents, bytes([BEFORE]) * length)
+
+
+def test_what_is_sent_has_none_of_the_bytes_that_stand_there_before() -> None:
+    assert not set(sent(1000)) & {BEFORE, CANARY, EMPTY, 0}
+
+
+def test_what_is_sent_differs_when_it_lands_whole_pages_or_words_off() -> None:
+    assert sent(8192)[:4096] != sent(8192)[4096:]
+    assert sent(16)[:8] != sent(16)[8:]
+
+
+def test_untouched_memory_has_not_changed(memory: Buffer) -> None:
+    assert target(memory).changed() == []
+
+
+def test_a_byte_right_behind_the_range_is_a_stretch_of_its_own(memory: Buffer) -> None:
+    made = target(memory)
+    ctypes.memmove(made.place, sent(17), 17)
+    assert made.changed() == [[0, 16], [16, 1]]
+
+
+def test_a_byte_before_the_range_and_one_pages_away_are_seen(memory: Buffer) -> None:
+    made = target(memory)
+    ctypes.memset(made.place - 1, 1, 1)
+    ctypes.memset(memory.addr + 9000, 1, 2)
+    assert made.changed() == [[-1, 1], [8900, 2]]
+
+
+def test_memory_that_was_filled_or_never_touched_is_left_as_it_is(memory: Buffer) -> None:
+    assert target(memory, contents="zeros").changed() == []
+    ctypes.memset(memory.addr, BEFORE, memory.size)
+    assert target(memory, contents="filled").changed() == []
+    assert target(memory, contents="filled").inside == bytes([BEFORE]) * 16
+
+
+def test_how_much_has_come() -> None:
+    assert [how_much(each, b"new", b"old") for each in (b"new", b"old", b"nld")] == ["all", "nothing", "part"]
