@@ -6,6 +6,7 @@ and where control characters end; each renderer escapes for its own syntax. Not 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,8 +42,10 @@ _HEADER: Mapping[str, Any] = {
 _RESULT: Mapping[str, Any] = {
     "case": "", "rules": [], "level": "", "entry": "", "layer": "", "verdict": "", "effective": "", "reason": "",
     "call": "", "expected": {}, "observed": {}, "source": {}, "kernel": {}, "repro": "", "notes": [],
-    "space": {}, "points": {}, "deviations": [], "points_file": "", "rule_verdicts": {},
+    "duration_us": 0.0, "waiver": {}, "space": {}, "points": {}, "deviations": [], "points_file": "",
+    "rule_verdicts": {},
 }  # fmt: skip
+_FOOTER: Mapping[str, Any] = {"complete": False, "verdicts": {}, "rules": {}, "duration_s": 0.0, "waivers": {}}
 _DEVIATION: Mapping[str, Any] = {"when": "", "count": 0, "smallest": {}, "rules": [], "repro": ""}
 _RULE = ("verb", "statement", "document", "section", "level", "layer", "failure_means")
 
@@ -254,10 +257,16 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
     for case in planned:
         if case not in by_case:
             by_case[case] = _never_recorded(case)
-    footer = plain(recorded.footer) if recorded.footer else None
-    if footer and any(not isinstance(count, int) for count in footer["verdicts"].values()):
-        raise UserError(f"{where}: the footer: a count of verdicts is no number")
+    footer = _footer(plain(recorded.footer), f"{where}: the footer") if recorded.footer else None
     return Digest(directory, header, tuple(by_case.values()), footer, recorded.torn)
+
+
+def _footer(line: Line, where: str) -> Line:
+    shaped = _shaped(line, _FOOTER, where)
+    if any(not isinstance(count, int) for count in shaped["verdicts"].values()):
+        raise UserError(f"{where}: a count of verdicts is no number")
+    _texts(shaped["waivers"].get("problems", []), f"{where}: `waivers.problems`")
+    return shaped
 
 
 def _result(line: Line, where: str) -> Line:
@@ -266,6 +275,9 @@ def _result(line: Line, where: str) -> Line:
     _texts(shaped["rules"], f"{where}: `rules`")
     _texts(shaped["notes"], f"{where}: `notes`")
     shaped["kernel"] = {"log": [], **shaped["kernel"]}
+    shaped["source"] = {"file": "", "line": "", **shaped["source"]}
+    if shaped["waiver"]:
+        shaped["waiver"] = {"owner": "", "issue": "", "expires": "", **shaped["waiver"]}
     _texts(shaped["kernel"]["log"], f"{where}: `kernel.log`")
     for name, labels in _shaped(shaped["space"], {"axes": {}, "size": 0}, f"{where}: `space`")["axes"].items():
         _texts(labels["subsets"] if isinstance(labels, dict) and "subsets" in labels else labels,
@@ -286,9 +298,16 @@ def _shaped(line: Any, shape: Mapping[str, Any], where: str) -> Line:
         raise UserError(f"{where} is no object")
     told = {key: value for key, value in line.items() if value is not None}
     for key, default in shape.items():
-        if not isinstance(told.setdefault(key, type(default)(default)), type(default)):
+        if not _is_like(told.setdefault(key, type(default)(default)), default):
             raise UserError(f"{where}: `{key}` is of another type than a result has")
     return told
+
+
+def _is_like(value: Any, default: Any) -> bool:
+    """Whether a value is of its default's type; a number may be whole, but must be one to count with."""
+    if isinstance(default, int | float) and not isinstance(default, bool):
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, type(default))
 
 
 def _texts(value: Any, where: str) -> None:

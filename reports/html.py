@@ -11,7 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -238,18 +238,23 @@ class Page:
 
 def render(runs: Sequence[Digest]) -> str:
     """The page. Raises UserError where a sweep's points are none."""
+    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return _environment().get_template("report.html").render(
+        page=Page(runs), facts=stack_facts(runs), hashes=hashes(runs), columns=COLUMNS, script=Markup(script),
+        script_hash=digest,
+    )  # fmt: skip
+
+
+@cache
+def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"flat": flat, "own": own, "later": later, "link": link, "count": "{:,}".format,
                             "said": said}  # fmt: skip
-    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template("report.html").render(
-        page=Page(runs), facts=stack_facts(runs), hashes=hashes(runs), columns=COLUMNS, script=Markup(script),
-        script_hash=digest,
-    )  # fmt: skip
+    return environment
 
 
 def stack_facts(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:

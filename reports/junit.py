@@ -48,7 +48,7 @@ def _testsuite(run: Digest) -> ET.Element:
         failures=str(kinds.count("failure")),
         errors=str(kinds.count("error")),
         skipped=str(kinds.count("skipped")),
-        time=f"{(run.footer or {}).get('duration_s', 0):.3f}",
+        time=f"{(run.footer or {}).get('duration_s', 0.0):.3f}",
         timestamp=_clean(run.header["started"]),
         hostname=_clean(run.device),
     )
@@ -75,7 +75,7 @@ def _properties(run: Digest) -> Sequence[tuple[str, object]]:
 
 def _testcase(line: Line) -> ET.Element:
     folder, _, name = line["case"].partition("/")
-    seconds = (line.get("duration_us") or 0) / 1e6
+    seconds = line["duration_us"] / 1e6
     element = ET.Element("testcase", classname=f"rdma-cts.{_clean(folder)}", name=_clean(name), time=f"{seconds:.6f}")
     kind = _ELEMENT.get(line["effective"], "")
     if kind == "skipped":

@@ -9,18 +9,18 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from tap.parser import Parser
 
 from conformance import judging
 from conformance.errors import UserError
-from conformance.results import Line, Recorded
+from conformance.results import Line, Recorded, decode, encode, footer_line
 from conformance.suite import ROOT
-from reports import ktap, markdown, summary
+from reports import html, junit, ktap, markdown, summary, terminal
 from reports.digest import digest
-from samples import header, result
+from samples import header, registry, result
 from test_reports import HOSTILE, SUITE, digested, one_of_each, recorded
 
 SUMMARY = json.loads((ROOT / "docs" / "summary.schema.json").read_text())
@@ -147,3 +147,45 @@ def test_a_result_of_another_shape_is_one_clear_line(wrong: Line) -> None:
 def test_hostile_text_becomes_one_plain_line() -> None:
     run = digested(recorded([result(SUITE.cases[0], "FAIL", HOSTILE)]))
     assert run.results[0]["reason"].isprintable()
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3), max_leaves=8,
+)  # fmt: skip
+KEYS = sorted(result(SUITE.cases[0]) | dict.fromkeys(
+    ("space", "points", "deviations", "points_file", "rule_verdicts", "notes", "alarms"), None
+))  # fmt: skip
+RENDERERS = (html.render, junit.render, ktap.render, markdown.render, summary.render)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(KEYS), ANY_JSON, st.sampled_from(["header", "result", "footer", "observed", "deviation"]))
+def test_whatever_a_results_file_holds_is_a_report_or_one_clear_line(key: str, value: Any, where: str) -> None:
+    line, head = result(SUITE.cases[0], "FAIL"), header()
+    footer = footer_line([SUITE.cases[0].id], [line], registry(), duration_s=1.0)
+    if where == "header":
+        name = sorted(head)[len(key) % len(head)]
+        head[name] = value
+    elif where == "result":
+        line[key] = value
+    elif where == "footer":
+        footer[sorted([*footer, "waivers"])[len(key) % (len(footer) + 1)]] = value
+    elif where == "observed":
+        line |= {"observed": {"returned": value, "afterwards": value}, "expected": {"afterwards": value}}
+    else:
+        line["deviations"] = [{"when": "A", "count": 1, "smallest": {"a": "b"}, "rules": ["REG-01"], key: value}]
+    try:
+        lines = [decode(encode(each)) for each in (head, line, footer)]
+    except ValueError:
+        return  # the reader of the file refuses it
+    told = ""
+    try:
+        run = digest(Recorded(lines[0], [lines[1]], lines[2]), Path("out"))
+        for render in RENDERERS:
+            render([run])
+        html.render([run, run])
+        terminal.summary(run, Path("out"), io.StringIO())
+    except UserError as error:
+        told = str(error)
+    assert len(told.splitlines()) <= 1

@@ -5,13 +5,16 @@ Nothing here is skipped: a guest that does not boot fails these tests.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
+import jsonschema
 import pytest
 from lxml import etree
 
@@ -107,6 +110,43 @@ def test_the_junit_file_holds_every_case(whole: Run) -> None:
     assert int(suite.get("failures")) == sum(
         whole.footer["verdicts"].get(verdict, 0) for verdict in ("FAIL", "CRASH", "HANG")
     )
+
+
+def test_the_run_leaves_a_page_and_a_summary_with_the_verdict_in_words(whole: Run) -> None:
+    summary = json.loads((whole.out / "summary.json").read_text())
+    jsonschema.validate(summary, json.loads((ROOT / "docs" / "summary.schema.json").read_text()))
+    assert summary["exit_status"] == 1
+    verified = summary["standings"]["verified"]
+    assert summary["words"].startswith(f"{verified} of {summary['documented_rules']} documented rules verified, ")
+    assert "because" in summary["words"]
+    page = (whole.out / "report.html").read_text()
+    assert "rxe0 departs from its documents" in page
+    assert all(f'id="{rule}"' in page for rule in whole.footer["rules"])
+    assert f"report: {whole.out}/report.html" in whole.done.stdout
+
+
+def test_judging_a_real_run_again_changes_nothing(whole: Run, tmp_path: Path) -> None:
+    done = launch("judge", str(whole.out), "--out", str(tmp_path / "again"))
+    assert done.returncode == 1, done.stderr
+    assert "results judged again: 0 verdicts changed" in done.stdout
+    done = launch("compare", str(whole.out), str(tmp_path / "again"))
+    assert done.returncode == 0, done.stderr
+    assert "cases compared: nothing has changed" in done.stdout
+
+
+def test_a_waived_violation_is_no_failure_of_the_run_and_stays_visible(tmp_path: Path) -> None:
+    waiver = {
+        "rule": "REG-17", "where": {"driver": "rxe", "kernel": {"from": "7.0"}}, "issue": "https://bugs.example.org/1",
+        "observed": {"verdict": "FAIL", "errno": "EOPNOTSUPP"}, "owner": "us", "expires": str(date.today()),
+    }  # fmt: skip
+    (tmp_path / "waivers.yaml").write_text(json.dumps({"waivers": [waiver]}))  # JSON is YAML
+    out = tmp_path / "out"
+    done = launch("run", "--guest", "--only", "reg_mr/access_flags/zero-based+none", "--out", str(out),
+                  "--waivers", str(tmp_path / "waivers.yaml"))  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = read_results(out).results
+    assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")
+    assert "WAIVED reg_mr/access_flags/zero-based+none" in done.stdout
 
 
 def test_what_was_observed_is_recorded_raw(whole: Run) -> None:
