@@ -5,7 +5,6 @@ Not for making calls (steps.py, probes.py) and not for their order (execution.py
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -57,7 +56,8 @@ class Scene:
 
     def branch(self, case: Case) -> Scene:
         """A scene for another case on what this one has set up; what it makes is its own, and goes with it."""
-        branch = copy.copy(self)
+        branch = Scene.__new__(Scene)  # what copy.copy does, in a tenth of its time: a sweep does it at every point
+        branch.__dict__.update(self.__dict__)
         branch.case, branch.entry = case, self.bench.entry(case.entry)
         branch.cleanup, branch.left_behind, branch.released = ExitStack(), [], set(self.released)
         for name in ("mrs", "owners", "fields", "pairs", "windows", "_lines"):

@@ -72,6 +72,10 @@ def _strays(content: bytes, byte: int) -> list[tuple[int, int]]:
 
 def _differing(content: bytes, reference: bytes) -> list[tuple[int, int]]:
     """The stretches in which two equally long contents differ, as (offset, bytes)."""
+    if content == reference:
+        return []
+    if reference[0] not in content and reference.count(reference[0]) == len(reference):
+        return [(0, len(content))]  # all that was there is gone, as after most of what is allowed
     found: list[tuple[int, int]] = []
     for start in range(0, len(content), _STRETCH):
         piece, other = content[start : start + _STRETCH], reference[start : start + _STRETCH]
