@@ -13,6 +13,7 @@ from types import ModuleType
 from commands import compare, coverage, describe, doctor, explain, judge, listing, report, run, schema, test, trial
 from conformance.errors import UserError
 from conformance.suite import VERSION
+from reports.digest import one_line
 
 COMMANDS: tuple[ModuleType, ...] = (
     run, test, doctor, listing, report, compare, judge, explain, coverage, describe, trial, schema,
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(arguments.execute(arguments))
     except UserError as error:
         for line in str(error).splitlines():
-            print(f"rdma-cts: {line}", file=sys.stderr)
+            print(f"rdma-cts: {one_line(line)}", file=sys.stderr)
         return error.status
     except BrokenPipeError:  # the reader of our output, such as head, has gone
         sys.stderr.close()

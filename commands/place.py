@@ -16,6 +16,7 @@ from commands import builds
 from commands.guests import DEVICE, Guests
 from conformance.device import device_names
 from conformance.errors import UserError
+from conformance.netlink import RdmaNetlink
 from conformance.suite import ROOT
 from conformance.supervision import Worker
 from fixtures import packages
@@ -58,11 +59,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--gid-index", type=int, metavar="N", help="index in the port's GID table")
     where.add_argument("--guest", action="store_true", help="the Soft-RoCE guest even if this host has a device")
     where.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the Debian the guest is made of")
+    where.add_argument("--shared", action="store_true", help="on a device: even if others have queue pairs on it")
     where.add_argument("--hazardous", action="store_true", help="on a device: also what may take the kernel down")
 
 
 def host_device(arguments: argparse.Namespace) -> str:
-    """The device of this host to run on; empty for the guest. Raises UserError."""
+    """The device of this host to run on; empty for the guest. Raises UserError, also if others use it."""
+    device = _named_device(arguments)
+    if device and not arguments.shared and (users := RdmaNetlink(device).other_users()):
+        raise UserError(f"{device} is in use, by queue pairs: {', '.join(users)}", hint="end that, or give --shared")
+    return device
+
+
+def _named_device(arguments: argparse.Namespace) -> str:
     names = device_names()
     if arguments.device:
         if arguments.guest:

@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 _NETLINK_RDMA = 20
 _NLDEV = 5  # RDMA_NL_NLDEV
@@ -19,6 +20,8 @@ _GET, _GET_CHARDEV = 1, 15  # RDMA_NLDEV_CMD_…
 # RDMA_NLDEV_CMD_RES_…_GET
 _KINDS = {"QP": 10, "CQ": 12, "MR": 13, "PD": 14}
 _DEV_INDEX, _DEV_NAME, _RES_PID, _CHARDEV_TYPE, _DRIVER_ID = 1, 2, 28, 69, 73  # RDMA_NLDEV_ATTR_…
+_RES_QP, _RES_TYPE, _RES_KERN_NAME = 19, 26, 29
+_MANAGEMENT = (0, 1)  # IB_QPT_SMI and IB_QPT_GSI: the kernel has them on every port
 _HEADER = struct.Struct("=IHHII")
 _BUFFER = 1 << 16
 
@@ -45,6 +48,20 @@ class RdmaNetlink:
             kind: sum(message.count(owner) for message in self._ask(command, self._device(), _DUMP))
             for kind, command in _KINDS.items()
         }
+
+    def other_users(self) -> list[str]:
+        """Who else has queue pairs on the device, in words; the kernel's own for management do not count."""
+        if self._socket is None:
+            return []
+        found: dict[str, int] = {}
+        for message in self._ask(_KINDS["QP"], self._device(), _DUMP):
+            for number, table in _attributes(message):
+                entries = [dict(_attributes(entry)) for _, entry in _attributes(table)] if number == _RES_QP else []
+                for entry in entries:
+                    user = _user(entry)
+                    if user:
+                        found[user] = found.get(user, 0) + 1
+        return [f"{user} has {count}" for user, count in found.items()]
 
     def driver_id(self) -> int | None:
         """enum rdma_driver_id of the device's driver."""
@@ -89,6 +106,23 @@ class RdmaNetlink:
                     return messages
                 messages.append(data[_HEADER.size : length])
                 data = data[(length + 3) & ~3 :]
+
+
+def _user(queue_pair: dict[int, bytes]) -> str:
+    """Whose a queue pair is; empty for this process's and for those of the kernel's management."""
+    if queue_pair.get(_RES_TYPE, b"\xff")[0] in _MANAGEMENT:
+        return ""
+    if _RES_PID not in queue_pair:
+        name = queue_pair.get(_RES_KERN_NAME, b"").rstrip(b"\0").decode(errors="replace")
+        return f"the kernel's {name}" if name else "a process that cannot be seen from here"
+    (pid,) = struct.unpack("=I", queue_pair[_RES_PID])
+    if pid == os.getpid():
+        return ""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        name = "?"
+    return f"process {pid} ({name})"
 
 
 def _attribute(number: int, value: bytes) -> bytes:

@@ -1,0 +1,183 @@
+"""Runs in the guest, which stands for a host with a device of its own; prints one line of JSON. No test itself.
+
+What the suite's own programs write, bind and listen on is logged by a hook of Python's that sees each of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path.cwd()
+AUDIT = Path("/run/audit")
+FREEZER = Path("/run/freezer")
+HOOK = """
+import fcntl, os, sys
+_log = os.open("/run/audit/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+def _hook(event, arguments):
+    if event == "open" and isinstance(arguments[0], (str, bytes)) and arguments[2] & _WRITES:
+        told = os.path.abspath(os.fsdecode(arguments[0]))
+    elif event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.link"):
+        if isinstance(arguments[0], int):
+            return
+        folder = arguments[-1] if isinstance(arguments[-1], int) and arguments[-1] >= 0 else None
+        start = os.getcwd() if folder is None else os.readlink(f"/proc/self/fd/{folder}")
+        told = os.path.normpath(os.path.join(start, os.fsdecode(arguments[0])))
+    elif event.startswith("socket.") and event != "socket.__new__":
+        told = f"{arguments[0].family!r} {arguments[1:]!r}" if hasattr(arguments[0], "family") else repr(arguments)
+    elif event == "socket.__new__":
+        told = f"{arguments[1]!r}"
+    else:
+        return
+    os.write(_log, f"{event} {told}\\n".encode())
+sys.addaudithook(_hook)
+"""
+HOLDER = """
+import sys, time
+from pyverbs.device import Context
+from pyverbs.pd import PD
+from pyverbs.cq import CQ
+from pyverbs.qp import QP, QPCap, QPInitAttr
+context = Context(name="rxe0")
+pd, cq = PD(context), CQ(context, 4)
+qp = QP(pd, QPInitAttr(qp_type=2, scq=cq, rcq=cq, cap=QPCap(max_recv_wr=1)))
+print("ready", flush=True)
+time.sleep(600)
+"""
+SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
+
+
+def command(*arguments: str) -> list[str]:
+    return ["./rdma-cts", "run", *arguments]
+
+
+def run(*arguments: str, **environment: str) -> dict[str, Any]:
+    done = subprocess.run(command(*arguments), env={**os.environ, **environment}, capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    return {"status": done.returncode, "said": (done.stdout + done.stderr)[-600:]}
+
+
+def lines(out: str) -> list[dict[str, Any]]:
+    path = Path(out) / "results.jsonl"
+    whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in whole]
+
+
+def footer(out: str) -> dict[str, Any]:
+    found = [line for line in lines(out) if line["type"] == "footer"]
+    return {key: found[-1][key] for key in SAME} if found else {}
+
+
+def verdicts(out: str) -> dict[str, str]:
+    found = {line["case"].rpartition("/")[2]: line for line in lines(out) if line["type"] == "result"}
+    return {case: f"{line['verdict']} {line['reason']}" for case, line in found.items()}
+
+
+def processes(word: str) -> list[int]:
+    """The processes that have `word` among their arguments."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if word in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def await_true(condition: Any, seconds: float = 120.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            raise TimeoutError
+        time.sleep(0.02)
+
+
+def in_use() -> dict[str, Any]:
+    """A device on which another process has a queue pair."""
+    with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        refused = run("--verb", "dealloc_mw", "--out", "refused")
+        shared = run("--verb", "dealloc_mw", "--out", "shared", "--shared", "-q")
+        holder.kill()
+    return {"refused": refused, "left": Path("refused/results.jsonl").exists(), "shared": shared}
+
+
+def stuck() -> dict[str, Any]:
+    """A process that dies, then one that cannot be killed: its control group is frozen while its case hangs."""
+    AUDIT.mkdir()
+    (AUDIT / "sitecustomize.py").write_text(HOOK)
+    FREEZER.mkdir()
+    subprocess.run(["mount", "-t", "cgroup", "-o", "freezer", "freezer", FREEZER], check=True)
+    (FREEZER / "ice").mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(AUDIT)}
+    begun = subprocess.Popen(command("--cases", "bad", "-k", "bad/", "--deadline", "8", "--out", "stuck", "-q"),
+                             env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
+    await_true(lambda: any(line["type"] == "start" and line["case"].endswith("/hangs") for line in lines("stuck")))
+    (pid,) = processes("--rdma-stream") or [0]
+    (FREEZER / "ice/cgroup.procs").write_text(str(pid))
+    (FREEZER / "ice/freezer.state").write_text("FROZEN")
+    said, _ = begun.communicate(timeout=300)
+    found = {"status": begun.returncode, "said": said[-600:], "verdicts": verdicts("stuck"), "footer": footer("stuck")}
+    again = run("--resume", "stuck", "-q")
+    (FREEZER / "ice/freezer.state").write_text("THAWED")
+    await_true(lambda: not Path(f"/proc/{pid}").exists())
+    last = run("--resume", "stuck", "-q", PYTHONPATH=str(AUDIT))
+    audit = sorted(set((AUDIT / "log").read_text(errors="replace").splitlines()))
+    return {**found, "while it is stuck": again, "at last": last, "verdicts at last": verdicts("stuck"),
+            "footer at last": footer("stuck"), "audit": audit, "out": str(Path("stuck").absolute())}  # fmt: skip
+
+
+def killed(word: str, moments: int) -> list[dict[str, Any]]:
+    """Runs cut short by a SIGKILL at random moments of the process that has `word` among its arguments."""
+    chosen = ("--verb", "dealloc_mw", "-q")
+    began = time.monotonic()
+    first = run(*chosen, "--out", f"unbroken{word}")
+    if not footer(f"unbroken{word}"):
+        raise RuntimeError(first["said"])
+    took = time.monotonic() - began
+    found = []
+    dice = random.Random(7)
+    for number in range(moments):
+        moment = dice.uniform(0.0, took)
+        out = f"killed{word}{number}"
+        with subprocess.Popen(command(*chosen, "--out", out), stdout=subprocess.DEVNULL) as begun:
+            time.sleep(moment)
+            await_true(lambda begun=begun: processes(word) or begun.poll() is not None)
+            victims = [begun.pid] if word == "commands" else processes(word)
+            for pid in victims:
+                os.kill(pid, signal.SIGKILL)
+            status = begun.wait(300) if word != "commands" else begun.wait()
+        left = len(processes("--rdma-stream"))
+        sessions = 0
+        while not footer(out).get("complete") and sessions < 3:
+            sessions += 1
+            if Path(out, "plan.json").exists():
+                run("--resume", out, "-q")
+            else:
+                run(*chosen, "--out", out)
+        found.append({"moment": round(moment, 2), "victims": len(victims), "status": status, "left": left,
+                      "sessions": sessions, "same": footer(out) == footer(f"unbroken{word}")})  # fmt: skip
+        print("MOMENT", json.dumps(found[-1]), flush=True)
+    return found
+
+
+def main() -> None:
+    moments = int(sys.argv[1])
+    found = {"in use": in_use(), "supervisor": killed("commands", moments), "pytest": killed("--rdma-stream", moments),
+             "stuck": stuck()}  # fmt: skip
+    print("RESULT", json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""A device of a host: a process that dies, one that cannot be killed, kills at any moment, and what is left alone.
+
+The guest stands for the host: the project's own command line runs in it, on its device. RDMA_CTS_MOMENTS says how many
+kills there are of each kind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+import bad_driver
+from conformance.suite import ROOT
+from fixtures.softroce.guest import Job, boot
+from fixtures.softroce.image import cache_directory, ensure_image
+from fixtures.softroce.recipe import recipe_for
+
+pytestmark = pytest.mark.guest
+MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
+PATIENCE_S = 1800
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
+PARTS = (*PACKAGES, "cases", "conftest.py", "tox.ini", "rdma-cts")
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What tests/on_a_host.py saw."""
+    place = tmp_path_factory.mktemp("host")
+    tables = bad_driver.tables(place / "tables", "works", "dies", "hangs", "works-too")
+    tree = [*((ROOT / part, part) for part in PARTS), (tables, "bad"), (ROOT / "tests/on_a_host.py", "on_a_host.py")]
+    image = ensure_image(recipe_for(), cache_directory(), print)
+    console = place / "console.log"
+    job = Job(tuple(tree), f"python3 on_a_host.py {MOMENTS}")
+    with boot(image, job, console=console, overlay=bad_driver.overlay(place / "overlay")) as guest:
+        while guest.next_line(PATIENCE_S):
+            pass
+    text = console.read_text(errors="replace")
+    (line,) = [line for line in text.splitlines() if line.startswith("RESULT ")] or [text[-4000:]]
+    data: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
+    return data
+
+
+def test_a_device_that_others_use_is_refused(found: dict[str, Any]) -> None:
+    told = found["in use"]
+    assert told["refused"]["status"] == 2
+    assert "rxe0 is in use, by queue pairs: process" in told["refused"]["said"]
+    assert "(python3) has 1; end that, or give --shared" in told["refused"]["said"]
+    assert told["left"] is False
+    assert told["shared"]["status"] == 0
+
+
+def test_a_process_that_dies_costs_one_case_and_one_that_is_stuck_makes_the_device_suspect(
+    found: dict[str, Any],
+) -> None:
+    told = found["stuck"]
+    assert told["status"] == 1
+    assert told["verdicts"]["works"].startswith("PASS")
+    assert told["verdicts"]["dies"].startswith("CRASH")
+    assert "died of SIGSEGV" in told["verdicts"]["dies"]
+    assert told["verdicts"]["hangs"].startswith("HANG")
+    assert told["verdicts"]["works-too"].startswith("MISSED not run: the device is suspect: process ")
+    assert told["footer"]["complete"] is False
+
+
+def test_a_run_whose_device_was_suspect_is_carried_on_once_it_is_not(found: dict[str, Any]) -> None:
+    told = found["stuck"]
+    assert told["footer at last"]["complete"] is True
+    assert told["verdicts at last"]["works-too"].startswith("PASS")
+    assert told["verdicts at last"]["hangs"].startswith("HANG")
+
+
+def test_nothing_is_written_elsewhere_and_nobody_is_listened_to(found: dict[str, Any]) -> None:
+    told = found["stuck"]
+    allowed = (told["out"], "/dev/", "/proc/", "/run/audit/")
+    assert len(told["audit"]) > 5
+    for line in told["audit"]:
+        event, _, what = line.partition(" ")
+        if event.startswith("socket."):
+            assert event in ("socket.__new__", "socket.bind"), line
+            assert "NETLINK" in what or what == "16", line
+        else:
+            assert what.startswith(allowed), line
+
+
+@pytest.mark.parametrize("who", ["supervisor", "pytest"])
+def test_a_kill_at_any_moment_loses_nothing(found: dict[str, Any], who: str) -> None:
+    assert len(found[who]) == MOMENTS
+    for told in found[who]:
+        assert told["same"], told
+        assert told["left"] == 0, told

@@ -1,0 +1,129 @@
+"""Kills at random moments of the run's own process, of QEMU and of pytest in the guest; then --resume.
+
+RDMA_CTS_MOMENTS says how many of each; the moments are those of a seed, and are printed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from conformance.results import Line, read_results
+from conformance.suite import ROOT
+
+pytestmark = pytest.mark.guest
+MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
+SEED = 7
+SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
+PATIENCE_S = 1800
+ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
+CHOSEN = ("--guest", "--yes", "--verb", "dealloc_mw", "--verb", "alloc_mw", "-q")
+# Loaded by the guest's Python: ends it at a moment of the clock that host and guest share, unless that is past.
+KILLER = """
+import os, signal, sys, threading, time
+if any("rdma-stream" in word for word in sys.orig_argv):
+    left = float(os.environ.get("KILL_AT", "0")) - time.time()
+    if left > 0:
+        timer = threading.Timer(left, os.kill, (os.getpid(), signal.SIGKILL))
+        timer.daemon = True
+        timer.start()
+"""
+
+
+def command(*arguments: str) -> list[str]:
+    return ["./rdma-cts", "run", *arguments]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A run that nobody disturbs."""
+    return subprocess.run(command(*arguments), cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True,
+                          timeout=PATIENCE_S, check=False)  # fmt: skip
+
+
+def footer(out: Path) -> Line:
+    """What must be the same in the footers of a disturbed run and of one that was not; empty without a footer."""
+    if b'"type":"footer"' not in (out / "results.jsonl").read_bytes():
+        return {}
+    found = read_results(out).footer
+    return {key: found[key] for key in SAME} if found else {}
+
+
+def guests_of(out: Path) -> list[int]:
+    """The QEMU processes whose console lies in `out`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue
+        if b"qemu" in words.partition(b"\0")[0] and str(out).encode() in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def await_true(condition: Callable[[], object], patience_s: float = 120.0) -> None:
+    until = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@dataclass(frozen=True)
+class Unbroken:
+    """A run that was not disturbed, and how long it took."""
+
+    footer: Line
+    took_s: float
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
+    out = tmp_path_factory.mktemp("kills") / "unbroken"
+    began = time.monotonic()
+    done = run(*CHOSEN, "--out", str(out))
+    took = time.monotonic() - began
+    found = footer(out)
+    assert found.get("complete") is True, done.stdout + done.stderr
+    return Unbroken(found, took)
+
+
+@pytest.mark.parametrize("number", range(MOMENTS))
+@pytest.mark.parametrize("victim", ["supervisor", "qemu", "pytest"])
+def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, victim: str, number: int) -> None:
+    out = tmp_path / "out"
+    moment = random.Random(f"{SEED} {victim} {number}").uniform(0.0, unbroken.took_s)
+    print(f"{victim} killed after {moment:.2f} s of {unbroken.took_s:.2f} s")
+    more = []
+    if victim == "pytest":
+        place = tmp_path / "overlay/usr/local/lib/killer"
+        place.mkdir(parents=True)
+        (place / "sitecustomize.py").write_text(KILLER)
+        more = ["--overlay", str(tmp_path / "overlay"), "--guest-env", "PYTHONPATH=/usr/local/lib/killer",
+                "--guest-env", f"KILL_AT={time.time() + moment}"]  # fmt: skip
+    with subprocess.Popen(command(*CHOSEN, *more, "--out", str(out)), cwd=ROOT, env=ENVIRONMENT,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:  # fmt: skip
+        if victim != "pytest":
+            time.sleep(moment)  # the moment is the point
+        if victim == "supervisor":
+            process.kill()
+        elif victim == "qemu":
+            await_true(lambda: guests_of(out) or process.poll() is not None)
+            for pid in guests_of(out):
+                os.kill(pid, 9)
+        _, said = process.communicate(timeout=PATIENCE_S)
+    await_true(lambda: not guests_of(out), patience_s=10.0)
+    for _ in range(3):
+        if (out / "results.jsonl").exists() and footer(out).get("complete"):
+            break
+        again = ["--resume", str(out), "-q"] if (out / "plan.json").exists() else [*CHOSEN, *more, "--out", str(out)]
+        said = run(*again).stderr
+    assert footer(out) == unbroken.footer, said
+    assert not list(out.glob("work-*"))
