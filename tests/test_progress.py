@@ -19,6 +19,7 @@ from test_reports import HOSTILE, recorded
 
 SUITE = numbered(4)
 ESCAPE = "\x1b"
+END = "<that is all>"
 
 
 @pytest.fixture
@@ -35,10 +36,14 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[io.TextIOWrapper
 
 
 def seen(terminal: tuple[io.TextIOWrapper, int]) -> str:
-    """All that has been written to the terminal."""
+    """All that has been written to the terminal, which hands it over in pieces of its own choice."""
     stream, other = terminal
+    stream.write(END)
     stream.flush()
-    return os.read(other, 1 << 16).decode()
+    shown = b""
+    while not shown.endswith(END.encode()):
+        shown += os.read(other, 1 << 16)
+    return shown.decode().removesuffix(END)
 
 
 def ticking(step: float = 0.5) -> Iterator[float]:
