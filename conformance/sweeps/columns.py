@@ -19,11 +19,10 @@ from conformance.expansion import names_in
 from conformance.language import CALLS
 from conformance.reading import Reader
 from conformance.scene import Scene
+from conformance.sweeps.grouping import Numbers
 from conformance.sweeps.space import Axis
 from conformance.sweeps.sweep import Template
 from conformance.yamltext import Node
-
-Column = "int | array[int]"
 
 
 class Columns:
@@ -37,11 +36,13 @@ class Columns:
         self._inner = [axis for axis in template.space.axes if axis.name not in outer]
         self._first = {**dict.fromkeys((axis.name for axis in self._inner), 0), **outer}
 
-    def column(self, key: str, node: Node, picks: array[int] | None) -> int | array[int]:
-        """An argument written as `node`: a number, or an array('Q') with one for each of `picks` (None: for all)."""
+    def column(self, key: str, node: Node, picks: Numbers) -> int | array[int]:
+        """An argument written as `node`: a number, or an array('Q') with one for each of `picks`."""
         whole = self._flags(key, node) if CALLS[self._call][key].kind == "flags" else self._numbers(key, node)
-        if isinstance(whole, int) or picks is None:
+        if isinstance(whole, int):
             return whole
+        if isinstance(picks, range):
+            return whole[picks.start : picks.stop]
         return array("Q", map(whole.__getitem__, picks))
 
     def _inner_axes(self, node: Node) -> list[Axis]:

@@ -20,7 +20,7 @@ from conformance.errors import SetupRefused
 from conformance.execution import make_calls, set_up
 from conformance.holdings import settled, still_counted
 from conformance.scene import Observation, Scene
-from conformance.sweeps.grouping import Group, groups, setup_axes
+from conformance.sweeps.grouping import LARGEST, LARGEST_IN_C, Group, groups, setup_axes
 from conformance.sweeps.loops import loop_for
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, little, overall
 from conformance.sweeps.record import Record
@@ -113,7 +113,7 @@ class _Run:
     def through(self, seed: int | None) -> None:
         """Runs all points, those of one set-up together."""
         stretch: list[Group] = []
-        for group in groups(self.swept, self.outer, seed):
+        for group in groups(self.swept, self.outer, seed, LARGEST_IN_C if self.loop else LARGEST):
             if not stretch:
                 self._begin(group.points[0])
             self._group(group)

@@ -16,23 +16,20 @@ _REPEATABLE = (
     "ibv_reg_mr", "ibv_reg_mr_iova", "ibv_reg_dmabuf_mr", "ibv_advise_mr", "ibv_alloc_mw", "traffic", "local_traffic",
     "resident",
 )  # fmt: skip
-_LARGEST = 4096
+# Points between two set-ups: where each takes Python's time, and where they run in C.
+LARGEST, LARGEST_IN_C = 4096, 16384
+Numbers = range | array  # type: ignore[type-arg]
 
 
 @dataclass(frozen=True)
 class Group:
     """Points with one set-up, in the order in which they are run.
 
-    `picks` numbers them in the product of the axes that they do not share; None: it is all of them in order.
+    `picks` numbers them in the product of the axes that they do not share.
     """
 
-    points: array[int]
-    picks: array[int] | None
-
-    @property
-    def consecutive(self) -> bool:
-        """Whether the points are numbers without a gap, in order."""
-        return self.picks is None and self.points[-1] - self.points[0] == len(self.points) - 1
+    points: Numbers
+    picks: Numbers
 
 
 def setup_axes(swept: Sweep) -> list[str]:
@@ -51,22 +48,31 @@ def setup_axes(swept: Sweep) -> list[str]:
     return swept.template.axes_in(fields.get("given"), fields.get("before"))
 
 
-def groups(swept: Sweep, outer: Sequence[str], seed: int | None = None) -> Iterator[Group]:
+def groups(
+    swept: Sweep, outer: Sequence[str], seed: int | None = None, largest: int = LARGEST
+) -> Iterator[Group]:
     """The points that count, those that share the values of the `outer` axes together; `seed` shuffles them."""
-    space, inside = swept.space, swept.space.bytes_of(swept.inside)
+    space = swept.space
+    inside = None if swept.where is None else space.bytes_of(swept.inside)
     chance = random.Random(seed)
     starts = _offsets(space, outer)
     rest = _offsets(space, [axis.name for axis in space.axes if axis.name not in outer])
     if seed is not None:
         chance.shuffle(starts)
+    side_by_side = rest[-1] - rest[0] == len(rest) - 1
     for start in starts:
-        picks = array("I", (pick for pick, offset in enumerate(rest) if inside[start + offset]))
+        picks: Numbers = range(len(rest))
+        if inside is not None:
+            picks = array("I", (pick for pick, offset in enumerate(rest) if inside[start + offset]))
         if seed is not None:
+            picks = array("I", picks)
             chance.shuffle(picks)
-        whole = seed is None and len(picks) == len(rest) <= _LARGEST
-        for first in range(0, len(picks), _LARGEST):
-            part = picks[first : first + _LARGEST]
-            yield Group(array("I", (start + rest[pick] for pick in part)), None if whole else part)
+        for first in range(0, len(picks), largest):
+            part = picks[first : first + largest]
+            if isinstance(part, range) and side_by_side:
+                yield Group(range(start + part.start, start + part.stop), part)
+            else:
+                yield Group(array("I", (start + rest[pick] for pick in part)), part)
 
 
 def _offsets(space: Space, axes: Sequence[str]) -> array[int]:

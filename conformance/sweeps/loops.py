@@ -115,7 +115,7 @@ class RegistrationLoop:
         noted = array("H", map(numbers.__getitem__, codes))
         for place, number in odd.items():
             noted[place] = number
-        record.take(group.points, noted, group.consecutive)
+        record.take(group.points, noted)
         return left
 
     def _success(self, point: int, record: Record, observe: Callable[[int], Observation]) -> int:

@@ -7,6 +7,7 @@ from array import array
 
 from conformance import judging
 from conformance.scene import Observation
+from conformance.sweeps.grouping import Numbers
 from conformance.sweeps.outcome import MOST, OUTSIDE
 
 
@@ -29,10 +30,10 @@ class Record:
             self.observations.append(observed)
         return number
 
-    def take(self, points: array[int], numbers: array[int], consecutive: bool) -> None:
+    def take(self, points: Numbers, numbers: array[int]) -> None:
         """Records the numbers of several points."""
-        if consecutive:
-            self.codes[points[0] : points[-1] + 1] = numbers
+        if isinstance(points, range):
+            self.codes[points.start : points.stop] = numbers
             return
         for point, number in zip(points, numbers, strict=True):
             self.codes[point] = number

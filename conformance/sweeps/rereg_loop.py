@@ -109,7 +109,7 @@ class ReregLoop:
         noted = array("H", map(self._known.__getitem__, codes))
         for place, number in odd.items():
             noted[place] = number
-        record.take(group.points, noted, group.consecutive)
+        record.take(group.points, noted)
         return left
 
     @staticmethod

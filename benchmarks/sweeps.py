@@ -1,0 +1,53 @@
+"""What a sweep costs in the guest: beside a C program that makes the same calls, by its size, and in memory.
+
+    python3 benchmarks/sweeps.py [--repetitions N]
+
+needs the guest's image (`./rdma-cts run` builds it). Everything is measured in one guest, in turn, the best of the
+repetitions counting: the machine's other work only ever adds. The C program stands in sweep_floor.c.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from commands.guests import SUITE_PARTS
+from conformance.suite import ROOT
+from fixtures.softroce.guest import boot
+from fixtures.softroce.image import cache_directory, ensure_image
+from fixtures.softroce.job import Job
+from fixtures.softroce.recipe import recipe_for
+
+OWN = ("sweep_floor.c", "sweep_inside.py")
+_SILENCE_S = 900.0
+
+
+def main() -> int:
+    """Runs the measurements in a guest and prints them as a table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N")
+    arguments = parser.parse_args()
+    image = ensure_image(recipe_for(), cache_directory(), print)
+    here = Path(__file__).parent
+    tree = (*((ROOT / part, part) for part in SUITE_PARTS), *((here / name, name) for name in OWN))
+    command = f"gcc -O2 -o floor sweep_floor.c -libverbs && python3 sweep_inside.py {arguments.repetitions}"
+    with tempfile.TemporaryDirectory() as name:
+        console = Path(name) / "console.log"
+        with boot(image, Job(tree, command), console=console) as guest:
+            while line := guest.next_line(_SILENCE_S):
+                told = json.loads(line)
+                if told.get("type") == "measured":
+                    print(told["what"])
+        if "Traceback" in console.read_text(errors="replace"):
+            print(console.read_text(errors="replace")[-3000:])
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
