@@ -34,8 +34,10 @@ def lines_from_guest(
         while line := guest.next_line(_SILENCE_S):
             try:
                 data = json.loads(line)
-            except ValueError:
-                continue  # cut short by the guest's end
+            except ValueError as error:
+                if not line.endswith(b"\n"):
+                    break  # cut short by the guest's end
+                raise UserError(f"{module} wrote what is no line of JSON", log=str(console), status=3) from error
             if "status" in data and data.get("event") == "exit" and data["status"] != 0:
                 raise UserError(f"{module} ended with status {data['status']}", log=str(console), status=3)
             yield data

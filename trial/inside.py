@@ -125,7 +125,9 @@ def main(name: str, port: str, what: str, arguments: Sequence[str]) -> int:
     out = os.open(port, os.O_WRONLY)
 
     def say(line: Line) -> None:
-        os.write(out, json.dumps(line).encode() + b"\n")
+        data = memoryview(json.dumps(line).encode() + b"\n")
+        while data:  # a port takes less than a long line at once
+            data = data[os.write(out, data) :]
 
     with Device(name) as device:
         bench = DeviceBench(device)
