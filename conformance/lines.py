@@ -75,7 +75,7 @@ class Line:
         if [each.status for each in found] != ["SUCCESS"]:
             refused = bool(found) and found[0].status.startswith(_FOUND_THERE)
             heard = other.completions(1, SILENCE_S) if refused else []
-            self.failed(asker)
+            self.failed(asker, *((other,) if refused else ()))
             return Exchange(returned, found, heard)
         if asker.sq_sig_all:
             asker.completions(1)
