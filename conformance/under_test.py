@@ -30,7 +30,7 @@ def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> dict[str, A
     return {
         "kernel": _marks(sys / "kernel" / "notes"),
         "modules": {name: _module(sys / "module" / name) for name in _modules(sys / "module")},
-        "libraries": {path.name: _sha256(path) for path in (used if len(used) > 1 else loaded)},
+        "libraries": _digests(used if len(used) > 1 else loaded),
     }
 
 
@@ -74,6 +74,12 @@ def _notes(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
 def _libraries(maps: Path) -> list[Path]:
     names = {line.split(maxsplit=5)[-1].strip() for line in maps.read_text(errors="replace").splitlines()}
     return sorted({Path(name).resolve() for name in names if _LIBRARY.search(name)})
+
+
+def _digests(paths: list[Path]) -> dict[str, str]:
+    """By name or, where two of one name are loaded, by path."""
+    names = [path.name for path in paths]
+    return {str(path) if names.count(path.name) > 1 else path.name: _sha256(path) for path in paths}
 
 
 def _sha256(path: Path) -> str:

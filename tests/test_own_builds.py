@@ -1,0 +1,115 @@
+"""One's own module and libraries in a real guest: the header shows by their marks that these were loaded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.results import Line, read_results
+from conformance.suite import ROOT
+from fixtures.digests import sha256_of
+from fixtures.softroce.build import find_tool
+from fixtures.softroce.image import cache_directory, ensure_image
+from fixtures.softroce.recipe import recipe_for
+
+pytestmark = pytest.mark.guest
+PATIENCE_S = 1800
+ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
+MARK = b"\xab" * 20
+_NOTE = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"  # the head of a note with a build id
+_SIGNED = b"~Module signature appended~\n"
+
+
+def launch(*arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
+    command = ["./rdma-cts", "run", "--guest", "--yes", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, input=said, capture_output=True, text=True,
+                          timeout=PATIENCE_S, check=False)  # fmt: skip
+
+
+def marked(content: bytes) -> bytes:
+    """The same program with a build id of our own; unsigned, for its signature would be wrong now."""
+    if content.endswith(_SIGNED):
+        end = len(content) - len(_SIGNED)
+        content = content[: end - 12 - int.from_bytes(content[end - 4 : end], "big")]
+    start = content.index(_NOTE) + len(_NOTE)
+    return content[:start] + MARK + content[start + len(MARK) :]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The image's own driver and libraries, each with a mark: in modules/ and in prefix/."""
+    place = tmp_path_factory.mktemp("own")
+    image = ensure_image(recipe_for(), cache_directory(), print)
+    root = place / "root"
+    fsck = find_tool("mkfs.erofs").replace("mkfs.erofs", "fsck.erofs")
+    subprocess.run([fsck, f"--extract={root}", "--force", str(image.root)], check=True, stdout=subprocess.DEVNULL)
+    (place / "modules").mkdir()
+    (driver,) = (root / "usr/lib/modules").rglob("rdma_rxe.ko")
+    (place / "modules/rdma_rxe.ko").write_bytes(marked(driver.read_bytes()))
+    libraries = place / "prefix/lib"
+    (libraries / "libibverbs").mkdir(parents=True)
+    (machine,) = {path.parent for path in (root / "usr/lib").glob("*/libibverbs.so.1")}
+    for path in machine.glob("libibverbs.so.1*"):
+        shutil.copy2(path, libraries / path.name, follow_symlinks=False)
+    (provider,) = machine.glob("libibverbs/librxe-rdmav*.so")
+    (libraries / "libibverbs" / provider.name).write_bytes(marked(provider.read_bytes()))
+    shutil.rmtree(root)
+    return place
+
+
+@pytest.fixture(scope="module")
+def header(place: Path) -> Line:
+    """Of a run with all of them."""
+    case = "dereg_mr/deregistration/of-none"
+    done = launch("--only", case, "--modules", str(place / "modules"), "--rdma-core",
+                  str(place / "prefix"), "--guest-env", "COLOUR=blue", "--keep",
+                  "--out", str(place / "out"))  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return read_results(place / "out").header
+
+
+def test_the_module_that_was_given_is_the_one_that_was_loaded(header: Line, place: Path) -> None:
+    under_test = header["under_test"]
+    assert under_test["modules"]["rdma_rxe"]["build_id"] == MARK.hex()
+    assert under_test["modules"]["ib_core"]["build_id"] != MARK.hex()
+    given = under_test["given"]["modules"]["files"]
+    assert given == {"rdma_rxe.ko": sha256_of(place / "modules/rdma_rxe.ko")}
+
+
+def test_the_libraries_that_were_given_are_the_ones_that_were_loaded(header: Line, place: Path) -> None:
+    (provider,) = (place / "prefix/lib/libibverbs").iterdir()
+    assert header["under_test"]["libraries"][provider.name] == sha256_of(provider)
+    assert f"lib/{provider.name}" in header["under_test"]["given"]["rdma_core"]["files"]
+
+
+def test_a_module_of_ones_own_is_no_fault_of_a_case(header: Line, place: Path) -> None:
+    assert header["env"]["tainted"] != 0
+    (line,) = read_results(place / "out").results
+    assert line["verdict"] == "PASS"
+
+
+def test_what_is_kept_starts_the_same_guest_again(header: Line, place: Path) -> None:
+    assert header["under_test"]["given"]["environment"] == {"COLOUR": "blue"}
+    assert sorted(path.name for path in (place / "out/guest").iterdir()) == ["job.erofs", "start.sh"]
+    subprocess.run([place / "out/guest/start.sh"], stdin=subprocess.DEVNULL, check=True, timeout=PATIENCE_S)
+    said = (place / "out/guest/results").read_bytes()
+    assert b'"verdict":"PASS"' in said
+    assert b'"event":"exit"' in said
+
+
+def test_a_shell_in_the_guest_has_the_device_and_what_was_given(place: Path) -> None:
+    out = place / "shell"
+    done = launch("--shell", "--modules", str(place / "modules"), "--guest-env", "COLOUR=blue", "--out", str(out),
+                  said="echo answer-$((6 * 7))-$COLOUR; rdma link; ls /sys/class/net\nexit\n")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "answer-42-blue" in done.stdout
+    assert "link rxe0/1 state ACTIVE" in done.stdout
+    words = done.stdout.split()
+    assert {"d0", "d1", "lo"} <= set(words)
+    assert not {"eth0", "ens3", "enp0s3"} & set(words)
+    assert [path.name for path in out.iterdir()] == ["console.log"]
