@@ -9,8 +9,8 @@ import argparse
 import math
 import os
 import shutil
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -71,10 +71,8 @@ def _shell(arguments: argparse.Namespace) -> int:
     if arguments.device:
         builds.refuse_on_host(arguments)
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-shell"
-    try:
+    with _tidied(out):
         Guests(arguments, out, Progress().say).shell()
-    finally:
-        _tidy(out)
     return 0
 
 
@@ -105,8 +103,8 @@ def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
     if device and not arguments.hazardous:
         cases = _harmless(cases, progress)
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{device or place.GUEST_DEVICE}"
-    with closing(ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(device))) as results:
-        _tidy(out)  # after a session that was killed
+    file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(device))
+    with closing(file) as results, _tidied(out):
         before = results.recorded()
         if before and before.footer and before.footer["complete"]:
             progress.say(f"the run in {out} is complete")
@@ -122,7 +120,6 @@ def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
                 suite, cases, results, progress, header, out / "console.log", where.repro,
                 deadline_s=arguments.deadline, boot_id=where.boot_id, earlier=results.cut_back(before), waivers=waivers,
             ).run(where.start)  # fmt: skip
-        _tidy(out)
     report.write_beside(out)
     digest = read(out)
     print(summary(digest, out))
@@ -141,8 +138,17 @@ def _plan(
         write_plan(now, out)
 
 
-def _tidy(out: Path) -> None:
-    """Removes what only a running run needs."""
+@contextmanager
+def _tidied(out: Path) -> Iterator[None]:
+    """Removes what only a running run needs: at its end, and before it what a session that was killed has left."""
+    _remove_work(out)
+    try:
+        yield
+    finally:
+        _remove_work(out)
+
+
+def _remove_work(out: Path) -> None:
     for left in out.glob("work-*"):
         shutil.rmtree(left, ignore_errors=True)
 

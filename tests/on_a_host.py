@@ -138,20 +138,26 @@ def stuck() -> dict[str, Any]:
             "footer at last": footer("stuck"), "audit": audit, "out": str(Path("stuck").absolute())}  # fmt: skip
 
 
-def killed(word: str, moments: int) -> list[dict[str, Any]]:
-    """Runs cut short by a SIGKILL at random moments of the process that has `word` among its arguments."""
-    chosen = ("--verb", "dealloc_mw", "-q")
+CHOSEN = ("--verb", "dealloc_mw", "-q")
+
+
+def unbroken() -> float:
+    """A run that nobody disturbs; how long it took, in seconds."""
     began = time.monotonic()
-    first = run(*chosen, "--out", f"unbroken{word}")
-    if not footer(f"unbroken{word}"):
+    first = run(*CHOSEN, "--out", "unbroken")
+    if not footer("unbroken"):
         raise RuntimeError(first["said"])
-    took = time.monotonic() - began
+    return time.monotonic() - began
+
+
+def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
+    """Runs cut short by a SIGKILL at random moments of the process that has `word` among its arguments."""
     found = []
     dice = random.Random(7)
     for number in range(moments):
         moment = dice.uniform(0.0, took)
         out = f"killed{word}{number}"
-        with subprocess.Popen(command(*chosen, "--out", out), stdout=subprocess.DEVNULL) as begun:
+        with subprocess.Popen(command(*CHOSEN, "--out", out), stdout=subprocess.DEVNULL) as begun:
             time.sleep(moment)
             await_true(lambda begun=begun: processes(word) or begun.poll() is not None)
             victims = [begun.pid] if word == "commands" else processes(word)
@@ -165,17 +171,18 @@ def killed(word: str, moments: int) -> list[dict[str, Any]]:
             if Path(out, "plan.json").exists():
                 run("--resume", out, "-q")
             else:
-                run(*chosen, "--out", out)
+                run(*CHOSEN, "--out", out)
         found.append({"moment": round(moment, 2), "victims": len(victims), "status": status, "left": left,
-                      "sessions": sessions, "same": footer(out) == footer(f"unbroken{word}")})  # fmt: skip
+                      "sessions": sessions, "same": footer(out) == footer("unbroken")})  # fmt: skip
         print("MOMENT", json.dumps(found[-1]), flush=True)
     return found
 
 
 def main() -> None:
     moments = int(sys.argv[1])
-    found = {"in use": in_use(), "supervisor": killed("commands", moments), "pytest": killed("--rdma-stream", moments),
-             "stuck": stuck()}  # fmt: skip
+    took = unbroken()
+    found = {"in use": in_use(), "supervisor": killed("commands", moments, took),
+             "pytest": killed("--rdma-stream", moments, took), "stuck": stuck()}  # fmt: skip
     print("RESULT", json.dumps(found), flush=True)
 
 
