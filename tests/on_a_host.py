@@ -60,8 +60,8 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str, **environment: str) -> dict[str, Any]:
-    done = subprocess.run(command(*arguments), env={**os.environ, **environment}, capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    done = subprocess.run(command(*arguments), env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, check=False)  # fmt: skip
     return {"status": done.returncode, "said": (done.stdout + done.stderr)[-600:]}
 
 
