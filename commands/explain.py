@@ -12,7 +12,7 @@ from conformance import judging
 from conformance.case import Case
 from conformance.errors import UserError
 from conformance.reading import suggestion
-from conformance.results import FILE_NAME, Line, verdict_on
+from conformance.results import FILE_NAME, Line, told_on, verdict_on
 from conformance.rules import Rule
 from conformance.suite import Suite
 from conformance.sweeps.line import clauses
@@ -86,8 +86,9 @@ def _of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
         line = results.get(case.id)
         yield f"  {verdict_on(rule.id, line) if line else '-':<11}  {case.id}  {case.place.file}:{case.place.line}"
         if line and verdict_on(rule.id, line) in judging.VIOLATIONS:
-            yield from _wrapped(line["reason"], "      ")
-            yield f"      {line['repro']}"
+            reason, repro = told_on(rule.id, line)
+            yield from _wrapped(reason, "      ")
+            yield f"      {repro}"
     if len(cases) > _CASES:
         yield f"  and {len(cases) - _CASES} more: ./rdma-cts list --rule {rule.id}"
 

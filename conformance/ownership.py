@@ -70,9 +70,3 @@ def _claim(names: Sequence[str], run: str) -> tuple[str, int]:
             continue
         return name, descriptor
     raise UserError(f"more workers than devices ({', '.join(names)})")
-
-
-def remove_locks(config: pytest.Config, run: str) -> None:
-    """Removes what the workers of a run locked; they have ended."""
-    for name in named_devices(config):
-        (Path(tempfile.gettempdir()) / f"rdma-cts-{run}-{name}.lock").unlink(missing_ok=True)

@@ -6,6 +6,7 @@ Sizes that depend on the machine (its page) are resolved when a case runs, never
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ class Quantity:
         return [(term.name, term.property) for term in self.terms if term.name and term.name not in CONSTANTS]
 
 
+@functools.lru_cache(maxsize=4096, typed=True)
 def parse(text: str | int) -> Quantity:
     """Reads a quantity. Raises ValueError with a sentence for people."""
     source = str(text)

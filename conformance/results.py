@@ -152,6 +152,21 @@ def verdict_on(rule: str, line: Line) -> str:
     return str(line["effective"] if waived else points)
 
 
+def told_on(rule: str, line: Line) -> tuple[str, str]:
+    """What a result has to tell of one of its rules, and the command that shows it.
+
+    Of a sweep that is how the points of the rule deviate, most of them alike, and the smallest of these.
+    """
+    own = [each for each in line.get("deviations", ()) if rule in each.get("rules", ())]
+    if not own:
+        return str(line["reason"]), str(line["repro"])
+    first = own[0]
+    of = f" of {first['of']:,}" if first.get("of") else ""
+    more = f" (and {len(own) - 1} more ways)" if len(own) > 1 else ""
+    told = f"{first.get('observed', '')}: {first['when']} ({first['count']:,}{of} points){more}"
+    return told, str(first.get("repro") or line["repro"])
+
+
 def exit_status(footer: Line) -> int:
     """The exit status of the contract: 0 conformant, 1 violated, 3 incomplete or broken.
 

@@ -46,7 +46,9 @@ _RESULT: Mapping[str, Any] = {
     "rule_verdicts": {},
 }  # fmt: skip
 _FOOTER: Mapping[str, Any] = {"complete": False, "verdicts": {}, "rules": {}, "duration_s": 0.0, "waivers": {}}
-_DEVIATION: Mapping[str, Any] = {"when": "", "count": 0, "smallest": {}, "rules": [], "repro": ""}
+_DEVIATION: Mapping[str, Any] = {
+    "when": "", "observed": "", "count": 0, "of": 0, "smallest": {}, "rules": [], "repro": "",
+}  # fmt: skip
 _RULE = ("verb", "statement", "document", "section", "level", "layer", "failure_means")
 
 

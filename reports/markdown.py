@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from conformance import judging
+from conformance.results import told_on
 from reports.digest import Digest
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")
@@ -45,10 +46,11 @@ def _run(run: Digest) -> Iterator[str]:
         yield "|---|---|---|---:|---|---|"
     for rule, lines in list(violations.items())[:_MOST]:
         line = lines[0]
+        reason, repro = told_on(rule, line)
         place = f"{line['source'].get('file', '')}:{line['source'].get('line', '')}"
         yield (
-            f"| {escaped(rule)} | {line['effective']} | {escaped(line['reason'])} | {len(lines)} "
-            f"| {code(place)} | {code(line['repro'])} |"
+            f"| {escaped(rule)} | {line['effective']} | {escaped(reason)} | {len(lines)} "
+            f"| {code(place)} | {code(repro)} |"
         )
     if len(violations) > _MOST:
         yield ""

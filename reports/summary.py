@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conformance import judging
+from conformance.results import told_on
 from reports.digest import STANDINGS, Digest
 
 FILE_NAME = "summary.json"
@@ -44,7 +45,7 @@ def as_data(run: Digest) -> dict[str, Any]:
         "violations": [
             {
                 "rule": rule, "verdict": lines[0]["effective"], "cases": [line["case"] for line in lines],
-                "reason": lines[0]["reason"], "repro": lines[0]["repro"],
+                **dict(zip(("reason", "repro"), told_on(rule, lines[0]), strict=True)),
                 "table": f"{lines[0]['source'].get('file', '')}:{lines[0]['source'].get('line', '')}",
             }
             for rule, lines in violations.items()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from conformance import judging
-from conformance.results import Line, verdict_on
+from conformance.results import Line, told_on, verdict_on
 from reports.digest import Digest, one_line
 
 _COLOURS = {
@@ -52,9 +52,10 @@ def _unsettled(run: Digest, stream: TextIO) -> Iterator[str]:
     for rule, lines in sorted(found.items()):
         line, more = lines[0], f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         source = line["source"]
+        reason, repro = told_on(rule, line)
         yield (
-            f"{coloured(line['effective'], stream)} {rule} {line['reason']}{more}"
-            f" · {source.get('file', '')}:{source.get('line', '')} · {line['repro']}"
+            f"{coloured(line['effective'], stream)} {rule} {reason}{more}"
+            f" · {source.get('file', '')}:{source.get('line', '')} · {repro}"
         )
 
 

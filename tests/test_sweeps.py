@@ -20,7 +20,7 @@ from conformance.bench import Entry
 from conformance.calls import Mr, Pd, Return
 from conformance.case import Case
 from conformance.errors import UserError
-from conformance.results import encode, rule_verdicts
+from conformance.results import encode, rule_verdicts, told_on
 from conformance.results_file import ResultsFile
 from conformance.selection import Selection
 from conformance.suite import Suite, load_suite
@@ -131,6 +131,9 @@ def test_deviating_points_are_told_by_a_formula_and_all_are_kept(space: Case, be
     points = read_points(tmp_path, kept)
     assert points.by_verdict() == kept["points"]
     assert rule_verdicts([kept], samples.registry()) == {"REG-15": "FAIL", "REG-17": "PASS"}
+    told = "ibv_reg_mr should fail, returned an MR: REMOTE_READ (4 of 6 points)"
+    assert told_on("REG-15", kept) == (told, deviation["repro"])
+    assert told_on("REG-17", kept) == (kept["reason"], kept["repro"])
 
 
 def test_points_that_are_gone_or_damaged_are_told_of(space: Case, bench: Bench, tmp_path: Path) -> None:

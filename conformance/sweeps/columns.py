@@ -6,12 +6,13 @@ by the other, inner axes.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
 import sys
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from conformance.arguments import read_argument
 from conformance.case import Flags
@@ -38,33 +39,32 @@ class Columns:
 
     def column(self, key: str, node: Node, picks: Numbers) -> int | array[int]:
         """An argument written as `node`: a number, or an array('Q') with one for each of `picks`."""
-        whole = self._flags(key, node) if CALLS[self._call][key].kind == "flags" else self._numbers(key, node)
-        if isinstance(whole, int):
-            return whole
+        read = self._flags if CALLS[self._call][key].kind == "flags" else self._numbers
         if isinstance(picks, range):
-            return whole[picks.start : picks.stop]
-        return array("Q", map(whole.__getitem__, picks))
+            return read(key, node, picks)
+        whole = read(key, node, range(math.prod(axis.size for axis in self._inner)))
+        return whole if isinstance(whole, int) else array("Q", map(whole.__getitem__, picks))
 
     def _inner_axes(self, node: Node) -> list[Axis]:
         found = names_in(node)
         return [axis for axis in self._inner if axis.name in found]
 
-    def _numbers(self, key: str, node: Node) -> int | array[int]:
+    def _numbers(self, key: str, node: Node, picks: range) -> int | array[int]:
         axes = self._inner_axes(node)
-        table = [
-            self._number(key, node, dict(zip((axis.name for axis in axes), values, strict=True)))
+        names = [axis.name for axis in axes]
+        table = array("Q", (
+            self._number(key, node, dict(zip(names, values, strict=True)))
             for values in itertools.product(*(range(axis.size) for axis in axes))
-        ]
-        if not axes:
-            return table[0]
-        index = array("Q", bytes(8 * math.prod(axis.size for axis in self._inner)))
-        stride = len(table)
+        ))  # fmt: skip
+        if len(axes) < 2:
+            return self._spread(axes[0], table, picks) if axes else table[0]
+        places, stride = [], len(table)
         for axis in axes:
             stride //= axis.size
-            index = array("Q", map(operator.add, index, self._spread(axis, range(0, axis.size * stride, stride))))
-        return array("Q", map(table.__getitem__, index))
+            places.append(self._spread(axis, array("Q", range(0, axis.size * stride, stride)), picks))
+        return array("Q", map(table.__getitem__, _together(operator.add, places)))
 
-    def _flags(self, key: str, node: Node) -> int | array[int]:
+    def _flags(self, key: str, node: Node, picks: range) -> int | array[int]:
         """The OR of each element's masks."""
         elements = node.value if isinstance(node.value, tuple) else (node,)
         fixed, columns = 0, []
@@ -74,15 +74,12 @@ class Columns:
             if not axes:
                 fixed |= self._number(key, one, {})
             else:
-                columns.append(self._spread(axes[0], self._masks(key, one, axes[0])))
+                columns.append(self._spread(axes[0], array("Q", self._masks(key, one, axes[0])), picks))
         if not columns:
             return fixed
         if fixed:
-            columns.append(array("Q", [fixed]) * len(columns[0]))
-        result = columns[0]
-        for column in columns[1:]:
-            result = array("Q", map(operator.or_, result, column))
-        return result
+            columns.append(array("Q", [fixed]) * len(picks))
+        return _together(operator.or_, columns)
 
     def _masks(self, key: str, node: Node, axis: Axis) -> Sequence[int]:
         if not axis.flags:
@@ -103,11 +100,27 @@ class Columns:
         number = argument.mask if isinstance(argument, Flags) else self._scene.number(argument)
         return number % (1 << 64)
 
-    def _spread(self, axis: Axis, values: Sequence[int]) -> array[int]:
-        """A number for each value of one axis, for every point of the group in order."""
+    def _spread(self, axis: Axis, values: array[int], picks: range) -> array[int]:
+        """A number for each value of one axis, for each of `picks`."""
         place = self._inner.index(axis)
         block = math.prod(each.size for each in self._inner[place + 1 :])
-        data = b"".join(value.to_bytes(8, sys.byteorder) * block for value in values)
-        column = array("Q")
-        column.frombytes(data * math.prod(each.size for each in self._inner[:place]))
-        return column
+        first, last = picks.start // block, -(-picks.stop // block)
+        around, first = last - first, first % axis.size
+        values = (values * (-(-(first + around) // axis.size)))[first : first + around]
+        if block < around:
+            column = array("Q", bytes(8 * block * around))
+            for offset in range(block):
+                column[offset::block] = values
+        else:
+            data = values.tobytes()
+            column = array("Q", b"".join(data[at : at + 8] * block for at in range(0, len(data), 8)))
+        before = picks.start % block
+        return column[before : before + len(picks)]
+
+
+def _together(operation: Callable[[int, int], int], columns: Sequence[array[int]]) -> array[int]:
+    """The sums or ORs of columns, all places at once; no sum may need more than 64 bits."""
+    if len(columns) == 1:
+        return columns[0]
+    total = functools.reduce(operation, (int.from_bytes(column.tobytes(), sys.byteorder) for column in columns))
+    return array("Q", total.to_bytes(8 * len(columns[0]), sys.byteorder))

@@ -7,7 +7,6 @@ expect the same and gave the same are judged once, by the first of them.
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,8 +20,9 @@ from conformance.execution import make_calls, set_up
 from conformance.holdings import settled, still_counted
 from conformance.scene import Observation, Scene
 from conformance.sweeps.grouping import LARGEST, LARGEST_IN_C, Group, groups, setup_axes
+from conformance.sweeps.kinds import kinds, planes
 from conformance.sweeps.loops import loop_for
-from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, little, overall
+from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
 from conformance.sweeps.record import Record
 from conformance.sweeps.stencil import Stencil
 from conformance.sweeps.sweep import Sweep
@@ -205,20 +205,20 @@ class _Judge:
         swept = self.swept
         clauses = swept.decided(self._declared)
         masks, names = swept.lacking(self._declared)
-        kinds = _packed(record.codes, clauses, masks)
+        found = kinds([*planes(record.codes), clauses, masks])
         outcomes: dict[Outcome, int] = {}
         examples: list[dict[str, Any]] = []
-        known: dict[int, int] = {}
-        for kind in sorted(set(kinds), key=kinds.index):
-            code, clause, mask = kind & 0xFFFF, kind >> 16 & 0xFF, kind >> 24
+        numbers: list[int] = []
+        for kind, (low, high, clause, mask) in enumerate(found.values):
+            code = low | high << 8
             if code == OUTSIDE:
-                known[kind] = OUTSIDE
+                numbers.append(OUTSIDE)
                 continue
-            outcome, example = self._outcome(kinds.index(kind), clause, mask, names, record.observations[code])
-            known[kind] = outcomes.setdefault(outcome, len(outcomes))
-            if known[kind] == len(examples):
+            outcome, example = self._outcome(found.first(kind), clause, mask, names, record.observations[code])
+            numbers.append(outcomes.setdefault(outcome, len(outcomes)))
+            if numbers[-1] == len(examples):
                 examples.append(example)
-        return Points(swept.space, list(outcomes), array("H", map(known.__getitem__, kinds)), examples)
+        return Points(swept.space, list(outcomes), found.renumbered(numbers), examples)
 
     def _declared(self, name: str) -> bool:
         return not self._lacking([name])
@@ -252,11 +252,3 @@ def words(then: Expectation) -> str:
     data = then.as_data()
     outcome = str(data.pop("outcome"))
     return " ".join([outcome, *(f"{key} {'|'.join(v) if isinstance(v, list) else v}" for key, v in data.items())])
-
-
-def _packed(codes: array[int], clauses: bytes, masks: bytes) -> array[int]:
-    """For each point one number of what it gave, what decided it and what it lacks, without a loop of Python's own."""
-    words = little(codes).tobytes()
-    packed = bytearray(4 * len(codes))
-    packed[0::4], packed[1::4], packed[2::4], packed[3::4] = words[0::2], words[1::2], clauses, masks
-    return little(array("I", bytes(packed)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from array import array
 from collections.abc import Iterator, Sequence
@@ -58,27 +59,32 @@ def groups(
     starts = _offsets(space, outer)
     rest = _offsets(space, [axis.name for axis in space.axes if axis.name not in outer])
     if seed is not None:
+        starts = array("I", starts)
         chance.shuffle(starts)
-    side_by_side = rest[-1] - rest[0] == len(rest) - 1
     for start in starts:
         picks: Numbers = range(len(rest))
         if inside is not None:
-            picks = array("I", (pick for pick, offset in enumerate(rest) if inside[start + offset]))
+            here = inside[start : start + len(rest)] if isinstance(rest, range) else bytes(
+                map(inside.__getitem__, map(start.__add__, rest)))  # fmt: skip
+            picks = array("I", itertools.compress(picks, here))
         if seed is not None:
             picks = array("I", picks)
             chance.shuffle(picks)
         for first in range(0, len(picks), largest):
             part = picks[first : first + largest]
-            if isinstance(part, range) and side_by_side:
+            if isinstance(rest, range) and isinstance(part, range):
                 yield Group(range(start + part.start, start + part.stop), part)
             else:
-                yield Group(array("I", (start + rest[pick] for pick in part)), part)
+                yield Group(array("I", map(start.__add__, map(rest.__getitem__, part))), part)
 
 
-def _offsets(space: Space, axes: Sequence[str]) -> array[int]:
+def _offsets(space: Space, axes: Sequence[str]) -> Numbers:
     """How far the points of the product of some axes lie behind its first, the others being at their first value."""
-    found = array("I", [0])
-    for name in axes:
+    found: Numbers = range(1)
+    for name in reversed(axes):
         stride, size = space.strides[name], space.axis(name).size
-        found = array("I", (base + value * stride for base in found for value in range(size)))
+        if isinstance(found, range) and stride == len(found):
+            found = range(stride * size)  # the last axes of the space, without a gap
+        else:
+            found = array("I", (value * stride + offset for value in range(size) for offset in found))
     return found

@@ -21,6 +21,7 @@ from conformance.steps import registered
 from conformance.sweeps import native
 from conformance.sweeps.columns import Columns
 from conformance.sweeps.grouping import Group, setup_axes
+from conformance.sweeps.kinds import kinds, planes
 from conformance.sweeps.record import Record
 from conformance.sweeps.rereg_loop import rereg_loop_for
 from conformance.sweeps.sweep import Sweep
@@ -106,13 +107,17 @@ class RegistrationLoop:
             else:
                 left.append(f"MR: deregistering it returned {errno_name(loop.error)}")
             loop.skip()
-        numbers = {_NOT_MADE: 0}
-        for code in set(codes) - set(numbers):
-            if code:
-                numbers[code] = record.number(no_pointer(Return(0, code - 1)))
+        found = kinds(planes(codes))
+        numbers = []
+        for kind, (low, high) in enumerate(found.values):
+            code = low | high << 8
+            if code == _NOT_MADE:
+                numbers.append(0)
+            elif code:
+                numbers.append(record.number(no_pointer(Return(0, code - 1))))
             else:
-                numbers[code] = self._success(group.points[codes.index(0)], record, observe)
-        noted = array("H", map(numbers.__getitem__, codes))
+                numbers.append(self._success(group.points[found.first(kind)], record, observe))
+        noted = found.renumbered(numbers)
         for place, number in odd.items():
             noted[place] = number
         record.take(group.points, noted)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conformance import judging
+from conformance.sweeps.kinds import kinds, planes
 from conformance.sweeps.space import MAX_POINTS, Space
 
 OUTSIDE = 0xFFFF  # the index of a point that is not in the space
@@ -51,8 +52,9 @@ class Points:
 
     def counts(self) -> list[int]:
         """How many points have each outcome."""
-        found = Counter(self.index)
-        return [found[number] for number in range(len(self.outcomes))]
+        found = kinds(planes(self.index))
+        count = Counter({low | high << 8: found.ids.count(kind) for kind, (low, high) in enumerate(found.values)})
+        return [count[number] for number in range(len(self.outcomes))]
 
     def by_verdict(self) -> dict[str, int]:
         """How many points have each verdict, the best first."""
@@ -75,7 +77,7 @@ class Points:
 
     def column(self, number: int) -> int:
         """The column (see space.py) of the points with an outcome."""
-        return int.from_bytes(bytes(each == number for each in self.index), "little")
+        return int.from_bytes(bytes(map(number.__eq__, self.index)), "little")
 
     def as_data(self, case: str) -> dict[str, Any]:
         """The points as the side file has them."""

@@ -21,6 +21,7 @@ from conformance.scene import Observation, Scene
 from conformance.sweeps import native
 from conformance.sweeps.columns import Columns
 from conformance.sweeps.grouping import Group
+from conformance.sweeps.kinds import kinds, planes
 from conformance.sweeps.record import Record
 from conformance.sweeps.sweep import Sweep
 from conformance.uverbs import Uverbs
@@ -72,7 +73,7 @@ class ReregLoop:
         self.outer: list[str] = []
         self._swept, self._entry, self._old, self._when = swept, entry, old, when
         self._parts = swept.template.parts(swept.space.values(0), Reader())
-        self._known: dict[int, int] = {}
+        self._known: dict[tuple[int, ...], int] = {}
 
     def given(self, given: Given) -> Given:
         """What is given but the region, which each point makes for itself."""
@@ -104,9 +105,11 @@ class ReregLoop:
             context, undo, where = 0, native.function("rdma_cts_write_dereg"), (0, addr, length)
         loop = native.Loop(codes, call, call, 0, undo, context, where[0], 0, *where[1:])
         left, odd = self._through(loop, group, record, observe, undo)
-        for code in set(codes) - set(self._known):
-            self._known[code] = record.number(observe(group.points[codes.index(code)]))
-        noted = array("H", map(self._known.__getitem__, codes))
+        found = kinds(planes(codes))
+        for kind, code in enumerate(found.values):
+            if code not in self._known:
+                self._known[code] = record.number(observe(group.points[found.first(kind)]))
+        noted = found.renumbered([self._known[code] for code in found.values])
         for place, number in odd.items():
             noted[place] = number
         record.take(group.points, noted)
@@ -154,4 +157,6 @@ def _either(flags: int | array[int], flag: int, yes: int, no: int) -> int | arra
     """`yes` where the flag is set, else `no`."""
     if isinstance(flags, int):
         return yes if flags & flag else no
+    if yes == no:
+        return yes
     return array("Q", (yes if each & flag else no for each in flags))
