@@ -7,10 +7,9 @@ has every chance to.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
 
 from conformance.calls import Sge
-from conformance.case import QpSpec, Step
+from conformance.case import Step
 from conformance.requests import SendRequest
 from conformance.scene import Observation, Scene, answer
 from conformance.targets import EMPTY
@@ -25,7 +24,7 @@ def receives_in_order(scene: Scene, step: Step) -> Observation:
     `returned` is 0, or what went wrong first.
     """
     lkey, addr, length, rounds = scene.numbers(step.arguments, "lkey", "addr", "length", "rounds")
-    line = scene.equipment.line(QpSpec("RC", str(step.arguments["pd"])))
+    line = scene.equipment.line("RC", str(step.arguments["pd"]))
     sender, receiver = line.pair.requester, line.pair.responder
     source = scene.equipment.scratch(sender.pd, length * _BURST, "burst")
     for number in range(rounds):
@@ -57,7 +56,7 @@ def receives_in_order(scene: Scene, step: Step) -> Observation:
 def atomics_in_order(scene: Scene, step: Step) -> Observation:
     """An RDMA WRITE of a word and FETCH-AND-ADDs behind it: each finds what those before it have left."""
     rkey, addr, rounds = scene.numbers(step.arguments, "rkey", "addr", "rounds")
-    line = scene.equipment.line(QpSpec("RC", str(step.arguments["pd"])))
+    line = scene.equipment.line("RC", str(step.arguments["pd"]))
     queue = line.pair.requester
     local = scene.equipment.scratch(queue.pd, _WORD * _BURST, "burst")
     for number in range(rounds):
@@ -68,7 +67,7 @@ def atomics_in_order(scene: Scene, step: Step) -> Observation:
             opcode = "ATOMIC_FETCH_AND_ADD" if each else "RDMA_WRITE"
             part = Sge(local.addr + _WORD * each, _WORD, local.lkey)
             request = SendRequest(opcode, scene.next_wr_id(), (part,), rkey=rkey % (1 << 32), remote_addr=addr)
-            returned = queue.post_send(replace(request, compare_add=each))
+            returned = queue.post_send(request._replace(compare_add=each))
             if returned.value:
                 return answer(returned)
         found = queue.completions(_BURST)

@@ -9,7 +9,7 @@ import ctypes
 import errno as errno_module
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class IbvPd(ctypes.Structure):
@@ -91,8 +91,7 @@ class Return:
     layer: str = "kernel"
 
 
-@dataclass(frozen=True)
-class Sge:
+class Sge(NamedTuple):
     """One element of a scatter/gather list: address, length in bytes, lkey.
 
     `rkey` is that of the same memory where a peer may reach it.

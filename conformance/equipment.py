@@ -26,17 +26,20 @@ class Equipment:
     def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
         """`pds` may be filled later; what the device does not take back is told in `left_behind`."""
         self._bench, self._pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
-        self._lines: dict[QpSpec, Line] = {}
+        self._lines: dict[tuple[str, str, int | None, str], Line] = {}
         self._scratch: dict[tuple[int, str, int], Sge] = {}
         self._work_requests = _FIRST_WR_ID
 
-    def line(self, spec: QpSpec) -> Line:
-        """A pair of this kind, made once; the user asks for it to be ready."""
-        if spec not in self._lines:
-            pair = make_pair(self._bench, spec, self._pds)
-            self._cleanup.callback(give_back, self._left_behind, f"queue pair {spec.kind}", pair.close)
-            self._lines[spec] = Line(pair, self._next_wr_id)
-        return self._lines[spec]
+    def line(self, kind: str, pd: str, access: int | None = None, extended: str = "") -> Line:
+        """A pair of the QpSpec of these, made once and ready for use. Raises SetupRefused."""
+        key = (kind, pd, access, extended)
+        line = self._lines.get(key)
+        if line is None:
+            pair = make_pair(self._bench, QpSpec(kind, pd, access=access, extended=extended), self._pds)
+            self._cleanup.callback(give_back, self._left_behind, f"queue pair {kind}", pair.close)
+            line = self._lines[key] = Line(pair, self._next_wr_id)
+        line.ready()
+        return line
 
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
         """Registered memory of `size` bytes. Each `use` has one, which grows when more is asked for.

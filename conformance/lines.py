@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from conformance.bench import Pair, Queue
 from conformance.calls import Return
-from conformance.requests import Completion, SendRequest
+from conformance.quick import Quick, quick
+from conformance.requests import Completion, Exchange, SendRequest
 
 # How long to wait for a peer that may have nothing to say, in seconds; both are in this machine.
 SILENCE_S = 1.0
@@ -21,20 +21,6 @@ SILENCE_S = 1.0
 _FOUND_THERE = "REM_"
 _FAILED = "ERR"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """What came of a request: of its posting, of itself, and at the other side."""
-
-    returned: Return
-    found: list[Completion] = field(default_factory=list)
-    heard: list[Completion] = field(default_factory=list)
-
-    @property
-    def done(self) -> bool:
-        """Whether the request completed with success."""
-        return [each.status for each in self.found] == ["SUCCESS"]
 
 
 class Line:
@@ -45,6 +31,7 @@ class Line:
         self.stale = False
         self._next_wr_id, self._renewable = next_wr_id, renewable
         self._receives: dict[int, int] = {}
+        self._quick: dict[Queue, Quick] = {}
 
     def ready(self) -> None:
         """Makes the pair new if it has to be."""
@@ -66,7 +53,36 @@ class Line:
 
     def ask(self, request: SendRequest, asker: Queue, other: Queue) -> Exchange:
         """Posts a request with a SEND of no bytes behind it, for which the other side has posted receives."""
-        returned = self._post_receives(other, 2 if request.opcode == "RDMA_WRITE_WITH_IMM" else 1)
+        exchange = self._exchange(request, asker, other)
+        if exchange.returned.value:
+            return exchange
+        if not exchange.done:
+            found = exchange.found
+            refused = bool(found) and found[0].status.startswith(_FOUND_THERE)
+            self.failed(asker, *((other,) if refused else ()))
+            return exchange
+        wanted = 2 if exchange.heard and exchange.heard[0].opcode == _RECEIVED_WITH_IMM else 1
+        self.stale = self.stale or len(exchange.heard) < wanted
+        return exchange
+
+    def _exchange(self, request: SendRequest, asker: Queue, other: Queue) -> Exchange:
+        """The request, the SEND behind it, and the completions of both sides."""
+        receives = 2 if request.opcode == "RDMA_WRITE_WITH_IMM" else 1
+        posted = self._receives.get(other.number, 0)
+        quicker = self._quick.get(asker) or quick(asker, other, SILENCE_S)
+        if quicker and quicker.takes(request):
+            self._quick[asker] = quicker
+            exchange = quicker.exchange(request, max(0, receives - posted))
+        else:
+            exchange = self._in_steps(request, asker, other, max(0, receives - posted))
+        self._receives[other.number] = max(receives, posted) - len(exchange.heard)
+        return exchange
+
+    def _in_steps(self, request: SendRequest, asker: Queue, other: Queue, receives: int) -> Exchange:
+        returned = Return(0, 0)
+        while receives and returned.value == 0:
+            returned = other.post_receive((), self._next_wr_id())
+            receives -= 1
         returned = returned if returned.value else asker.post_send(request)
         if returned.value:
             return Exchange(returned)
@@ -74,9 +90,7 @@ class Line:
         found = asker.completions(1)
         if [each.status for each in found] != ["SUCCESS"]:
             refused = bool(found) and found[0].status.startswith(_FOUND_THERE)
-            heard = other.completions(1, SILENCE_S) if refused else []
-            self.failed(asker, *((other,) if refused else ()))
-            return Exchange(returned, found, heard)
+            return Exchange(returned, found, other.completions(1, SILENCE_S) if refused else [])
         if asker.sq_sig_all:
             asker.completions(1)
         heard = self._hear(other)
@@ -84,15 +98,5 @@ class Line:
             heard += self._hear(other)
         return Exchange(returned, found, heard)
 
-    def _post_receives(self, queue: Queue, count: int) -> Return:
-        returned = Return(0, 0)
-        while self._receives.get(queue.number, 0) < count and returned.value == 0:
-            returned = queue.post_receive((), self._next_wr_id())
-            self._receives[queue.number] = self._receives.get(queue.number, 0) + 1
-        return returned
-
     def _hear(self, queue: Queue) -> list[Completion]:
-        heard = queue.completions(1) if queue.kind == "RC" else queue.completions(1, SILENCE_S)
-        self._receives[queue.number] -= len(heard)
-        self.stale = self.stale or not heard
-        return heard
+        return queue.completions(1) if queue.kind == "RC" else queue.completions(1, SILENCE_S)

@@ -26,6 +26,12 @@ CONTENTS = {
     "zeros": "zeros in memory that nobody has written to",
 }
 _WORD, _HALF = 8, 8
+# From the beginning of the range, or from its end, and how many bytes.
+_OFFSETS = {
+    "first": (0, 1), "before": (-1, 1), "across-start": (-_HALF, 2 * _HALF), "empty": (0, 0),
+    "last": (-1, 1), "after": (0, 1), "across-end": (-_HALF, 2 * _HALF),
+}  # fmt: skip
+_AT_THE_END = ("last", "after", "across-end")
 
 
 def locate(place: str, operation: str, addr: int, length: int) -> tuple[int, int]:
@@ -35,10 +41,10 @@ def locate(place: str, operation: str, addr: int, length: int) -> tuple[int, int
     """
     if operation in WORD_OPERATIONS:
         return _word(place, addr, length), _WORD
-    return {
-        "whole": (0, length), "first": (0, 1), "last": (length - 1, 1), "before": (-1, 1), "after": (length, 1),
-        "across-start": (-_HALF, 2 * _HALF), "across-end": (length - _HALF, 2 * _HALF), "empty": (0, 0),
-    }[place]  # fmt: skip
+    if place == "whole":
+        return 0, length
+    offset, size = _OFFSETS[place]
+    return offset + (length if place in _AT_THE_END else 0), size
 
 
 def _word(place: str, addr: int, length: int) -> int:

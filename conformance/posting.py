@@ -8,10 +8,12 @@ cannot name a bind's key, refuse a request without elements, and never free thei
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import socket
 import time
 from collections.abc import Sequence
+from struct import Struct
 from typing import Any
 
 from conformance.calls import Return, Sge
@@ -21,7 +23,7 @@ MAX_SGE = 8
 _MAX_POLLED = 16
 _WITH_IMM = 1 << 1  # enum ibv_wc_flags
 
-_pointer, _int, _u16, _u32, _u64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64
+_pointer, _int, _u32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32
 
 
 class IbvQp(ctypes.Structure):
@@ -34,58 +36,34 @@ class IbvQp(ctypes.Structure):
     )  # fmt: skip
 
 
-class _Sge(ctypes.Structure):
-    _fields_ = (("addr", _u64), ("length", _u32), ("lkey", _u32))
-
-
-class _Rdma(ctypes.Structure):
-    _fields_ = (("remote_addr", _u64), ("rkey", _u32))
-
-
-class _Atomic(ctypes.Structure):
-    _fields_ = (("remote_addr", _u64), ("compare_add", _u64), ("swap", _u64), ("rkey", _u32))
-
-
-class _Ud(ctypes.Structure):
-    _fields_ = (("ah", _pointer), ("remote_qpn", _u32), ("remote_qkey", _u32))
-
-
-class _Wr(ctypes.Union):
-    _fields_ = (("rdma", _Rdma), ("atomic", _Atomic), ("ud", _Ud))
-
-
-class _Bind(ctypes.Structure):
-    _fields_ = (
-        ("mw", _pointer), ("rkey", _u32), ("mr", _pointer), ("addr", _u64), ("length", _u64), ("access", ctypes.c_uint),
-    )  # fmt: skip
-
-
-class _SendWr(ctypes.Structure):
-    """struct ibv_send_wr; `imm` is the union of immediate data and the key to invalidate."""
-
-    _fields_ = (
-        ("wr_id", _u64), ("next", _pointer), ("sg_list", _pointer), ("num_sge", _int), ("opcode", _int),
-        ("send_flags", ctypes.c_uint), ("imm", _u32), ("wr", _Wr), ("remote_srqn", _u32), ("bind_mw", _Bind),
-    )  # fmt: skip
-
-
-class _RecvWr(ctypes.Structure):
-    _fields_ = (("wr_id", _u64), ("next", _pointer), ("sg_list", _pointer), ("num_sge", _int))
-
-
-class _Wc(ctypes.Structure):
-    _fields_ = (
-        ("wr_id", _u64), ("status", _int), ("opcode", _int), ("vendor_err", _u32), ("byte_len", _u32), ("imm", _u32),
-        ("qp_num", _u32), ("src_qp", _u32), ("wc_flags", ctypes.c_uint), ("pkey_index", _u16), ("slid", _u16),
-        ("sl", ctypes.c_uint8), ("dlid_path_bits", ctypes.c_uint8),
-    )  # fmt: skip
-
+# struct ibv_sge; of struct ibv_send_wr the beginning, what its union `wr` is for each kind of request, remote_srqn,
+# and struct ibv_mw_bind behind it; struct ibv_recv_wr; struct ibv_wc.
+_SGE = Struct("QII")
+_SEND_HEAD, _RDMA, _ATOMIC, _UD = Struct("QQQiiII"), Struct("QI20x"), Struct("QQQI4x"), Struct("QII16x")
+_SRQN, _BIND = Struct("I4x"), Struct("QI4xQQQI4x")
+_AT_WR, _AT_SRQN = _SEND_HEAD.size, _SEND_HEAD.size + _ATOMIC.size
+_AT_BIND = _AT_SRQN + _SRQN.size
+_SEND_SIZE = _AT_BIND + _BIND.size
+_RECEIVE = Struct("QQQi4x")
+_STATE = Struct("i")
+WC = Struct("QiiIIIIIIHHBB2x")
 
 # struct ibv_context: the device, and then the table of the provider's functions, by their places in it.
 _POLL_CQ, _POST_SRQ_RECV, _POST_SEND, _POST_RECV = 11, 20, 25, 26
 _WORD = ctypes.sizeof(_pointer)
 _Post = ctypes.CFUNCTYPE(_int, _pointer, _pointer, _pointer)
 _Poll = ctypes.CFUNCTYPE(_int, _pointer, _int, _pointer)
+
+
+_QP_STATE = 1 << 0  # enum ibv_qp_attr_mask
+_ATTRIBUTES = 256  # room for struct ibv_qp_attr, whose first member is the state, and for struct ibv_qp_init_attr
+
+
+@functools.cache
+def _query_qp() -> Any:
+    function = ctypes.CDLL("libibverbs.so.1").ibv_query_qp
+    function.argtypes = (_pointer, _pointer, _int, _pointer)
+    return function
 
 
 def _function(kind: Any, context: int, place: int) -> Any:
@@ -104,65 +82,92 @@ class Poster:
         self._post_recv = _function(_Post, context, _POST_SRQ_RECV if srq else _POST_RECV)
         self._receiver = srq or qp
         self._poll_cq = _function(_Poll, context, _POLL_CQ)
-        self._bad = _pointer()
-        self._bad_at = ctypes.addressof(self._bad)
-        self._sges = (_Sge * MAX_SGE)()
-        self._wc = (_Wc * _MAX_POLLED)()
+        self._bad, self._bad_at = _room(_WORD)
+        self._sges, self._sges_at = _room(MAX_SGE * _SGE.size)
+        self._request, self._request_at = _room(_SEND_SIZE)
+        self._receive, self._receive_at = _room(_RECEIVE.size)
+        self._attributes, self._attributes_at = _room(2 * _ATTRIBUTES)
+        self._query_qp = _query_qp()
+        self._wc, self._wc_at = _room(_MAX_POLLED * WC.size)
 
-    def _elements(self, request: Any, sges: Sequence[Sge]) -> None:
-        for mine, sge in zip(self._sges, sges, strict=False):
-            mine.addr, mine.length, mine.lkey = sge.addr % (1 << 64), sge.length % (1 << 32), sge.lkey % (1 << 32)
-        request.sg_list, request.num_sge = ctypes.addressof(self._sges), len(sges)
+    def _elements(self, sges: Sequence[Sge]) -> None:
+        for number, sge in enumerate(sges[:MAX_SGE]):
+            length, lkey = sge.length % (1 << 32), sge.lkey % (1 << 32)
+            _SGE.pack_into(self._sges, number * _SGE.size, sge.addr % (1 << 64), length, lkey)
 
     def send(self, request: SendRequest, destination: tuple[int, int, int] | None = None, srqn: int = 0) -> Return:
-        """ibv_post_send: 0, or the value of errno.
+        """ibv_post_send: 0, or the value of errno. The arguments are those of `prepared`."""
+        at = self.prepared(request, destination, srqn)
+        return self._posted(self._post_send(self.qp, at, self._bad_at))
+
+    def prepared(self, request: SendRequest, destination: tuple[int, int, int] | None = None, srqn: int = 0) -> int:
+        """struct ibv_send_wr * of a request, good until the next one.
 
         `destination` of a datagram is struct ibv_ah *, queue pair number and queue key; `srqn` the number of
         the shared receive queue that an XRC request goes to.
         """
-        wr = _SendWr(request.wr_id, 0, 0, 0, WR_OPCODES[request.opcode], request.flags)
-        self._elements(wr, request.sges)
-        wr.imm = request.invalidate_rkey if request.opcode.endswith("_INV") else socket.htonl(request.imm)
-        wr.remote_srqn = srqn
+        opcode, made = request.opcode, self._request
+        imm = request.invalidate_rkey % (1 << 32) if opcode.endswith("_INV") else socket.htonl(request.imm)
+        self._elements(request.sges)
+        _SEND_HEAD.pack_into(
+            made, 0, request.wr_id, 0, self._sges_at, len(request.sges), WR_OPCODES[opcode], request.flags, imm
+        )
         if destination:
-            wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey = destination
-        elif request.opcode.startswith("ATOMIC"):
-            wr.wr.atomic = _Atomic(request.remote_addr, request.compare_add, request.swap, request.rkey)
-        elif request.opcode.startswith("RDMA"):
-            wr.wr.rdma = _Rdma(request.remote_addr, request.rkey)
-        elif request.bind and request.window:
+            _UD.pack_into(made, _AT_WR, *destination)
+        elif opcode.startswith("ATOMIC"):
+            _ATOMIC.pack_into(made, _AT_WR, request.remote_addr, request.compare_add, request.swap, request.rkey)
+        else:
+            _RDMA.pack_into(made, _AT_WR, request.remote_addr, request.rkey)
+        _SRQN.pack_into(made, _AT_SRQN, srqn)
+        if request.bind and request.window:
             info = request.bind
             mr = info.mr.pointer if info.mr else 0
-            wr.bind_mw = _Bind(request.window.pointer, request.rkey, mr, info.addr, info.length, info.access)
-        return self._posted(self._post_send(self.qp, ctypes.addressof(wr), self._bad_at))
+            bind = (request.window.pointer, request.rkey, mr, info.addr, info.length, info.access)
+            _BIND.pack_into(made, _AT_BIND, *bind)
+        return self._request_at
 
     def receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
         """ibv_post_recv, or ibv_post_srq_recv where there is a shared queue: 0, or the value of errno."""
-        wr = _RecvWr(wr_id)
-        self._elements(wr, sges)
-        return self._posted(self._post_recv(self._receiver, ctypes.addressof(wr), self._bad_at))
+        self._elements(sges)
+        _RECEIVE.pack_into(self._receive, 0, wr_id, 0, self._sges_at, len(sges))
+        return self._posted(self._post_recv(self._receiver, self._receive_at, self._bad_at))
+
+    def state(self) -> int:
+        """The queue pair's state, of enum ibv_qp_state, as ibv_query_qp tells it. Raises OSError if that fails."""
+        failed = self._query_qp(self.qp, self._attributes_at, _QP_STATE, self._attributes_at + _ATTRIBUTES)
+        if failed:
+            raise OSError(failed, "ibv_query_qp")
+        return int(_STATE.unpack_from(self._attributes)[0])
 
     def _posted(self, value: int) -> Return:
         return Return(value, value if value > 0 else 0)
 
     def completions(self, count: int, deadline_s: float) -> list[Completion]:
         """The next `count` completions, fewer when the deadline passes. Raises OSError if polling fails."""
-        until = time.monotonic() + deadline_s
+        until = 0.0
         found: list[Completion] = []
         while len(found) < count:
-            number = self._poll_cq(self._cq, min(_MAX_POLLED, count - len(found)), ctypes.addressof(self._wc))
+            number = self._poll_cq(self._cq, min(_MAX_POLLED, count - len(found)), self._wc_at)
             if number < 0:
                 raise OSError(-number, "ibv_poll_cq")
-            found += map(_completion, self._wc[:number])
+            found += [completion(self._wc, place) for place in range(number)]
             if not number:
+                until = until or time.monotonic() + deadline_s
                 if time.monotonic() >= until:
                     break
                 os.sched_yield()
         return found
 
 
-def _completion(wc: _Wc) -> Completion:
-    if wc.status:
-        return Completion(wc.wr_id, wc_status(wc.status), vendor_err=wc.vendor_err)
-    imm = socket.ntohl(wc.imm) if wc.wc_flags & _WITH_IMM else None
-    return Completion(wc.wr_id, "SUCCESS", wc_opcode(wc.opcode), wc.byte_len, imm, wc.vendor_err)
+def _room(size: int) -> tuple[ctypes.Array[ctypes.c_char], int]:
+    room = ctypes.create_string_buffer(size)
+    return room, ctypes.addressof(room)
+
+
+def completion(wcs: Any, place: int, at: int = 0) -> Completion:
+    """The completion at a place of an array of struct ibv_wc, which begins `at` bytes into `wcs`."""
+    wr_id, status, opcode, vendor_err, byte_len, imm, _, _, flags, *_ = WC.unpack_from(wcs, at + place * WC.size)
+    if status:
+        return Completion(wr_id, wc_status(status), vendor_err=vendor_err)
+    imm = socket.ntohl(imm) if flags & _WITH_IMM else None
+    return Completion(wr_id, "SUCCESS", wc_opcode(opcode), byte_len, imm, vendor_err)

@@ -11,20 +11,21 @@ import ctypes
 from collections.abc import Sequence
 
 from conformance.calls import Return, Sge, errno_name
-from conformance.case import Flags, QpSpec, Step
+from conformance.case import Flags, Step
 from conformance.errors import SetupRefused
 from conformance.language import FLUSHES, NULL
-from conformance.lines import SILENCE_S, Exchange, Line
+from conformance.lines import SILENCE_S, Line
 from conformance.places import WORD_OPERATIONS, locate
-from conformance.requests import Completion, SendRequest
+from conformance.requests import Completion, Exchange, SendRequest
 from conformance.scene import Observation, Scene, answer
-from conformance.targets import BEFORE, EMPTY, SHOWN, Target, how_much, sent
+from conformance.targets import BEFORE, EMPTY, SHOWN, Target, how_much, memcmp, sent
 from conformance.verbs import ENUMS
 
 _IMMEDIATE = 0xC0FFEE01
 _UNEQUAL = "UNEQUAL_CMP_AND_SWP"
 _GRH = 40  # bytes that stand before a datagram's own in the memory that receives it
 _GUARD = 64
+_UNTOUCHED = bytes([EMPTY]) * _GUARD
 _RIGHTS = ENUMS["ibv_access_flags"]
 
 
@@ -54,15 +55,14 @@ def traffic(scene: Scene, step: Step) -> Observation:
         observation["state"] = line.pair.responder.query_state()
     if operation == "RDMA_WRITE_WITH_IMM":
         observation |= _received(exchange.heard, length)
-    return {**observation, **_moved(moved, length, exchange.done, target, local)}
+    return observation | _moved(moved, length, exchange.done, target, local)
 
 
 def local_traffic(scene: Scene, step: Step) -> Observation:
     """An access to a range by an lkey: gathered from by SEND and WRITE, scattered into by the others."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     lkey, addr, at, length = _range(scene, step, operation, "lkey")
-    line = scene.equipment.line(QpSpec(kind, str(step.arguments["pd"])))
-    line.ready()
+    line = scene.equipment.line(kind, str(step.arguments["pd"]))
     gathers = operation in ("SEND", "WRITE")
     content = sent(length)
     before = content if gathers else bytes([BEFORE]) * length
@@ -85,7 +85,7 @@ def local_traffic(scene: Scene, step: Step) -> Observation:
     if moved != "all" or not done:
         line.stale = True
         observation["state"] = line.pair.responder.query_state()
-    return {**observation, **_moved(moved, length, done, target, other)}
+    return observation | _moved(moved, length, done, target, other)
 
 
 # What a peer's memory has to allow for an operation that takes a range of ours for its local side.
@@ -182,7 +182,7 @@ class _Local:
         ctypes.memset(area.addr, EMPTY, size)
         start = area.addr + _GUARD
         self.sink = Sge(start, length + skipped, area.lkey, area.rkey)
-        self.sge = Sge(start + skipped, length, area.lkey, area.rkey)
+        self.sge = Sge(start + skipped, length, area.lkey, area.rkey) if skipped else self.sink
         if content:
             ctypes.memmove(self.sge.addr, content, length)
 
@@ -193,11 +193,8 @@ class _Local:
 
     def guards_changed(self) -> bool:
         """Whether anything beside the buffer is no longer as it was."""
-        guard = bytes([EMPTY]) * _GUARD
-        return (
-            ctypes.string_at(self._area, _GUARD) != guard
-            or ctypes.string_at(self._area + self._size - _GUARD, _GUARD) != guard
-        )
+        ends = (self._area, self._area + self._size - _GUARD)
+        return any(memcmp(end, _UNTOUCHED, _GUARD) for end in ends)
 
     def shown(self) -> str:
         """The first bytes of the buffer."""
@@ -220,9 +217,7 @@ def _line(scene: Scene, step: Step, operation: str, kind: str) -> Line:
     access = step.arguments["qp_access"]
     assert isinstance(access, Flags)
     extended = "FLUSH" if operation in FLUSHES else "ATOMIC_WRITE" if operation == "ATOMIC_WRITE" else ""
-    line = scene.equipment.line(QpSpec(kind, str(step.arguments["pd"]), access=access.mask, extended=extended))
-    line.ready()
-    return line
+    return scene.equipment.line(kind, str(step.arguments["pd"]), access.mask, extended)
 
 
 def _request(
@@ -247,9 +242,10 @@ def _answered(
     returned: Return, found: Sequence[Completion], peer: Sequence[Completion], kind: str, side: str
 ) -> Observation:
     """What the queue pairs said: of the request itself, and at the other side where it did not succeed."""
-    observation: Observation = {**answer(returned), "layer": "device", "wc": [each.status for each in found]}
-    observation |= {"qp_type": kind, "side": side}
-    if [each.status for each in found] != ["SUCCESS"]:
+    statuses = [each.status for each in found]
+    observation = answer(returned)
+    observation.update(layer="device", wc=statuses, qp_type=kind, side=side)
+    if statuses != ["SUCCESS"]:
         observation["peer_wc"] = [each.status for each in peer]
     return observation
 

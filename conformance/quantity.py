@@ -55,24 +55,26 @@ class Quantity:
 
     def evaluate(self, page: int, hugepage: int, value_of: Callable[[str, str], int]) -> int:
         """The value in bytes; `value_of(name, property)` gives an object's property."""
-        total = 0
-        for term in self.terms:
-            if term.name in CONSTANTS:
-                total += term.sign * CONSTANTS[term.name]
-            elif term.name:
-                total += term.sign * value_of(term.name, term.property)
-            elif term.unit in PAGES:
-                total += term.sign * term.number * page
-            elif term.unit in HUGE_PAGES:
-                total += term.sign * term.number * hugepage
-            else:
-                total += term.sign * term.number * UNITS.get(term.unit, 1)
+        pages, hugepages, total, named = self._sum
+        total += pages * page + hugepages * hugepage
+        for term in named:
+            total += term.sign * value_of(term.name, term.property)
         return total % WRAP
+
+    @functools.cached_property
+    def _sum(self) -> tuple[int, int, int, tuple[Term, ...]]:
+        """Pages, huge pages, bytes, and the terms that rest on objects: a sweep evaluates the same sum many times."""
+        pages = sum(term.sign * term.number for term in self.terms if term.unit in PAGES)
+        hugepages = sum(term.sign * term.number for term in self.terms if term.unit in HUGE_PAGES)
+        named = tuple(term for term in self.terms if term.name and term.name not in CONSTANTS)
+        rest = [term for term in self.terms if term not in named and term.unit not in PAGES | HUGE_PAGES]
+        own = sum(term.sign * CONSTANTS.get(term.name, term.number * UNITS.get(term.unit, 1)) for term in rest)
+        return pages, hugepages, own, named
 
     @property
     def names(self) -> list[tuple[str, str]]:
         """The objects' properties it rests on, as (name, property)."""
-        return [(term.name, term.property) for term in self.terms if term.name and term.name not in CONSTANTS]
+        return [(term.name, term.property) for term in self._sum[3]]
 
 
 @functools.lru_cache(maxsize=4096, typed=True)

@@ -32,7 +32,20 @@ _REMOTE, _ATOMIC = _ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ"), _ACCESS.value
 _FLUSHES = _ACCESS.mask_of("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
 _STATES = ENUMS["ibv_qp_state"]
 _QP_TYPES = ENUMS["ibv_qp_type"]
-_QP_STATE = 1 << 0  # enum ibv_qp_attr_mask
+# enum ibv_qp_attr_mask, and which attributes each type is moved with (ibv_modify_qp(3)).
+_QP_STATE, _ACCESS_FLAGS, _PKEY_INDEX, _PORT, _QKEY, _AV, _PATH_MTU = (1 << bit for bit in (0, 3, 4, 5, 6, 7, 8))
+_TIMEOUTS, _RQ_PSN, _RD_ATOMIC = 1 << 9 | 1 << 10 | 1 << 11, 1 << 12, 1 << 13
+_RNR_TIMER, _SQ_PSN, _DEST_RD_ATOMIC, _DEST_QPN = (1 << bit for bit in (15, 16, 17, 20))
+_INIT, _RTR = _QP_STATE | _PKEY_INDEX | _PORT, _QP_STATE | _AV | _PATH_MTU | _DEST_QPN | _RQ_PSN
+_MOVES = {
+    "RC": {
+        "INIT": _INIT | _ACCESS_FLAGS, "RTR": _RTR | _DEST_RD_ATOMIC | _RNR_TIMER,
+        "RTS": _QP_STATE | _TIMEOUTS | _SQ_PSN | _RD_ATOMIC,
+    },
+    "XRC_SEND": {"INIT": _INIT | _ACCESS_FLAGS, "RTR": _RTR, "RTS": _QP_STATE | _TIMEOUTS | _SQ_PSN | _RD_ATOMIC},
+    "UC": {"INIT": _INIT | _ACCESS_FLAGS, "RTR": _RTR, "RTS": _QP_STATE | _SQ_PSN},
+    "UD": {"INIT": _INIT | _QKEY, "RTR": _QP_STATE, "RTS": _QP_STATE | _SQ_PSN},
+}  # fmt: skip
 # enum ibv_qp_create_send_ops_flags: IBV_QP_EX_WITH_FLUSH, IBV_QP_EX_WITH_ATOMIC_WRITE
 _SEND_OPS = {"FLUSH": 1 << 11, "ATOMIC_WRITE": 1 << 12}
 _INIT_ATTR_PD, _INIT_ATTR_SEND_OPS = 1 << 0, 1 << 6  # enum ibv_qp_init_attr_mask
@@ -57,7 +70,7 @@ class DeviceQueue:
             self._cq.close()
             raise
         self.number = int(self.qp.qp_num)
-        self._poster = Poster(qp_pointer(self.qp))
+        self.poster = Poster(qp_pointer(self.qp))
         self._attributes: Any = None
         self._address_handle: Any = None
         self._destination: tuple[int, int, int] | None = None
@@ -89,16 +102,21 @@ class DeviceQueue:
         if self._attributes is None:
             self._attributes = self._connection(peer)
             self._address(peer)
-        {"INIT": self.qp.to_init, "RTR": self.qp.to_rtr, "RTS": self.qp.to_rts}[state](self._attributes)
+        for step, mask in _MOVES[self.kind].items():
+            self._attributes.qp_state = _STATES.value_of(step)
+            self.qp.modify(self._attributes, mask)
+            if step == state:
+                break
         self.state = state
 
     def reset(self) -> None:
         """Back to RESET, with nothing posted and nothing to poll any more."""
-        from pyverbs.qp import QPAttr
-
-        self.qp.modify(QPAttr(qp_state=_STATES.value_of("RESET")), _QP_STATE)
+        if self.state == "RESET":
+            return
+        self._attributes.qp_state = _STATES.value_of("RESET")
+        self.qp.modify(self._attributes, _QP_STATE)
         self.state = "RESET"
-        while self._poster.completions(1, 0.0):
+        while self.poster.completions(1, 0.0):
             pass
 
     def _connection(self, peer: int) -> Any:
@@ -140,14 +158,13 @@ class DeviceQueue:
 
     def query_state(self) -> str:
         """The state that ibv_query_qp tells, such as ERR after a refusal."""
-        attributes, _ = self.qp.query(_QP_STATE)
-        return _STATES.name_of(int(attributes.qp_state))
+        return _STATES.name_of(self.poster.state())
 
     def post_send(self, request: SendRequest) -> Return:
         """ibv_post_send, or the ibv_wr_* call for what only these can post: 0, or the value of errno."""
         if request.opcode in EXTENDED_OPCODES:
             return exact(lambda: self._post_extended(request))
-        return self._poster.send(request, self._destination)
+        return self.poster.send(request, self._destination)
 
     def _post_extended(self, request: SendRequest) -> None:
         self.qp.wr_start()
@@ -161,7 +178,7 @@ class DeviceQueue:
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
         """ibv_post_recv into the elements: 0, or the value of errno."""
-        return self._poster.receive(sges, wr_id)
+        return self.poster.receive(sges, wr_id)
 
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
         """ibv_bind_mw, the header's own checks included: 0 once posted, or the value of errno."""
@@ -173,7 +190,7 @@ class DeviceQueue:
 
     def completions(self, count: int = 1, deadline_s: float = DEADLINE_S) -> list[Completion]:
         """The next `count` completions, fewer when the deadline passes."""
-        return self._poster.completions(count, deadline_s)
+        return self.poster.completions(count, deadline_s)
 
     def close(self) -> None:
         """Destroys the queue pair and its completion queue."""

@@ -6,10 +6,11 @@ what tests put in its place. Not for posting (posting.py) and not for queue pair
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from conformance.calls import Mr, Sge
+from conformance.calls import Mr, Return, Sge
 from conformance.verbs import ENUMS
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ class BindInfo:
     access: int
 
 
-@dataclass(frozen=True)
-class SendRequest:
+class SendRequest(NamedTuple):
     """A request for a send queue: struct ibv_send_wr, or a ibv_wr_* call of the same meaning.
 
     `opcode` is of WR_OPCODES or EXTENDED_OPCODES. `imm` is in the host's byte order. `length` is that of
@@ -60,8 +60,7 @@ class SendRequest:
     bind: BindInfo | None = None
 
 
-@dataclass(frozen=True)
-class Completion:
+class Completion(NamedTuple):
     """One work completion. Names are without their enumeration's prefix.
 
     `opcode`, `byte_len` and `imm` (None where none came; in the host's byte order) have no meaning
@@ -74,6 +73,19 @@ class Completion:
     byte_len: int = 0
     imm: int | None = None
     vendor_err: int = 0
+
+
+class Exchange(NamedTuple):
+    """What came of a request: of its posting, of itself, and at the other side."""
+
+    returned: Return
+    found: Sequence[Completion] = ()
+    heard: Sequence[Completion] = ()
+
+    @property
+    def done(self) -> bool:
+        """Whether the request completed with success."""
+        return len(self.found) == 1 and self.found[0].status == "SUCCESS"
 
 
 def next_rkey(rkey: int) -> int:

@@ -132,7 +132,9 @@ class Scene:
     def _property(self, name: str, property_: str) -> int:
         memory = self.memory.get(name) or self.dmabufs.get(name)
         if memory is not None:
-            return {"size": memory.size, "end": memory.addr + memory.size}.get(property_, memory.addr)
+            if property_ == "size":
+                return memory.size
+            return memory.addr + memory.size if property_ == "end" else memory.addr
         if name in self.windows:
             return int(getattr(self.windows[name], property_))
         return self.fields[name][property_ or "addr"]

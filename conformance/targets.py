@@ -7,13 +7,17 @@ for operations (probes.py) and not for saying whether a change is right (judging
 from __future__ import annotations
 
 import ctypes
+import functools
 
 from conformance.bench import Memory
 
 # What stands in a range before it is written, in all memory around it, and in a buffer that is to be written.
 BEFORE, CANARY, EMPTY = 0x3C, 0x77, 0x5A
+_AROUND = {"made": CANARY, "filled": BEFORE, "zeros": 0}
 SHOWN = 64  # bytes of a torn transfer, or differing stretches, that a result shows
 _STRETCH = 4096
+memcmp = ctypes.CDLL(None).memcmp
+memcmp.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
 _PERIOD = 113  # prime, so that what lands some whole pages or words off its place differs too
 _PATTERN = bytes(0x80 + (number * 31 + 7) % _PERIOD for number in range(_PERIOD))
 
@@ -40,7 +44,7 @@ class Target:
     def __init__(self, memory: Memory, place: int, length: int, contents: str, content: bytes) -> None:
         self.place, self.length = place, length
         self._memory = memory
-        self._around = {"made": CANARY, "filled": BEFORE, "zeros": 0}[contents]
+        self._around = _AROUND[contents]
         self.inside = content if contents == "made" else bytes([self._around]) * length
         if contents == "made":
             ctypes.memset(memory.addr, CANARY, memory.size)
@@ -55,19 +59,24 @@ class Target:
 
         No stretch goes across an end of the range.
         """
-        now = ctypes.string_at(self._memory.addr, self._memory.size)
-        start = self.place - self._memory.addr
-        end = start + self.length
-        before, inside, behind = now[:start], now[start:end], now[end:]
-        found = [[offset - start, size] for offset, size in _strays(before, self._around)]
-        found += [[offset, size] for offset, size in _differing(inside, self.inside)]
-        found += [[offset + self.length, size] for offset, size in _strays(behind, self._around)]
+        first, end = self._memory.addr, self._memory.addr + self._memory.size
+        behind = self.place + self.length
+        found = [[offset + first - self.place, size] for offset, size in self._strays(first, self.place)]
+        found += [[offset, size] for offset, size in _differing(self.content(), self.inside)]
+        found += [[offset + self.length, size] for offset, size in self._strays(behind, end)]
         return found[:SHOWN]
 
+    def _strays(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The stretches of this memory that are not what stands all around, as (offset from `start`, bytes)."""
+        reference = _of_one(self._around, self._memory.size)
+        if end <= start or memcmp(start, reference, end - start) == 0:
+            return []
+        return _differing(ctypes.string_at(start, end - start), reference[: end - start])
 
-def _strays(content: bytes, byte: int) -> list[tuple[int, int]]:
-    """The stretches of `content` that are not `byte`."""
-    return [] if content.count(byte) == len(content) else _differing(content, bytes([byte]) * len(content))
+
+@functools.lru_cache(maxsize=4)
+def _of_one(byte: int, size: int) -> bytes:
+    return bytes([byte]) * size
 
 
 def _differing(content: bytes, reference: bytes) -> list[tuple[int, int]]:

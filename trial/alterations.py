@@ -259,7 +259,7 @@ class KeysByIndex(Alteration):
         return returned
 
     def post_send(self, queue: Queue, request: SendRequest) -> Return:
-        return super().post_send(queue, replace(request, rkey=self._known.get(request.rkey >> 8, request.rkey)))
+        return super().post_send(queue, request._replace(rkey=self._known.get(request.rkey >> 8, request.rkey)))
 
 
 @violates("REG-22")
@@ -442,7 +442,7 @@ class OtherNumbers(Alteration):
     """Completions carry another number than was given."""
 
     def completions(self, queue: Queue, found: list[Completion]) -> list[Completion]:
-        return [replace(each, wr_id=each.wr_id ^ 1) for each in found]
+        return [each._replace(wr_id=each.wr_id ^ 1) for each in found]
 
 
 @violates("BIND-02")
@@ -460,7 +460,7 @@ class OldKeyWorks(Alteration):
         return returned
 
     def post_send(self, queue: Queue, request: SendRequest) -> Return:
-        return super().post_send(queue, replace(request, rkey=self._newer.get(request.rkey, request.rkey)))
+        return super().post_send(queue, request._replace(rkey=self._newer.get(request.rkey, request.rkey)))
 
 
 @violates("BIND-04")

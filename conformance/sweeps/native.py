@@ -7,15 +7,12 @@ Without a compiler sweeps take longer and find the same.
 from __future__ import annotations
 
 import ctypes
-import functools
-import os
-import shutil
-import subprocess
-import tempfile
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from conformance.compiled import library
 
 SOURCE = Path(__file__).with_name("loop.c")
 _ARGUMENTS = 6
@@ -39,20 +36,8 @@ class _Loop(ctypes.Structure):
     )  # fmt: skip
 
 
-@functools.cache
 def _library() -> ctypes.CDLL | None:
-    """The compiled loop; None without a compiler that makes it."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if not compiler:
-        return None
-    with tempfile.TemporaryDirectory(prefix="rdma-cts-") as folder:
-        made = Path(folder) / "loop.so"
-        command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(made), str(SOURCE)]
-        try:
-            done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "TMPDIR": folder})
-            return ctypes.CDLL(str(made)) if done.returncode == 0 else None
-        except OSError:
-            return None
+    return library(SOURCE)
 
 
 def available() -> bool:
@@ -62,12 +47,11 @@ def available() -> bool:
 
 def function(name: str) -> Callable[..., object]:
     """A function of loop.c that makes or undoes a region at the kernel's ABI. LookupError without a compiler."""
-    library = _library()
-    if library is None:
+    made = _library()
+    if made is None:
         raise LookupError("no compiler has made the loop")
-    found: Callable[..., object] = library[name]
+    found: Callable[..., object] = made[name]
     return found
-
 
 
 @dataclass(frozen=True)
@@ -106,9 +90,9 @@ class Loop:
 
     def run(self) -> int:
         """Goes on from where it stopped: DONE, or ODD or KEPT at the point `at`."""
-        library = _library()
-        assert library is not None
-        return int(library.rdma_cts_loop(ctypes.byref(self._loop), ctypes.byref(self._at), ctypes.c_uint64(self._size)))
+        made = _library()
+        assert made is not None
+        return int(made.rdma_cts_loop(ctypes.byref(self._loop), ctypes.byref(self._at), ctypes.c_uint64(self._size)))
 
     @property
     def at(self) -> int:
