@@ -11,10 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from conformance.bench import Bench
-from conformance.capability import Capabilities
 from conformance.case import Case
 from conformance.device import Device
-from conformance.probing import offered, reachable
 from conformance.rules import read_registry
 from conformance.suite import CASES, ROOT
 from conformance.sweeps.execution import sweep
@@ -80,13 +78,9 @@ class Measuring:
     def __init__(self, repetitions: int) -> None:
         obey_locked_memory_limit()
         self.device = Device("rxe0")
-        self.bench: Bench = DeviceBench(self.device)
-        bench = self.bench
-        assert isinstance(bench, DeviceBench)
-        self.capabilities = Capabilities(
-            self.device.capabilities, {name: offered(bench, name) for name in ("libibverbs", "uverbs")},
-            reachable(bench.library, True),
-        )  # fmt: skip
+        bench = DeviceBench(self.device)
+        self.bench: Bench = bench
+        self.capabilities = bench.capabilities()
         self.repetitions = repetitions
 
     def tell(self, what: str) -> None:

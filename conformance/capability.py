@@ -30,6 +30,7 @@ MEANING: Mapping[str, str] = {
     "fork_race": "the new range vanishes between two steps of one ibv_rereg_mr",
     "advise_absent": "the entry has no ibv_advise_mr",
     "swap": "pages of this system can be swapped out",
+    "persistent_memory": "the run was given a device DAX",
     "advise_enomem": "a limit that a prefetch can exceed",
 }
 # Without these a case cannot be run at all, which is no property of the device: it is UNREACHABLE.
@@ -43,6 +44,7 @@ REACH: Mapping[str, str] = {
     " both inside one call",
     "advise_absent": "this stack has the verb",
     "swap": "this system has no swap, so that no page can be paged out",
+    "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",
     "advise_enomem": "a prefetch pins nothing, so that no limit of this process can deny it memory",
 }
 NAMES = tuple(MEANING)

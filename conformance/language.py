@@ -34,6 +34,7 @@ MEMORY_KINDS = {
     "hole": "readable and writable memory whose second page is unmapped",
     "shared": "shared memory of an anonymous file, readable and writable",
     "huge": "memory of huge pages of the system's default size",
+    "persistent": "persistent memory of the device DAX that the run was given",
 }
 DMABUF_KINDS = {
     "udmabuf": "a dma-buf made of an anonymous file's pages by /dev/udmabuf",

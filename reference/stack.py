@@ -48,7 +48,7 @@ def _stack(name: str, *reaches: str, lacks: tuple[str, ...] = ()) -> Stack:
 
 # A case runs on the first of them that reaches what it needs.
 STACKS = (
-    _stack("whole", "experimental_rereg", "swap"),
+    _stack("whole", "experimental_rereg", "swap", "persistent_memory"),
     _stack("fork-protection", "dontfork"),
     _stack("fork-race", "dontfork", "fork_race"),
     _stack("no-advice", "advise_absent", lacks=("advise_mr",)),

@@ -15,12 +15,12 @@ import pytest
 
 from conformance.errors import UserError
 from conformance.language import MEMORY_KINDS
-from fixtures import memory
+from fixtures import memory, persistent
 from fixtures.limits import locked_memory_limit, obey_locked_memory_limit
 from fixtures.memory import PAGE, Memory, allocate
 
 SIZE = 3 * PAGE
-SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge"})
+SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge", "persistent"})
 
 
 @dataclass(frozen=True)
@@ -146,6 +146,61 @@ def test_huge_memory_is_of_huge_pages_or_says_that_there_are_none() -> None:
     finally:
         made.close()
     assert free_hugepages() == before
+
+
+@pytest.fixture
+def dax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> persistent.Device:
+    """A file in place of a device DAX with room for two ranges."""
+    made = persistent.Device(tmp_path / "dax0.0", 2 * PAGE, 5 * PAGE)
+    made.path.write_bytes(b"old" * 5 * PAGE)
+    monkeypatch.setattr(persistent, "device", lambda: made)
+    return made
+
+
+def test_persistent_memory_is_a_part_of_the_device_for_each_who_asks(dax: persistent.Device) -> None:
+    first, second = allocate("persistent", PAGE), allocate("persistent", 2 * PAGE)
+    assert (first.addr % dax.alignment, first.size, protection(first.addr)) == (0, PAGE, "rw-s")
+    assert protection(first.addr - 1) == protection(first.addr + dax.alignment) == "---p"
+    ctypes.memset(first.addr, 1, PAGE)
+    ctypes.memset(second.addr, 2, 2 * PAGE)
+    content = dax.path.read_bytes()
+    assert (content[:PAGE], content[2 * PAGE : 4 * PAGE]) == (b"\1" * PAGE, b"\2" * 2 * PAGE)
+    with pytest.raises(UserError, match="left") as caught:
+        allocate("persistent", PAGE)
+    assert caught.value.status == 3
+    first.close()
+    third = allocate("persistent", PAGE)
+    assert ctypes.string_at(third.addr, PAGE) == bytes(PAGE)
+    for made in (second, third):
+        made.close()
+
+
+def test_persistent_memory_is_used_where_it_was_named_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(persistent.VARIABLE, raising=False)
+    assert persistent.device() is None
+    with pytest.raises(UserError, match="no persistent memory was given"):
+        allocate("persistent", PAGE)
+
+
+def test_a_device_dax_is_known_by_what_the_kernel_says_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(persistent.VARIABLE, "/dev/null")  # stands for one, by its number
+    folder = tmp_path / "1:3"
+    folder.mkdir()
+    (folder / "subsystem").symlink_to("../bus/dax")
+    (folder / "align").write_text("2097152\n")
+    (folder / "size").write_text("1073741824\n")
+    assert persistent.device(tmp_path) == persistent.Device(Path("/dev/null"), 2 << 20, 1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [("/dev/null", "is no device DAX"), ("/etc", "is no device DAX"), ("/dev/nosuch", "No such file")],
+)
+def test_what_is_no_device_dax_is_not_written_to(named: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(persistent.VARIABLE, named)
+    with pytest.raises(UserError, match=said) as caught:
+        persistent.device()
+    assert caught.value.status == 2
 
 
 def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch: pytest.MonkeyPatch) -> None:

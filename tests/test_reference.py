@@ -75,7 +75,7 @@ def test_what_a_stack_does_not_declare_is_unsupported_and_never_a_failure(
     found = list(on_reference(suite.cases, only=without(*lacking)))
     assert faults(iter(found), judging.PASS, judging.UNSUPPORTED, judging.UNREACHABLE) == []
     needed = [case for case, _ in found if set(case.needs) & set(lacking)]
-    if needed and set(lacking) != {"flush_persistent"}:  # of persistence only what grants nothing can be told
+    if needed:
         assert judging.UNSUPPORTED in {each.verdict for _, each in found}
 
 

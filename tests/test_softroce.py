@@ -591,6 +591,7 @@ json.dump({{
     "word": os.environ["WORD"], "home": os.environ["HOME"], "cwd": os.getcwd(),
     "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY,
     "huge": [line.split()[1] for line in open("/proc/meminfo") if line.startswith("HugePages_Free")],
+    "persistent": [os.path.getsize(os.environ["RDMA_CTS_PMEM"]), open("/sys/bus/dax/devices/dax0.0/align").read()],
     "gid": open("/sys/class/infiniband/rxe0/ports/1/gids/1").read().strip(),
     "laid_over": open("/etc/laid-over").read(),
     "interfaces": sorted(os.listdir("/sys/class/net")),
@@ -619,7 +620,7 @@ def test_the_guest_has_soft_roce(real_image: Image, tmp_path: Path) -> None:
     assert lines[0] == {
         "devices": ["rxe0", "rxe1"], "nodes": ["uverbs0", "uverbs1"], "caps": True,
         "here": ["kept", "report.py", "sub"], "word": word, "home": "/root", "cwd": "/suite",
-        "memlock": True, "huge": ["16"], "gid": "0000:0000:0000:0000:0000:ffff:0a4d:0001",
+        "memlock": True, "huge": ["16"], "persistent": [0, "4096\n"], "gid": "0000:0000:0000:0000:0000:ffff:0a4d:0001",
         "laid_over": "by the job", "interfaces": ["d0", "d1", "d2", "d3", "lo"],
     }  # fmt: skip
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from conformance import judging, language, probing
+from conformance import judging
 from conformance.bench import Bench
 from conformance.capability import Capabilities
 from conformance.case import Case
@@ -92,13 +92,6 @@ class RealTrial:
         return found(violation, MISATTRIBUTED if seen else SURVIVED, seen, len(self.cases))
 
 
-def capabilities_of(device: Device, bench: DeviceBench) -> Capabilities:
-    """What the device declares and the entries offer."""
-    offered = {name: probing.offered(bench, name) for name in language.ENTRIES}
-    reachable = probing.reachable(bench.library, offered["libibverbs"]["advise_mr"])
-    return Capabilities(device.capabilities, offered, reachable)
-
-
 def try_alterations(bench: Bench, capabilities: Capabilities, chosen: Sequence[str]) -> Iterator[Line]:
     """A line for each alteration that is chosen."""
     trial = RealTrial(bench, capabilities, load_suite().cases)
@@ -131,7 +124,7 @@ def main(name: str, port: str, what: str, arguments: Sequence[str]) -> int:
 
     with Device(name) as device:
         bench = DeviceBench(device)
-        capabilities = capabilities_of(device, bench)
+        capabilities = bench.capabilities()
         if what == "alterations":
             lines = try_alterations(bench, capabilities, arguments)
         elif what == "shuffled":

@@ -336,6 +336,25 @@ class PersistenceByVisibility(Device):
         return _granted(region, right, FLUSH_PERSISTENT, FLUSH_GLOBAL)
 
 
+@violates("REG-09")
+class PersistenceDenied(Device):
+    """Flushes for persistence are refused where they are granted."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return right != FLUSH_PERSISTENT and super().allows(region, right)
+
+
+@violates("REG-09")
+class PersistenceAnywhere(Device):
+    """Nobody looks where a flush for persistence begins and ends."""
+
+    def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
+        found = super().target(queue, request, length)
+        region = self.keys.get(request.rkey)
+        allowed = isinstance(region, Region) and self.allows(region, FLUSH_PERSISTENT)
+        return 0 if found is None and request.opcode == "FLUSH_PERSISTENT" and allowed else found
+
+
 @violates("REG-06")
 class RemoteReadBesideAtomics(Device):
     """REMOTE_READ takes no effect beside REMOTE_WRITE and REMOTE_ATOMIC."""
