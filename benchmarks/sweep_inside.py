@@ -23,6 +23,7 @@ from conformance.yamltext import read_bytes
 from fixtures.bench import DeviceBench
 from fixtures.limits import obey_locked_memory_limit
 
+THEIRS = ("test_mr", "test_odp")
 PORT = Path("/dev/virtio-ports/rdma-cts.results")
 TABLE = """\
 verb: ibv_reg_mr
@@ -129,6 +130,20 @@ def main() -> None:
                    "given: {mrs: {mr: {access: [$access, $more]}}}\n    call: traffic")  # fmt: skip
     by_effect = 1e6 / measuring.best(lambda: measuring.microseconds(effect))
     measuring.tell(f"| points a second | {by_code:,.0f} by return code | {by_effect:,.0f} by effect |")
+    if Path("tests").is_dir():
+        measuring.tell(beside_theirs(by_code, by_effect))
+
+
+def beside_theirs(by_code: float, by_effect: float) -> str:
+    """What rdma-core's own tests do in a second, as they stand in `tests`, and how many times as much points are."""
+    command = [sys.executable, "rdma_core_tests.py", "rxe0", *THEIRS]
+    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    theirs = json.loads(told.splitlines()[-1])
+    rate = theirs["ran"] / theirs["seconds"]
+    return (
+        f"| rdma-core's own tests | {theirs['ran']} methods, {theirs['wrong']} failed, {rate:.2f} a second |"
+        f" {by_code / rate:,.0f} times by return code, {by_effect / rate:,.0f} times by effect |"
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """What a sweep costs in the guest: beside a C program that makes the same calls, by its size, and in memory.
 
-    python3 benchmarks/sweeps.py [--repetitions N]
+    python3 benchmarks/sweeps.py [--repetitions N] [--rdma-core-tests DIR]
 
 needs the guest's image (`./rdma-cts run` builds it). Everything is measured in one guest, in turn, the best of the
-repetitions counting: the machine's other work only ever adds. The C program stands in sweep_floor.c.
+repetitions counting: the machine's other work only ever adds. The C program stands in sweep_floor.c. DIR is the
+directory `tests` of rdma-core's source, of the release that the guest has: its tests of regions, windows and on-demand
+paging are run there too.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from fixtures.softroce.image import cache_directory, ensure_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import recipe_for
 
-OWN = ("sweep_floor.c", "sweep_inside.py")
+OWN = ("sweep_floor.c", "sweep_inside.py", "rdma_core_tests.py")
 _SILENCE_S = 900.0
 
 
@@ -31,10 +33,16 @@ def main() -> int:
     """Runs the measurements in a guest and prints them as a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repetitions", type=int, default=5, metavar="N")
+    parser.add_argument("--rdma-core-tests", type=Path, metavar="DIR", help="rdma-core's own tests, to be run beside")
     arguments = parser.parse_args()
+    theirs = arguments.rdma_core_tests
+    if theirs and not (theirs / "test_mr.py").is_file():
+        parser.error(f"--rdma-core-tests {theirs}: there is no test_mr.py")
     image = ensure_image(recipe_for(), cache_directory(), print)
     here = Path(__file__).parent
     tree = (*((ROOT / part, part) for part in SUITE_PARTS), *((here / name, name) for name in OWN))
+    if theirs:
+        tree = (*tree, (theirs, "tests"))
     command = f"gcc -O2 -o floor sweep_floor.c -libverbs && python3 sweep_inside.py {arguments.repetitions}"
     with tempfile.TemporaryDirectory() as name:
         console = Path(name) / "console.log"

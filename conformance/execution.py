@@ -87,6 +87,12 @@ def _took(step: Step, seen: Observation) -> bool:
 
 def set_up(scene: Scene) -> None:
     """Makes what the case gives. Raises SetupRefused."""
+    set_up_ground(scene)
+    set_up_objects(scene)
+
+
+def set_up_ground(scene: Scene) -> None:
+    """Makes what others rest on: domains and memory."""
     given = scene.case.given
     for name in ("pd", *given.pds):
         scene.pds[name] = pd = scene.bench.alloc_pd()
@@ -97,6 +103,11 @@ def set_up(scene: Scene) -> None:
     for name, spec in given.dmabufs.items():
         scene.dmabufs[name] = dmabuf = scene.bench.dmabuf(spec.kind, scene.bytes(spec.size))
         scene.cleanup.callback(dmabuf.close)
+
+
+def set_up_objects(scene: Scene) -> None:
+    """Makes what rests on the ground: regions, queue pairs and windows, and what is done with them before."""
+    given = scene.case.given
     for name, mr in given.mrs.items():
         _set_up_mr(scene, name, mr)
     for name, qp in given.qps.items():

@@ -16,10 +16,10 @@ from conformance.bench import Bench
 from conformance.capability import Capabilities
 from conformance.case import Case, Expectation
 from conformance.errors import SetupRefused
-from conformance.execution import make_calls, set_up
+from conformance.execution import make_calls, set_up, set_up_ground, set_up_objects
 from conformance.holdings import settled, still_counted
 from conformance.scene import Observation, Scene
-from conformance.sweeps.grouping import LARGEST, LARGEST_IN_C, Group, groups, setup_axes
+from conformance.sweeps.grouping import LARGEST, LARGEST_IN_C, Group, Numbers, groups, setup_axes, shares_ground
 from conformance.sweeps.kinds import kinds, planes
 from conformance.sweeps.loops import loop_for
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
@@ -108,27 +108,35 @@ class _Run:
         self.done = 0
         self.loop = loop_for(case, swept, bench.entry(case.entry))
         self.outer = self.loop.outer if self.loop else setup_axes(swept)
+        self.shared = self.loop is None and case.given.memlock is None and shares_ground(swept)
+        self.ground: Scene | None = None
         self.before = bench.resources()
 
     def through(self, seed: int | None) -> None:
         """Runs all points, those of one set-up together."""
         stretch: list[Group] = []
-        for group in groups(self.swept, self.outer, seed, LARGEST_IN_C if self.loop else LARGEST):
-            if not stretch:
-                self._begin(group.points[0])
-            self._group(group)
-            stretch.append(group)
-            if sum(len(each.points) for each in stretch) >= STRETCH:
+        try:
+            for group in groups(self.swept, self.outer, seed, LARGEST_IN_C if self.loop else LARGEST):
+                if not stretch:
+                    self._begin(group.points[0])
+                self._group(group)
+                stretch.append(group)
+                if sum(len(each.points) for each in stretch) >= STRETCH:
+                    self._end(stretch)
+                    stretch = []
+            if stretch:
                 self._end(stretch)
-                stretch = []
-        if stretch:
-            self._end(stretch)
+        finally:
+            self._leave_ground()
 
     def _begin(self, point: int) -> None:
         self.tell(self.swept.space.text(point), self.done)
         self.watch()  # what came before is not these points'
 
     def _end(self, stretch: Sequence[Group]) -> None:
+        left = self._leave_ground()
+        if left:
+            self._alarm(f"could not be given back: {'; '.join(left)}", stretch[0].points[0], stretch[-1].points[-1])
         self.done += sum(len(group.points) for group in stretch)
         kernel = self.watch()
         self.log += list(kernel.get("log", ()))[: max(0, _LOG_LINES - len(self.log))]
@@ -142,21 +150,55 @@ class _Run:
         text = self.swept.space.text
         self.alarms.append({"what": what, "from": text(first), "to": text(last)})
 
+    def _leave_ground(self) -> list[str]:
+        """Gives back what the points of a stretch shared; gives what could not be."""
+        ground, self.ground = self.ground, None
+        if ground is None:
+            return []
+        ground.cleanup.close()
+        return ground.left_behind
+
+    def _scene(self, case: Case) -> Scene:
+        """A scene with the case's domains and memory: those that are there already, if points share them.
+
+        Raises SetupRefused.
+        """
+        if not self.shared:
+            return Scene(case, self.bench)
+        if self.ground is None:
+            self.ground = Scene(case, self.bench)
+            try:
+                set_up_ground(self.ground)
+            except SetupRefused:
+                self._leave_ground()
+                raise
+        return self.ground.branch(case)
+
     def _group(self, group: Group) -> None:
         """Points that share their set-up."""
         points = group.points
         case = self.stencil.case(points[0])
-        scene = Scene(replace(case, given=self.loop.given(case.given)) if self.loop else case, self.bench)
+        try:
+            scene = self._scene(replace(case, given=self.loop.given(case.given)) if self.loop else case)
+        except SetupRefused as refusal:
+            self._refused(points, refusal)
+            return
         with scene.cleanup:
             try:
-                set_up(scene)
+                if self.shared:
+                    set_up_objects(scene)
+                else:
+                    set_up(scene)
             except SetupRefused as refusal:
-                for point in points:
-                    self.record.note(point, {"setup_failed": str(refusal), "errno": refusal.code})
+                self._refused(points, refusal)
             else:
                 self._calls(scene, group)
         if scene.left_behind:
             self._alarm(f"could not be given back: {'; '.join(scene.left_behind)}", points[0], points[-1])
+
+    def _refused(self, points: Numbers, refusal: SetupRefused) -> None:
+        for point in points:
+            self.record.note(point, {"setup_failed": str(refusal), "errno": refusal.code})
 
     def _calls(self, scene: Scene, group: Group) -> None:
         if self.loop is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from conformance.language import NULL
 from conformance.sweeps.space import Space
 from conformance.sweeps.sweep import Sweep
+from conformance.yamltext import Node
 
 # Calls that leave what was set up as it was, so that the next point can use it too.
 _REPEATABLE = (
@@ -33,20 +34,42 @@ class Group:
     picks: Numbers
 
 
+# Calls that make, change and end objects and leave the memory that they rest on as it was.
+_OF_OBJECTS = ("ibv_", "post_")
+
+
 def setup_axes(swept: Sweep) -> list[str]:
     """The axes whose values decide what has to be set up; all, where the calls change what was."""
     fields = swept.template.fields
-    calls = [fields["call"].value if "call" in fields else swept.template.call]
+    calls, steps = _steps(swept)
+    fixed = [node.value["via"] for node in steps if isinstance(node.value, dict) and "via" in node.value]
+    if any(call not in _REPEATABLE for call in calls) or any(node.value != NULL for node in fixed):
+        return [axis.name for axis in swept.space.axes]
+    return swept.template.axes_in(fields.get("given"), fields.get("before"))
+
+
+def shares_ground(swept: Sweep) -> bool:
+    """Whether domains and memory can be the same at points whose regions, queue pairs and windows are not."""
+    template = swept.template
+    given = template.fields.get("given")
+    sections = given.value if given is not None and isinstance(given.value, dict) else {}
+    ground = [node for key, node in sections.items() if key not in ("mrs", "qps", "windows")]
+    calls, _ = _steps(swept)
+    alone = "before" in template.fields or template.axes_in(*ground) or "memlock" in sections
+    return not alone and all(str(call).startswith(_OF_OBJECTS) or call in _REPEATABLE for call in calls)
+
+
+def _steps(swept: Sweep) -> tuple[list[object], list[Node]]:
+    """The calls of a row from the judged one on, and their arguments."""
+    fields = swept.template.fields
+    calls: list[object] = [fields["call"].value if "call" in fields else swept.template.call]
     later = fields["afterwards"].value if "afterwards" in fields else ()
     steps = [fields["when"]] if "when" in fields else []
     for node in later if isinstance(later, tuple) else ():
         if isinstance(node.value, dict):
             calls.append(node.value["call"].value)
             steps.append(node)
-    fixed = [node.value["via"] for node in steps if isinstance(node.value, dict) and "via" in node.value]
-    if any(call not in _REPEATABLE for call in calls) or any(node.value != NULL for node in fixed):
-        return [axis.name for axis in swept.space.axes]
-    return swept.template.axes_in(fields.get("given"), fields.get("before"))
+    return calls, steps
 
 
 def groups(

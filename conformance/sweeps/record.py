@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 
 from conformance import judging
@@ -21,7 +20,7 @@ class Record:
 
     def number(self, observed: Observation) -> int:
         """The number of what was seen, by its essence; the first of its kind is kept in full."""
-        key = json.dumps(judging.essence(observed), sort_keys=True, default=str)
+        key = repr(judging.essence(observed))
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.observations)

@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from conformance import language
-from conformance.arguments import Names, product, read_argument, read_then
-from conformance.case import Argument, Case, Expectation, Step
-from conformance.parts import Parts
+from conformance.arguments import Names, product, read_argument, read_given, read_then
+from conformance.case import Argument, Case, Expectation, Given, Step
 from conformance.reading import Reader
 from conformance.sweeps.sweep import Sweep, Template, Values
 from conformance.yamltext import Node
@@ -92,21 +91,30 @@ class Stencil:
             self._later.append(_Call(template, step, _written(node), names))
             names = {**names, **product(step)}
         self._setup_axes = template.axes_in(fields.get("given"), fields.get("before"))
-        self._setup: tuple[tuple[int, ...], Parts] = ((), parts)
-        if self._setup_axes:
-            self._setup = ((-1,), parts)
+        self._setup: tuple[tuple[int, ...], Given, tuple[Step, ...]] = (
+            (-1,) if self._setup_axes else (), parts.given, parts.before,
+        )  # fmt: skip
 
     def case(self, point: int) -> Case:
         """The case of a point, its judged call open."""
         values = self._swept.space.values(point)
         key = tuple(values[axis] for axis in self._setup_axes)
         if self._setup[0] != key:
-            self._setup = (key, self._swept.template.parts(values, Reader()))
-        parts = self._setup[1]
+            self._setup = (key, *self._set_up(values))
+        _, given, before = self._setup
         return replace(
-            self._case, given=parts.given, before=parts.before, when=self._when.at(values),
+            self._case, given=given, before=before, when=self._when.at(values),
             afterwards=tuple(step.at(values) for step in self._later), sweep=None,
         )  # fmt: skip
+
+    def _set_up(self, values: Values) -> tuple[Given, tuple[Step, ...]]:
+        """What is given and done before at a point, whose mistakes were noted when the table was read."""
+        template, reader = self._swept.template, Reader()
+        if "before" in template.fields:
+            parts = template.parts(values, reader)
+            return parts.given, parts.before
+        given, _ = read_given(reader, (template.table_given, template.fill(template.fields["given"], values, reader)))
+        return given, ()
 
 
 def _written(node: Node | None) -> Mapping[str, Node]:

@@ -1,0 +1,110 @@
+"""Sweeps on Soft-RoCE: two devices with a worker each, and the loop in C, change nothing of what is found."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from commands.guests import SUITE_PARTS
+from conformance.suite import ROOT
+from fixtures.softroce.guest import boot
+from fixtures.softroce.image import cache_directory, ensure_image
+from fixtures.softroce.job import Job
+from fixtures.softroce.recipe import recipe_for
+
+pytestmark = pytest.mark.guest
+PORT = "/dev/virtio-ports/rdma-cts.results"
+PATIENCE_S = 300.0
+CHOSEN = "offset-and-length or change_space and rights or huge-pages and not remote or dealloc_mw"
+# Which path was taken is part of what is found: a run in which no loop was used would prove nothing.
+SMALL = """
+from conformance.sweeps import execution, loops, rereg_loop
+loops.LEAST_POINTS = rereg_loop._LEAST_POINTS = 1
+used = execution.loop_for
+def loop_for(case, swept, entry):
+    made = used(case, swept, entry)
+    with open("loops", "a") as file:
+        file.write(f"{case.id} {type(made).__name__}\\n")
+    return made
+execution.loop_for = loop_for
+"""
+TELL = f"""
+import json, pathlib, sys
+with open("{PORT}", "w") as port:
+    for path in (pathlib.Path(sys.argv[1]) / "results.jsonl", *sorted(pathlib.Path(sys.argv[1]).glob("points/*"))):
+        for line in path.read_text().splitlines():
+            port.write(json.dumps({{"run": sys.argv[1], "file": path.name, "line": json.loads(line)}}) + "\\n")
+    loops = sorted(set(pathlib.Path("loops").read_text().splitlines()))
+    port.write(json.dumps({{"run": sys.argv[1], "file": "loops", "line": loops}}) + "\\n")
+"""
+# `without`: no directory in PATH, so that no compiler is found.
+RUNS = {"one": "--rdma-device rxe0", "two": "-n 2 --rdma-device rxe0,rxe1", "without": "--rdma-device rxe0"}
+KEPT = ("verdict", "rules", "expected", "space", "points", "rule_verdicts", "deviations")
+
+
+class Found:
+    """What one of the runs left, without what differs each time."""
+
+    def __init__(self, lines: list[dict[str, Any]]) -> None:
+        results = [each["line"] for each in lines if each["file"] == "results.jsonl"]
+        self.header, self.footer = results[0], results[-1]
+        self.results = {
+            line["case"]: {key: line[key] for key in KEPT if key in line}
+            for line in results if line["type"] == "result"
+        }  # fmt: skip
+        self.points = {
+            line["line"]["case"]: {key: line["line"][key] for key in ("axes", "outcomes", "index")}
+            for line in lines if line["file"].endswith(".json")
+        }  # fmt: skip
+        self.loops = dict(line.split() for each in lines if each["file"] == "loops" for line in each["line"])
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
+    """The runs of one guest."""
+    folder = tmp_path_factory.mktemp("guest")
+    for name, text in (("small.py", SMALL), ("tell.py", TELL)):
+        (folder / name).write_text(text)
+    own = ((folder / name, name) for name in ("small.py", "tell.py"))
+    tree = (*((ROOT / part, part) for part in SUITE_PARTS), *own)
+    python = "/usr/bin/python3 -m pytest -p no:cacheprovider -p small -q cases -k"
+    commands = []
+    for name, options in RUNS.items():
+        path = "/none" if name == "without" else "$PATH"
+        run = f"PATH={path} {python} '{CHOSEN}' {options} --rdma-out {name}"
+        commands.append(f"rm -f loops; {run}; python3 tell.py {name}")
+    job = Job(tree, "export PYTHONPATH=.; " + "; ".join(commands), {"RDMA_CTS_DEVICES": "2"})
+    image = ensure_image(recipe_for(), cache_directory(), print)
+    lines: dict[str, list[dict[str, Any]]] = {name: [] for name in RUNS}
+    with boot(image, job, console=folder / "console") as guest:
+        while data := guest.next_line(PATIENCE_S):
+            told = json.loads(data)
+            if "run" in told:
+                lines[told["run"]].append(told)
+    assert all(lines.values()), (folder / "console").read_text(errors="replace")[-3000:]
+    return {name: Found(told) for name, told in lines.items()}
+
+
+def test_two_devices_give_the_cases_results_and_points_of_one(found: dict[str, Found]) -> None:
+    one, two = found["one"], found["two"]
+    assert one.header["device"]["name"] == "rxe0"
+    assert two.header["devices"] == ["rxe0", "rxe1"]
+    assert sorted(two.header["planned"]) == sorted(one.header["planned"])
+    assert two.results == one.results
+    assert two.points == one.points
+    assert {key: two.footer[key] for key in ("complete", "verdicts", "rules", "points")} == {
+        key: one.footer[key] for key in ("complete", "verdicts", "rules", "points")
+    }
+
+
+def test_the_loop_in_c_finds_what_the_calls_of_rows_find(found: dict[str, Found]) -> None:
+    one, without = found["one"], found["without"]
+    assert {"RegistrationLoop", "ReregLoop"} <= set(one.loops.values())
+    assert set(without.loops.values()) == {"NoneType"}
+    assert without.results == one.results
+    assert without.points == one.points
+    assert sum(verdict == "FAIL" for line in one.results.values() for verdict in line.get("points", ())) > 0
+
+
