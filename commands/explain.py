@@ -16,7 +16,7 @@ from conformance.results import FILE_NAME, Line, told_on, verdict_on
 from conformance.rules import Rule
 from conformance.suite import Suite
 from conformance.sweeps.line import clauses
-from reports.digest import Digest, flat, read
+from reports.digest import Digest, flat, read, told_deviation
 
 NAME = "explain"
 HELP = "Explain a rule or a case: its source, its cases, its last verdict, what a failure means."
@@ -133,7 +133,8 @@ def _of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
         if line["observed"]:
             yield f"  observed: {'; '.join(f'{name} {text}' for name, text in flat(line['observed']) if text)}"
         for each in line["deviations"]:
-            yield f"  {each['count']:,} points when {each['when']}: {each['repro']}"
+            told = told_deviation(each) + (f": {each['repro']}" if each["repro"] else "")
+            yield from (f"  {text}" for text in told.splitlines())
         yield from (f"  kernel: {text}" for text in line["kernel"]["log"])
         yield f"  {line['repro']}"
 

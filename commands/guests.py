@@ -26,7 +26,7 @@ from fixtures.softroce.under_test import Prepared, UnderTest
 DEVICE = "rxe0"
 PORT = "/dev/virtio-ports/rdma-cts.results"
 # What the guest needs of the project; names as in the checkout.
-SUITE_PARTS = ("conformance", "fixtures", "cases", "conftest.py", "tox.ini")
+SUITE_PARTS = ("conformance", "fixtures", "reference", "trial", "cases", "conftest.py", "tox.ini")
 
 
 # In a control group of its own the kernel counts all RDMA objects of the cases, windows among them.

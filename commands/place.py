@@ -19,6 +19,7 @@ from conformance.errors import UserError
 from conformance.netlink import RdmaNetlink
 from conformance.suite import ROOT
 from conformance.supervision import Worker
+from conformance.tiers import SEQUENCES_S
 from fixtures import packages
 from fixtures.host import HostWorker
 from fixtures.rdma_core import find_rdma_core
@@ -28,9 +29,9 @@ GUEST_DEVICE = DEVICE
 # What the command that runs one case again has to say too, if it was said.
 _REPEATED = (
     "stack", "port", "gid_index", "cases", "profile", "dialect", "kernel", "modules", "rdma_core", "overlay",
-    "guest_env",
+    "guest_env", "seed", "sequences",
 )  # fmt: skip
-_DEFAULTS = {"stack": DEFAULT_STACK, "port": 1}
+_DEFAULTS = {"stack": DEFAULT_STACK, "port": 1, "sequences": SEQUENCES_S}
 
 Say = Callable[[str], None]
 Start = Callable[[Sequence[str]], Worker]
@@ -116,7 +117,8 @@ def in_guest(arguments: argparse.Namespace, _device: str, out: Path, say: Say) -
 def _plain_options(arguments: argparse.Namespace) -> list[str]:
     """The options of the engine's pytest plugin that are the same everywhere."""
     dialect = ["--rdma-dialect", arguments.dialect] if arguments.dialect else []
-    return [*dialect, *(["--rdma-seed", str(arguments.seed)] if arguments.seed is not None else [])]
+    seed = ["--rdma-seed", str(arguments.seed)] if arguments.seed is not None else []
+    return [*dialect, *seed, "--rdma-sequences", str(arguments.sequences)]
 
 
 def _repro(arguments: argparse.Namespace, where: str) -> str:

@@ -28,7 +28,7 @@ def lines_from_guest(
     """What `python3 -m module DEVICE PORT arguments…` writes in the guest. Raises UserError (status 3)."""
     packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
     image = ensure_image(recipe_for(stack), cache_directory(), say)
-    tree = tuple((ROOT / part, part) for part in (*SUITE_PARTS, "reference", "trial"))
+    tree = tuple((ROOT / part, part) for part in SUITE_PARTS)
     command = " ".join(["python3 -m", module, DEVICE, PORT, *arguments])
     with boot(image, Job(tree, command), console=console) as guest:
         while line := guest.next_line(_SILENCE_S):

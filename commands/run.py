@@ -25,7 +25,7 @@ from conformance.results import FILE_NAME
 from conformance.results_file import ResultsFile
 from conformance.suite import Suite
 from conformance.supervision import CASE_DEADLINE_S, Supervisor
-from conformance.tiers import DEFAULT, ordered
+from conformance.tiers import DEFAULT, SEQUENCES_S, ordered
 from conformance.waiver_file import read_waivers
 from reports.digest import read
 from reports.progress import NORMAL, QUIET, VERBOSE, Progress
@@ -47,7 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
     parser.add_argument("--deadline", type=_seconds, default=CASE_DEADLINE_S, metavar="S",
                         help=f"a case that takes longer hangs (default {CASE_DEADLINE_S:g} s)")  # fmt: skip
-    parser.add_argument("--seed", type=int, metavar="N", help="shuffle cases and points, the same way for the same N")
+    parser.add_argument("--seed", type=int, metavar="N", help="shuffle cases and points, the same way for the same N;"
+                        " random sequences begin there")  # fmt: skip
+    parser.add_argument("--sequences", type=_budget, default=SEQUENCES_S, metavar="S",
+                        help="how long the exhaustive tier tries random sequences at each entry;"
+                        f" 0: not at all (default {SEQUENCES_S:g} s)")  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default out/<time>-<device>)")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="carry on the run that was cut short in DIR")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
@@ -95,6 +99,8 @@ def _carry_on(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
     suite = choosing.suite_from(arguments)
     cases = ordered(choosing.selection_from(arguments).apply(suite), arguments.seed)
+    if not arguments.sequences:
+        cases = _without_sequences(cases)
     if arguments.profile:
         read_profile(arguments.profile)
     waivers = read_waivers(arguments.waivers, suite, datetime.now().date()) if arguments.waivers else None
@@ -163,6 +169,13 @@ def _harmless(cases: list[Case], progress: Progress) -> list[Case]:
     return chosen
 
 
+def _without_sequences(cases: list[Case]) -> list[Case]:
+    chosen = [case for case in cases if not case.searches]
+    if not chosen:
+        raise UserError("--sequences 0 leaves no case to run")
+    return chosen
+
+
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments, without its name."""
     parser = argparse.ArgumentParser(prog="rdma-cts run")
@@ -171,7 +184,14 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _seconds(text: str) -> float:
+    seconds = _budget(text)
+    if not seconds:
+        raise ValueError(text)
+    return seconds
+
+
+def _budget(text: str) -> float:
     seconds = float(text)
-    if not 0 < seconds < math.inf:
+    if not 0 <= seconds < math.inf:
         raise ValueError(text)
     return seconds

@@ -22,7 +22,7 @@ from reference.device import Device
 from trial import report
 from trial.alterations import ALTERATIONS
 from trial.liberties import LIBERTIES
-from trial.searching import try_sequences
+from trial.searching import FIRST_SEED, divergences, for_seconds, subject_of
 from trial.trying import Finding, check_baseline, try_all
 from trial.violation import Violation
 from trial.violations import UNTRIABLE, VIOLATIONS
@@ -38,9 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one for each processor)")
     parser.add_argument("--whole", action="store_true", help="all cases for each, also where the rule's own saw it")
     parser.add_argument("--guest", action="store_true", help="alter the real calls on Soft-RoCE in the guest instead")
-    parser.add_argument("--sequences", type=float, metavar="SECONDS", help="random sequences, the reference as oracle")
+    parser.add_argument("--sequences", type=float, metavar="SECONDS",
+                        help="random sequences on a reference; those on a device are part of a run")  # fmt: skip
     parser.add_argument("--shuffled", type=int, metavar="N", help="in the guest: every row N times, in other orders")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="where random sequences begin (default 1)")
+    parser.add_argument("--seed", type=int, default=FIRST_SEED, metavar="N",
+                        help=f"where random sequences begin (default {FIRST_SEED})")  # fmt: skip
     parser.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the Debian the guest is made of")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write trial.json and trial.md there")
@@ -105,29 +107,23 @@ def _lines(arguments: argparse.Namespace, words: Sequence[str]) -> Iterator[dict
 
 
 def _sequences(arguments: argparse.Namespace, suite: Suite) -> int:
-    """Random sequences against a reference with at most one violation, or on the real device in the guest."""
+    """Random sequences against a reference with at most one violation; 1 if they find anything."""
     if not arguments.sequences > 0:
         raise UserError(f"--sequences {arguments.sequences:g}: give a number of seconds")
-    if arguments.guest and (arguments.violation or arguments.rule):
-        raise UserError("--sequences in the guest try the device as it is, without --violation and --rule")
     if arguments.guest:
-        lines = _lines(arguments, ["sequences", str(arguments.sequences), str(arguments.seed)])
-    else:
-        chosen = _chosen(VIOLATIONS, suite, arguments.rule, arguments.violation)
-        kind = chosen[0].kind if arguments.rule or arguments.violation else Device
-        bench, capabilities = ReferenceBench(kind()), ReferenceBench().capabilities()
-        lines = try_sequences(bench, capabilities, arguments.sequences, arguments.seed, lambda line: None)
-    found, flight = 0, ""
-    for said in lines:
-        flight = said.get("row", flight)
-        if said.get("type") == "divergence":
-            found += 1
-            print(f"{said['fault']}\n\n{said['row']}", flush=True)
-        elif said.get("type") == "searched":
-            print(f"{said['sequences']} sequences of {said['steps']} steps in all, from seed {arguments.seed}: "
-                  f"{found} divergences")  # fmt: skip
-            return 1 if found else 0
-    raise UserError(f"the guest died in this sequence:\n{flight}", status=3)
+        hint = "./rdma-cts run --guest --tier exhaustive --verb sequences --sequences SECONDS"
+        raise UserError("random sequences on a device are cases of a run", hint=hint)
+    chosen = _chosen(VIOLATIONS, suite, arguments.rule, arguments.violation)
+    kind = chosen[0].kind if arguments.rule or arguments.violation else Device
+    over = for_seconds(arguments.sequences)
+    bench, found = ReferenceBench(kind()), 0
+    subject = subject_of(bench, ReferenceBench().capabilities(), "libibverbs")
+    for divergence in divergences(subject, arguments.seed, over):
+        found += 1
+        print(f"{divergence.fault}\n\n{divergence.row}", flush=True)
+    print(f"{subject.sequences} sequences of {subject.steps} steps in all, from seed {arguments.seed}: "
+          f"{found} divergences")  # fmt: skip
+    return 1 if found else 0
 
 
 def _shuffled(arguments: argparse.Namespace) -> int:

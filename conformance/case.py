@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from conformance.language import QP_RIGHTS
+from conformance.language import QP_RIGHTS, RANDOM_SEQUENCES
 from conformance.quantity import Quantity
 from conformance.verbs import ENUMS
 from conformance.yamltext import Place
@@ -201,6 +201,11 @@ class Case:
     tier: str = "default"
     sweep: Sweep | None = None
     point: int | None = None
+
+    @property
+    def searches(self) -> bool:
+        """Whether its call stands for random sequences, which take as long as they are given."""
+        return self.when.call == RANDOM_SEQUENCES
 
 
 def shown(argument: Argument) -> str:

@@ -7,6 +7,7 @@ harness's failure, never the device's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from conformance.bench import Bench
@@ -27,8 +28,13 @@ def execute(case: Case, bench: Bench) -> Observation:
     `setup_failed` instead when the device refused the setup; `left_behind` for what could not be
     given back, or is there now and was not before; `held`, what the kernel counted before and after.
     """
+    return accounted(bench, lambda: _run(Scene(case, bench)))
+
+
+def accounted(bench: Bench, observe: Callable[[], Observation]) -> Observation:
+    """What `observe` gives, with `left_behind` and `held` as `execute` has them."""
     before = bench.resources()
-    observation = _run(Scene(case, bench))
+    observation = observe()
     after = settled(before, bench.resources)
     left = still_counted(before, after)
     if left:

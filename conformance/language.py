@@ -41,6 +41,8 @@ DMABUF_KINDS = {
     "system_heap": "a dma-buf of /dev/dma_heap/system",
 }
 QP_STATES = ("RESET", "INIT", "RTR", "RTS")
+# The call that stands for many of others' choosing: sequences that trial/ makes up, with a reference as oracle.
+RANDOM_SEQUENCES = "random_sequences"
 # What API-01 is asked of: every enumeration, struct and verb that is described.
 API_ITEMS = (
     *(f"enum {name}" for name in verbs.ENUMS),
@@ -153,6 +155,7 @@ CALLS: Mapping[str, Mapping[str, Parameter]] = {
     "restore_rkey": {"mw": Parameter("object", "window", "mw")},
     # API-01: what the suite's descriptions say of one thing, against the installed header and bindings.
     "compare_api": {"item": Parameter("word", "item", words=API_ITEMS)},
+    RANDOM_SEQUENCES: {},
     "fill": {"memory": _MEMORY},
     "unmap": {"memory": _MEMORY},
     "move": {"memory": _MEMORY},
@@ -194,10 +197,11 @@ CALLS: Mapping[str, Mapping[str, Parameter]] = {
         "qp_type": Parameter("word", "qp_type", "RC", words=TRAFFIC_TYPES),
     },
 }
-# What a folder of tables can be about: the verbs, each of which has a page of its own, and the API as such.
-VERBS = (*(name for name in CALLS if name.startswith("ibv_")), "api")
+# What a folder of tables can be about: the verbs, each of which has a page of its own, the API as such, and all
+# verbs together.
+VERBS = (*(name for name in CALLS if name.startswith("ibv_")), "api", "sequences")
 # What a table's rows call when they do not say.
-DEFAULT_CALLS = {"api": "compare_api"}
+DEFAULT_CALLS = {"api": "compare_api", "sequences": RANDOM_SEQUENCES}
 # Descriptors that are no dma-buf, beside the names of those that are.
 BAD_FDS = ("closed", "regular_file", "minus_one")
 # What a call makes: its kind, and the name under which later steps find it.

@@ -18,7 +18,7 @@ from conformance.ownership import check_workers, own_device
 from conformance.profile import Profile, read_profile
 from conformance.reading import suggestion
 from conformance.suite import Suite, load_suite
-from conformance.tiers import DEFAULT
+from conformance.tiers import DEFAULT, SEQUENCES_S
 
 SUITE = pytest.StashKey[Suite]()
 PROFILE = pytest.StashKey[Profile]()
@@ -35,6 +35,8 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--rdma-only", metavar="FILE", help="run only the cases whose ids stand in FILE, one a line")
     group.addoption("--rdma-tier", choices=tuple(TIERS), default=DEFAULT, help=f"how much to take on ({DEFAULT})")
     group.addoption("--rdma-seed", type=int, metavar="N", help="shuffle cases and points, the same way for the same N")
+    group.addoption("--rdma-sequences", type=float, default=SEQUENCES_S, metavar="S",
+                    help=f"how long to try random sequences at an entry; 0: not at all ({SEQUENCES_S:g})")  # fmt: skip
     group.addoption("--rdma-profile", metavar="FILE", help="what the device must have; see profiles/")
     group.addoption("--rdma-dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
     group.addoption("--rdma-alone", action="store_true", help="nothing else on this kernel pins pages: count them")

@@ -19,18 +19,23 @@ from conformance.capability import Capabilities
 from conformance.case import Case
 from conformance.errors import UserError
 from conformance.evidence import KernelWatch
-from conformance.execution import execute
+from conformance.execution import accounted, execute
 from conformance.holdings import evidence
 from conformance.judging import Judgement
 from conformance.options import add_options, case_of, check, profile_of, selected_cases, suite_of
 from conformance.recording import PROPERTY, Recorder
 from conformance.results import Line, result_line
+from conformance.scene import Observation
 from conformance.sweeps.execution import sweep
 from conformance.sweeps.line import sweep_line
 from conformance.tiers import of_tier, ordered
 
+_LATE = ("api", "sequences")
 RECORDER = pytest.StashKey[Recorder]()
 LINE = pytest.StashKey[Line]()
+
+# The fixture `random_sequences`: for a case, with somebody to tell before each step, what was observed.
+Search = Callable[[Case, Callable[[str, int, str, str], None]], Observation]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -64,7 +69,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is not asked for and shuffles the rest; the API's cases wait for a compiler and come last."""
+    """Leaves out what is not asked for and shuffles the rest.
+
+    The API's cases wait for a compiler and come late; last come random sequences, after which a device may not be
+    what it was.
+    """
     cases = {case.id: case for item in items if (case := case_of(item)) is not None}
     if not cases:
         return
@@ -75,9 +84,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [item for item in items if places.get(item, 0 if only is None else None) is not None]
     if config.getoption("--rdma-seed") is not None:
         kept.sort(key=lambda item: places.get(item) or 0)
-    kept.sort(key=lambda item: (case := case_of(item)) is not None and case.verb == "api")
+    if not config.getoption("--rdma-sequences"):
+        kept = [item for item in kept if (case := case_of(item)) is None or not case.searches]
+    kept.sort(key=_lateness)
     config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
     items[:] = kept
+
+
+def _lateness(item: pytest.Item) -> int:
+    case = case_of(item)
+    return _LATE.index(case.verb) + 1 if case is not None and case.verb in _LATE else 0
 
 
 @pytest.fixture
@@ -111,6 +127,17 @@ def run(
         request.node.stash[LINE] = line
         _end(case, Judgement(swept.verdict, swept.reason))
 
+    def search(case: Case) -> Observation:
+        """What random sequences give; the oracle stands outside of the engine, and offers itself as a fixture."""
+        sequences: Search = request.getfixturevalue("random_sequences")
+
+        def tell(point: str, done: int, row: str, rule: str) -> None:
+            recorder = request.config.stash.get(RECORDER, None)
+            if recorder:
+                recorder.progress(case.id, point, done, row=row, rule=rule)
+
+        return accounted(bench, lambda: sequences(case, tell))
+
     def run_case(case: Case) -> None:
         if case.sweep and case.point is None:
             run_sweep(case)
@@ -120,7 +147,7 @@ def run(
         kernel_watch.since_last()  # what came between the cases is not this case's
         started = time.perf_counter_ns()
         unreachable = capabilities.unreachable(case.needs)
-        observed = {} if unreachable else execute(case, bench)
+        observed = {} if unreachable else search(case) if case.searches else execute(case, bench)
         duration_us = (time.perf_counter_ns() - started) // 1000
         kernel = kernel_watch.since_last()
         if held := observed.pop("held", None):

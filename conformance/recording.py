@@ -100,10 +100,13 @@ class Recorder:
         if self.sink and self.live and case:
             self.sink.append({"type": "start", "case": case})
 
-    def progress(self, case: str, point: str, done: int) -> None:
-        """Says which point of a sweep comes next, so that whoever listens knows where the kernel died."""
+    def progress(self, case: str, point: str, done: int, **more: str) -> None:
+        """Says what of a case comes next, so that whoever listens knows where the kernel died.
+
+        Of a sweep that is a point; of random sequences `more` has the sequence as a `row` and its last step's `rule`.
+        """
         if self.sink and self.live:
-            self.sink.append({"type": "progress", "case": case, "point": point, "done": done})
+            self.sink.append({"type": "progress", "case": case, "point": point, "done": done, **more})
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:

@@ -92,6 +92,21 @@ def result_line(
     }
     if judgement.notes:
         line["notes"] = list(judgement.notes)
+    return line | _by_rule(case, judgement, observed)
+
+
+def _by_rule(case: Case, judgement: Judgement, observed: Mapping[str, Any]) -> Line:
+    """What random sequences say of each rule; where the kernel itself complained, they say it of all."""
+    found = observed.get("divergences")
+    if not found:
+        return {}
+    line: Line = {"deviations": [
+        {"when": each["when"], "rules": [each["rule"]], "observed": each["fault"], "row": each["row"]}
+        for each in found
+    ]}  # fmt: skip
+    if all(each["fault"] in judgement.reason for each in found):
+        broken = {each["rule"] for each in found}
+        line["rule_verdicts"] = {rule: judging.FAIL if rule in broken else judging.PASS for rule in case.rules}
     return line
 
 
@@ -155,15 +170,18 @@ def verdict_on(rule: str, line: Line) -> str:
 def told_on(rule: str, line: Line) -> tuple[str, str]:
     """What a result has to tell of one of its rules, and the command that shows it.
 
-    Of a sweep that is how the points of the rule deviate, most of them alike, and the smallest of these.
+    Of a sweep that is how the points of the rule deviate, most of them alike, and the smallest of these; of random
+    sequences what the first one found.
     """
     own = [each for each in line.get("deviations", ()) if rule in each.get("rules", ())]
     if not own:
         return str(line["reason"]), str(line["repro"])
     first = own[0]
-    of = f" of {first['of']:,}" if first.get("of") else ""
-    more = f" (and {len(own) - 1} more ways)" if len(own) > 1 else ""
-    told = f"{first.get('observed', '')}: {first['when']} ({first['count']:,}{of} points){more}"
+    told = str(first.get("observed") or line["reason"])
+    if first.get("count"):
+        of = f" of {first['of']:,}" if first.get("of") else ""
+        told += f": {first['when']} ({first['count']:,}{of} points)"
+    told += f" (and {len(own) - 1} more ways)" if len(own) > 1 else ""
     return told, str(first.get("repro") or line["repro"])
 
 

@@ -103,7 +103,7 @@ class Supervisor:
         self.heard = False
         self.workers = 0
         self.killed: Counter[str] = Counter()
-        self.at = ""  # in a sweep in flight, the point that it had got to
+        self.at: Line = {}  # of the case in flight, the line that said last how far it had got
         self.why_ended = ""
 
     def run(self, start: Callable[[Sequence[str]], Worker]) -> Line:
@@ -208,12 +208,12 @@ class Supervisor:
         if kind == "header" and not self.heard:
             self._begin(line)
         elif kind == "start" and line["case"] not in self.done:
-            self.at = ""
+            self.at = {}
             if self.boot_id:
                 self.file.append(line)
             return str(line["case"])
         elif kind == "progress" and line["case"] == in_flight:
-            self.at = str(line["point"])
+            self.at = line
         elif kind == "result" and line["case"] not in self.done:
             self._append(line)
             return "" if line["case"] == in_flight else in_flight
@@ -250,14 +250,24 @@ class Supervisor:
 
     def _lost(self, in_flight: str, verdict: str, reason: str, worker: Worker) -> None:
         self.why_ended = f"{reason} in {in_flight}"
-        reason += f", at the point {self.at} or one of those soon after it" if self.at else ""
+        case, row = self.cases[in_flight], self.at.get("row")
+        if row:
+            reason += f", in {self.at['point']}"
+        elif self.at:
+            reason += f", at the point {self.at['point']} or one of those soon after it"
         log = worker.tail_of_console(EVIDENCE_LINES)
         cause = judging.first_alarm(log)
-        self._record(in_flight, verdict, f"{self.cases[in_flight].when}: {reason}{cause and f' ({cause})'}", log)
+        more: Line = {}
+        if row:  # one of random sequences: what it was in, and which of the case's rules that is about
+            rule = str(self.at.get("rule"))
+            more["deviations"] = [{"when": self.at["point"], "rules": [rule], "row": str(row)}]
+            more["rule_verdicts"] = {**dict.fromkeys(case.rules, judging.PASS), rule: verdict}
+        self._record(in_flight, verdict, f"{case.when}: {reason}{cause and f' ({cause})'}", log, more)
 
-    def _record(self, case: str, verdict: str, reason: str, log: Sequence[str]) -> None:
+    def _record(self, case: str, verdict: str, reason: str, log: Sequence[str], more: Mapping[str, Any] = {}) -> None:
         kernel = {"log": list(log)} if log else {}
-        self._append(result_line(self.cases[case], self.suite.registry, Judgement(verdict, reason), {}, kernel=kernel))
+        line = result_line(self.cases[case], self.suite.registry, Judgement(verdict, reason), {}, kernel=kernel)
+        self._append({**line, **more})
 
     def _append(self, line: Line) -> None:
         # Where the table stands on this side, which a guest sees elsewhere.

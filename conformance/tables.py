@@ -161,7 +161,7 @@ class _Rows:
             reader.note(fields["rules"].place, "a case must prove a rule; name at least one")
         needs = list(reader.words(fields.get("needs"), "capability", capability.NAMES))
         if "sweep" not in fields:  # whose points need what the one rule needs that decides them
-            needs += [need for rule in rules for need in self.registry[rule].needs if need not in needs]
+            needs = list(dict.fromkeys([*needs, *(need for rule in rules for need in self.registry[rule].needs)]))
         sweep = None
         if "sweep" in fields:
             own = {key: fields[key] for key in PART_KEYS if key in fields}
@@ -169,6 +169,8 @@ class _Rows:
             parts = sweep.template.parts(sweep.space.values(0), Reader()) if sweep else None
         else:
             parts = read_parts(reader, self.call, self.given, fields, row)
+            if parts.when.call == language.RANDOM_SEQUENCES:  # which make no call that the device does not have
+                needs = []
         note = reader.text(fields["note"], "note") if "note" in fields else ""
         hazardous = reader.truth(fields.get("hazardous"), "hazardous")
         tier = reader.word(fields.get("tier"), "tier", language.TIERS)

@@ -13,6 +13,7 @@ from conformance.case import Case
 from conformance.language import TIERS
 
 DEFAULT = "default"
+SEQUENCES_S = 60.0  # how long random sequences are tried at each entry, if nothing is said
 SMOKE, EXHAUSTIVE = "smoke", "exhaustive"
 assert tuple(TIERS) == (SMOKE, DEFAULT, EXHAUSTIVE)
 

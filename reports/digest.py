@@ -47,7 +47,7 @@ _RESULT: Mapping[str, Any] = {
 }  # fmt: skip
 _FOOTER: Mapping[str, Any] = {"complete": False, "verdicts": {}, "rules": {}, "duration_s": 0.0, "waivers": {}}
 _DEVIATION: Mapping[str, Any] = {
-    "when": "", "observed": "", "count": 0, "of": 0, "smallest": {}, "rules": [], "repro": "",
+    "when": "", "observed": "", "count": 0, "of": 0, "smallest": {}, "rules": [], "repro": "", "row": "",
 }  # fmt: skip
 _RULE = ("verb", "statement", "document", "section", "level", "layer", "failure_means")
 
@@ -261,6 +261,13 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
             by_case[case] = _never_recorded(case)
     footer = _footer(plain(recorded.footer), f"{where}: the footer") if recorded.footer else None
     return Digest(directory, header, tuple(by_case.values()), footer, recorded.torn)
+
+
+def told_deviation(deviation: Line) -> str:
+    """A deviation in words: of a sweep its points, of random sequences the row that shows it."""
+    if deviation["row"]:
+        return f"{deviation['when']}, as a row of a table:\n{deviation['row'].rstrip()}"
+    return f"{deviation['count']:,} points whenever {deviation['when']}"
 
 
 def _footer(line: Line, where: str) -> Line:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from conformance import judging
 from conformance.results import Line
-from reports.digest import Digest, flat
+from reports.digest import Digest, flat, told_deviation
 
 FILE_NAME = "junit.xml"
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -99,7 +99,7 @@ def _details(line: Line) -> str:
         f"table: {line['source'].get('file', '')}:{line['source'].get('line', '')}",
         f"reproduce: {line['repro']}",
     ]
-    parts += [f"{each['count']} points whenever {each['when']}" for each in line["deviations"]]
+    parts += [told_deviation(each) for each in line["deviations"]]
     parts += [f"kernel: {text}" for text in line["kernel"]["log"]]
     return "\n".join(parts)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from conformance import judging
 from conformance.results import Line
-from reports.digest import Digest, flat
+from reports.digest import Digest, flat, told_deviation
 
 # Verdict to outcome and directive.
 _RESULT = {
@@ -55,7 +55,7 @@ def _details(line: Line) -> Iterator[str]:
     yield f"call: {line['call']}"
     for word in ("expected", "observed"):
         yield f"{word}: {'; '.join(f'{name} {text}' for name, text in flat(line[word]))}"
-    yield from (f"{each['count']} points whenever {each['when']}" for each in line["deviations"])
+    yield from (text for each in line["deviations"] for text in told_deviation(each).splitlines())
     yield f"table: {line['source'].get('file', '')}:{line['source'].get('line', '')}"
     yield f"reproduce: {line['repro']}"
     yield from (f"kernel: {text}" for text in line["kernel"]["log"])

@@ -1,11 +1,13 @@
 /* A library that makes a good driver bad, for the tests: laid into the guest, it is loaded into every program.
- * Memory of a certain size, which only the tests' own tables ask for, says what becomes of the next call at uverbs. */
+ * Memory of a certain size, which only the tests' own tables ask for, says what becomes of the next call at uverbs.
+ * RDMA_CTS_PANIC_AT=N takes the kernel down when the Nth window is given back. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -16,11 +18,14 @@
 #define UVERBS 0x1b
 #define OBJECT_MR 7
 #define METHOD_DESTROY 1
+#define OBJECT_MW 8
+#define METHOD_MW_DESTROY 0
 
 enum { NOTHING, PANIC = 101, HANG, LEAK, DIE, WARN };
 static int next = NOTHING;
 static void *place;
 static size_t size;
+static int windows;
 
 void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
@@ -67,6 +72,12 @@ int ioctl(int fd, unsigned long request, ...)
 	va_start(arguments, request);
 	header = va_arg(arguments, void *);
 	va_end(arguments);
+	if (_IOC_TYPE(request) == UVERBS && header[1] == OBJECT_MW && header[2] == METHOD_MW_DESTROY) {
+		const char *at = getenv("RDMA_CTS_PANIC_AT");
+
+		if (at && ++windows == atoi(at))
+			put("/proc/sysrq-trigger", "c", 1);
+	}
 	if (_IOC_TYPE(request) != UVERBS || next == NOTHING)
 		return real(fd, request, header);
 	if (next == LEAK) { /* lies about every region given back from here on */

@@ -9,7 +9,6 @@ from typing import Any
 
 from conformance import judging
 from conformance.case import Case
-from conformance.execution import execute
 from conformance.judging import Judgement
 from conformance.results import FILE_NAME, Line, footer_line, result_line
 from conformance.results_file import ResultsFile
@@ -19,6 +18,7 @@ from conformance.sweeps.line import sweep_line
 from reference.bench import ReferenceBench
 from reference.device import Device
 from samples import header
+from trial.running import observed_of
 
 
 def record(directory: Path, suite: Suite, cases: Iterable[Case], device: Device | None = None, **head: Any) -> Path:
@@ -46,7 +46,7 @@ def _line(suite: Suite, case: Case, bench: ReferenceBench) -> Line:
         return result_line(case, suite.registry, Judgement(judging.UNREACHABLE, unreachable), {})
     if case.sweep:
         return sweep_line(case, suite.registry, sweep(case, bench, capabilities), 1000)
-    observed = execute(case, bench)
+    observed = observed_of(case, bench, capabilities)
     lacking = capabilities.lacking(case.needs, case.entry)
     judgement = judging.judge(case, lacking, observed)
     if lacking:

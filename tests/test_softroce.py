@@ -291,6 +291,15 @@ def test_old_images_of_a_stack_are_removed_but_the_latest(tmp_path: Path, fake_b
     assert kept == [2, 3]
 
 
+def test_an_image_that_a_run_is_using_is_not_removed(tmp_path: Path, fake_build: FakeBuild) -> None:
+    using = ensure_image(Recipe(layout=9), tmp_path, print)
+    os.utime(using.root.parent, (0, 0))
+    for number in range(1, 4):
+        place = ensure_image(Recipe(layout=number), tmp_path, print).root.parent
+        os.utime(place, (number, number))
+    assert sorted(path.stat().st_mtime for path in (tmp_path / "images").iterdir()) == [0, 2, 3]
+
+
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
-import textwrap
 from contextlib import closing
 from pathlib import Path
 
@@ -13,22 +11,17 @@ import pytest
 
 from commands.__main__ import main
 from commands.programs import lines_from_guest
-from conformance import capability, judging
 from conformance.case import Case
 from conformance.errors import UserError
 from conformance.suite import Suite, load_suite
-from conformance.tables import read_table
 from conformance.tiers import DEFAULT, of_tier
 from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import report
 from trial.alterations import ALTERATIONS
-from trial.comparison import Divergence, Subject
 from trial.inside import CONTROL, RealTrial
 from trial.liberties import LIBERTIES
 from trial.report import Trial
-from trial.running import run_case
-from trial.sequences import search
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding, check_baseline, try_all, try_violation
 from trial.violation import Violation
 from trial.violations import UNTRIABLE, VIOLATIONS
@@ -156,55 +149,6 @@ def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: pytest.C
 GUEST_STACK = "forky"
 
 
-def violation(name: str) -> Violation:
-    return next(each for each in VIOLATIONS if each.name == name)
-
-
-def searched(kind: type[Device], seconds: float, entry: str = "libibverbs") -> list[Divergence]:
-    subject = Subject(ReferenceBench(), ReferenceBench(kind()), frozenset(capability.NAMES), entry)
-    return list(itertools.islice(search(subject, seconds, 1), 1))
-
-
-def test_random_sequences_on_two_references_never_part() -> None:
-    assert searched(Device, 4.0) == []
-    assert searched(Device, 2.0, "uverbs") == []
-
-
-@pytest.mark.parametrize(
-    ("name", "calls"),
-    [
-        ("busy-for-ever", ["post_bind_mw", "post_local_inv", "ibv_dereg_mr"]),
-        ("rights-are-only-added", ["ibv_rereg_mr", "local_traffic"]),
-        ("one-byte-too-long", ["local_traffic"]),
-    ],
-)
-def test_random_sequences_find_a_violation_and_tell_it_in_the_fewest_steps(
-    name: str, calls: list[str], tmp_path: Path, suite: Suite
-) -> None:
-    [divergence] = searched(violation(name).kind, 60.0)
-    assert [call for call, _, _ in divergence.taken] == calls
-    folder = tmp_path / "reg_mr"
-    folder.mkdir()
-    table = folder / "found.yaml"
-    table.write_text("verb: ibv_reg_mr\ncases: 1\nrows:\n" + textwrap.indent(divergence.row, "  "))
-    found, mistakes = read_table(table, "found.yaml", suite.registry)
-    assert mistakes == []
-    assert found is not None
-    [case] = found.cases
-    for kind, verdict in ((Device, judging.PASS), (violation(name).kind, judging.FAIL)):
-        bench = ReferenceBench(kind())
-        assert run_case(case, bench, bench.capabilities()).verdict == verdict
-
-
-def test_sequences_of_a_seed_are_the_same_again(capsys: pytest.CaptureFixture[str]) -> None:
-    said = []
-    for _ in range(2):
-        command = ["trial", "--sequences", "8", "--seed", "3", "--violation", "local-write-unchecked"]
-        assert main(command) == 1
-        said.append(capsys.readouterr().out.split("\n\n")[:2])
-    assert said[0] == said[1]
-
-
 def test_every_alteration_has_a_rule_and_a_name_of_its_own(suite: Suite) -> None:
     assert len({each.name for each in ALTERATIONS}) == len(ALTERATIONS) >= 25
     assert {each.rule for each in ALTERATIONS} <= set(suite.registry)
@@ -229,15 +173,6 @@ def test_alterations_of_real_calls_are_seen_in_the_guest(tmp_path: Path) -> None
     lines = lines_from_guest("trial.inside", ["alterations", *chosen], GUEST_STACK, tmp_path / "console.log", print)
     found = {line["name"]: line["outcome"] for line in lines if line.get("type") == "finding"}
     assert found == {**dict.fromkeys(chosen, KILLED), "control": SURVIVED}
-
-
-@pytest.mark.guest
-def test_random_sequences_run_on_the_real_device(tmp_path: Path) -> None:
-    words = ["sequences", "10", "1"]
-    lines = list(lines_from_guest("trial.inside", words, GUEST_STACK, tmp_path / "console.log", print))
-    [searched] = [line for line in lines if line.get("type") == "searched"]
-    assert searched["sequences"] > 0
-    assert searched["steps"] > 0
 
 
 def test_no_violation_survives_and_few_are_misattributed(default_cases: list[Case]) -> None:

@@ -19,6 +19,7 @@ from conformance.scene import Observation, Scene
 from conformance.steps import STEPS
 from conformance.verbs import ENUMS
 from conformance.yamltext import Place, read_bytes
+from trial.nearest import nearest_rule
 
 _NOWHERE = Place("sequence", 1, 1)
 _ANY_CODE = ENUMS["ibv_rereg_mr_err_code"].short_names
@@ -33,7 +34,7 @@ Taken = tuple[str, Text, str]  # a call, its arguments, and its outcome on the r
 class Divergence:
     """The device answered otherwise than the reference; `taken` are the steps up to there, `given` what was there.
 
-    `signature` is equal for what is likely the same fault.
+    `signature` is equal for what is likely the same fault, `rule` the one that is nearest.
     """
 
     entry: str
@@ -41,19 +42,12 @@ class Divergence:
     taken: tuple[Taken, ...]
     fault: str
     signature: str
+    rule: str
 
     @property
     def row(self) -> str:
         """The sequence as a row of a table."""
-        return row_of(self.entry, self.given, self.taken)
-
-
-class Parted(Exception):
-    """A divergence, on its way to whoever looks for them."""
-
-    def __init__(self, divergence: Divergence) -> None:
-        super().__init__(divergence.fault)
-        self.divergence = divergence
+        return row_of(self.entry, self.given, self.taken, self.rule)
 
 
 @dataclass
@@ -61,7 +55,8 @@ class Subject:
     """What is compared: a device's bench with a reference's, at one entry.
 
     `has` are the capabilities of the device, `known` signatures of divergences that have been told; `begins` is told
-    each sequence before its next step, so that whoever listens knows what a device died of.
+    each sequence, as a row, and the nearest rule before its next step, so that whoever listens knows what a device
+    died of. `left_behind` is what the device did not take back after sequences in which nothing else was amiss.
     """
 
     reference: Bench
@@ -69,7 +64,8 @@ class Subject:
     has: frozenset[str]
     entry: str = "libibverbs"
     known: set[str] = field(default_factory=set)
-    begins: Callable[[str], None] = lambda row: None
+    begins: Callable[[str, str], None] = lambda row, rule: None
+    left_behind: set[str] = field(default_factory=set)
     sequences: int = 0
     steps: int = 0
 
@@ -84,9 +80,10 @@ class Comparison:
         self.divergence: Divergence | None = None
         self._cleanup = ExitStack()
         spec, self._names = _read_given(given_text(given))
-        benches = (subject.reference, subject.device)
+        self._scenes: list[Scene] = []
         try:
-            self._scenes = [self._scene(bench, spec) for bench in benches]
+            for bench in (subject.reference, subject.device):
+                self._scenes.append(self._scene(bench, spec))
         except BaseException:
             self.close()
             raise
@@ -100,12 +97,15 @@ class Comparison:
     def close(self) -> None:
         """Gives everything back."""
         self._cleanup.close()
+        if self._scenes and self.divergence is None:
+            self.subject.left_behind.update(self._scenes[-1].left_behind)
 
     def take(self, call: str, arguments: Text) -> str:
         """One step on both sides; its outcome on the reference. Where the device's differs, `divergence` is set."""
         step = _read_step(call, arguments, self._names)
         self.subject.steps += 1
-        self.subject.begins(row_of(self.subject.entry, self.given, [*self.taken, (call, arguments, "open")]))
+        taken = [*self.taken, (call, arguments, "open")]
+        self.subject.begins(row_of(self.subject.entry, self.given, taken), nearest_rule(call, arguments))
         expected, came = (STEPS[call](scene, step) for scene in self._scenes)
         works = self._judged(step, "success", expected).verdict == judging.PASS
         outcome = "success" if works else "refused"
@@ -115,10 +115,19 @@ class Comparison:
             key = arguments.get("rkey", arguments.get("lkey", arguments.get("mw", "")))
             signature = " ".join([call, arguments.get("op", ""), key, arguments.get("flags", ""),
                                   arguments.get("advice", ""), outcome])  # fmt: skip
-            self.divergence = Divergence(self.subject.entry, self.given, tuple(self.taken), told.reason, signature)
+            rule = nearest_rule(call, arguments, outcome, self._bound(arguments))
+            self.divergence = Divergence(
+                self.subject.entry, self.given, tuple(self.taken), told.reason, " ".join(signature.split()), rule
+            )
         elif works:
             self._names = {**self._names, **product(step)}
         return outcome
+
+    def _bound(self, arguments: Text) -> str:
+        """The rights of the latest bind of the window by whose key a step goes."""
+        window = arguments.get("rkey", "").partition(".")[0]
+        binds = [text["access"] for call, text, _ in self.taken if "bind_mw" in call and text["mw"] == window]
+        return binds[-1] if binds else ""
 
     def _judged(self, step: Step, outcome: str, seen: Observation) -> judging.Judgement:
         refused = outcome == "refused"
@@ -155,10 +164,11 @@ def _replayed(subject: Subject, given: Objects, taken: Sequence[Taken]) -> Diver
     return comparison.divergence
 
 
-def row_of(entry: str, given: Objects, taken: Sequence[Taken]) -> str:
-    """A sequence as a row of a table, with only those objects that it needs."""
+def row_of(entry: str, given: Objects, taken: Sequence[Taken], rule: str = "") -> str:
+    """A sequence as a row of a table, with only those objects that it needs; `rule` is that of its last step."""
     first, *others = taken
-    lines = ["- id: found-by-random-sequences", "  rules: [REG-01]  # to be replaced by the rule that is broken"]
+    rule = rule or nearest_rule(*taken[-1][:2])
+    lines = ["- id: found-by-random-sequences", f"  rules: [{rule}]  # the nearest; perhaps another one is broken"]
     lines += [f"  entries: [{entry}]"] if entry != "libibverbs" else []
     lines += ["  given:", *("    " + line for line in given_text(_needed(given, taken)).splitlines())]
     lines += [f"  call: {first[0]}", f"  when: {flow(first[1])}", f"  then: {first[2]}"]

@@ -1,7 +1,6 @@
 """The parts of a trial that run in the guest, in one process, on the real device.
 
     python3 -m trial.inside DEVICE PORT alterations VIOLATION…      what the cases say of altered real calls
-    python3 -m trial.inside DEVICE PORT sequences SECONDS SEED      random sequences, the reference as oracle
     python3 -m trial.inside DEVICE PORT shuffled ROUNDS SEED        every case again and again, in other orders
 
 What is found are lines of JSON to the port. Of alterations the difference to the verdicts of unaltered calls in the
@@ -31,7 +30,6 @@ from fixtures.limits import obey_locked_memory_limit
 from trial.alterations import ALTERATIONS
 from trial.altering import Alteration, AlteredBench
 from trial.running import run_case
-from trial.searching import try_sequences
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding, found
 from trial.violation import Violation
 
@@ -113,7 +111,7 @@ def try_shuffled(bench: Bench, capabilities: Capabilities, rounds: int, seed: in
 
 
 def main(name: str, port: str, what: str, arguments: Sequence[str]) -> int:
-    """Does one of the three and writes what is found."""
+    """Does one of the two and writes what is found."""
     obey_locked_memory_limit()
     out = os.open(port, os.O_WRONLY)
 
@@ -127,10 +125,8 @@ def main(name: str, port: str, what: str, arguments: Sequence[str]) -> int:
         capabilities = bench.capabilities()
         if what == "alterations":
             lines = try_alterations(bench, capabilities, arguments)
-        elif what == "shuffled":
-            lines = try_shuffled(bench, capabilities, int(arguments[0]), int(arguments[1]))
         else:
-            lines = try_sequences(bench, capabilities, float(arguments[0]), int(arguments[1]), say)
+            lines = try_shuffled(bench, capabilities, int(arguments[0]), int(arguments[1]))
         for line in lines:
             say(line)
     return 0

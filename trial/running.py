@@ -9,12 +9,17 @@ from conformance import judging
 from conformance.bench import Bench
 from conformance.capability import REACH, Capabilities
 from conformance.case import Case
-from conformance.execution import execute
+from conformance.execution import accounted, execute
 from conformance.judging import Judgement
+from conformance.scene import Observation
 from conformance.sweeps.execution import sweep
 from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.stack import STACKS, Stack
+from trial.searching import FIRST_SEED, for_sequences, observe
+
+# Of random sequences; a case that takes them is worth a few dozen others.
+_SEQUENCES = 20
 
 
 def run_case(case: Case, bench: Bench, capabilities: Capabilities) -> Judgement:
@@ -28,10 +33,17 @@ def run_case(case: Case, bench: Bench, capabilities: Capabilities) -> Judgement:
             return Judgement(swept.verdict, swept.reason)
         if case.sweep:
             case = case.sweep.judged(case, lambda name: not capabilities.lacking([name], case.entry))
-        observed = execute(case, bench)
+        observed = observed_of(case, bench, capabilities)
     except Exception as error:
         return Judgement(judging.BROKEN, f"the harness could not run the case: {type(error).__name__}: {error}")
     return judging.judge(case, capabilities.lacking(case.needs, case.entry), observed)
+
+
+def observed_of(case: Case, bench: Bench, capabilities: Capabilities) -> Observation:
+    """What running a case gives, as a run records it."""
+    if case.searches:
+        return accounted(bench, lambda: observe(case, bench, capabilities, for_sequences(_SEQUENCES), FIRST_SEED))
+    return execute(case, bench)
 
 
 def stack_for(case: Case) -> Stack | None:

@@ -1,36 +1,87 @@
-"""Random sequences on a bench at each of its entries, as lines for whoever listens."""
+"""Random sequences on a bench at one of its entries, and what was observed of them, as a case records it.
+
+Hypothesis is loaded here, when it is needed, and nowhere else outside of sequences.py.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from conformance import language
 from conformance.bench import Bench
 from conformance.capability import Capabilities
+from conformance.case import Case
 from conformance.errors import UserError
+from conformance.scene import Observation
 from reference.bench import ReferenceBench
+from trial.comparison import Divergence, Subject
 
-Line = dict[str, Any]
+# Where sequences begin if no seed is given: those of a seed are the same again in every run.
+FIRST_SEED = 1
+
+Over = Callable[[Subject], bool]
+# Told before each step: what comes, how many sequences there were, the sequence as a row, the nearest rule.
+Tell = Callable[[str, int, str, str], None]
 
 
-def try_sequences(
-    bench: Bench, capabilities: Capabilities, seconds: float, seed: int, say: Callable[[Line], None]
-) -> Iterator[Line]:
-    """A line for each divergence, and at last one that counts; `say` takes each sequence before its next step."""
+def for_seconds(seconds: float) -> Over:
+    """Over so many seconds after it is first asked; what has been found by then is still shrunk."""
+    until: list[float] = []  # the clock runs once Hypothesis is loaded, which takes an emulated guest long
+
+    def over(subject: Subject) -> bool:
+        if not until:
+            until.append(time.monotonic() + seconds)
+        return time.monotonic() >= until[0]
+
+    return over
+
+
+def for_sequences(number: int) -> Over:
+    """Over after so many sequences, however long they take."""
+    return lambda subject: subject.sequences >= number
+
+
+def subject_of(bench: Bench, capabilities: Capabilities, entry: str) -> Subject:
+    """A device's bench beside a reference that keeps everything."""
+    known = {**capabilities.declared, **capabilities.offered[entry]}
+    return Subject(ReferenceBench(), bench, frozenset(name for name, there in known.items() if there), entry)
+
+
+def divergences(subject: Subject, seed: int, over: Over) -> Iterator[Divergence]:
+    """Each divergence once, shrunk. Raises UserError (status 3) where Hypothesis is missing."""
     try:
-        from trial.comparison import Subject
         from trial.sequences import search
     except ImportError as error:
         hint = "install python3-hypothesis"
         raise UserError(f"random sequences need Hypothesis ({error})", hint=hint, status=3) from error
-    sequences = steps = 0
-    for entry in language.ENTRIES:
-        known = {**capabilities.declared, **capabilities.offered[entry]}
-        has = frozenset(name for name, there in known.items() if there)
-        subject = Subject(ReferenceBench(), bench, has, entry, begins=lambda row: say({"type": "begins", "row": row}))
-        for divergence in search(subject, seconds / len(language.ENTRIES), seed):
-            yield {"type": "divergence", "row": divergence.row, "fault": divergence.fault,
-                   "signature": divergence.signature}  # fmt: skip
-        sequences, steps = sequences + subject.sequences, steps + subject.steps
-    yield {"type": "searched", "sequences": sequences, "steps": steps}
+    yield from search(subject, seed, lambda: over(subject))
+
+
+def observe(
+    case: Case, bench: Bench, capabilities: Capabilities, over: Over, seed: int,
+    tell: Tell = lambda point, done, row, rule: None,
+) -> Observation:  # fmt: skip
+    """What random sequences at a case's entry give: `differences` are judged like those of any other case."""
+    subject = subject_of(bench, capabilities, case.entry)
+
+    def begins(row: str, rule: str) -> None:
+        tell(f"sequence {subject.sequences} from seed {seed}", subject.sequences, row, rule)
+
+    subject.begins = begins
+    found = list(divergences(subject, seed, over))
+    observation: Observation = {
+        "rc": None, "returned": "differs" if found else "0", "errno": "", "layer": "device",
+        "seed": seed, "sequences": subject.sequences, "steps": subject.steps,
+    }  # fmt: skip
+    if found:
+        observation["differences"] = [divergence.fault for divergence in found]
+        observation["divergences"] = [as_data(divergence) for divergence in found]
+    if subject.left_behind:
+        observation["left_behind"] = sorted(subject.left_behind)
+    return observation
+
+
+def as_data(divergence: Divergence) -> dict[str, Any]:
+    """A divergence as a result has it; `row` can be put into a table."""
+    return {"when": divergence.signature, "rule": divergence.rule, "fault": divergence.fault, "row": divergence.row}

@@ -7,8 +7,8 @@ name (see HAZARDS). Hypothesis is needed here alone.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
@@ -17,7 +17,7 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from conformance.errors import SetupRefused
-from trial.comparison import Comparison, Divergence, Parted, Subject, Text, flow, shortest
+from trial.comparison import Comparison, Divergence, Subject, Text, flow, shortest
 
 # What a device may die of, by what is known of Soft-RoCE; such calls are never made.
 HAZARDS = {
@@ -25,6 +25,8 @@ HAZARDS = {
     "invalidation of a window that is not bound": "a null pointer is followed (BIND-15)",
 }
 _EXAMPLES, _STEPS = 100, 20
+# How often Hypothesis may try to make a divergence smaller: on an emulated device each time takes a tenth of a second.
+_SHRINKS = 400
 _REGION = {"addr": "buf + 1 page", "length": "2 pages"}
 # Within the region, at its last bytes, across its end, and on both sides of it.
 _INSIDE = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 8")
@@ -32,9 +34,11 @@ _OUTSIDE = ("buf + 3 pages - 7", "buf + 1 page - 1", "buf + 1 page - 8", "buf + 
 _ADDRESSES = (*_INSIDE, *_INSIDE, *_OUTSIDE)
 # Mostly the domain that everything is in at first.
 _DOMAINS = ("pd", "pd", "pd", "other")
+# The first are what Hypothesis takes for the simplest: what grants most explains most.
 _ACCESSES = (
-    "[]", "[LOCAL_WRITE]", "[REMOTE_READ]", "[LOCAL_WRITE, REMOTE_WRITE]", "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ]",
-    "[LOCAL_WRITE, MW_BIND]", "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, MW_BIND]", "[REMOTE_READ, MW_BIND]",
+    "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, MW_BIND]", "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ]",
+    "[LOCAL_WRITE, REMOTE_WRITE]", "[LOCAL_WRITE]", "[REMOTE_READ]", "[]", "[LOCAL_WRITE, MW_BIND]",
+    "[REMOTE_READ, MW_BIND]",
 )  # fmt: skip
 _CHANGES = ("[CHANGE_ACCESS]", "[CHANGE_PD]", "[CHANGE_PD, CHANGE_ACCESS]", "[CHANGE_TRANSLATION]")
 _REGIONS, _WINDOWS = ("mr", "new", "odp"), ("mw", "mw2")
@@ -45,10 +49,46 @@ _LOCAL = ("SEND", "RECV", "READ")
 _WINDOW_ACCESSES = ("[]", "[REMOTE_WRITE]", "[REMOTE_READ]", "[REMOTE_WRITE, REMOTE_READ]")
 
 
+class Parted(Exception):
+    """What Hypothesis takes for a failing test: the two sides have parted."""
+
+
+class Enough(BaseException):
+    """Ends Hypothesis' work where it stands; what derives from Exception would be a failing test to it."""
+
+
+class Hunt:
+    """One search of Hypothesis for one divergence, which ends early when `over` says so."""
+
+    def __init__(self, subject: Subject, over: Callable[[], bool]) -> None:
+        self.subject, self.over = subject, over
+        self.found: Divergence | None = None
+        self._shrinks = 0
+
+    def begins(self) -> None:
+        """A sequence begins. Raises Enough when there should be no other one."""
+        self._shrinks += self.found is not None
+        if self._shrinks > _SHRINKS or (self.found is None and self.over()):
+            raise Enough
+        self.subject.sequences += 1
+
+    def parts(self, divergence: Divergence) -> None:
+        """A sequence ends in this. Raises Parted unless that has been told already."""
+        if divergence.signature in self.subject.known:
+            return
+        if self.found is None or _size(divergence) < _size(self.found):
+            self.found = divergence
+        raise Parted(divergence.fault)
+
+
+def _size(divergence: Divergence) -> tuple[int, int]:
+    return len(divergence.taken), len(divergence.row)
+
+
 class Sequences(RuleBasedStateMachine):
     """A domain with two regions, windows of both types and a queue pair, and calls on them in any order."""
 
-    subject: ClassVar[Subject]
+    hunt: ClassVar[Hunt]
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,11 +98,16 @@ class Sequences(RuleBasedStateMachine):
         self.queue_broken = False
         self.comparison: Comparison | None = None
 
-    @initialize(access=st.sampled_from(_ACCESSES), on_demand=st.sampled_from(_ACCESSES[:5]))
+    @property
+    def subject(self) -> Subject:
+        """What is compared."""
+        return self.hunt.subject
+
+    @initialize(access=st.sampled_from(_ACCESSES), on_demand=st.sampled_from(_ACCESSES[1:6]))
     def begin(self, access: str, on_demand: str) -> None:
         """Sets up the same on both sides."""
+        self.hunt.begins()
         subject = self.subject
-        subject.sequences += 1
         given: dict[str, dict[str, str]] = {"pds": {"other": ""}, "mrs": {}, "qps": {}, "windows": {}}
         given["mrs"]["mr"] = flow({**_REGION, "access": access})
         if "odp" in subject.has:
@@ -79,9 +124,22 @@ class Sequences(RuleBasedStateMachine):
             self.over = True
 
     def teardown(self) -> None:
-        """Gives everything back."""
+        """Gives everything back, in steps that are compared like others."""
         if self.comparison:
-            self.comparison.close()
+            try:
+                for name in () if self.over else (*_WINDOWS, *_REGIONS):
+                    self.give_back(name)
+            finally:
+                self.comparison.close()
+
+    def give_back(self, name: str) -> None:
+        """ibv_dealloc_mw or ibv_dereg_mr of what is still there."""
+        kind = self.live.get(name)
+        if kind and not self.over:
+            call, key = ("ibv_dealloc_mw", "mw") if kind == "window" else ("ibv_dereg_mr", "mr")
+            if self.take(call, {key: name}):
+                del self.live[name]
+                self.bound.discard(name)
 
     def take(self, call: str, arguments: Text) -> bool:
         """One step on both sides; whether it works. Raises Parted for a divergence that has not been told."""
@@ -90,8 +148,7 @@ class Sequences(RuleBasedStateMachine):
         divergence = self.comparison.divergence
         if divergence:
             self.over = True  # from here on the two sides are not alike
-            if divergence.signature not in self.subject.known:
-                raise Parted(divergence)
+            self.hunt.parts(divergence)
         return outcome == "success" and not divergence
 
     @precondition(lambda self: not self.over and "new" not in self.live)
@@ -102,25 +159,25 @@ class Sequences(RuleBasedStateMachine):
             self.live["new"] = "mr"
 
     @precondition(lambda self: not self.over)
-    @rule(name=st.sampled_from(_REGIONS))
-    def deregister(self, name: str) -> None:
-        """ibv_dereg_mr."""
-        if name in self.live and self.take("ibv_dereg_mr", {"mr": name}):
-            del self.live[name]
+    @rule(name=st.sampled_from((*_REGIONS, *_WINDOWS)))
+    def release(self, name: str) -> None:
+        """ibv_dereg_mr or ibv_dealloc_mw."""
+        self.give_back(name)
 
     @precondition(lambda self: not self.over and not self.bound and "rereg_mr" in self.subject.has)
     @rule(name=st.sampled_from(_REGIONS[:2]), flags=st.sampled_from(_CHANGES),
           access=st.sampled_from(_ACCESSES), pd=st.sampled_from(_DOMAINS))  # fmt: skip
     def change(self, name: str, flags: str, access: str, pd: str) -> None:
         """ibv_rereg_mr of a plain region, while nothing is bound."""
-        if name not in self.live:
+        moves = "TRANSLATION" in flags
+        if name not in self.live or (moves and "rereg_translation" not in self.subject.has):
             return
         arguments = {"mr": name, "flags": flags}
         if "PD" in flags:
             arguments["pd"] = pd
         if "ACCESS" in flags:
             arguments["access"] = access
-        if "TRANSLATION" in flags:
+        if moves:
             arguments |= {"addr": "buf + 2 pages", "length": "1 page"}
         self.take("ibv_rereg_mr", arguments)
 
@@ -156,14 +213,6 @@ class Sequences(RuleBasedStateMachine):
             self.queue_broken = True
 
     @precondition(lambda self: not self.over)
-    @rule(name=st.sampled_from(_WINDOWS))
-    def deallocate(self, name: str) -> None:
-        """ibv_dealloc_mw."""
-        if name in self.live and self.take("ibv_dealloc_mw", {"mw": name}):
-            del self.live[name]
-            self.bound.discard(name)
-
-    @precondition(lambda self: not self.over)
     @rule(name=st.sampled_from((*_REGIONS, *_WINDOWS)), addr=st.sampled_from(_ADDRESSES),
           operation=st.sampled_from((*_OPERATIONS, *_OPERATIONS, *_ATOMICS)), pd=st.sampled_from(_DOMAINS))  # fmt: skip
     def remote(self, name: str, addr: str, operation: str, pd: str) -> None:
@@ -197,24 +246,18 @@ class Sequences(RuleBasedStateMachine):
         """The two sides are not alike any more: nothing is left to compare."""
 
 
-def search(subject: Subject, seconds: float, seed_number: int) -> Iterator[Divergence]:
-    """Divergences, each shrunk and of another signature, until the time is over. Equal seeds try equal sequences."""
-    until = time.monotonic() + seconds
+def search(subject: Subject, seed_number: int, over: Callable[[], bool]) -> Iterator[Divergence]:
+    """Divergences, each shrunk and of another signature, until it is `over`. Equal seeds try equal sequences."""
     for number in range(seed_number, seed_number + 1_000_000):
-        if time.monotonic() >= until:
+        if over():
             return
-        machine: Any = type("Sequences", (Sequences,), {"subject": subject})
-        found: Divergence | None = None
-        try:
+        hunt = Hunt(subject, over)
+        machine: Any = type("Sequences", (Sequences,), {"hunt": hunt})
+        with suppress(Parted, Flaky, Enough):
             run_state_machine_as_test(seed(number)(machine), settings=_settings())
-        except Parted as parted:
-            found = parted.divergence
-        except Flaky as flaky:
-            causes = [each.divergence for each in getattr(flaky, "exceptions", ()) if isinstance(each, Parted)]
-            found = causes[0] if causes else None
-        if found:
-            subject.known.add(found.signature)
-            yield shortest(subject, found)
+        if hunt.found:
+            subject.known.add(hunt.found.signature)
+            yield shortest(subject, hunt.found)
 
 
 def _settings() -> settings:

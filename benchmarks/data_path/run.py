@@ -17,20 +17,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from commands.guests import SUITE_PARTS  # noqa: E402
 from fixtures.softroce.guest import boot  # noqa: E402
 from fixtures.softroce.image import cache_directory, ensure_image  # noqa: E402
 from fixtures.softroce.job import Job  # noqa: E402
 from fixtures.softroce.recipe import Recipe  # noqa: E402
 
 GOAL = 3.0
-PARTS = ("conformance", "fixtures", "cases", "conftest.py", "tox.ini")
 HERE = Path(__file__).parent
 
 
 def measure(probes: int, rounds: int) -> dict[tuple[str, str], list[float]]:
     """Probes a second by (who, kind), one figure a round."""
     image = ensure_image(Recipe(), cache_directory(), print)
-    tree = [(ROOT / part, part) for part in PARTS] + [(HERE / name, name) for name in ("inside.py", "floor.c")]
+    tree = [(ROOT / part, part) for part in SUITE_PARTS] + [(HERE / name, name) for name in ("inside.py", "floor.c")]
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="rdma-cts-benchmark-") as name:
         console = Path(name) / "console.log"

@@ -1,0 +1,234 @@
+"""Random sequences: what they find is told in few steps, as a row; and a guest that dies in one names it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import textwrap
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import bad_driver
+import samples
+from actors import HEADER, Stage, ran, start
+from commands import trial
+from commands.__main__ import main
+from conformance import capability, judging
+from conformance.case import Case
+from conformance.errors import UserError
+from conformance.results import encode, read_results, result_line
+from conformance.suite import ROOT, Suite, load_suite
+from conformance.tables import read_table
+from reference.bench import ReferenceBench
+from reference.device import Device
+from trial import nearest, sequences
+from trial.comparison import Divergence, Subject
+from trial.running import run_case
+from trial.searching import divergences, for_seconds, for_sequences, observe
+from trial.violations import VIOLATIONS
+
+AT_MOST = 3000  # sequences until something must have been found; most seeds need a few dozen
+PATIENCE_S = 1800  # the image may have to be built first
+ROW = "- id: found-by-random-sequences\n"
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    return load_suite()
+
+
+@pytest.fixture(scope="module")
+def searching(suite: Suite) -> Case:
+    return next(each for each in suite.cases if each.searches and each.entry == "libibverbs")
+
+
+def violation(name: str) -> type[Device]:
+    return next(each for each in VIOLATIONS if each.name == name).kind
+
+
+def subject_of(kind: type[Device], entry: str = "libibverbs") -> Subject:
+    return Subject(ReferenceBench(), ReferenceBench(kind()), frozenset(capability.NAMES), entry)
+
+
+def searched(kind: type[Device], number: int, entry: str = "libibverbs", seed: int = 1) -> Divergence | None:
+    return next(divergences(subject_of(kind, entry), seed, for_sequences(number)), None)
+
+
+def rows_of(seed: int) -> list[str]:
+    """The sequences of a seed, with each of their steps."""
+    subject, said = subject_of(Device), list[str]()
+    subject.begins = lambda row, rule: said.append(row)
+    assert list(divergences(subject, seed, for_sequences(15))) == []
+    return said
+
+
+def verdict_of(row: str, kind: type[Device], folder: Path, suite: Suite) -> str:
+    """What a row says of a reference once it stands in a table."""
+    path = folder / "reg_mr" / "found.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("verb: ibv_reg_mr\ncases: 1\nrows:\n" + textwrap.indent(row, "  "))
+    table, mistakes = read_table(path, "found.yaml", suite.registry)
+    assert mistakes == []
+    assert table is not None
+    with closing(ReferenceBench(kind())) as bench:
+        return run_case(table.cases[0], bench, bench.capabilities()).verdict
+
+
+def test_two_references_never_part() -> None:
+    assert searched(Device, 120) is None
+    assert searched(Device, 60, "uverbs") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "steps"), [("busy-for-ever", 6, 4), ("rights-are-only-added", 3, 3), ("one-byte-too-long", 5, 2)]
+)
+def test_a_violation_is_found_and_told_in_few_steps_that_show_it_again(
+    name: str, seed: int, steps: int, tmp_path: Path, suite: Suite
+) -> None:
+    divergence = searched(violation(name), AT_MOST, seed=seed)
+    assert divergence is not None
+    assert len(divergence.taken) <= steps
+    assert divergence.row.startswith(ROW)
+    assert verdict_of(divergence.row, Device, tmp_path, suite) == judging.PASS
+    assert verdict_of(divergence.row, violation(name), tmp_path, suite) == judging.FAIL
+
+
+def test_the_sequences_of_a_seed_are_the_same_again() -> None:
+    assert rows_of(3) == rows_of(3) != rows_of(4)
+
+
+@pytest.fixture
+def hardly_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that ask what is found and not how short it is."""
+    monkeypatch.setattr(sequences, "_SHRINKS", 10)
+
+
+@pytest.mark.usefixtures("hardly_shrunk")
+def test_what_was_found_once_is_not_found_again() -> None:
+    subject = subject_of(violation("one-byte-too-long"))
+    found = list(itertools.islice(divergences(subject, 1, for_sequences(AT_MOST)), 2))
+    assert len({each.signature for each in found}) == len(found) == 2
+
+
+def test_a_budget_of_seconds_begins_when_it_is_first_asked_for() -> None:
+    subject = subject_of(Device)
+    assert for_seconds(60.0)(subject) is False
+    assert for_seconds(0.0)(subject) is True
+
+
+def test_every_nearest_rule_is_one_of_the_cases(searching: Case) -> None:
+    assert set(searching.rules) == nearest.RULES
+
+
+def test_a_case_of_sequences_needs_nothing_since_it_calls_only_what_is_there(searching: Case) -> None:
+    assert searching.needs == ()
+
+
+@pytest.mark.usefixtures("hardly_shrunk")
+def test_a_finding_violates_the_nearest_rule_alone(searching: Case, suite: Suite) -> None:
+    with closing(ReferenceBench(violation("one-byte-too-long")())) as bench:
+        said: list[tuple[str, str]] = []
+        observed = observe(searching, bench, bench.capabilities(), for_sequences(300), 5,
+                           lambda point, done, row, rule: said.append((point, row)))  # fmt: skip
+    line = result_line(searching, suite.registry, judging.judge(searching, [], observed), observed)
+    assert (line["verdict"], line["observed"]["seed"]) == (judging.FAIL, 5)
+    rules = {rule for each in line["deviations"] for rule in each["rules"]}
+    assert {rule for rule, verdict in line["rule_verdicts"].items() if verdict == judging.FAIL} == rules
+    assert rules < set(searching.rules) == set(line["rule_verdicts"])
+    assert all(each["row"].startswith(ROW) for each in line["deviations"])
+    assert said[-1][1].startswith(ROW)
+    assert "from seed 5" in said[-1][0]
+
+
+def test_a_kernel_that_complains_meanwhile_counts_for_every_rule(searching: Case, suite: Suite) -> None:
+    observed = {"returned": "differs", "errno": "", "differences": ["this"],
+                "divergences": [{"when": "x", "rule": "REG-15", "fault": "this", "row": ROW}]}  # fmt: skip
+    judgement = judging.judge(searching, [], observed, {"log": ["[ 1.0] BUG: bad page state"]})
+    assert "rule_verdicts" not in result_line(searching, suite.registry, judgement, observed)
+
+
+def test_without_hypothesis_one_line_says_what_is_missing(searching: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "trial.sequences", raising=False)
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    bench = ReferenceBench()
+    with pytest.raises(UserError, match="random sequences need Hypothesis") as error:
+        observe(searching, bench, bench.capabilities(), for_sequences(1), 1)
+    assert "python3-hypothesis" in str(error.value.hint)
+
+
+def test_a_worker_that_dies_in_a_sequence_tells_the_sequence_and_the_rule_of_its_last_step(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    text = "- {id: c0, rules: [REG-01, REG-15], when: {access: []}, then: success}"
+    made = samples.suite([samples.table("reg_mr/sample", text, 1)])
+    point = {"point": "sequence 3 from seed 1", "done": 3, "row": ROW, "rule": "REG-15"}
+    recorded = stage.play([HEADER, start(0), encode({"type": "progress", "case": "reg_mr/sample/c0", **point})],
+                          suite=made)  # fmt: skip
+    [line] = recorded.results
+    assert line["verdict"] == judging.CRASH
+    assert "died, in sequence 3 from seed 1" in line["reason"]
+    assert line["deviations"] == [{"when": point["point"], "rules": ["REG-15"], "row": ROW}]
+    assert line["rule_verdicts"] == {"REG-01": judging.PASS, "REG-15": judging.CRASH}
+    assert recorded.footer is not None
+    assert recorded.footer["rules"] == {"REG-01": judging.PASS, "REG-15": judging.CRASH}
+
+
+def test_each_sequence_is_a_sign_of_life(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    point = {"type": "progress", "case": "reg_mr/sample/c0", "point": "sequence 1 from seed 1", "row": ROW}
+    lines = [*ran(), start(0), *(encode({**point, "done": number}) for number in range(5)), *ran(0)[2:], *ran(1, 2, 3)]
+    assert [line["verdict"] for line in stage.play(lines).results] == ["PASS"] * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "--verb", "sequences", "--tier", "exhaustive", "--sequences", "0"], "leaves no case to run"),
+        (["run", "--guest", "--verb", "sequences"], "--tier exhaustive has some"),
+        (["trial", "--guest", "--sequences", "9"], "run --guest --tier exhaustive --verb sequences"),
+        (["trial", "--sequences", "0"], "give a number of seconds"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("hardly_shrunk")
+def test_a_trial_tells_the_sequence_that_shows_a_violation(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "for_seconds", lambda seconds: for_sequences(100))
+    command = ["trial", "--sequences", "9", "--seed", "5", "--violation", "one-byte-too-long"]
+    assert main(command) == 1
+    assert ROW in capsys.readouterr().out
+
+
+@pytest.mark.guest
+def test_a_guest_that_dies_in_a_sequence_costs_that_case_alone_and_the_sequence_is_known(
+    tmp_path: Path, suite: Suite
+) -> None:
+    overlay = bad_driver.overlay(tmp_path / "overlay")
+    command = ["./rdma-cts", "run", "--guest", "--yes", "--tier", "exhaustive", "--verb", "sequences",
+               "--sequences", "10", "--overlay", str(overlay), "--guest-env", "RDMA_CTS_PANIC_AT=9",
+               "--out", str(tmp_path / "out")]  # fmt: skip
+    environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S,
+                          check=False)  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    run = read_results(tmp_path / "out")
+    assert run.footer is not None
+    assert (run.footer["complete"], run.footer["boots"]) == (True, 2)
+    crash, other = (next(line for line in run.results if line["entry"] == entry) for entry in ("libibverbs", "uverbs"))
+    assert crash["verdict"] == judging.CRASH
+    assert "from seed 1" in crash["reason"]
+    assert any("sysrq triggered crash" in text for text in crash["kernel"]["log"])
+    [flight] = crash["deviations"]
+    assert verdict_of(flight["row"], Device, tmp_path, suite) == judging.PASS
+    assert [rule for rule, verdict in crash["rule_verdicts"].items() if verdict == judging.CRASH] == flight["rules"]
+    # Whatever the other entry's sequences found, they were made, to the end of their time.
+    assert other["verdict"] in (judging.PASS, judging.FAIL)
+    assert other["observed"]["steps"] > other["observed"]["sequences"] > 0
