@@ -39,6 +39,11 @@ class Uverbs:
         """The descriptor that takes the commands."""
         return self._fd
 
+    @property
+    def driver_id(self) -> int:
+        """The kernel's number of the device's driver, which ioctls name."""
+        return self._driver_id
+
     def _write(self, command: int, body: bytes, answer: int) -> int:
         header = struct.pack("=IHH", command, (8 + len(body)) // 4, answer // 4)
         try:

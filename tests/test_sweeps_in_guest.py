@@ -17,7 +17,10 @@ from fixtures.softroce.recipe import recipe_for
 pytestmark = pytest.mark.guest
 PORT = "/dev/virtio-ports/rdma-cts.results"
 PATIENCE_S = 300.0
-CHOSEN = "offset-and-length or change_space and rights or huge-pages and not remote or dealloc_mw"
+CHOSEN = (
+    "offset-and-length or change_space and rights or huge-pages and not remote or dealloc_mw"
+    " or reg_dmabuf_mr and access_space and uverbs and not unknown"
+)
 # Which path was taken is part of what is found: a run in which no loop was used would prove nothing.
 SMALL = """
 from conformance.sweeps import execution, loops, rereg_loop

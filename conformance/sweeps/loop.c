@@ -110,6 +110,33 @@ int rdma_cts_write_dereg(struct region *region)
     return write(descriptor, &command, sizeof command) < 0 ? errno : 0;
 }
 
+struct attribute {
+    uint16_t id, length, flags, reserved;
+    uint64_t data;
+};
+
+/* UVERBS_METHOD_REG_DMABUF_MR of UVERBS_OBJECT_MR; two numbers of 32 bits share an argument, the first one below. */
+struct region *rdma_cts_ioctl_reg_dmabuf(uint64_t fd_driver, uint64_t pd_dmabuf, uint64_t offset, uint64_t length,
+                                         uint64_t iova, uint64_t access)
+{
+    uint32_t lkey = 0, rkey = 0;
+    struct {
+        uint16_t length, object, method, count;
+        uint64_t reserved;
+        uint32_t driver, reserved_too;
+        struct attribute attributes[9];
+    } command = {sizeof command, 7, 4, 9, 0, (uint32_t)(fd_driver >> 32), 0,
+                 {{0, 0, 1, 0, 0}, {1, 0, 1, 0, (uint32_t)pd_dmabuf}, {2, 8, 1, 0, offset}, {3, 8, 1, 0, length},
+                  {4, 8, 1, 0, iova}, {5, 4, 1, 0, pd_dmabuf >> 32}, {6, 4, 1, 0, access},
+                  {7, 4, 1, 0, (uintptr_t)&lkey}, {8, 4, 1, 0, (uintptr_t)&rkey}}};
+
+    descriptor = (int)fd_driver;
+    if (ioctl(descriptor, 0xC0181B01u, &command) < 0)
+        return 0;
+    own = (struct region){0, 0, offset, length, (uint32_t)command.attributes[0].data, lkey, rkey};
+    return &own;
+}
+
 /* What a re-registration starts from, the same at all points but for the access, and the library's verbs. */
 struct before {
     uint64_t fd, pd, addr, length;

@@ -52,7 +52,7 @@ def loop_for(case: Case, swept: Sweep, entry: Entry) -> Loop | None:
         return rereg_loop_for(case, swept, entry)
     if swept.size < LEAST_POINTS or case.afterwards or call not in REGISTRATIONS:
         return None
-    if type(entry) is not Libibverbs and (type(entry) is not Uverbs or call == "ibv_reg_dmabuf_mr"):
+    if type(entry) not in (Libibverbs, Uverbs):
         return None
     arguments = written(swept)
     objects = [arguments[key] for key in ("pd", "fd") if key in arguments]
@@ -60,7 +60,7 @@ def loop_for(case: Case, swept: Sweep, entry: Entry) -> Loop | None:
         return None
     if swept.template.axes_in(*objects) or not native.available():
         return None
-    return RegistrationLoop(swept, entry)
+    return RegistrationLoop(swept, entry)  # type: ignore[arg-type]
 
 
 def written(swept: Sweep) -> Mapping[str, Node]:
@@ -147,8 +147,12 @@ class RegistrationLoop:
         """The call, the one that takes its place where an optional flag is set, and what undoes either."""
         call, access, length, entry = scene.case.when.call, column["access"], column["length"], self._entry
         if call == "ibv_reg_dmabuf_mr":
-            assert isinstance(entry, Libibverbs)
             fd = scene.dmabufs[str(scene.case.when.arguments["fd"])].fd
+            if isinstance(entry, Uverbs):
+                both = (entry.fd | entry.driver_id << 32, pd.handle | fd << 32)
+                arguments = (*both, column["offset"], length, column["iova"], access)
+                ioctl = native.Call(native.function("rdma_cts_ioctl_reg_dmabuf"), arguments)
+                return ioctl, ioctl, native.function("rdma_cts_write_dereg")
             plain = native.Call(entry.raw(call), (pd.pointer, column["offset"], length, column["iova"], fd, access))
             return plain, plain, entry.raw("ibv_dereg_mr")
         addr = column["addr"]
