@@ -14,6 +14,7 @@ from conformance.bench import Pair, Queue
 from conformance.calls import Return
 from conformance.quick import Quick, quick
 from conformance.requests import Completion, Exchange, SendRequest
+from conformance.targets import Area
 
 # How long to wait for a peer that may have nothing to say, in seconds; both are in this machine.
 SILENCE_S = 1.0
@@ -51,9 +52,12 @@ class Line:
             while queue.query_state() != _FAILED and time.monotonic() < until:
                 os.sched_yield()
 
-    def ask(self, request: SendRequest, asker: Queue, other: Queue) -> Exchange:
-        """Posts a request with a SEND of no bytes behind it, for which the other side has posted receives."""
-        exchange = self._exchange(request, asker, other)
+    def ask(self, request: SendRequest, asker: Queue, other: Queue, areas: tuple[Area, Area]) -> Exchange:
+        """Posts a request with a SEND of no bytes behind it, for which the other side has posted receives.
+
+        The areas are filled before.
+        """
+        exchange = self._exchange(request, asker, other, areas)
         if exchange.returned.value:
             return exchange
         if not exchange.done:
@@ -65,15 +69,17 @@ class Line:
         self.stale = self.stale or len(exchange.heard) < wanted
         return exchange
 
-    def _exchange(self, request: SendRequest, asker: Queue, other: Queue) -> Exchange:
+    def _exchange(self, request: SendRequest, asker: Queue, other: Queue, areas: tuple[Area, Area]) -> Exchange:
         """The request, the SEND behind it, and the completions of both sides."""
         receives = 2 if request.opcode == "RDMA_WRITE_WITH_IMM" else 1
         posted = self._receives.get(other.number, 0)
         quicker = self._quick.get(asker) or quick(asker, other, SILENCE_S)
         if quicker and quicker.takes(request):
             self._quick[asker] = quicker
-            exchange = quicker.exchange(request, max(0, receives - posted))
+            exchange = quicker.exchange(request, max(0, receives - posted), areas)
         else:
+            for area in areas:
+                area.fill()
             exchange = self._in_steps(request, asker, other, max(0, receives - posted))
         self._receives[other.number] = max(receives, posted) - len(exchange.heard)
         return exchange

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from conformance.calls import Return, Sge, errno_name
 from conformance.case import Flags, Step
@@ -18,14 +19,13 @@ from conformance.lines import SILENCE_S, Line
 from conformance.places import WORD_OPERATIONS, locate
 from conformance.requests import Completion, Exchange, SendRequest
 from conformance.scene import Observation, Scene, answer
-from conformance.targets import BEFORE, EMPTY, SHOWN, Target, how_much, memcmp, sent
+from conformance.targets import AROUND, BEFORE, EMPTY, SHOWN, Area, of_one, sent
 from conformance.verbs import ENUMS
 
 _IMMEDIATE = 0xC0FFEE01
 _UNEQUAL = "UNEQUAL_CMP_AND_SWP"
 _GRH = 40  # bytes that stand before a datagram's own in the memory that receives it
 _GUARD = 64
-_UNTOUCHED = bytes([EMPTY]) * _GUARD
 _RIGHTS = ENUMS["ibv_access_flags"]
 
 
@@ -36,20 +36,20 @@ def traffic(scene: Scene, step: Step) -> Observation:
     line = _line(scene, step, operation, kind)
     reads, words = operation == "RDMA_READ", operation in WORD_OPERATIONS
     content = sent(length)
-    before = content if reads else bytes([BEFORE]) * length
-    target = Target(scene.memory_around(at, length), at, length, str(step.arguments["contents"]), before)
-    local = _Local(scene, line, length, b"" if reads or words else content)
-    request = _request(scene, operation, local.sge, rkey, addr, length, (target.inside, content))
-    exchange = line.ask(request, line.pair.requester, line.pair.responder)
+    stays = reads or operation == _UNEQUAL or operation in FLUSHES
+    target = _target(scene, at, length, str(step.arguments["contents"]), content if reads else None, not stays)
+    local = _Local(scene, line, length, of_one(EMPTY, length) if reads or words else content, target.before)
+    request = _request(scene, operation, local.sge, rkey, addr, length, (target.before, content))
+    exchange = line.ask(request, line.pair.requester, line.pair.responder, (target, local.area))
     observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, "remote")
     if operation in FLUSHES:
         moved = "all" if exchange.done else "nothing"
     elif reads or operation == _UNEQUAL:
-        moved = local.received(target.inside)
+        moved = local.area.moved()
     else:
-        moved = how_much(target.content(), content, target.inside) if length else "all"
+        moved = target.moved()
     if moved == "all" and operation.startswith("ATOMIC_") and operation != "ATOMIC_WRITE":
-        moved = "all" if local.received(target.inside) == "all" else "part"  # the value before it has to come back
+        moved = "all" if local.area.moved() == "all" else "part"  # the value before it has to come back
     if moved != "all" or not exchange.done:
         line.stale = True
         observation["state"] = line.pair.responder.query_state()
@@ -65,22 +65,19 @@ def local_traffic(scene: Scene, step: Step) -> Observation:
     line = scene.equipment.line(kind, str(step.arguments["pd"]))
     gathers = operation in ("SEND", "WRITE")
     content = sent(length)
-    before = content if gathers else bytes([BEFORE]) * length
-    target = Target(scene.memory_around(at, length), at, length, str(step.arguments["contents"]), before)
+    target = _target(scene, at, length, str(step.arguments["contents"]), content if gathers else None, not gathers)
     # Whoever owns the region is the responder, whichever side asks.
     access = _RIGHTS.value_of(_GRANTED[operation]) if operation in _GRANTED else 0
     skipped = _GRH if kind == "UD" else 0
     size = max(0, length - skipped) if operation.startswith("RECV") else length
-    other = _Local(scene, line, size, b"" if gathers else content[:size], access, skipped if gathers else 0)
+    before = of_one(EMPTY, size) if gathers else content[:size]
+    other = _Local(scene, line, size, before, target.before[:size], access, skipped if gathers else 0)
     region = Sge(addr, length, lkey)
     if operation.startswith("RECV"):
-        observation = _receive(scene, line, operation, region, other, kind)
+        observation = _receive(scene, line, operation, region, (target, other), kind)
     else:
-        observation = _ask(scene, line, operation, region, other, kind)
-    if gathers:
-        moved = other.received(target.inside)
-    else:
-        moved = how_much(target.content()[length - size :], content[:size], target.inside[length - size :])
+        observation = _ask(scene, line, operation, region, (target, other), kind)
+    moved = other.area.moved() if gathers else target.moved(length - size)
     done = observation["wc"] == ["SUCCESS"]
     if moved != "all" or not done:
         line.stale = True
@@ -92,15 +89,20 @@ def local_traffic(scene: Scene, step: Step) -> Observation:
 _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
 
 
-def _ask(scene: Scene, line: Line, operation: str, region: Sge, other: _Local, kind: str) -> Observation:
+def _ask(
+    scene: Scene, line: Line, operation: str, region: Sge, sides: tuple[Area, _Local], kind: str
+) -> Observation:
     """SEND, WRITE, READ or an atomic with the region for its local side."""
+    target, other = sides
     asker, peer = line.pair.responder, line.pair.requester
     side = "gather" if operation in ("SEND", "WRITE") else "answer"
     if operation != "SEND":
         opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ", "FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD"}[operation]
         request = SendRequest(opcode, scene.next_wr_id(), (region,), rkey=other.sge.rkey, remote_addr=other.sge.addr)
-        exchange = line.ask(request, asker, peer)
+        exchange = line.ask(request, asker, peer, (target, other.area))
         return _answered(exchange.returned, exchange.found, exchange.heard, kind, side)
+    target.fill()
+    other.area.fill()
     posted = peer.post_receive((other.sink,), scene.next_wr_id())
     if posted.value:
         raise SetupRefused("posting a receive", errno_name(posted.value))
@@ -113,8 +115,13 @@ def _ask(scene: Scene, line: Line, operation: str, region: Sge, other: _Local, k
     return _answered(returned, found, [], kind, side)
 
 
-def _receive(scene: Scene, line: Line, operation: str, region: Sge, source: _Local, kind: str) -> Observation:
+def _receive(
+    scene: Scene, line: Line, operation: str, region: Sge, sides: tuple[Area, _Local], kind: str
+) -> Observation:
     """A SEND into the region; the receiver's completion counts."""
+    target, source = sides
+    target.fill()
+    source.area.fill()
     receiver, sender = line.pair.responder, line.pair.requester
     wr_id = scene.next_wr_id()
     returned = receiver.post_receive((region,), wr_id)
@@ -159,46 +166,59 @@ def bind_and_send(scene: Scene, step: Step) -> Observation:
             return {**_answered(returned, [], [], "RC", "remote"), "moved": "nothing", "changed": []}
     received = pair.requester.completions(1)
     key = int.from_bytes(ctypes.string_at(sink.addr, 4), "little")
-    target = Target(scene.memory_around(info.addr, 8), info.addr, 8, "made", bytes([BEFORE]) * 8)
+    target = _target(scene, info.addr, 8, "made", None, True)
+    target.fill()
     local = scratch(pair.requester.pd, 8, "local")
     ctypes.memmove(local.addr, sent(8), 8)
     request = SendRequest("RDMA_WRITE", scene.next_wr_id(), (local,), rkey=key, remote_addr=info.addr)
     returned = pair.requester.post_send(request)
     found = pair.requester.completions(1) if [each.status for each in received] == ["SUCCESS"] else received
-    moved = how_much(target.content(), sent(8), target.inside)
-    return {**_answered(returned, found, [], "RC", "remote"), "moved": moved, "changed": target.changed()}
+    changed = target.changed()
+    return {**_answered(returned, found, [], "RC", "remote"), "moved": target.moved(), "changed": changed}
 
 
 class _Local:
     """The harness's side of an operation: a buffer with guards, at the requester of a line."""
 
     def __init__(
-        self, scene: Scene, line: Line, length: int, content: bytes, access: int = 0, skipped: int = 0
+        self, scene: Scene, line: Line, length: int, before: bytes, wanted: bytes, access: int = 0, skipped: int = 0
     ) -> None:
-        """`content` is what it holds, if it is to be read; `skipped` bytes of a sink come before the data's."""
+        """`before` and `wanted` are those of targets.Area; `skipped` bytes of a sink come before the data's."""
         size = length + skipped + 2 * _GUARD
-        area = scene.equipment.scratch(line.pair.requester.pd, size, "local", access)
-        self._area, self._size = area.addr, size
-        ctypes.memset(area.addr, EMPTY, size)
-        start = area.addr + _GUARD
-        self.sink = Sge(start, length + skipped, area.lkey, area.rkey)
-        self.sge = Sge(start + skipped, length, area.lkey, area.rkey) if skipped else self.sink
-        if content:
-            ctypes.memmove(self.sge.addr, content, length)
-
-    def received(self, wanted: bytes) -> str:
-        """How much of what was wanted stands in the buffer."""
-        content = ctypes.string_at(self.sge.addr, self.sge.length)
-        return how_much(content, wanted, bytes([EMPTY]) * self.sge.length)
+        around = scene.equipment.scratch(line.pair.requester.pd, size, "local", access)
+        start = around.addr + _GUARD
+        self.sink = Sge(start, length + skipped, around.lkey, around.rkey)
+        self.sge = Sge(start + skipped, length, around.lkey, around.rkey) if skipped else self.sink
+        self.area = Area(_Scratch(around.addr, size), start + skipped, length, EMPTY, before, wanted)
+        self._skipped = skipped
 
     def guards_changed(self) -> bool:
-        """Whether anything beside the buffer is no longer as it was."""
-        ends = (self._area, self._area + self._size - _GUARD)
-        return any(memcmp(end, _UNTOUCHED, _GUARD) for end in ends)
+        """Whether anything beside the buffer is no longer as it was, but for what comes before a datagram."""
+        if not self._skipped:
+            return self.area.strayed()
+        ends = (self.area.memory.addr, self.area.place + self.area.length)
+        return any(ctypes.string_at(end, _GUARD) != of_one(EMPTY, _GUARD) for end in ends)
 
-    def shown(self) -> str:
-        """The first bytes of the buffer."""
-        return ctypes.string_at(self.sge.addr, min(SHOWN, self.sge.length)).hex()
+
+class _Scratch(NamedTuple):
+    """A part of the harness's own memory, which stays the harness's."""
+
+    addr: int
+    size: int
+
+    def close(self) -> None:
+        """Nothing: it goes with all of it."""
+
+
+def _target(scene: Scene, at: int, length: int, contents: str, content: bytes | None, replaced: bool) -> Area:
+    """A range of the case's memory. `content` is what is to be made in it, if it is to be read.
+
+    `replaced`: whether the operation is to put there what it sends.
+    """
+    around, made = AROUND[contents], contents == "made"
+    before = (content if content is not None else of_one(BEFORE, length)) if made else of_one(around, length)
+    wanted = sent(length) if replaced else before
+    return Area(scene.memory_around(at, length), at, length, around, before, wanted, made)
 
 
 def _range(scene: Scene, step: Step, operation: str, key: str) -> tuple[int, int, int, int]:
@@ -260,7 +280,7 @@ def _received(heard: Sequence[Completion], length: int, with_imm: bool = True) -
     return said
 
 
-def _moved(moved: str, length: int, done: bool, target: Target, local: _Local) -> Observation:
+def _moved(moved: str, length: int, done: bool, target: Area, local: _Local) -> Observation:
     """Where bytes are and where they should not be. Of no bytes nothing moves, and all of them have come."""
     if length == 0:
         moved = "all" if done else "nothing"
@@ -268,5 +288,6 @@ def _moved(moved: str, length: int, done: bool, target: Target, local: _Local) -
     if local.guards_changed():
         seen["guards"] = "changed"
     if moved == "part":
-        seen["bytes"] = {"here": local.shown(), "there": target.content()[:SHOWN].hex()}
+        here, there = (area.content()[:SHOWN].hex() for area in (local.area, target))
+        seen["bytes"] = {"here": here, "there": there}
     return seen

@@ -13,7 +13,7 @@ from conformance.bench import Bench, DmaBuf, Entry, Memory, Pair, Window
 from conformance.calls import Mr, Pd, Return, errno_name
 from conformance.case import Argument, Case, Flags, QpSpec, Value
 from conformance.equipment import Equipment, give_back, make_pair
-from conformance.language import NULL
+from conformance.language import NULL, PROBES
 from conformance.lines import Line
 from conformance.quantity import Quantity
 from conformance.requests import BindInfo
@@ -22,8 +22,9 @@ Observation = dict[str, Any]
 
 def answer(returned: Return) -> Observation:
     """What is recorded of a call that answers with 0 or errno."""
-    name = errno_name(returned.value) if returned.value > 0 else str(returned.value)
-    return {"rc": returned.value, "returned": name, "errno": errno_name(returned.errno), "layer": returned.layer}
+    value, errno = returned.value, returned.errno
+    name = errno_name(value) if value > 0 else str(value)
+    return {"rc": value, "returned": name, "errno": errno_name(errno) if errno else "", "layer": returned.layer}
 
 
 def no_pointer(returned: Return) -> Observation:
@@ -59,7 +60,10 @@ class Scene:
         branch = Scene.__new__(Scene)  # what copy.copy does, in a tenth of its time: a sweep does it at every point
         branch.__dict__.update(self.__dict__)
         branch.case, branch.entry = case, self.bench.entry(case.entry)
-        branch.cleanup, branch.left_behind, branch.released = ExitStack(), [], set(self.released)
+        branch.cleanup, branch.left_behind = ExitStack(), []
+        if case.when.call in PROBES and not case.afterwards:
+            return branch  # which makes nothing, and takes nothing away
+        branch.released = set(self.released)
         for name in ("mrs", "owners", "fields", "pairs", "windows", "_lines"):
             setattr(branch, name, dict(getattr(self, name)))
         return branch

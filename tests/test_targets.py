@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from conformance.targets import BEFORE, CANARY, EMPTY, Target, how_much, sent
+from conformance.targets import AROUND, BEFORE, CANARY, EMPTY, Area, of_one, sent
 
 
 class Buffer:
@@ -23,8 +23,11 @@ def memory() -> Buffer:
     return Buffer(3 * 4096)
 
 
-def target(memory: Buffer, length: int = 16, contents: str = "made") -> Target:
-    return Target(memory, memory.addr + 100, length, contents, bytes([BEFORE]) * length)
+def target(memory: Buffer, length: int = 16, contents: str = "made") -> Area:
+    before = of_one(BEFORE if contents == "made" else AROUND[contents], length)
+    area = Area(memory, memory.addr + 100, length, AROUND[contents], before, sent(length), contents == "made")
+    area.fill()
+    return area
 
 
 def test_what_is_sent_has_none_of_the_bytes_that_stand_there_before() -> None:
@@ -57,8 +60,11 @@ def test_memory_that_was_filled_or_never_touched_is_left_as_it_is(memory: Buffer
     assert target(memory, contents="zeros").changed() == []
     ctypes.memset(memory.addr, BEFORE, memory.size)
     assert target(memory, contents="filled").changed() == []
-    assert target(memory, contents="filled").inside == bytes([BEFORE]) * 16
 
 
-def test_how_much_has_come() -> None:
-    assert [how_much(each, b"new", b"old") for each in (b"new", b"old", b"nld")] == ["all", "nothing", "part"]
+@pytest.mark.parametrize(("come", "moved"), [(16, "all"), (0, "nothing"), (8, "part")])
+def test_how_much_has_come(memory: Buffer, come: int, moved: str) -> None:
+    made = target(memory)
+    ctypes.memmove(made.place, sent(16), come)
+    assert made.moved() == moved
+    assert not made.strayed()
