@@ -57,16 +57,22 @@ class Scene:
 
     def branch(self, case: Case) -> Scene:
         """A scene for another case on what this one has set up; what it makes is its own, and goes with it."""
-        branch = Scene.__new__(Scene)  # what copy.copy does, in a tenth of its time: a sweep does it at every point
-        branch.__dict__.update(self.__dict__)
-        branch.case, branch.entry = case, self.bench.entry(case.entry)
-        branch.cleanup, branch.left_behind = ExitStack(), []
-        if case.when.call in PROBES and not case.afterwards:
-            return branch  # which makes nothing, and takes nothing away
+        branch = self._view(case)
         branch.released = set(self.released)
         for name in ("mrs", "owners", "fields", "pairs", "windows", "_lines"):
             setattr(branch, name, dict(getattr(self, name)))
         return branch
+
+    def for_call(self, case: Case) -> Scene:
+        """A scene for the calls of a case that is set up here: a branch, unless they make nothing and end nothing."""
+        return self._view(case) if case.when.call in PROBES and not case.afterwards else self.branch(case)
+
+    def _view(self, case: Case) -> Scene:
+        view = Scene.__new__(Scene)  # what copy.copy does, in a tenth of its time: a sweep does it at every point
+        view.__dict__.update(self.__dict__)
+        view.case, view.entry = case, self.bench.entry(case.entry)
+        view.cleanup, view.left_behind = ExitStack(), []
+        return view
 
     def pair(self, spec: QpSpec) -> Pair:
         """A connected pair whose responder is in the PD that `spec` names; closed with the case."""

@@ -30,7 +30,7 @@ def probes_a_second(case: Case, bench: DeviceBench, kind: str, probes: int) -> f
         make_calls(scene)
         began = time.perf_counter()
         for _ in range(probes):
-            branch = scene.branch(case)
+            branch = scene.for_call(case)
             with branch.cleanup:
                 assert make_calls(branch)["moved"] == MOVED[kind]
         return probes / (time.perf_counter() - began)

@@ -222,7 +222,7 @@ class _Run:
 
     def _observed(self, scene: Scene, point: int) -> Observation:
         """What the call of one point gives, on what is set up."""
-        branch = scene.branch(self.stencil.case(point))
+        branch = scene.for_call(self.stencil.case(point))
         with branch.cleanup:
             try:
                 observed = make_calls(branch)
