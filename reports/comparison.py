@@ -110,6 +110,12 @@ def _changes(old: Digest, new: Digest, before: Line, after: Line | None) -> Iter
     kind = kind_of(before["effective"], after["effective"])
     if kind:
         yield Change(kind, case, before["effective"], after["effective"], after)
+    elif after["effective"] in judging.VIOLATIONS:
+        known = {each["when"] for each in before["deviations"]}
+        for each in after["deviations"]:
+            if each["row"] and each["when"] not in known:  # random sequences have found another one
+                line = {**after, "reason": each["observed"]}
+                yield Change(REGRESSED, case, before["effective"], after["effective"], line)
     if before["space"] and after["space"]:
         points = read_points(old.directory, before), read_points(new.directory, after)
         if points[0] and points[1]:

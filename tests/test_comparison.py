@@ -71,6 +71,16 @@ def test_cases_are_compared_by_their_ids(tmp_path: Path) -> None:
     assert status == 1
 
 
+def test_a_divergence_of_random_sequences_that_was_not_there_is_a_regression(tmp_path: Path) -> None:
+    case = SUITE.cases[0]
+    known, fresh = ({"when": when, "rules": ["REG-01"], "observed": f"of {when}", "row": "- id: x\n"} for when in "ab")
+    old = [result(case, "FAIL", deviations=[known])]
+    found, status = changes(tmp_path, old, [result(case, "FAIL", deviations=[known, fresh])])
+    assert [(change.kind, change.line["reason"]) for change in found] == [("regressed", "of b")]
+    assert status == 1
+    assert changes(tmp_path, old, [result(case, "FAIL", deviations=[known])]) == ([], 0)
+
+
 def test_a_waived_failure_is_no_regression_and_a_waiver_in_vain_is_told(tmp_path: Path) -> None:
     waived: dict[str, Any] = {"effective": "WAIVED", "waiver": {"issue": "https://bugs.example/1"}}
     old = [result(SUITE.cases[0], "FAIL", **waived), result(SUITE.cases[1], "FAIL", **waived)]
