@@ -210,6 +210,47 @@ def test_a_set_up_that_works_at_no_point_is_broken(bench: Bench) -> None:
     assert swept.points.by_verdict() == {"UNREACHABLE": 4}
 
 
+GROUND = """
+- id: ground
+  rules: [REG-05]
+  given:
+    memory: {MEMORY}
+    mrs: {mr: {access: [LOCAL_WRITE, $access]}}
+  call: traffic
+  sweep:
+    axes: {access: {subsets of: [REMOTE_WRITE, REMOTE_READ]}, AXES}
+    points: 8
+    expect: [{if: REMOTE_WRITE, then: success, rule: REG-05}, {then: refused, rule: REG-05}]
+  when: {op: RDMA_WRITE, rkey: mr.rkey, addr: WHERE}
+"""
+
+
+@pytest.mark.parametrize(
+    ("memory", "axes", "where", "domains"),
+    [
+        ("{buf: {kind: anonymous, size: 4 pages}}", "addr: [buf, buf + 64]", "$addr", 1),
+        ("{buf: {kind: anonymous, size: $size}}", "size: [1 page, 2 pages]", "buf", 8),
+    ],
+    ids=["the same", "another size"],
+)
+def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, memory: str, axes: str, where: str, domains: int
+) -> None:
+    row = GROUND.replace("{MEMORY}", memory).replace("AXES", axes).replace("WHERE", where)
+    case = samples.suite([samples.table("reg_mr/ground", row)]).cases[0]
+    capabilities, before, alloc_pd = bench.capabilities(), bench.resources(), bench.alloc_pd
+    asked = []
+
+    def counted() -> Pd:
+        asked.append(1)
+        return alloc_pd()
+
+    monkeypatch.setattr(bench, "alloc_pd", counted)
+    assert sweep(case, bench, capabilities).points.by_verdict() == {"PASS": 8}
+    assert len(asked) == domains
+    assert bench.resources() == before
+
+
 def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at(space: Case, bench: Bench) -> None:
     evidence = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}, {}, {}])
     swept = sweep(space, bench, bench.capabilities(), watch=lambda: next(evidence))
