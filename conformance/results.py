@@ -170,8 +170,8 @@ def verdict_on(rule: str, line: Line) -> str:
 def told_on(rule: str, line: Line) -> tuple[str, str]:
     """What a result has to tell of one of its rules, and the command that shows it.
 
-    Of a sweep that is how the points of the rule deviate, most of them alike, and the smallest of these; of random
-    sequences what the first one found.
+    Of a sweep that is how the points of the rule deviate, most of them alike, and the smallest of these, by a formula
+    that holds among the points which the table's clause is about; of random sequences what the first one found.
     """
     own = [each for each in line.get("deviations", ()) if rule in each.get("rules", ())]
     if not own:
@@ -179,8 +179,9 @@ def told_on(rule: str, line: Line) -> tuple[str, str]:
     first = own[0]
     told = str(first.get("observed") or line["reason"])
     if first.get("count"):
+        among = f" among {first['clause']}" if first.get("clause") else ""
         of = f" of {first['of']:,}" if first.get("of") else ""
-        told += f": {first['when']} ({first['count']:,}{of} points)"
+        told += f": {first['when']}{among} ({first['count']:,}{of} points)"
     told += f" (and {len(own) - 1} more ways)" if len(own) > 1 else ""
     return told, str(first.get("repro") or line["repro"])
 

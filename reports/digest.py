@@ -47,7 +47,7 @@ _RESULT: Mapping[str, Any] = {
 }  # fmt: skip
 _FOOTER: Mapping[str, Any] = {"complete": False, "verdicts": {}, "rules": {}, "duration_s": 0.0, "waivers": {}}
 _DEVIATION: Mapping[str, Any] = {
-    "when": "", "observed": "", "count": 0, "of": 0, "smallest": {}, "rules": [], "repro": "", "row": "",
+    "when": "", "clause": "", "observed": "", "count": 0, "of": 0, "smallest": {}, "rules": [], "repro": "", "row": "",
 }  # fmt: skip
 _RULE = ("verb", "statement", "document", "section", "level", "layer", "failure_means")
 

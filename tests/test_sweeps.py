@@ -131,7 +131,7 @@ def test_deviating_points_are_told_by_a_formula_and_all_are_kept(space: Case, be
     points = read_points(tmp_path, kept)
     assert points.by_verdict() == kept["points"]
     assert rule_verdicts([kept], samples.registry()) == {"REG-15": "FAIL", "REG-17": "PASS"}
-    told = "ibv_reg_mr should fail, returned an MR: REMOTE_READ (4 of 6 points)"
+    told = "ibv_reg_mr should fail, returned an MR: REMOTE_READ among remote_write_alone (4 of 6 points)"
     assert told_on("REG-15", kept) == (told, deviation["repro"])
     assert told_on("REG-17", kept) == (kept["reason"], kept["repro"])
 

@@ -45,7 +45,7 @@ def deviations(points: Points, repro: str) -> list[dict[str, Any]]:
         explained = explain(points, number)
         text = points.space.text(explained.smallest)
         found.append({
-            "when": explained.when, "minimal": explained.minimal, "verdict": outcome.verdict,
+            "when": explained.when, "clause": outcome.clause, "minimal": explained.minimal, "verdict": outcome.verdict,
             "expected": outcome.expected, "observed": outcome.observed, "count": counts[number], "of": explained.of,
             "smallest": points.space.labels(explained.smallest), "rules": [outcome.rule],
             "repro": f"{repro}#{text}",
