@@ -26,7 +26,7 @@ from conformance.tables import read_table
 from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import nearest, sequences
-from trial.comparison import Divergence, Subject
+from trial.comparison import Comparison, Divergence, Subject
 from trial.running import run_case
 from trial.searching import divergences, for_seconds, for_sequences, observe
 from trial.violations import VIOLATIONS
@@ -112,6 +112,18 @@ def test_what_was_found_once_is_not_found_again() -> None:
     subject = subject_of(violation("one-byte-too-long"))
     found = list(itertools.islice(divergences(subject, 1, for_sequences(AT_MOST)), 2))
     assert len({each.signature for each in found}) == len(found) == 2
+
+
+def test_a_sequence_that_ends_early_gives_a_region_back_to_which_a_window_is_bound() -> None:
+    subject = subject_of(Device)
+    given = {"mrs": {}, "qps": {"qp": "{type: RC}"}, "windows": {"mw": "{type: 1}"}}
+    before = subject.device.resources()
+    comparison = Comparison(subject, given)
+    region = {"pd": "pd", "addr": "buf", "length": "1 page", "access": "[LOCAL_WRITE, MW_BIND]"}
+    bind = {"qp": "qp", "mw": "mw", "mr": "new", "addr": "buf", "length": "64", "access": "[]"}
+    assert comparison.take("ibv_reg_mr", region) == comparison.take("ibv_bind_mw", bind) == "success"
+    comparison.close()
+    assert (subject.left_behind, subject.device.resources()) == (set(), before)
 
 
 def test_a_budget_of_seconds_begins_when_it_is_first_asked_for() -> None:

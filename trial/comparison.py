@@ -95,7 +95,11 @@ class Comparison:
         return scene
 
     def close(self) -> None:
-        """Gives everything back."""
+        """Gives everything back; windows before the regions that they may be bound to, whichever was made first."""
+        for scene in self._scenes:
+            for name, window in list(scene.windows.items()):
+                if window.dealloc().value == 0:
+                    del scene.windows[name]
         self._cleanup.close()
         if self._scenes and self.divergence is None:
             self.subject.left_behind.update(self._scenes[-1].left_behind)
