@@ -20,7 +20,7 @@ from conformance.netlink import RdmaNetlink
 from conformance.suite import ROOT
 from conformance.supervision import Worker
 from conformance.tiers import SEQUENCES_S
-from fixtures import packages
+from fixtures import packages, persistent
 from fixtures.host import HostWorker
 from fixtures.rdma_core import find_rdma_core
 from fixtures.softroce.recipe import DEFAULT_STACK, STACKS
@@ -87,6 +87,7 @@ def _named_device(arguments: argparse.Namespace) -> str:
 def on_host(arguments: argparse.Namespace, device: str, out: Path, say: Say) -> Place:
     """The place where cases run on `device` of this host; what is lacking for it is installed."""
     builds.refuse_on_host(arguments)
+    persistent.device()  # what the environment names and is none is told here, once
     own = find_rdma_core(arguments.rdma_core) if arguments.rdma_core else None
     python = packages.ensure_tools(packages.HOST, assume_yes=arguments.yes, say=say)
     options = ["--rdma-device", device, "--rdma-port", str(arguments.port), *_plain_options(arguments)]
