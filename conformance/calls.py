@@ -50,6 +50,12 @@ class IbvAh(ctypes.Structure):
     _fields_ = (("context", ctypes.c_void_p), ("pd", ctypes.c_void_p), ("handle", ctypes.c_uint32))
 
 
+class IbvSrq(ctypes.Structure):
+    """The beginning of struct ibv_srq of <infiniband/verbs.h>."""
+
+    _fields_ = (("context", ctypes.c_void_p), ("srq_context", ctypes.c_void_p), ("pd", ctypes.c_void_p))
+
+
 class Mr:
     """A memory region: the struct ibv_mr that a program would hold.
 

@@ -82,8 +82,8 @@ REMOTE_OPERATIONS = (
 # What reads a region by its lkey (SEND, and WRITE as the requester), and what writes to it: RECV, and the
 # answers that READ and FETCH_AND_ADD bring their requester.
 LOCAL_OPERATIONS = ("SEND", "WRITE", "RECV", "RECV_WITH_IMM", "READ", "FETCH_AND_ADD")
-# The transports that traffic can go over; XRC is tried where there are such queue pairs.
-TRAFFIC_TYPES = ("RC", "UC", "UD")
+# The transports that traffic can go over.
+TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC")
 FORK_CHILDREN = ("writes", "waits")
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
 

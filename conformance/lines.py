@@ -13,6 +13,7 @@ from collections.abc import Callable
 from conformance.bench import Pair, Queue
 from conformance.calls import Return
 from conformance.quick import Quick, quick
+from conformance.refusals import RELIABLE
 from conformance.requests import Completion, Exchange, SendRequest
 from conformance.targets import Area
 
@@ -21,6 +22,8 @@ SILENCE_S = 1.0
 # The beginning of the statuses of errors that the other side has found, and that end its queue pair.
 _FOUND_THERE = "REM_"
 _FAILED = "ERR"
+# Whose receives are in a shared queue, where an error of the queue pair leaves them.
+_SHARED = "XRC"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
 
 
@@ -96,6 +99,7 @@ class Line:
         found = asker.completions(1)
         if [each.status for each in found] != ["SUCCESS"]:
             refused = bool(found) and found[0].status.startswith(_FOUND_THERE)
+            refused = refused and other.kind != _SHARED
             return Exchange(returned, found, other.completions(1, SILENCE_S) if refused else [])
         if asker.sq_sig_all:
             asker.completions(1)
@@ -105,4 +109,4 @@ class Line:
         return Exchange(returned, found, heard)
 
     def _hear(self, queue: Queue) -> list[Completion]:
-        return queue.completions(1) if queue.kind == "RC" else queue.completions(1, SILENCE_S)
+        return queue.completions(1) if queue.kind in RELIABLE else queue.completions(1, SILENCE_S)

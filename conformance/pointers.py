@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from conformance.calls import IbvAh, IbvMr, IbvMw, IbvPd
+from conformance.calls import IbvAh, IbvMr, IbvMw, IbvPd, IbvSrq
 from conformance.errors import UserError
 from conformance.posting import IbvQp
 
@@ -20,7 +20,7 @@ _WORD = ctypes.sizeof(ctypes.c_void_p)
 # Below it no process has anything mapped (vm.mmap_min_addr).
 _LOWEST_ADDRESS = 0x10000
 # Of the structures that are compared here, in bytes.
-_LARGEST = max(ctypes.sizeof(struct) for struct in (IbvAh, IbvPd, IbvMr, IbvMw, IbvQp))
+_LARGEST = max(ctypes.sizeof(struct) for struct in (IbvAh, IbvPd, IbvMr, IbvMw, IbvQp, IbvSrq))
 _offsets: dict[type, int] = {}
 
 
@@ -105,6 +105,15 @@ def ah_pointer(ah: Any, pd: int) -> int:
         return bool(IbvAh.from_address(pointer).pd == pd)
 
     return _read(ah, _offset(ah, matches))
+
+
+def srq_pointer(srq: Any, pd: int) -> int:
+    """struct ibv_srq * of a pyverbs SRQ in the PD whose struct ibv_pd * is `pd`."""
+
+    def matches(pointer: int) -> bool:
+        return bool(IbvSrq.from_address(pointer).pd == pd)
+
+    return _read(srq, _offset(srq, matches))
 
 
 def learn_mr(mr: Any) -> int:

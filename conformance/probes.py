@@ -17,6 +17,7 @@ from conformance.errors import SetupRefused
 from conformance.language import FLUSHES, NULL
 from conformance.lines import SILENCE_S, Line
 from conformance.places import WORD_OPERATIONS, locate
+from conformance.refusals import RELIABLE
 from conformance.requests import Completion, Exchange, SendRequest
 from conformance.scene import Observation, Scene, answer
 from conformance.targets import AROUND, BEFORE, EMPTY, SHOWN, Area, of_one, sent
@@ -127,18 +128,18 @@ def _receive(
     returned = receiver.post_receive((region,), wr_id)
     if returned.value:
         return _answered(returned, [], [], kind, "receive")
-    if kind != "RC":  # a message that is dropped leaves its receive to the next one
+    if kind not in RELIABLE:  # a message that is dropped leaves its receive to the next one
         receiver.post_receive((), scene.next_wr_id())
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
     posted = sender.post_send(SendRequest(opcode, scene.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
     if posted.value:
         raise SetupRefused("posting a send", errno_name(posted.value))
-    if kind != "RC":
+    if kind not in RELIABLE:
         sender.post_send(SendRequest("SEND", scene.next_wr_id(), flags=0))
     sent_off = sender.completions(1)
-    found = receiver.completions(1) if kind == "RC" else receiver.completions(1, SILENCE_S)
-    line.stale = line.stale or kind != "RC"
-    if kind == "RC" and not Exchange(returned, found).done:
+    found = receiver.completions(1) if kind in RELIABLE else receiver.completions(1, SILENCE_S)
+    line.stale = line.stale or kind not in RELIABLE
+    if kind in RELIABLE and not Exchange(returned, found).done:
         line.failed(sender, receiver)
     observation = _answered(returned, found, sent_off, kind, "receive")
     if Exchange(returned, found).done:

@@ -23,7 +23,7 @@ from conformance.windows import DeviceWindow
 
 # Loopback answers in microseconds; software emulation on a busy machine takes far longer.
 DEADLINE_S = 20.0
-_SEND_DEPTH, _CQ_DEPTH = 16, 64
+QUEUE_DEPTH, _CQ_DEPTH = 16, 64
 # Attributes of the connection: local ACK timeout 4.096 us * 2^14 = 67 ms, seven retries.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 14, 7, 7, 12
 _QKEY = 0x11111111
@@ -43,6 +43,7 @@ _MOVES = {
         "RTS": _QP_STATE | _TIMEOUTS | _SQ_PSN | _RD_ATOMIC,
     },
     "XRC_SEND": {"INIT": _INIT | _ACCESS_FLAGS, "RTR": _RTR, "RTS": _QP_STATE | _TIMEOUTS | _SQ_PSN | _RD_ATOMIC},
+    "XRC_RECV": {"INIT": _INIT | _ACCESS_FLAGS, "RTR": _RTR | _DEST_RD_ATOMIC | _RNR_TIMER},
     "UC": {"INIT": _INIT | _ACCESS_FLAGS, "RTR": _RTR, "RTS": _QP_STATE | _SQ_PSN},
     "UD": {"INIT": _INIT | _QKEY, "RTR": _QP_STATE, "RTS": _QP_STATE | _SQ_PSN},
 }  # fmt: skip
@@ -63,11 +64,11 @@ class DeviceQueue:
 
         self.device, self.pd, self.spec = device, pd, spec
         self.kind, self.sq_sig_all = spec.kind, spec.sq_sig_all
-        self._cq = CQ(device.context, _CQ_DEPTH)
+        self.cq = CQ(device.context, _CQ_DEPTH)
         try:
             self.qp = self._make_extended() if spec.extended else self._make()
         except BaseException:
-            self._cq.close()
+            self.cq.close()
             raise
         self.number = int(self.qp.qp_num)
         self.poster = Poster(qp_pointer(self.qp))
@@ -80,17 +81,22 @@ class DeviceQueue:
         from pyverbs.qp import QP, QPInitAttr
 
         attributes = QPInitAttr(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self._cq, rcq=self._cq, cap=_capacity(),
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(),
             sq_sig_all=int(self.sq_sig_all),
         )  # fmt: skip
-        return QP(_pyverbs(self.pd), attributes)
+        return QP(self.pyverbs_pd, attributes)
+
+    @property
+    def pyverbs_pd(self) -> Any:
+        """Its protection domain as pyverbs has it."""
+        return cast(ProtectionDomain, self.pd).pyverbs
 
     def _make_extended(self) -> Any:
         from pyverbs.qp import QPEx, QPInitAttrEx
 
         attributes = QPInitAttrEx(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self._cq, rcq=self._cq, cap=_capacity(),
-            pd=_pyverbs(self.pd), comp_mask=_INIT_ATTR_PD | _INIT_ATTR_SEND_OPS,
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(),
+            pd=self.pyverbs_pd, comp_mask=_INIT_ATTR_PD | _INIT_ATTR_SEND_OPS,
             send_ops_flags=_SEND_OPS[self.spec.extended],
         )  # fmt: skip
         return QPEx(self.device.context, attributes)
@@ -100,13 +106,9 @@ class DeviceQueue:
         if state == "RESET":
             return
         if self._attributes is None:
-            self._attributes = self._connection(peer)
+            self._attributes = self.connection(peer)
             self._address(peer)
-        for step, mask in _MOVES[self.kind].items():
-            self._attributes.qp_state = _STATES.value_of(step)
-            self.qp.modify(self._attributes, mask)
-            if step == state:
-                break
+        move(self.qp, self.kind, self._attributes, state)
         self.state = state
 
     def reset(self) -> None:
@@ -119,7 +121,8 @@ class DeviceQueue:
         while self.poster.completions(1, 0.0):
             pass
 
-    def _connection(self, peer: int) -> Any:
+    def connection(self, peer: int) -> Any:
+        """The attributes of a connection to the queue pair of that number, as pyverbs' QPAttr."""
         from pyverbs.qp import QPAttr
 
         device = self.device
@@ -146,7 +149,7 @@ class DeviceQueue:
         from pyverbs.addr import AH
 
         if self.kind == "UD":
-            self._address_handle = AH(_pyverbs(self.pd), attr=self._path())
+            self._address_handle = AH(self.pyverbs_pd, attr=self._path())
             self._destination = (ah_pointer(self._address_handle, self.pd.pointer), peer, _QKEY)
 
     def _rights(self) -> int:
@@ -197,11 +200,13 @@ class DeviceQueue:
         self.qp.close()
         if self._address_handle is not None:
             self._address_handle.close()
-        self._cq.close()
+        self.cq.close()
 
 
 class DevicePair:
     """Two queue pairs of one kind, each the other's peer."""
+
+    kind: type[DeviceQueue] = DeviceQueue
 
     def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd) -> None:
         """`responder_pd` is the PD that owns what is accessed remotely; `spec` is the responder's."""
@@ -210,12 +215,12 @@ class DevicePair:
 
     def _make(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd) -> None:
         self._state = spec.state
-        self.responder = DeviceQueue(device, responder_pd, spec)
+        self.responder = self.kind(device, responder_pd, spec)
         # The peer of XRC_SEND would be an XRC_RECV of a domain of its own; to post binds it needs none.
         self.requester = self.responder
         try:
             if spec.kind != "XRC_SEND":
-                self.requester = DeviceQueue(device, requester_pd, spec.peer)
+                self.requester = self.kind(device, requester_pd, spec.peer)
             self._connect()
         except BaseException:
             self.close()
@@ -245,10 +250,25 @@ class DevicePair:
             queue.close()
 
 
+def move(qp: Any, kind: str, attributes: Any, state: str) -> None:
+    """Takes a new queue pair of pyverbs through the states up to `state`. Raises PyverbsRDMAError."""
+    for step, mask in _MOVES[kind].items():
+        attributes.qp_state = _STATES.value_of(step)
+        qp.modify(attributes, mask)
+        if step == state:
+            break
+
+
+def state_of(qp: Any) -> str:
+    """The state of a queue pair of pyverbs, as ibv_query_qp tells it."""
+    attributes, _ = qp.query(_QP_STATE)
+    return _STATES.name_of(int(attributes.qp_state))
+
+
 def _capacity() -> Any:
     from pyverbs.qp import QPCap
 
-    return QPCap(max_send_wr=_SEND_DEPTH, max_recv_wr=_SEND_DEPTH, max_send_sge=1, max_recv_sge=1)
+    return QPCap(max_send_wr=QUEUE_DEPTH, max_recv_wr=QUEUE_DEPTH, max_send_sge=1, max_recv_sge=1)
 
 
 def _pyverbs(pd: Pd) -> Any:

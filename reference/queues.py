@@ -13,7 +13,7 @@ from reference.access import Access
 from reference.objects import Domain, Refused
 
 SUCCESS, FLUSHED = "SUCCESS", "WR_FLUSH_ERR"
-_KINDS = ("RC", "UC", "UD", "XRC_SEND")
+_KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND")
 # What a completion calls an operation, by enum ibv_wc_opcode.
 _COMPLETED = {
     "RDMA_WRITE_WITH_IMM": "RDMA_WRITE", "SEND_WITH_IMM": "SEND", "SEND_WITH_INV": "SEND",
@@ -52,7 +52,7 @@ class Queues(Access):
 
     def create_qp(self, queue: Queue) -> Queue:
         """A queue pair with a number. Raises Refused for a type that the device has not."""
-        if queue.kind not in _KINDS or (queue.kind == "XRC_SEND" and not self.stack.has("xrc")):
+        if queue.kind not in _KINDS or (queue.kind.startswith("XRC") and not self.stack.has("xrc")):
             raise Refused(errno.EOPNOTSUPP)
         queue.number = self.new_handle()
         queue.domain.users += 1

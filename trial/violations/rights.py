@@ -336,6 +336,18 @@ class PersistenceByVisibility(Device):
         return _granted(region, right, FLUSH_PERSISTENT, FLUSH_GLOBAL)
 
 
+@violates("REG-05")
+class ExtendedConnectionsUnchecked(Device):
+    """What comes over an extended reliable connection is not asked for its rights."""
+
+    def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
+        found = super().target(queue, request, length)
+        region = self.keys.get(request.rkey)
+        if found is None and queue.kind == "XRC" and isinstance(region, Region):
+            return self.place(region, request.remote_addr, length)
+        return found
+
+
 @violates("REG-09")
 class PersistenceDenied(Device):
     """Flushes for persistence are refused where they are granted."""
