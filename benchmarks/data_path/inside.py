@@ -18,7 +18,7 @@ from conformance.suite import load_suite
 from fixtures.bench import DeviceBench
 
 SWEEP = "reg_mr/data_path/operation-by-access-by-place"
-POINTS = {"allowed": "op=RDMA_WRITE,access=write,place=whole", "refused": "op=RDMA_WRITE,access=local,place=whole"}
+POINTS = {"allowed": "op=RDMA_WRITE,qp_type=RC,access=write,place=whole", "refused": "op=RDMA_WRITE,qp_type=RC,access=local,place=whole"}
 MOVED = {"allowed": "all", "refused": "nothing"}
 
 
