@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from conformance import judging
-from conformance.results import Line, verdict_on
+from conformance.results import Line, told_on, verdict_on
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
 from reports import pictures
 from reports.digest import Digest, RuleFacts, flat, said
@@ -138,11 +138,28 @@ class RuleView:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """What a result tells of a violated rule, the command that shows it, and rows that random sequences have made."""
+
+    line: Line
+    verdict: str
+    told: str
+    repro: str
+    rows: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Finding:
     """A violated rule: for each run in which it is, the number of violations and the first of them."""
 
     facts: RuleFacts
-    by_run: tuple[tuple[int, str, int, tuple[Line, ...]], ...]
+    by_run: tuple[tuple[int, int, tuple[Seen, ...]], ...]
+
+
+def _seen(rule: str, line: Line) -> Seen:
+    rows = (each["row"] for each in line["deviations"] if each["row"] and rule in each["rules"])
+    told, repro = told_on(rule, line)
+    return Seen(line, verdict_on(rule, line), told, repro, tuple(rows))
 
 
 @dataclass(frozen=True)
@@ -206,7 +223,7 @@ class Page:
         found = []
         for id_, facts in self.rules.items():
             by_run = tuple(
-                (number, lines[id_][0]["effective"], len(lines[id_]), tuple(lines[id_][:_FAULTS_TOLD]))
+                (number, len(lines[id_]), tuple(_seen(id_, line) for line in lines[id_][:_FAULTS_TOLD]))
                 for number, lines in enumerate(violated) if id_ in lines
             )  # fmt: skip
             if by_run:

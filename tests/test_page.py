@@ -367,3 +367,15 @@ def test_a_hundred_thousand_points_open_in_two_seconds(browser: webdriver.Chrome
     assert 0 < took < OPEN_WITHIN_MS
     assert "102,400 points" in browser.find_element(By.ID, f"sweep:{many.cases[0].id}").text
     assert browser.find_element(By.CSS_SELECTOR, ".map").is_displayed()
+
+
+def test_a_violated_rule_tells_what_its_own_points_did(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    swept = sweep(tmp_path, SUITE.cases[0], FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0)
+    (own,) = swept["deviations"]
+    other = {**own, "rules": ["REG-01"], "observed": "what another rule's points did"}
+    show(browser, tmp_path, run(tmp_path, [{**swept, "deviations": [other, own]}]))
+    (finding,) = (each.text for each in browser.find_elements(By.CSS_SELECTOR, "article.finding")
+                  if each.text.startswith(own["rules"][0]))  # fmt: skip
+    assert f"{own['observed']}: MW_BIND ({own['count']:,} points)" in finding
+    assert own["repro"] in finding
+    assert "another rule" not in finding

@@ -18,7 +18,10 @@ from conformance.suite import load_suite
 from fixtures.bench import DeviceBench
 
 SWEEP = "reg_mr/data_path/operation-by-access-by-place"
-POINTS = {"allowed": "op=RDMA_WRITE,qp_type=RC,access=write,place=whole", "refused": "op=RDMA_WRITE,qp_type=RC,access=local,place=whole"}
+POINTS = {
+    kind: f"op=RDMA_WRITE,qp_type=RC,access={access},place=whole"
+    for kind, access in (("allowed", "write"), ("refused", "local"))
+}
 MOVED = {"allowed": "all", "refused": "nothing"}
 
 
