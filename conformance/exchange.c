@@ -77,6 +77,13 @@ static int completion(struct ibv_cq *cq, struct ibv_wc *wc, uint64_t patience)
     return found;
 }
 
+/* Whether the other side has found the error, which ends its queue pair too. */
+static int found_there(enum ibv_wc_status status)
+{
+    return status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR ||
+           status == IBV_WC_REM_INV_RD_REQ_ERR || status == IBV_WC_REM_ABORT_ERR;
+}
+
 /* 0, or the negative answer of an ibv_poll_cq that has failed. */
 static int made(struct exchange *this)
 {
@@ -97,7 +104,7 @@ static int made(struct exchange *this)
         return found;
     this->found = 1;
     if (this->wc[0].status != IBV_WC_SUCCESS) {
-        if (this->wc[0].status < IBV_WC_REM_INV_REQ_ERR || this->wc[0].status > IBV_WC_REM_OP_ERR)
+        if (!found_there(this->wc[0].status))
             return 0;
         found = completion(this->other->recv_cq, &this->wc[1], this->silence);
         this->heard = found > 0;
