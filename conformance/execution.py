@@ -28,7 +28,7 @@ def execute(case: Case, bench: Bench) -> Observation:
     `setup_failed` instead when the device refused the setup; `left_behind` for what could not be
     given back, or is there now and was not before; `held`, what the kernel counted before and after.
     """
-    return accounted(bench, lambda: _run(Scene(case, bench)))
+    return accounted(bench, lambda: enact(Scene(case, bench), set_up))
 
 
 def accounted(bench: Bench, observe: Callable[[], Observation]) -> Observation:
@@ -43,17 +43,23 @@ def accounted(bench: Bench, observe: Callable[[], Observation]) -> Observation:
     return observation
 
 
-def _run(scene: Scene) -> Observation:
+def enact(scene: Scene, prepare: Callable[[Scene], None]) -> Observation:
+    """What a case gives once `prepare` has set it up. All that the scene has made itself is given back."""
     observation: Observation
     with scene.cleanup:
         try:
-            set_up(scene)
+            prepare(scene)
             observation = make_calls(scene)
         except SetupRefused as refusal:
-            observation = {"setup_failed": str(refusal), "errno": refusal.code}
+            observation = not_set_up(refusal)
     if scene.left_behind:
         observation["left_behind"] = scene.left_behind
     return observation
+
+
+def not_set_up(refusal: SetupRefused) -> Observation:
+    """What is recorded of a case that could not be set up."""
+    return {"setup_failed": str(refusal), "errno": refusal.code}
 
 
 def make_calls(scene: Scene) -> Observation:

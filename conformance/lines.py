@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from conformance.bench import Pair, Queue
 from conformance.calls import Return
@@ -64,9 +64,7 @@ class Line:
         if exchange.returned.value:
             return exchange
         if not exchange.done:
-            found = exchange.found
-            refused = bool(found) and found[0].status.startswith(_FOUND_THERE)
-            self.failed(asker, *((other,) if refused else ()))
+            self.failed(asker, *((other,) if _found_there(exchange.found) else ()))
             return exchange
         wanted = 2 if exchange.heard and exchange.heard[0].opcode == _RECEIVED_WITH_IMM else 1
         self.stale = self.stale or len(exchange.heard) < wanted
@@ -98,9 +96,8 @@ class Line:
         asker.post_send(SendRequest("SEND", self._next_wr_id(), flags=0))
         found = asker.completions(1)
         if [each.status for each in found] != ["SUCCESS"]:
-            refused = bool(found) and found[0].status.startswith(_FOUND_THERE)
-            refused = refused and other.kind != _SHARED
-            return Exchange(returned, found, other.completions(1, SILENCE_S) if refused else [])
+            tells = _found_there(found) and other.kind != _SHARED
+            return Exchange(returned, found, other.completions(1, SILENCE_S) if tells else [])
         if asker.sq_sig_all:
             asker.completions(1)
         heard = self._hear(other)
@@ -110,3 +107,8 @@ class Line:
 
     def _hear(self, queue: Queue) -> list[Completion]:
         return queue.completions(1) if queue.kind in RELIABLE else queue.completions(1, SILENCE_S)
+
+
+def _found_there(found: Sequence[Completion]) -> bool:
+    """Whether the other side has found the error."""
+    return bool(found) and found[0].status.startswith(_FOUND_THERE)

@@ -16,7 +16,7 @@ from conformance.bench import Bench
 from conformance.capability import Capabilities
 from conformance.case import Case, Expectation
 from conformance.errors import SetupRefused
-from conformance.execution import make_calls, set_up, set_up_ground, set_up_objects
+from conformance.execution import enact, not_set_up, set_up, set_up_ground, set_up_objects
 from conformance.holdings import settled, still_counted
 from conformance.scene import Observation, Scene
 from conformance.sweeps.grouping import LARGEST, LARGEST_IN_C, Group, Numbers, groups, setup_axes, shares_ground
@@ -198,7 +198,7 @@ class _Run:
 
     def _refused(self, points: Numbers, refusal: SetupRefused) -> None:
         for point in points:
-            self.record.note(point, {"setup_failed": str(refusal), "errno": refusal.code})
+            self.record.note(point, not_set_up(refusal))
 
     def _calls(self, scene: Scene, group: Group) -> None:
         if self.loop is not None:
@@ -209,28 +209,15 @@ class _Run:
 
     def _alone(self, point: int) -> Observation:
         """What one point gives with a set-up of its own."""
-        scene = Scene(self.stencil.case(point), self.bench)
-        with scene.cleanup:
-            try:
-                set_up(scene)
-                observed = make_calls(scene)
-            except SetupRefused as refusal:
-                observed = {"setup_failed": str(refusal), "errno": refusal.code}
-        if scene.left_behind:
-            observed["left_behind"] = scene.left_behind
-        return observed
+        return enact(Scene(self.stencil.case(point), self.bench), set_up)
 
     def _observed(self, scene: Scene, point: int) -> Observation:
         """What the call of one point gives, on what is set up."""
-        branch = scene.for_call(self.stencil.case(point))
-        with branch.cleanup:
-            try:
-                observed = make_calls(branch)
-            except SetupRefused as refusal:
-                observed = {"setup_failed": str(refusal), "errno": refusal.code}
-        if branch.left_behind:
-            observed["left_behind"] = branch.left_behind
-        return observed
+        return enact(scene.for_call(self.stencil.case(point)), _is_there)
+
+
+def _is_there(scene: Scene) -> None:
+    """The set-up of points that share one."""
 
 
 class _Judge:
