@@ -10,6 +10,8 @@ from fixtures import packages
 
 NAME = "test"
 HELP = "Run the project's own tests; what follows `--` goes to pytest."
+# Two files side by side: most of the time goes into guests, which take one processor each, and memory.
+ALL = ("-n", "2", "--dist", "loadfile", "tests")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,5 +23,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Installs what is needed and runs pytest; gives pytest's exit status."""
     python = packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)
-    command = [python, "-m", "pytest", *(arguments.pytest or ["tests"])]
+    command = [python, "-m", "pytest", *(arguments.pytest or ALL)]
     return subprocess.run(command, cwd=ROOT, check=False).returncode

@@ -31,15 +31,13 @@ class Equipment:
         self._work_requests = _FIRST_WR_ID
 
     def line(self, kind: str, pd: str, access: int | None = None, extended: str = "") -> Line:
-        """A pair of the QpSpec of these, made once and ready for use. Raises SetupRefused."""
+        """A pair of the QpSpec of these, made once; as the last user has left it. Raises SetupRefused."""
         key = (kind, pd, access, extended)
-        line = self._lines.get(key)
-        if line is None:
+        if key not in self._lines:
             pair = make_pair(self._bench, QpSpec(kind, pd, access=access, extended=extended), self._pds)
             self._cleanup.callback(give_back, self._left_behind, f"queue pair {kind}", pair.close)
-            line = self._lines[key] = Line(pair, self._next_wr_id)
-        line.ready()
-        return line
+            self._lines[key] = Line(pair, self._next_wr_id)
+        return self._lines[key]
 
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
         """Registered memory of `size` bytes. Each `use` has one, which grows when more is asked for.

@@ -1,11 +1,13 @@
-/* A request and what comes of it: quick.py says when this takes the place of lines.py, which does the same. */
+/* Requests one after the other and what comes of each: quick.py says when this takes the place of lines.py, which does
+ * the same in steps. */
 #include <infiniband/verbs.h>
 #include <sched.h>
 #include <string.h>
 #include <time.h>
 
-enum { AREAS = 2, HEARD = 2 };
+enum { AREAS = 2, HEARD = 2, REQUESTER = 0, RESPONDER = 1, ENDS = 2 };
 enum { UNTOUCHED, REPLACED, OTHER }; /* as in targets.py */
+enum { NOT_ASKED = -1 };             /* as in quick.py */
 
 /* Memory with known contents, as targets.Area has it. */
 struct area {
@@ -15,14 +17,34 @@ struct area {
     uint32_t around, made;
 };
 
-struct exchange {
-    struct ibv_qp *asker, *other;
+struct end {
+    struct ibv_qp *qp;
+    struct ibv_qp_attr *attributes; /* of the connection */
+    uint64_t receives;              /* posted, each of no bytes, and not yet used */
+};
+
+/* A step from RESET to a queue pair in use: ibv_modify_qp's state and mask. */
+struct move {
+    uint32_t state, mask;
+};
+
+/* A pair, as lines.Line has it. */
+struct line {
+    struct end ends[ENDS];
+    const struct move *moves; /* how it is made new; none if it is to be used as it is */
+    uint32_t number_of_moves, stale;
     uint64_t patience, hearing, silence; /* nanoseconds: for the asker's answer, the other's, and one that may not come */
-    struct ibv_send_wr *request;
-    uint32_t receives; /* to be posted at the other side first, each of no bytes */
+};
+
+struct exchange {
+    struct line *line;
+    uint32_t asker, receives; /* the other side is to have so many posted */
+    struct ibv_send_wr request;
+    struct ibv_sge sge;
     struct area areas[AREAS];
     int32_t returned;      /* by the posting that failed, else 0 */
     uint32_t found, heard; /* completions in `wc`: the request's own first, then the other side's */
+    int32_t rested;        /* the responder's state once it has come to rest, or NOT_ASKED */
     uint32_t seen[AREAS];
     struct ibv_wc wc[1 + HEARD];
 };
@@ -58,6 +80,11 @@ static uint32_t seen(const struct area *area)
     return REPLACED;
 }
 
+static int as_wanted(const struct area *area, uint32_t seen)
+{
+    return seen == REPLACED || (seen == UNTOUCHED && !memcmp(area->before, area->wanted, area->length));
+}
+
 static uint64_t now(void)
 {
     struct timespec time;
@@ -77,6 +104,54 @@ static int completion(struct ibv_cq *cq, struct ibv_wc *wc, uint64_t patience)
     return found;
 }
 
+/* The state of a queue pair, or the negative of what ibv_query_qp answers. */
+static int state(struct ibv_qp *qp)
+{
+    struct ibv_qp_attr attributes;
+    struct ibv_qp_init_attr made_of;
+    int failed = ibv_query_qp(qp, &attributes, IBV_QP_STATE, &made_of);
+
+    return failed ? -failed : (int)attributes.qp_state;
+}
+
+/* Waits until a queue pair on which a request has failed has come to rest. */
+static void settle(struct ibv_qp *qp, uint64_t patience)
+{
+    uint64_t began = now();
+
+    while (state(qp) != IBV_QPS_ERR && now() - began < patience)
+        sched_yield();
+}
+
+static int reset(struct end *end)
+{
+    struct ibv_wc wc;
+    int failed;
+
+    end->attributes->qp_state = IBV_QPS_RESET;
+    failed = ibv_modify_qp(end->qp, end->attributes, IBV_QP_STATE);
+    end->receives = 0;
+    while (!failed && ibv_poll_cq(end->qp->recv_cq, 1, &wc) > 0)
+        ;
+    return failed;
+}
+
+/* As after creation: 0, or the errno of the move that failed. */
+static int renew(struct line *line)
+{
+    int failed = reset(&line->ends[RESPONDER]);
+
+    if (!failed)
+        failed = reset(&line->ends[REQUESTER]);
+    for (int i = 0; i < ENDS; i++)
+        for (uint32_t move = 0; !failed && move < line->number_of_moves; move++) {
+            line->ends[i].attributes->qp_state = line->moves[move].state;
+            failed = ibv_modify_qp(line->ends[i].qp, line->ends[i].attributes, line->moves[move].mask);
+        }
+    line->stale = failed != 0;
+    return failed;
+}
+
 /* Whether the other side has found the error, which ends its queue pair too. */
 static int found_there(enum ibv_wc_status status)
 {
@@ -84,42 +159,64 @@ static int found_there(enum ibv_wc_status status)
            status == IBV_WC_REM_INV_RD_REQ_ERR || status == IBV_WC_REM_ABORT_ERR;
 }
 
-/* 0, or the negative answer of an ibv_poll_cq that has failed. */
+/* Posts the request and a SEND behind it and waits for both; 0, or the negative answer of a failed ibv_poll_cq. */
 static int made(struct exchange *this)
 {
+    struct end *asker = &this->line->ends[this->asker], *other = &this->line->ends[!this->asker];
     struct ibv_send_wr behind = {.opcode = IBV_WR_SEND}, *bad;
     struct ibv_recv_wr receive = {0}, *bad_receive;
     int found;
 
-    this->found = this->heard = 0;
-    for (this->returned = 0; this->receives && !this->returned; this->receives -= !this->returned)
-        this->returned = ibv_post_recv(this->other, &receive, &bad_receive);
+    for (; other->receives < this->receives && !this->returned; other->receives += !this->returned)
+        this->returned = ibv_post_recv(other->qp, &receive, &bad_receive);
     if (!this->returned)
-        this->returned = ibv_post_send(this->asker, this->request, &bad);
+        this->returned = ibv_post_send(asker->qp, &this->request, &bad);
     if (this->returned)
         return 0;
-    ibv_post_send(this->asker, &behind, &bad);
-    found = completion(this->asker->send_cq, &this->wc[0], this->patience);
+    ibv_post_send(asker->qp, &behind, &bad);
+    found = completion(asker->qp->send_cq, &this->wc[0], this->line->patience);
     if (found <= 0)
         return found;
     this->found = 1;
     if (this->wc[0].status != IBV_WC_SUCCESS) {
         if (!found_there(this->wc[0].status))
             return 0;
-        found = completion(this->other->recv_cq, &this->wc[1], this->silence);
+        found = completion(other->qp->recv_cq, &this->wc[1], this->line->silence);
         this->heard = found > 0;
-        return found < 0 ? found : 0;
+    } else {
+        /* What was sent behind is received behind; a write with immediate is received before that. */
+        do {
+            found = completion(other->qp->recv_cq, &this->wc[1 + this->heard], this->line->hearing);
+            this->heard += found > 0;
+        } while (found > 0 && this->heard < HEARD && this->wc[this->heard].opcode == IBV_WC_RECV_RDMA_WITH_IMM);
     }
-    /* What was sent behind is received behind; a write with immediate is received before that. */
-    do {
-        found = completion(this->other->recv_cq, &this->wc[1 + this->heard], this->hearing);
-        this->heard += found > 0;
-    } while (found > 0 && this->heard < HEARD && this->wc[this->heard].opcode == IBV_WC_RECV_RDMA_WITH_IMM);
+    other->receives -= this->heard;
     return found < 0 ? found : 0;
 }
 
-/* Fills the areas, makes the exchange and looks at them; 0, or the negative answer of a failed ibv_poll_cq. */
-int rdma_cts_exchange(struct exchange *this)
+/* Lets what has failed come to rest and says what the line is good for; 0, or the negative answer of ibv_query_qp. */
+static int rest(struct exchange *this)
+{
+    struct line *line = this->line;
+    int done = this->found && this->wc[0].status == IBV_WC_SUCCESS;
+    uint32_t wanted = this->heard && this->wc[1].opcode == IBV_WC_RECV_RDMA_WITH_IMM ? 2 : 1;
+
+    if (!done && !this->returned) {
+        settle(line->ends[this->asker].qp, line->silence);
+        if (this->found && found_there(this->wc[0].status))
+            settle(line->ends[!this->asker].qp, line->silence);
+    }
+    for (int i = 0; i < AREAS; i++)
+        done = done && as_wanted(&this->areas[i], this->seen[i]);
+    if (done && this->heard >= wanted)
+        return 0;
+    line->stale = 1;
+    this->rested = state(line->ends[RESPONDER].qp);
+    return this->rested < 0 ? this->rested : 0;
+}
+
+/* Fills the areas, makes the exchange and looks at them; 0, or a negative errno. */
+static int exchange(struct exchange *this)
 {
     int failed;
 
@@ -128,6 +225,31 @@ int rdma_cts_exchange(struct exchange *this)
     failed = made(this);
     for (int i = 0; i < AREAS; i++)
         this->seen[i] = seen(&this->areas[i]);
-    return failed;
+    return failed ? failed : rest(this);
 }
 
+/* Whether Python has to look at it before the next one is made: it was not posted, not answered, or something has come that
+ * should not have, or not all that should. */
+static int odd(const struct exchange *this)
+{
+    return this->returned || !this->found || this->seen[0] == OTHER || this->seen[1] == OTHER ||
+           (this->wc[0].status == IBV_WC_SUCCESS && this->rested != NOT_ASKED);
+}
+
+/* Makes the exchanges up to one that is odd, or before one whose line cannot be made new: how many, or the negative
+ * answer of the ibv_poll_cq or ibv_query_qp that has failed. */
+int rdma_cts_exchanges(struct exchange *all, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        int failed;
+
+        if (all[i].line->stale && all[i].line->number_of_moves && renew(all[i].line))
+            return i;
+        failed = exchange(&all[i]);
+        if (failed)
+            return failed;
+        if (odd(&all[i]))
+            return i + 1;
+    }
+    return count;
+}

@@ -7,7 +7,7 @@ harness's failure, never the device's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
 from conformance.bench import Bench
@@ -15,6 +15,8 @@ from conformance.calls import errno_name
 from conformance.case import Case, MrSpec, Step, WindowSpec
 from conformance.errors import SetupRefused
 from conformance.holdings import settled, still_counted
+from conformance.language import PROBES
+from conformance.probes import together
 from conformance.scene import Observation, Scene
 from conformance.steps import STEPS, alloc_window
 
@@ -72,6 +74,24 @@ def make_calls(scene: Scene) -> Observation:
     if scene.case.afterwards:
         observation["afterwards"] = _afterwards(scene, observation)
     return observation
+
+
+def make_all_calls(scene: Scene, cases: Sequence[Case]) -> Iterator[Observation]:
+    """What `make_calls` gives of each case on what is set up in `scene`; probes are made together."""
+    first = scene.case
+    if first.when.call in PROBES and not first.afterwards and first.given.memlock is None:
+        yield from map(_probed, together([(scene.for_call(case), case.when) for case in cases]))
+        return
+    for case in cases:
+        yield enact(scene.for_call(case), _is_there)
+
+
+def _probed(seen: Observation | SetupRefused) -> Observation:
+    return not_set_up(seen) if isinstance(seen, SetupRefused) else seen
+
+
+def _is_there(scene: Scene) -> None:
+    """The set-up of cases that share one."""
 
 
 def _afterwards(scene: Scene, judged: Observation) -> list[Observation]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
+from conformance import quick
 from conformance.bench import Pair, Queue
 from conformance.calls import Return
-from conformance.quick import Quick, quick
 from conformance.refusals import RELIABLE
 from conformance.requests import Completion, Exchange, SendRequest
 from conformance.targets import Area
@@ -24,7 +25,21 @@ _FOUND_THERE = "REM_"
 _FAILED = "ERR"
 # Whose receives are in a shared queue, where an error of the queue pair leaves them.
 _SHARED = "XRC"
+_WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
+REQUESTER, RESPONDER = range(2)
+
+
+class Ask(NamedTuple):
+    """A request that one end of a line makes (REQUESTER or RESPONDER), and the memory that it is about.
+
+    `areas` are filled before, and looked at afterwards.
+    """
+
+    line: Line
+    request: SendRequest
+    areas: tuple[Area, Area]
+    by: int = REQUESTER
 
 
 class Line:
@@ -34,15 +49,15 @@ class Line:
         self.pair = pair
         self.stale = False
         self._next_wr_id, self._renewable = next_wr_id, renewable
-        self._receives: dict[int, int] = {}
-        self._quick: dict[Queue, Quick] = {}
+        self._receives = [0, 0]  # that stand at the requester and at the responder
+        self._quick: quick.QuickLine | None = None
 
     def ready(self) -> None:
         """Makes the pair new if it has to be."""
         if self.stale and self._renewable:
             self.pair.renew()
             self.stale = False
-            self._receives.clear()
+            self._receives = [0, 0]
 
     def failed(self, *queues: Queue) -> None:
         """Requests of these have failed: the pair is used again only when they have come to rest.
@@ -55,39 +70,35 @@ class Line:
             while queue.query_state() != _FAILED and time.monotonic() < until:
                 os.sched_yield()
 
-    def ask(self, request: SendRequest, asker: Queue, other: Queue, areas: tuple[Area, Area]) -> Exchange:
+    def ask(self, ask: Ask) -> Exchange:
         """Posts a request with a SEND of no bytes behind it, for which the other side has posted receives.
 
-        The areas are filled before.
+        The line is made ready before; what did not go as wanted has come to rest afterwards.
         """
-        exchange = self._exchange(request, asker, other, areas)
-        if exchange.returned.value:
-            return exchange
-        if not exchange.done:
+        self.ready()
+        asker, other = self._ends(ask.by)
+        for area in ask.areas:
+            area.fill()
+        exchange = self._exchange(ask.request, asker, other, _receives(ask.request) - self._receives[not ask.by])
+        standing = max(_receives(ask.request), self._receives[not ask.by])
+        self._receives[not ask.by] = standing - len(exchange.heard)
+        if not exchange.done and not exchange.returned.value:
             self.failed(asker, *((other,) if _found_there(exchange.found) else ()))
-            return exchange
         wanted = 2 if exchange.heard and exchange.heard[0].opcode == _RECEIVED_WITH_IMM else 1
-        self.stale = self.stale or len(exchange.heard) < wanted
-        return exchange
+        moved = all(area.moved() == "all" for area in ask.areas)
+        if exchange.done and moved and len(exchange.heard) >= wanted:
+            return exchange
+        self.stale = True
+        return exchange._replace(rested=self.pair.responder.query_state())
 
-    def _exchange(self, request: SendRequest, asker: Queue, other: Queue, areas: tuple[Area, Area]) -> Exchange:
+    def _ends(self, by: int) -> tuple[Queue, Queue]:
+        pair = self.pair
+        return (pair.requester, pair.responder) if by == REQUESTER else (pair.responder, pair.requester)
+
+    def _exchange(self, request: SendRequest, asker: Queue, other: Queue, receives: int) -> Exchange:
         """The request, the SEND behind it, and the completions of both sides."""
-        receives = 2 if request.opcode == "RDMA_WRITE_WITH_IMM" else 1
-        posted = self._receives.get(other.number, 0)
-        quicker = self._quick.get(asker) or quick(asker, other, SILENCE_S)
-        if quicker and quicker.takes(request):
-            self._quick[asker] = quicker
-            exchange = quicker.exchange(request, max(0, receives - posted), areas)
-        else:
-            for area in areas:
-                area.fill()
-            exchange = self._in_steps(request, asker, other, max(0, receives - posted))
-        self._receives[other.number] = max(receives, posted) - len(exchange.heard)
-        return exchange
-
-    def _in_steps(self, request: SendRequest, asker: Queue, other: Queue, receives: int) -> Exchange:
         returned = Return(0, 0)
-        while receives and returned.value == 0:
+        while receives > 0 and returned.value == 0:
             returned = other.post_receive((), self._next_wr_id())
             receives -= 1
         returned = returned if returned.value else asker.post_send(request)
@@ -107,6 +118,57 @@ class Line:
 
     def _hear(self, queue: Queue) -> list[Completion]:
         return queue.completions(1) if queue.kind in RELIABLE else queue.completions(1, SILENCE_S)
+
+    def quickly(self) -> quick.QuickLine | None:
+        """The same line for exchanges in C, in the state in which it is; None where there is none."""
+        if self._quick is None or not self._quick.stands_for(self.pair):
+            self._quick = quick.quick_line(self.pair, SILENCE_S, self._renewable)
+        if self._quick is not None:
+            self._quick.state = self.stale, self._receives
+        return self._quick
+
+    def learn(self) -> None:
+        """Takes over the state in which exchanges in C have left the line."""
+        if self._quick is not None:
+            self.stale, self._receives = self._quick.state
+
+
+def exchanges(asks: Sequence[Ask]) -> Iterator[Exchange]:
+    """What comes of each, one after the other.
+
+    Where C has made them, several of them were made before the first is given. The memory of one which has to be
+    looked at is as it was left, until the next is taken.
+    """
+    done = 0
+    while done < len(asks):
+        made = _in_c(asks[done : done + quick.MOST]) or [asks[done].line.ask(asks[done])]
+        yield from made
+        done += len(made)
+
+
+def _in_c(asks: Sequence[Ask]) -> list[Exchange]:
+    """What comes of the first of these, as many as C makes in one go."""
+    lines: dict[int, quick.QuickLine] = {}
+    asked: list[quick.Asked] = []
+    for line, request, areas, by in asks:
+        if not quick.takes(request):
+            break
+        known = lines.get(id(line)) or line.quickly()
+        if known is None:
+            break
+        lines[id(line)] = known
+        asked.append((known, by, _receives(request), request, areas))
+    if not asked:
+        return []
+    made = quick.exchanges(asked)
+    for each in asks[: len(asked)]:
+        each.line.learn()
+    return made
+
+
+def _receives(request: SendRequest) -> int:
+    """How many receives a request and the SEND behind it use."""
+    return 2 if request.opcode == _WITH_IMM else 1
 
 
 def _found_there(found: Sequence[Completion]) -> bool:

@@ -10,6 +10,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from struct import Struct
 from typing import Any
 
 from conformance.calls import IbvAh, IbvMr, IbvMw, IbvPd, IbvSrq
@@ -21,6 +22,8 @@ _WORD = ctypes.sizeof(ctypes.c_void_p)
 _LOWEST_ADDRESS = 0x10000
 # Of the structures that are compared here, in bytes.
 _LARGEST = max(ctypes.sizeof(struct) for struct in (IbvAh, IbvPd, IbvMr, IbvMw, IbvQp, IbvSrq))
+# The beginning of struct ibv_qp_attr: four enumerations, then qkey, rq_psn, sq_psn and dest_qp_num.
+_ATTRIBUTES = Struct("4i4I")
 _offsets: dict[type, int] = {}
 
 
@@ -52,13 +55,19 @@ def _offset(thing: Any, matches: Callable[[int], bool]) -> int:
     if kind not in _offsets:
         found = [offset for offset in _candidates(thing) if matches(_read(thing, offset))]
         # An extended queue pair holds its pointer twice, since each of its two structures begins with the other.
-        if len({_read(thing, offset) for offset in found}) != 1:
-            raise UserError(
-                f"this pyverbs keeps the C structure of its {kind.__name__} where the suite does not find it",
-                hint="please report the pyverbs version", status=3,
-            )
+        _only(kind, {_read(thing, offset) for offset in found})
         _offsets[kind] = found[0]
     return _offsets[kind]
+
+
+def _only(kind: type, found: set[int]) -> int:
+    """The one that was found. Raises UserError where there is none, or more."""
+    if len(found) != 1:
+        raise UserError(
+            f"this pyverbs keeps the C structure of its {kind.__name__} where the suite does not find it",
+            hint="please report the pyverbs version", status=3,
+        )  # fmt: skip
+    return found.pop()
 
 
 def _read(thing: Any, offset: int) -> int:
@@ -96,6 +105,20 @@ def qp_pointer(qp: Any) -> int:
         return (struct.qp_num, struct.qp_type) == (qp.qp_num, qp.qp_type)
 
     return _read(qp, _offset(qp, matches))
+
+
+def attributes_pointer(attributes: Any) -> int:
+    """struct ibv_qp_attr * of a pyverbs QPAttr, which holds the structure itself."""
+    kind = type(attributes)
+    if kind not in _offsets:
+        enumerations = (attributes.qp_state, attributes.cur_qp_state, attributes.path_mtu, attributes.path_mig_state)
+        says = (*enumerations, attributes.qkey, attributes.rq_psn, attributes.sq_psn, attributes.dest_qp_num)
+        held = ctypes.string_at(id(attributes), kind.__basicsize__)
+        _offsets[kind] = _only(kind, {
+            offset for offset in range(object.__basicsize__, len(held) - _ATTRIBUTES.size + 1, 4)
+            if _ATTRIBUTES.unpack_from(held, offset) == says
+        })  # fmt: skip
+    return id(attributes) + _offsets[kind]
 
 
 def ah_pointer(ah: Any, pd: int) -> int:

@@ -38,12 +38,12 @@ class IbvQp(ctypes.Structure):
 
 # struct ibv_sge; of struct ibv_send_wr the beginning, what its union `wr` is for each kind of request, remote_srqn,
 # and struct ibv_mw_bind behind it; struct ibv_recv_wr; struct ibv_wc.
-_SGE = Struct("QII")
+SGE = Struct("QII")
 _SEND_HEAD, _RDMA, _ATOMIC, _UD = Struct("QQQiiII"), Struct("QI20x"), Struct("QQQI4x"), Struct("QII16x")
 _SRQN, _BIND = Struct("I4x"), Struct("QI4xQQQI4x")
 _AT_WR, _AT_SRQN = _SEND_HEAD.size, _SEND_HEAD.size + _ATOMIC.size
 _AT_BIND = _AT_SRQN + _SRQN.size
-_SEND_SIZE = _AT_BIND + _BIND.size
+SEND_SIZE = _AT_BIND + _BIND.size
 _RECEIVE = Struct("QQQi4x")
 _STATE = Struct("i")
 WC = Struct("QiiIIIIIIHHBB2x")
@@ -83,52 +83,21 @@ class Poster:
         self._receiver = srq or qp
         self._poll_cq = _function(_Poll, context, _POLL_CQ)
         self._bad, self._bad_at = _room(_WORD)
-        self._sges, self._sges_at = _room(MAX_SGE * _SGE.size)
-        self._request, self._request_at = _room(_SEND_SIZE)
+        self._sges, self._sges_at = _room(MAX_SGE * SGE.size)
+        self._request, self._request_at = _room(SEND_SIZE)
         self._receive, self._receive_at = _room(_RECEIVE.size)
         self._attributes, self._attributes_at = _room(2 * _ATTRIBUTES)
         self._query_qp = _query_qp()
         self._wc, self._wc_at = _room(_MAX_POLLED * WC.size)
 
-    def _elements(self, sges: Sequence[Sge]) -> None:
-        for number, sge in enumerate(sges[:MAX_SGE]):
-            length, lkey = sge.length % (1 << 32), sge.lkey % (1 << 32)
-            _SGE.pack_into(self._sges, number * _SGE.size, sge.addr % (1 << 64), length, lkey)
-
     def send(self, request: SendRequest, destination: tuple[int, int, int] | None = None, srqn: int = 0) -> Return:
-        """ibv_post_send: 0, or the value of errno. The arguments are those of `prepared`."""
-        at = self.prepared(request, destination, srqn)
-        return self._posted(self._post_send(self.qp, at, self._bad_at))
-
-    def prepared(self, request: SendRequest, destination: tuple[int, int, int] | None = None, srqn: int = 0) -> int:
-        """struct ibv_send_wr * of a request, good until the next one.
-
-        `destination` of a datagram is struct ibv_ah *, queue pair number and queue key; `srqn` the number of
-        the shared receive queue that an XRC request goes to.
-        """
-        opcode, made = request.opcode, self._request
-        imm = request.invalidate_rkey % (1 << 32) if opcode.endswith("_INV") else socket.htonl(request.imm)
-        self._elements(request.sges)
-        _SEND_HEAD.pack_into(
-            made, 0, request.wr_id, 0, self._sges_at, len(request.sges), WR_OPCODES[opcode], request.flags, imm
-        )
-        if destination:
-            _UD.pack_into(made, _AT_WR, *destination)
-        elif opcode.startswith("ATOMIC"):
-            _ATOMIC.pack_into(made, _AT_WR, request.remote_addr, request.compare_add, request.swap, request.rkey)
-        else:
-            _RDMA.pack_into(made, _AT_WR, request.remote_addr, request.rkey)
-        _SRQN.pack_into(made, _AT_SRQN, srqn)
-        if request.bind and request.window:
-            info = request.bind
-            mr = info.mr.pointer if info.mr else 0
-            bind = (request.window.pointer, request.rkey, mr, info.addr, info.length, info.access)
-            _BIND.pack_into(made, _AT_BIND, *bind)
-        return self._request_at
+        """ibv_post_send: 0, or the value of errno. The arguments are those of `pack_send`."""
+        pack_send(self._request, 0, (self._sges, 0, self._sges_at), request, destination, srqn)
+        return self._posted(self._post_send(self.qp, self._request_at, self._bad_at))
 
     def receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
         """ibv_post_recv, or ibv_post_srq_recv where there is a shared queue: 0, or the value of errno."""
-        self._elements(sges)
+        _pack_elements(self._sges, 0, sges)
         _RECEIVE.pack_into(self._receive, 0, wr_id, 0, self._sges_at, len(sges))
         return self._posted(self._post_recv(self._receiver, self._receive_at, self._bad_at))
 
@@ -162,6 +131,44 @@ class Poster:
 def _room(size: int) -> tuple[ctypes.Array[ctypes.c_char], int]:
     room = ctypes.create_string_buffer(size)
     return room, ctypes.addressof(room)
+
+
+def pack_send(
+    room: Any, at: int, elements: tuple[Any, int, int], request: SendRequest,
+    destination: tuple[int, int, int] | None = None, srqn: int = 0,
+) -> None:  # fmt: skip
+    """Writes struct ibv_send_wr `at` bytes into `room`.
+
+    `elements` says where its list is to be: the room for it, how many bytes into that, and the address.
+    `destination` of a datagram is struct ibv_ah *, queue pair number and queue key; `srqn` the number of
+    the shared receive queue that an XRC request goes to.
+    """
+    opcode = request.opcode
+    imm = request.invalidate_rkey % (1 << 32) if opcode.endswith("_INV") else socket.htonl(request.imm)
+    _pack_elements(elements[0], elements[1], request.sges)
+    _SEND_HEAD.pack_into(
+        room, at, request.wr_id, 0, elements[2], len(request.sges), WR_OPCODES[opcode], request.flags, imm
+    )
+    if destination:
+        _UD.pack_into(room, at + _AT_WR, *destination)
+    elif opcode.startswith("ATOMIC"):
+        _ATOMIC.pack_into(
+            room, at + _AT_WR, request.remote_addr, request.compare_add, request.swap, request.rkey
+        )
+    else:
+        _RDMA.pack_into(room, at + _AT_WR, request.remote_addr, request.rkey)
+    _SRQN.pack_into(room, at + _AT_SRQN, srqn)
+    if request.bind and request.window:
+        info = request.bind
+        mr = info.mr.pointer if info.mr else 0
+        bind = (request.window.pointer, request.rkey, mr, info.addr, info.length, info.access)
+        _BIND.pack_into(room, at + _AT_BIND, *bind)
+
+
+def _pack_elements(room: Any, at: int, sges: Sequence[Sge]) -> None:
+    for number, sge in enumerate(sges[:MAX_SGE]):
+        length, lkey = sge.length % (1 << 32), sge.lkey % (1 << 32)
+        SGE.pack_into(room, at + number * SGE.size, sge.addr % (1 << 64), length, lkey)
 
 
 def completion(wcs: Any, place: int, at: int = 0) -> Completion:

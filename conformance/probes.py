@@ -8,14 +8,14 @@ as a refusal has left it. Not for judging.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from conformance.calls import Return, Sge, errno_name
 from conformance.case import Flags, Step
 from conformance.errors import SetupRefused
 from conformance.language import FLUSHES, NULL
-from conformance.lines import SILENCE_S, Line
+from conformance.lines import RESPONDER, SILENCE_S, Ask, Line, exchanges
 from conformance.places import WORD_OPERATIONS, locate
 from conformance.refusals import RELIABLE
 from conformance.requests import Completion, Exchange, SendRequest
@@ -30,7 +30,40 @@ _GUARD = 64
 _RIGHTS = ENUMS["ibv_access_flags"]
 
 
-def traffic(scene: Scene, step: Step) -> Observation:
+# A probe: it gives what it asks, if it asks for an exchange, takes what came of it, and returns what it has seen.
+Probe = Generator[Ask, Exchange, Observation]
+
+
+def probe(scene: Scene, step: Step) -> Observation:
+    """One operation on a range, by a peer or by the range's owner. Raises SetupRefused."""
+    (seen,) = together([(scene, step)])
+    if isinstance(seen, SetupRefused):
+        raise seen
+    return seen
+
+
+def together(probes: Sequence[tuple[Scene, Step]]) -> list[Observation | SetupRefused]:
+    """What each has seen, or why it could not be made. All that asks for no exchange is done first."""
+    seen: dict[int, Observation | SetupRefused] = {}
+    asking: list[tuple[int, Probe, Ask]] = []
+    for number, (scene, step) in enumerate(probes):
+        begun = _PROBES[step.call](scene, step)
+        try:
+            asking.append((number, begun, next(begun)))
+        except StopIteration as end:
+            seen[number] = end.value
+        except SetupRefused as refusal:
+            seen[number] = refusal
+    came = exchanges([ask for _, _, ask in asking])
+    for (number, begun, _), exchange in zip(asking, came, strict=True):
+        try:
+            begun.send(exchange)
+        except StopIteration as end:
+            seen[number] = end.value
+    return [seen[number] for number in range(len(probes))]
+
+
+def _traffic(scene: Scene, step: Step) -> Probe:
     """A peer's operation on a range by an rkey: RDMA, the atomics, FLUSH."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     rkey, addr, at, length = _range(scene, step, operation, "rkey")
@@ -39,9 +72,11 @@ def traffic(scene: Scene, step: Step) -> Observation:
     content = sent(length)
     stays = reads or operation == _UNEQUAL or operation in FLUSHES
     target = _target(scene, at, length, str(step.arguments["contents"]), content if reads else None, not stays)
-    local = _Local(scene, line, length, of_one(EMPTY, length) if reads or words else content, target.before)
+    before = of_one(EMPTY, length) if reads or words else content
+    comes = reads or (words and operation != "ATOMIC_WRITE")
+    local = _Local(scene, line, length, before, target.before if comes else before)
     request = _request(scene, operation, local.sge, rkey, addr, length, (target.before, content))
-    exchange = line.ask(request, line.pair.requester, line.pair.responder, (target, local.area))
+    exchange = yield Ask(line, request, (target, local.area))
     observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, "remote")
     if operation in FLUSHES:
         moved = "all" if exchange.done else "nothing"
@@ -52,56 +87,56 @@ def traffic(scene: Scene, step: Step) -> Observation:
     if moved == "all" and operation.startswith("ATOMIC_") and operation != "ATOMIC_WRITE":
         moved = "all" if local.area.moved() == "all" else "part"  # the value before it has to come back
     if moved != "all" or not exchange.done:
-        line.stale = True
-        observation["state"] = line.pair.responder.query_state()
+        observation["state"] = exchange.rested
     if operation == "RDMA_WRITE_WITH_IMM":
         observation |= _received(exchange.heard, length)
     return observation | _moved(moved, length, exchange.done, target, local)
 
 
-def local_traffic(scene: Scene, step: Step) -> Observation:
+def _local_traffic(scene: Scene, step: Step) -> Probe:
     """An access to a range by an lkey: gathered from by SEND and WRITE, scattered into by the others."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     lkey, addr, at, length = _range(scene, step, operation, "lkey")
     line = scene.equipment.line(kind, str(step.arguments["pd"]))
-    gathers = operation in ("SEND", "WRITE")
+    gathers, receives = operation in ("SEND", "WRITE"), operation.startswith("RECV")
     content = sent(length)
     target = _target(scene, at, length, str(step.arguments["contents"]), content if gathers else None, not gathers)
     # Whoever owns the region is the responder, whichever side asks.
     access = _RIGHTS.value_of(_GRANTED[operation]) if operation in _GRANTED else 0
     skipped = _GRH if kind == "UD" else 0
-    size = max(0, length - skipped) if operation.startswith("RECV") else length
-    before = of_one(EMPTY, size) if gathers else content[:size]
-    other = _Local(scene, line, size, before, target.before[:size], access, skipped if gathers else 0)
-    region = Sge(addr, length, lkey)
-    if operation.startswith("RECV"):
+    size = max(0, length - skipped) if receives else length
+    before, wanted = (of_one(EMPTY, size), target.before[:size]) if gathers else (content[:size],) * 2
+    other = _Local(scene, line, size, before, wanted, access, skipped if gathers else 0)
+    region, rested = Sge(addr, length, lkey), ""
+    if receives:
         observation = _receive(scene, line, operation, region, (target, other), kind)
+    elif operation == "SEND":
+        observation = _send(scene, line, region, (target, other), kind)
     else:
-        observation = _ask(scene, line, operation, region, (target, other), kind)
+        opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ", "FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD"}[operation]
+        request = SendRequest(opcode, scene.next_wr_id(), (region,), rkey=other.sge.rkey, remote_addr=other.sge.addr)
+        exchange = yield Ask(line, request, (target, other.area), RESPONDER)
+        side = "gather" if gathers else "answer"
+        observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, side)
+        rested = exchange.rested
     moved = other.area.moved() if gathers else target.moved(length - size)
     done = observation["wc"] == ["SUCCESS"]
     if moved != "all" or not done:
-        line.stale = True
-        observation["state"] = line.pair.responder.query_state()
+        line.stale = line.stale or not rested
+        observation["state"] = rested or line.pair.responder.query_state()
     return observation | _moved(moved, length, done, target, other)
 
 
+_PROBES: dict[str, Callable[[Scene, Step], Probe]] = {"traffic": _traffic, "local_traffic": _local_traffic}
 # What a peer's memory has to allow for an operation that takes a range of ours for its local side.
 _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
 
 
-def _ask(
-    scene: Scene, line: Line, operation: str, region: Sge, sides: tuple[Area, _Local], kind: str
-) -> Observation:
-    """SEND, WRITE, READ or an atomic with the region for its local side."""
+def _send(scene: Scene, line: Line, region: Sge, sides: tuple[Area, _Local], kind: str) -> Observation:
+    """A SEND from the region, which the peer receives."""
     target, other = sides
+    line.ready()
     asker, peer = line.pair.responder, line.pair.requester
-    side = "gather" if operation in ("SEND", "WRITE") else "answer"
-    if operation != "SEND":
-        opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ", "FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD"}[operation]
-        request = SendRequest(opcode, scene.next_wr_id(), (region,), rkey=other.sge.rkey, remote_addr=other.sge.addr)
-        exchange = line.ask(request, asker, peer, (target, other.area))
-        return _answered(exchange.returned, exchange.found, exchange.heard, kind, side)
     target.fill()
     other.area.fill()
     posted = peer.post_receive((other.sink,), scene.next_wr_id())
@@ -113,7 +148,7 @@ def _ask(
     heard = peer.completions(1) if done else []
     if not heard:
         line.failed(*(() if done or returned.value else (asker,)))
-    return _answered(returned, found, [], kind, side)
+    return _answered(returned, found, [], kind, "gather")
 
 
 def _receive(
@@ -121,6 +156,7 @@ def _receive(
 ) -> Observation:
     """A SEND into the region; the receiver's completion counts."""
     target, source = sides
+    line.ready()
     target.fill()
     source.area.fill()
     receiver, sender = line.pair.responder, line.pair.requester

@@ -159,6 +159,11 @@ class DeviceQueue:
         has |= _FLUSHES if self.spec.extended == "FLUSH" else 0
         return has if self.spec.access is None else self.spec.access & has
 
+    @property
+    def attributes(self) -> Any:
+        """Those that it was moved with, as pyverbs' QPAttr."""
+        return self._attributes
+
     def query_state(self) -> str:
         """The state that ibv_query_qp tells, such as ERR after a refusal."""
         return _STATES.name_of(self.poster.state())
@@ -257,6 +262,11 @@ def move(qp: Any, kind: str, attributes: Any, state: str) -> None:
         qp.modify(attributes, mask)
         if step == state:
             break
+
+
+def moves(kind: str) -> list[tuple[int, int]]:
+    """How a queue pair of the kind gets from RESET to its last state: state and mask of each ibv_modify_qp."""
+    return [(_STATES.value_of(state), mask) for state, mask in _MOVES[kind].items()]
 
 
 def state_of(qp: Any) -> str:

@@ -76,11 +76,15 @@ class Completion(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """What came of a request: of its posting, of itself, and at the other side."""
+    """What came of a request: of its posting, of itself, and at the other side.
+
+    `rested` is the responder's state after what did not go as wanted, once that had come to rest.
+    """
 
     returned: Return
     found: Sequence[Completion] = ()
     heard: Sequence[Completion] = ()
+    rested: str = ""
 
     @property
     def done(self) -> bool:

@@ -309,6 +309,6 @@ STEPS: Mapping[str, Callable[[Scene, Step], Observation]] = {
     "resident": situations.resident,
     "receives_in_order": bursts.receives_in_order,
     "atomics_in_order": bursts.atomics_in_order,
-    "traffic": probes.traffic,
-    "local_traffic": probes.local_traffic,
+    "traffic": probes.probe,
+    "local_traffic": probes.probe,
 }

@@ -36,12 +36,14 @@ execution.loop_for = loop_for
 
 from conformance import quick
 quick.WORTH = 0
-class Quick(quick.Quick):
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
+made = quick.exchanges
+def exchanges(asked):
+    found = made(asked)
+    if len(found) > 1:
         with open("loops", "a") as file:
-            file.write("exchanges Quick\\n")
-quick.Quick = Quick
+            file.write("exchanges together\\n")
+    return found
+quick.exchanges = exchanges
 """
 TELL = f"""
 import json, pathlib, sys
@@ -115,7 +117,7 @@ def test_two_devices_give_the_cases_results_and_points_of_one(found: dict[str, F
 def test_what_is_done_in_c_finds_what_the_calls_of_rows_find(found: dict[str, Found]) -> None:
     one, without = found["one"], found["without"]
     assert {"RegistrationLoop", "ReregLoop"} <= set(one.loops.values())
-    assert one.loops["exchanges"] == "Quick"
+    assert one.loops["exchanges"] == "together"
     assert set(without.loops.values()) == {"NoneType"}
     assert without.results == one.results
     assert without.points == one.points

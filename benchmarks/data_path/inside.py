@@ -5,16 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from array import array
 from pathlib import Path
 
 sys.path.insert(0, str(Path.cwd()))
 
 from conformance.case import Case
 from conformance.device import Device
-from conformance.execution import make_calls, set_up
+from conformance.execution import set_up
 from conformance.quick import WORTH
 from conformance.scene import Scene
 from conformance.suite import load_suite
+from conformance.sweeps.execution import call_all
+from conformance.sweeps.record import Record
+from conformance.sweeps.stencil import Stencil
+from conformance.sweeps.sweep import Sweep
 from fixtures.bench import DeviceBench
 
 SWEEP = "reg_mr/data_path/operation-by-access-by-place"
@@ -25,18 +30,19 @@ POINTS = {
 MOVED = {"allowed": "all", "refused": "nothing"}
 
 
-def probes_a_second(case: Case, bench: DeviceBench, kind: str, probes: int) -> float:
-    """The judged call of a point, again and again on one set-up, as a sweep does it."""
-    scene = Scene(case, bench)
+def probes_a_second(case: Case, swept: Sweep, bench: DeviceBench, kind: str, probes: int) -> float:
+    """A point again and again on one set-up, as a sweep does it: its case made, its call, what was seen recorded."""
+    point = swept.space.parse(POINTS[kind])
+    stencil, record = Stencil(case, swept), Record(swept.space.size)
+    scene = Scene(stencil.case(point), bench)
     with scene.cleanup:
         set_up(scene)
-        make_calls(scene)
+        call_all(scene, stencil, array("I", [point]), record)
         began = time.perf_counter()
-        for _ in range(probes):
-            branch = scene.for_call(case)
-            with branch.cleanup:
-                assert make_calls(branch)["moved"] == MOVED[kind]
-        return probes / (time.perf_counter() - began)
+        call_all(scene, stencil, array("I", [point] * probes), record)
+        spent = time.perf_counter() - began
+    assert [seen["moved"] for seen in record.observations] == [MOVED[kind]], record.observations
+    return probes / spent
 
 
 def main() -> None:
@@ -49,13 +55,12 @@ def main() -> None:
     with Device(device_name) as device:
         bench = DeviceBench(device)
         floor = ["/tmp/floor", device_name, str(device.source_gid_index), str(probes)]
-        single = {kind: swept.sweep.single(swept, point) for kind, point in POINTS.items()}
-        probes_a_second(single["allowed"], bench, "allowed", WORTH + 1)  # whatever is compiled is, as in a long run
+        probes_a_second(swept, swept.sweep, bench, "allowed", WORTH + 1)  # whatever is compiled is, as in a long run
         for number in range(rounds):
             done = subprocess.run(floor, check=True, capture_output=True, text=True)
             print(done.stdout.replace("floor", f"{number} floor"), end="")
-            for kind, case in single.items():
-                rate = probes_a_second(case, bench, kind, probes)
+            for kind in POINTS:
+                rate = probes_a_second(swept, swept.sweep, bench, kind, probes)
                 print(f"{number} suite {kind} {rate:.1f}", flush=True)
 
 

@@ -16,7 +16,7 @@ from conformance.bench import Bench
 from conformance.capability import Capabilities
 from conformance.case import Case, Expectation
 from conformance.errors import SetupRefused
-from conformance.execution import enact, not_set_up, set_up, set_up_ground, set_up_objects
+from conformance.execution import enact, make_all_calls, not_set_up, set_up, set_up_ground, set_up_objects
 from conformance.holdings import settled, still_counted
 from conformance.scene import Observation, Scene
 from conformance.sweeps.grouping import LARGEST, LARGEST_IN_C, Group, Numbers, groups, setup_axes, shares_ground
@@ -30,6 +30,8 @@ from conformance.sweeps.sweep import Sweep
 # Points between two looks at the kernel's log and accounts, and two signs of life.
 STRETCH = 512
 _LOG_LINES = 40
+# Points whose cases are made before the calls of the first one.
+_TOGETHER = 64
 _HEX = re.compile(r"0x[0-9a-f]+")
 
 Tell = Callable[[str, int], None]
@@ -204,20 +206,19 @@ class _Run:
         if self.loop is not None:
             scene.left_behind += self.loop.run(scene, group, self.record, self._alone)
             return
-        for point in group.points:
-            self.record.note(point, self._observed(scene, point))
+        call_all(scene, self.stencil, group.points, self.record)
 
     def _alone(self, point: int) -> Observation:
         """What one point gives with a set-up of its own."""
         return enact(Scene(self.stencil.case(point), self.bench), set_up)
 
-    def _observed(self, scene: Scene, point: int) -> Observation:
-        """What the call of one point gives, on what is set up."""
-        return enact(scene.for_call(self.stencil.case(point)), _is_there)
 
-
-def _is_there(scene: Scene) -> None:
-    """The set-up of points that share one."""
+def call_all(scene: Scene, stencil: Stencil, points: Numbers, record: Record) -> None:
+    """Records what the calls of each point give, on what is set up in `scene`."""
+    for first in range(0, len(points), _TOGETHER):
+        some = points[first : first + _TOGETHER]
+        for point, observed in zip(some, make_all_calls(scene, [*map(stencil.case, some)]), strict=True):
+            record.note(point, observed)
 
 
 class _Judge:
