@@ -124,7 +124,7 @@ def set_up(scene: Scene) -> None:
 
 
 def set_up_ground(scene: Scene) -> None:
-    """Makes what others rest on: domains and memory."""
+    """Makes what others rest on: domains, memory and queue pairs."""
     given = scene.case.given
     for name in ("pd", *given.pds):
         scene.pds[name] = pd = scene.bench.alloc_pd()
@@ -135,15 +135,15 @@ def set_up_ground(scene: Scene) -> None:
     for name, spec in given.dmabufs.items():
         scene.dmabufs[name] = dmabuf = scene.bench.dmabuf(spec.kind, scene.bytes(spec.size))
         scene.cleanup.callback(dmabuf.close)
+    for name, qp in given.qps.items():
+        scene.pairs[name] = scene.pair(qp)
 
 
 def set_up_objects(scene: Scene) -> None:
-    """Makes what rests on the ground: regions, queue pairs and windows, and what is done with them before."""
+    """Makes what rests on the ground: regions and windows, and what is done with them before."""
     given = scene.case.given
     for name, mr in given.mrs.items():
         _set_up_mr(scene, name, mr)
-    for name, qp in given.qps.items():
-        scene.pairs[name] = scene.pair(qp)
     for name, window in given.windows.items():
         _set_up_window(scene, name, window)
     for step in scene.case.before:

@@ -116,18 +116,19 @@ class _Run:
 
     def through(self, seed: int | None) -> None:
         """Runs all points, those of one set-up together."""
-        stretch: list[Group] = []
+        first, last, points = 0, 0, 0
         try:
             for group in groups(self.swept, self.outer, seed, LARGEST_IN_C if self.loop else LARGEST):
-                if not stretch:
-                    self._begin(group.points[0])
+                if not points:
+                    first = group.points[0]
+                    self._begin(first)
                 self._group(group)
-                stretch.append(group)
-                if sum(len(each.points) for each in stretch) >= STRETCH:
-                    self._end(stretch)
-                    stretch = []
-            if stretch:
-                self._end(stretch)
+                last, points = group.points[-1], points + len(group.points)
+                if points >= STRETCH:
+                    self._end(first, last, points)
+                    points = 0
+            if points:
+                self._end(first, last, points)
         finally:
             self._leave_ground()
 
@@ -135,17 +136,17 @@ class _Run:
         self.tell(self.swept.space.text(point), self.done)
         self.watch()  # what came before is not these points'
 
-    def _end(self, stretch: Sequence[Group]) -> None:
+    def _end(self, first: int, last: int, points: int) -> None:
         left = self._leave_ground()
         if left:
-            self._alarm(f"could not be given back: {'; '.join(left)}", stretch[0].points[0], stretch[-1].points[-1])
-        self.done += sum(len(group.points) for group in stretch)
+            self._alarm(f"could not be given back: {'; '.join(left)}", first, last)
+        self.done += points
         kernel = self.watch()
         self.log += list(kernel.get("log", ()))[: max(0, _LOG_LINES - len(self.log))]
         after = settled(self.before, self.bench.resources)
         for what in (judging.kernel_alarm(kernel), still_counted(self.before, after)):
             if what:
-                self._alarm(what, stretch[0].points[0], stretch[-1].points[-1])
+                self._alarm(what, first, last)
         self.before = after
 
     def _alarm(self, what: str, first: int, last: int) -> None:
@@ -161,9 +162,9 @@ class _Run:
         return ground.left_behind
 
     def _scene(self, case: Case) -> Scene:
-        """A scene with the case's domains and memory: those that are there already, if points share them.
+        """A scene with the case's domains, memory and queue pairs: those that are there already, if points share them.
 
-        Raises SetupRefused.
+        The pairs are as new again when the scene goes. Raises SetupRefused.
         """
         if not self.shared:
             return Scene(case, self.bench)
@@ -174,7 +175,10 @@ class _Run:
             except SetupRefused:
                 self._leave_ground()
                 raise
-        return self.ground.branch(case)
+        branch = self.ground.branch(case)
+        for name, pair in self.ground.pairs.items():
+            branch.cleanup.callback(branch.give_back, f"queue pair {name} made new", pair.renew)
+        return branch
 
     def _group(self, group: Group) -> None:
         """Points that share their set-up."""

@@ -49,11 +49,11 @@ def setup_axes(swept: Sweep) -> list[str]:
 
 
 def shares_ground(swept: Sweep) -> bool:
-    """Whether domains and memory can be the same at points whose regions, queue pairs and windows are not."""
+    """Whether domains, memory and queue pairs can be the same at points whose regions and windows are not."""
     template = swept.template
     given = template.fields.get("given")
     sections = given.value if given is not None and isinstance(given.value, dict) else {}
-    ground = [node for key, node in sections.items() if key not in ("mrs", "qps", "windows")]
+    ground = [node for key, node in sections.items() if key not in ("mrs", "windows")]
     calls, _ = _steps(swept)
     alone = "before" in template.fields or template.axes_in(*ground) or "memlock" in sections
     return not alone and all(str(call).startswith(_OF_OBJECTS) or call in _REPEATABLE for call in calls)
