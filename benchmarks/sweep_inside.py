@@ -13,6 +13,7 @@ from pathlib import Path
 from conformance.bench import Bench
 from conformance.case import Case
 from conformance.device import Device
+from conformance.quick import WORTH
 from conformance.rules import read_registry
 from conformance.suite import CASES, ROOT
 from conformance.sweeps.execution import sweep
@@ -128,6 +129,8 @@ def main() -> None:
     by_code = 1e6 / own
     effect = table("REG-06", EFFECT, 128, "{op: $op, rkey: mr.rkey}",
                    "given: {mrs: {mr: {access: $access}}}\n    call: traffic")  # fmt: skip
+    for _ in range(1 + WORTH // 128):
+        measuring.microseconds(effect)  # whatever is compiled is, as in a long run
     by_effect = 1e6 / measuring.best(lambda: measuring.microseconds(effect))
     measuring.tell(f"| points a second | {by_code:,.0f} by return code | {by_effect:,.0f} by effect |")
     if Path("tests").is_dir():

@@ -63,8 +63,8 @@ class Axis:
     def truths(self, word: str) -> bytes:
         """For each value, 1 where the word holds."""
         if self.flags:
-            bit = self.flags.index(word)
-            return bytes(value >> bit & 1 for value in range(self.size))
+            without = 1 << self.flags.index(word)  # so many values lack the flag, then as many have it
+            return (b"\0" * without + b"\1" * without) * (self.size // without // 2)
         return bytes(word in words for words in self.words)
 
     def weight(self, value: int) -> int:
@@ -159,7 +159,7 @@ class Space:
     def column(self, axis: str, truths: bytes) -> int:
         """The column of a property of one axis's value, 1 or 0 for each value."""
         stride, size = self.strides[axis], self.axis(axis).size
-        block = b"".join(bytes([truth]) * stride for truth in truths)
+        block = truths if stride == 1 else b"".join(map((b"\0" * stride, b"\1" * stride).__getitem__, truths))
         return int.from_bytes(block * (self.size // (stride * size)), "little")
 
     def bytes_of(self, column: int) -> bytes:
