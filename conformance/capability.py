@@ -19,6 +19,9 @@ MEANING: Mapping[str, str] = {
     "flush_persistent": "device_cap_flags_ex has the persistent flush bit (39)",
     "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
+    "odp_atomic": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_ATOMIC",
+    "uc": "a queue pair of type UC can be made: no declaration exists",
+    "ud": "a queue pair of type UD can be made: no declaration exists",
     "reg_dmabuf_mr": "offered by the provider: no declaration exists",
     "rereg_mr": "offered by the provider: no declaration exists",
     "rereg_translation": "offered by the provider: no declaration exists",
@@ -59,6 +62,7 @@ _FLUSH_PERSISTENT = 1 << 39
 _ATOMIC_WRITE = 1 << 40
 _ODP_SUPPORT = 1 << 0
 _ODP_SUPPORT_IMPLICIT = 1 << 1
+_ODP_SUPPORT_ATOMIC = 1 << 4  # of the capabilities of one transport
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Declared:
     device_cap_flags: int
     atomic_cap: int
     odp_general_caps: int
+    odp_rc_caps: int
 
 
 def declared_capabilities(declared: Declared) -> dict[str, bool]:
@@ -79,6 +84,7 @@ def declared_capabilities(declared: Declared) -> dict[str, bool]:
         "mw_type_2": bool(flags & (_MEM_WINDOW_TYPE_2A | _MEM_WINDOW_TYPE_2B)),
         "odp": bool(declared.odp_general_caps & _ODP_SUPPORT),
         "odp_implicit": bool(declared.odp_general_caps & _ODP_SUPPORT_IMPLICIT),
+        "odp_atomic": bool(declared.odp_rc_caps & _ODP_SUPPORT_ATOMIC),
         "flush_global": bool(flags & _FLUSH_GLOBAL),
         "flush_persistent": bool(flags & _FLUSH_PERSISTENT),
         "atomic_write": bool(flags & _ATOMIC_WRITE),

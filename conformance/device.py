@@ -22,6 +22,9 @@ from conformance.netlink import RdmaNetlink
 from conformance.pointers import pd_pointer
 
 SYSFS = Path("/sys/class/infiniband")
+# enum ibv_port_state, from 0 upwards, and in which of them data gets through.
+_PORT_STATES = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
+_CARRYING = ("ARMED", "ACTIVE", "ACTIVE_DEFER")
 # enum rdma_driver_id of <rdma/ib_user_ioctl_verbs.h>, from 0 upwards.
 _DRIVERS = (
     "unknown", "mlx5", "mlx4", "cxgb3", "cxgb4", "mthca", "bnxt_re", "ocrdma", "nes", "irdma", "vmw_pvrdma", "qedr",
@@ -104,8 +107,27 @@ class Device:
             device_cap_flags=attributes.device_cap_flags_ex | self.attributes.device_cap_flags,
             atomic_cap=int(self.attributes.atomic_caps),
             odp_general_caps=attributes.odp_caps.general_caps,
+            odp_rc_caps=attributes.odp_caps.rc_odp_caps,
         )
         self.capabilities = declared_capabilities(self.declared)
+
+    def check_port(self) -> None:
+        """Raises UserError if the port carries no traffic, which would look like a device that refuses everything."""
+        from pyverbs.pyverbs_error import PyverbsError
+
+        try:
+            number = int(self._port.state)
+        except PyverbsError as error:
+            raise UserError(
+                f"port {self.port} of {self.name} cannot be asked: {str(error).splitlines()[0]}",
+                hint="name another with --port", status=3,
+            ) from error  # fmt: skip
+        state = _PORT_STATES[number] if number < len(_PORT_STATES) else str(number)
+        if state not in _CARRYING:
+            raise UserError(
+                f"port {self.port} of {self.name} is {state}: it carries no traffic",
+                hint="connect it and bring it up, or name another with --port", status=3,
+            )  # fmt: skip
 
     def __enter__(self) -> Device:
         return self
@@ -145,14 +167,14 @@ class Device:
     def source_gid_index(self) -> int:
         """The GID that loopback traffic uses: the one asked for, else the last of the port's that is set.
 
-        The last, because on RoCE the first are link-local ones of version 1.
+        The last, because on RoCE the first are link-local ones of version 1. On InfiniBand the first, which every
+        port has; those behind it may be set without standing for anything.
         """
         if self.gid_index is not None:
             return self.gid_index
         if self._chosen_gid is None:
-            folder = SYSFS / self.name / "ports" / str(self.port) / "gids"
-            indices = [int(entry.name) for entry in folder.iterdir() if set(_text_of(entry)) - set("0:")]
-            self._chosen_gid = max(indices, default=0)
+            port = SYSFS / self.name / "ports" / str(self.port)
+            self._chosen_gid = 0 if _text_of(port / "link_layer") == "InfiniBand" else _last_gid(port / "gids")
         return self._chosen_gid
 
     def describe(self) -> dict[str, Any]:
@@ -169,10 +191,17 @@ class Device:
                 "device_cap_flags": self.declared.device_cap_flags,
                 "atomic_cap": self.declared.atomic_cap,
                 "odp_general_caps": self.declared.odp_general_caps,
+                "odp_rc_caps": self.declared.odp_rc_caps,
                 "max_mr_size": self.attributes.max_mr_size,
                 "max_mw": self.attributes.max_mw,
             },
         }
+
+
+def _last_gid(folder: Path) -> int:
+    """The index of the last GID of a port that names an interface; 0 without one."""
+    interfaces = {int(entry.name): _text_of(entry).split(":")[4:] for entry in folder.iterdir()}
+    return max((index for index, words in interfaces.items() if set("".join(words)) - set("0")), default=0)
 
 
 def environment() -> dict[str, Any]:

@@ -46,6 +46,7 @@ struct exchange {
     uint32_t found, heard; /* completions in `wc`: the request's own first, then the other side's */
     int32_t rested;        /* the responder's state once it has come to rest, or NOT_ASKED */
     uint32_t seen[AREAS];
+    uint32_t late; /* what a completion spoke of came after it */
     struct ibv_wc wc[1 + HEARD];
 };
 
@@ -80,9 +81,15 @@ static uint32_t seen(const struct area *area)
     return REPLACED;
 }
 
+/* Whether what is wanted stands there. */
+static int come(const struct area *area)
+{
+    return !memcmp(area->place, area->wanted, area->length);
+}
+
 static int as_wanted(const struct area *area, uint32_t seen)
 {
-    return seen == REPLACED || (seen == UNTOUCHED && !memcmp(area->before, area->wanted, area->length));
+    return seen == REPLACED || (seen == UNTOUCHED && come(area));
 }
 
 static uint64_t now(void)
@@ -184,17 +191,22 @@ static int made(struct exchange *this)
         found = completion(other->qp->recv_cq, &this->wc[1], this->line->silence);
         this->heard = found > 0;
     } else {
+        /* The asker's own memory is visible to it when it is told, the other's when it is told of immediate data. */
+        this->late = !come(&this->areas[!this->asker]);
         /* What was sent behind is received behind; a write with immediate is received before that. */
         do {
             found = completion(other->qp->recv_cq, &this->wc[1 + this->heard], this->line->hearing);
             this->heard += found > 0;
+            if (found > 0 && this->wc[this->heard].opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+                this->late |= !come(&this->areas[this->asker]);
         } while (found > 0 && this->heard < HEARD && this->wc[this->heard].opcode == IBV_WC_RECV_RDMA_WITH_IMM);
     }
     other->receives -= this->heard;
     return found < 0 ? found : 0;
 }
 
-/* Lets what has failed come to rest and says what the line is good for; 0, or the negative answer of ibv_query_qp. */
+/* Lets what has failed come to rest, looks at the memory then, since a refused write may still land, and says what the
+ * line is good for; 0, or the negative answer of ibv_query_qp. */
 static int rest(struct exchange *this)
 {
     struct line *line = this->line;
@@ -206,8 +218,10 @@ static int rest(struct exchange *this)
         if (this->found && found_there(this->wc[0].status))
             settle(line->ends[!this->asker].qp, line->silence);
     }
-    for (int i = 0; i < AREAS; i++)
+    for (int i = 0; i < AREAS; i++) {
+        this->seen[i] = seen(&this->areas[i]);
         done = done && as_wanted(&this->areas[i], this->seen[i]);
+    }
     if (done && this->heard >= wanted)
         return 0;
     line->stale = 1;
@@ -223,8 +237,6 @@ static int exchange(struct exchange *this)
     for (int i = 0; i < AREAS; i++)
         fill(&this->areas[i]);
     failed = made(this);
-    for (int i = 0; i < AREAS; i++)
-        this->seen[i] = seen(&this->areas[i]);
     return failed ? failed : rest(this);
 }
 
@@ -236,14 +248,27 @@ static int odd(const struct exchange *this)
            (this->wc[0].status == IBV_WC_SUCCESS && this->rested != NOT_ASKED);
 }
 
+/* Whether something has changed in the memory of a refused exchange since it was looked at. */
+static int late(struct exchange *this)
+{
+    int changed = 0;
+
+    for (int i = 0; this->rested != NOT_ASKED && i < AREAS; i++)
+        if (seen(&this->areas[i]) != this->seen[i]) {
+            this->seen[i] = OTHER;
+            changed = 1;
+        }
+    return changed;
+}
+
 /* Makes the exchanges up to one that is odd, or before one whose line cannot be made new: how many, or the negative
  * answer of the ibv_poll_cq or ibv_query_qp that has failed. */
 int rdma_cts_exchanges(struct exchange *all, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        int failed;
+        int failed = all[i].line->stale && all[i].line->number_of_moves && renew(all[i].line);
 
-        if (all[i].line->stale && all[i].line->number_of_moves && renew(all[i].line))
+        if (failed || (i && late(&all[i - 1])))
             return i;
         failed = exchange(&all[i]);
         if (failed)

@@ -102,11 +102,27 @@ def _judge_undeclared(case: Case, lacking: Sequence[str], observed: dict[str, An
     """Absence is verified: what is not declared has to be refused, or has to work."""
     names = ", ".join(lacking)
     if _outcome(case.when, observed) == "refused":
+        if observed.get("changed") or observed.get("moved", "nothing") != "nothing":
+            return Judgement(FAIL, f"{case.when} {_came(observed)}, and moved bytes that it should not")
         because = f" with {observed['errno']}" if observed.get("errno") else ""
         return Judgement(UNSUPPORTED, f"{case.when} was refused{because}; the device does not declare {names}")
     note = f"accepted although the device does not declare {names}"
     judgement = _judge_steps(case, observed)
+    inert = _first_refused(case, observed)
+    if inert:
+        return Judgement(UNSUPPORTED, f"{judgement.reason} ({note})", (*judgement.notes, note))
     return Judgement(judgement.verdict, f"{judgement.reason} ({note})", (*judgement.notes, note))
+
+
+def _first_refused(case: Case, observed: dict[str, Any]) -> bool:
+    """Whether all that is wrong is that a later step was refused, which left everything as it was."""
+    if _fault(case.when, observed):
+        return False
+    for step, seen in zip(case.afterwards, observed.get("afterwards", ()), strict=False):
+        if _fault(step, seen):
+            wanted = step.then.outcome == "success" and _outcome(step, seen) == "refused"
+            return wanted and not _data_fault(step, seen)
+    return False
 
 
 def _judge_steps(case: Case, observed: dict[str, Any]) -> Judgement:
@@ -156,6 +172,8 @@ def _data_fault(step: Step, seen: dict[str, Any]) -> str:
     done = seen["wc"] == ["SUCCESS"]
     if done and seen["moved"] != "all" and not _may_be_lost(seen):
         return f"but {'nothing' if seen['moved'] == 'nothing' else 'something else'} has arrived; {_where(seen)}"
+    if seen.get("late"):
+        return "before its data was there"
     if seen.get("guards"):
         return "and changed bytes beside the buffer of the other side"
     expected = 1 if done and step.arguments.get("op") not in _READERS else 0

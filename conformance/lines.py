@@ -79,7 +79,7 @@ class Line:
         asker, other = self._ends(ask.by)
         for area in ask.areas:
             area.fill()
-        exchange = self._exchange(ask.request, asker, other, _receives(ask.request) - self._receives[not ask.by])
+        exchange = self._exchange(ask, asker, other, _receives(ask.request) - self._receives[not ask.by])
         standing = max(_receives(ask.request), self._receives[not ask.by])
         self._receives[not ask.by] = standing - len(exchange.heard)
         if not exchange.done and not exchange.returned.value:
@@ -95,13 +95,13 @@ class Line:
         pair = self.pair
         return (pair.requester, pair.responder) if by == REQUESTER else (pair.responder, pair.requester)
 
-    def _exchange(self, request: SendRequest, asker: Queue, other: Queue, receives: int) -> Exchange:
+    def _exchange(self, ask: Ask, asker: Queue, other: Queue, receives: int) -> Exchange:
         """The request, the SEND behind it, and the completions of both sides."""
         returned = Return(0, 0)
         while receives > 0 and returned.value == 0:
             returned = other.post_receive((), self._next_wr_id())
             receives -= 1
-        returned = returned if returned.value else asker.post_send(request)
+        returned = returned if returned.value else asker.post_send(ask.request)
         if returned.value:
             return Exchange(returned)
         asker.post_send(SendRequest("SEND", self._next_wr_id(), flags=0))
@@ -109,12 +109,15 @@ class Line:
         if [each.status for each in found] != ["SUCCESS"]:
             tells = _found_there(found) and other.kind != _SHARED
             return Exchange(returned, found, other.completions(1, SILENCE_S) if tells else [])
+        # The asker's own memory is visible to it when it is told, the other's when it is told of immediate data.
+        late = ask.areas[not ask.by].moved() != "all"
         if asker.sq_sig_all:
             asker.completions(1)
         heard = self._hear(other)
         if heard and heard[0].opcode == _RECEIVED_WITH_IMM:
+            late = late or ask.areas[ask.by].moved() != "all"
             heard += self._hear(other)
-        return Exchange(returned, found, heard)
+        return Exchange(returned, found, heard, late=late)
 
     def _hear(self, queue: Queue) -> list[Completion]:
         return queue.completions(1) if queue.kind in RELIABLE else queue.completions(1, SILENCE_S)

@@ -113,6 +113,7 @@ def check(config: pytest.Config) -> None:
         try:
             check_workers(config)
             with open_device(config) as device:
+                device.check_port()
                 if profile.device and profile.device != device.driver:
                     raise UserError(f"the profile is of {profile.device} devices; {device.name} is {device.driver}")
         except UserError as error:

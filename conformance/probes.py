@@ -78,19 +78,20 @@ def _traffic(scene: Scene, step: Step) -> Probe:
     request = _request(scene, operation, local.sge, rkey, addr, length, (target.before, content))
     exchange = yield Ask(line, request, (target, local.area))
     observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, "remote")
+    late = exchange.late
     if operation in FLUSHES:
         moved = "all" if exchange.done else "nothing"
     elif reads or operation == _UNEQUAL:
         moved = local.area.moved()
     else:
         moved = target.moved()
-    if moved == "all" and operation.startswith("ATOMIC_") and operation != "ATOMIC_WRITE":
-        moved = "all" if local.area.moved() == "all" else "part"  # the value before it has to come back
+    if comes and not reads and operation != _UNEQUAL:  # the value before it has to come back, or nothing at all
+        moved = moved if local.area.moved() == moved else "part"
     if moved != "all" or not exchange.done:
         observation["state"] = exchange.rested
     if operation == "RDMA_WRITE_WITH_IMM":
         observation |= _received(exchange.heard, length)
-    return observation | _moved(moved, length, exchange.done, target, local)
+    return observation | _moved(moved, length, exchange.done, target, local, late)
 
 
 def _local_traffic(scene: Scene, step: Step) -> Probe:
@@ -107,7 +108,7 @@ def _local_traffic(scene: Scene, step: Step) -> Probe:
     size = max(0, length - skipped) if receives else length
     before, wanted = (of_one(EMPTY, size), target.before[:size]) if gathers else (content[:size],) * 2
     other = _Local(scene, line, size, before, wanted, access, skipped if gathers else 0)
-    region, rested = Sge(addr, length, lkey), ""
+    region, rested, late = Sge(addr, length, lkey), "", False
     if receives:
         observation = _receive(scene, line, operation, region, (target, other), kind)
     elif operation == "SEND":
@@ -118,13 +119,13 @@ def _local_traffic(scene: Scene, step: Step) -> Probe:
         exchange = yield Ask(line, request, (target, other.area), RESPONDER)
         side = "gather" if gathers else "answer"
         observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, side)
-        rested = exchange.rested
+        rested, late = exchange.rested, exchange.late
     moved = other.area.moved() if gathers else target.moved(length - size)
     done = observation["wc"] == ["SUCCESS"]
     if moved != "all" or not done:
         line.stale = line.stale or not rested
         observation["state"] = rested or line.pair.responder.query_state()
-    return observation | _moved(moved, length, done, target, other)
+    return observation | _moved(moved, length, done, target, other, late)
 
 
 _PROBES: dict[str, Callable[[Scene, Step], Probe]] = {"traffic": _traffic, "local_traffic": _local_traffic}
@@ -317,13 +318,18 @@ def _received(heard: Sequence[Completion], length: int, with_imm: bool = True) -
     return said
 
 
-def _moved(moved: str, length: int, done: bool, target: Area, local: _Local) -> Observation:
-    """Where bytes are and where they should not be. Of no bytes nothing moves, and all of them have come."""
+def _moved(moved: str, length: int, done: bool, target: Area, local: _Local, late: bool) -> Observation:
+    """Where bytes are and where they should not be. Of no bytes nothing moves, and all of them have come.
+
+    `late`: all has come, and a completion said so before.
+    """
     if length == 0:
         moved = "all" if done else "nothing"
     seen: Observation = {"moved": moved, "changed": target.changed()}
     if local.guards_changed():
         seen["guards"] = "changed"
+    if late and moved == "all":
+        seen["late"] = True
     if moved == "part":
         here, there = (area.content()[:SHOWN].hex() for area in (local.area, target))
         seen["bytes"] = {"here": here, "there": there}

@@ -1,4 +1,4 @@
-"""Which verbs an entry offers: those for which no declaration exists, tried once with a harmless call.
+"""What an entry offers: verbs and queue pairs for which no declaration exists, tried once with a harmless call.
 
 A stack without a verb says so by EOPNOTSUPP or ENOSYS, whatever the arguments; any other answer
 means that the verb is there. Not for judging what the answer should have been.
@@ -10,16 +10,21 @@ from contextlib import suppress
 from pathlib import Path
 
 from conformance.bench import Bench
-from conformance.calls import ABSENT
+from conformance.calls import ABSENT, Pd
+from conformance.case import QpSpec
+from conformance.equipment import make_pair
+from conformance.errors import SetupRefused
 from conformance.libibverbs import FORK_ENABLED, Libibverbs
 from conformance.verbs import ENUMS
 
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
+# Types of queue pairs that a device need not have.
+_OPTIONAL = ("UC", "UD")
 _CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.value_of("CHANGE_TRANSLATION")
 
 
 def offered(bench: Bench, entry_name: str) -> dict[str, bool]:
-    """For each verb that a device cannot declare, whether this entry has it.
+    """For each verb and type of queue pair that a device cannot declare, whether this entry has it.
 
     A device that cannot even register a page is told of where it can be judged: what could not be tried is left out.
     """
@@ -35,10 +40,21 @@ def offered(bench: Bench, entry_name: str) -> dict[str, bool]:
     for made in (mr, dmabuf.mr):
         if made:
             entry.dereg_mr(made)
+    there = {kind.lower(): _can_be_made(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL}
     memory.close()
     with suppress(Exception):  # what a device does not give back is found by the cases
         pd.close()
-    return {verb: returned.errno not in ABSENT for verb, returned in answers.items()}
+    return {verb: returned.errno not in ABSENT for verb, returned in answers.items()} | there
+
+
+def _can_be_made(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
+    """Whether the device makes a plain pair of this type; it may refuse with whatever code it likes."""
+    try:
+        pair = make_pair(bench, spec, {spec.pd: pd})
+    except SetupRefused:
+        return False
+    pair.close()
+    return True
 
 
 def reachable(library: Libibverbs, has_advise: bool) -> dict[str, bool]:

@@ -20,7 +20,7 @@ HUGE_PAGES = {"hugepage", "hugepages"}
 CONSTANTS = {"SIZE_MAX": (1 << 64) - 1}
 PROPERTIES = {
     "memory": ("addr", "size", "end"),
-    "mr": ("addr", "length", "lkey", "rkey"),
+    "mr": ("addr", "length", "lkey", "rkey", "old_lkey", "old_rkey"),
     "dmabuf": ("addr", "size", "end"),
     "window": ("rkey", "old_rkey"),
 }

@@ -49,6 +49,8 @@ _MOVES = {
 }  # fmt: skip
 # enum ibv_qp_create_send_ops_flags: IBV_QP_EX_WITH_FLUSH, IBV_QP_EX_WITH_ATOMIC_WRITE
 _SEND_OPS = {"FLUSH": 1 << 11, "ATOMIC_WRITE": 1 << 12}
+# Types without a receive queue: a provider that is asked for one may lay the queues out as if there were.
+_SENDERS = ("XRC_SEND",)
 _INIT_ATTR_PD, _INIT_ATTR_SEND_OPS = 1 << 0, 1 << 6  # enum ibv_qp_init_attr_mask
 # enum ibv_placement_type, and the range selectivity of enum ibv_selectivity_level
 _PLACEMENT = {"FLUSH_GLOBAL": 1, "FLUSH_PERSISTENT": 2}
@@ -81,7 +83,7 @@ class DeviceQueue:
         from pyverbs.qp import QP, QPInitAttr
 
         attributes = QPInitAttr(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(),
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.kind),
             sq_sig_all=int(self.sq_sig_all),
         )  # fmt: skip
         return QP(self.pyverbs_pd, attributes)
@@ -95,7 +97,7 @@ class DeviceQueue:
         from pyverbs.qp import QPEx, QPInitAttrEx
 
         attributes = QPInitAttrEx(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(),
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.kind),
             pd=self.pyverbs_pd, comp_mask=_INIT_ATTR_PD | _INIT_ATTR_SEND_OPS,
             send_ops_flags=_SEND_OPS[self.spec.extended],
         )  # fmt: skip
@@ -275,10 +277,11 @@ def state_of(qp: Any) -> str:
     return _STATES.name_of(int(attributes.qp_state))
 
 
-def _capacity() -> Any:
+def _capacity(kind: str) -> Any:
     from pyverbs.qp import QPCap
 
-    return QPCap(max_send_wr=QUEUE_DEPTH, max_recv_wr=QUEUE_DEPTH, max_send_sge=1, max_recv_sge=1)
+    depth, elements = (0, 0) if kind in _SENDERS else (QUEUE_DEPTH, 1)
+    return QPCap(max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=1, max_recv_sge=elements)
 
 
 def _pyverbs(pd: Pd) -> Any:

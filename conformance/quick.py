@@ -36,7 +36,7 @@ _NOT_ASKED = -1  # the responder's state
 _asked = 0
 # struct exchange of exchange.c: what it is told, of which the request and its element and the areas, what it answers,
 # the completions.
-_TOLD, _AREA, _ANSWER = Struct("QII"), Struct("QQQQQQII"), Struct("iIIiII")
+_TOLD, _AREA, _ANSWER = Struct("QII"), Struct("QQQQQQII"), Struct("iIIiIII4x")
 _AT_SGE = _TOLD.size + SEND_SIZE
 _AT_AREAS = _AT_SGE + SGE.size
 _AT_ANSWER = _AT_AREAS + _AREAS * _AREA.size
@@ -115,7 +115,7 @@ def exchanges(asked: Sequence[Asked]) -> list[Exchange]:
             before, wanted = _address(area.before), _address(area.wanted)
             _AREA.pack_into(room, at_area, addr, area.place, size, area.length, before, wanted, area.around, area.made)
             at_area += _AREA.size
-        _ANSWER.pack_into(room, at + _AT_ANSWER, 0, 0, 0, _NOT_ASKED, 0, 0)
+        _ANSWER.pack_into(room, at + _AT_ANSWER, 0, 0, 0, _NOT_ASKED, 0, 0, 0)
     made = compiled.rdma_cts_exchanges(room, min(len(asked), MOST))
     if made < 0:
         raise OSError(-made, "ibv_poll_cq or ibv_query_qp")
@@ -123,10 +123,12 @@ def exchanges(asked: Sequence[Asked]) -> list[Exchange]:
 
 
 def _answer(room: ctypes.Array[ctypes.c_char], at: int, areas: tuple[Area, Area]) -> Exchange:
-    returned, found, heard, rested, areas[0].seen, areas[1].seen = _ANSWER.unpack_from(room, at + _AT_ANSWER)
+    returned, found, heard, rested, *seen, late = _ANSWER.unpack_from(room, at + _AT_ANSWER)
+    areas[0].seen, areas[1].seen = seen
     come = [completion(room, place, at + _AT_COMPLETIONS) for place in range(found + heard)]
     answered = Return(returned, max(returned, 0)) if returned else _POSTED
-    return Exchange(answered, come[:found], come[found:], _STATES.name_of(rested) if rested != _NOT_ASKED else "")
+    state = _STATES.name_of(rested) if rested != _NOT_ASKED else ""
+    return Exchange(answered, come[:found], come[found:], state, bool(late))
 
 
 @functools.cache

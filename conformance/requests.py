@@ -78,13 +78,15 @@ class Completion(NamedTuple):
 class Exchange(NamedTuple):
     """What came of a request: of its posting, of itself, and at the other side.
 
-    `rested` is the responder's state after what did not go as wanted, once that had come to rest.
+    `rested` is the responder's state after what did not go as wanted, once that had come to rest. `late`: what a
+    completion spoke of was not in memory yet when it came.
     """
 
     returned: Return
     found: Sequence[Completion] = ()
     heard: Sequence[Completion] = ()
     rested: str = ""
+    late: bool = False
 
     @property
     def done(self) -> bool:

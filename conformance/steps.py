@@ -125,7 +125,8 @@ def _rereg_mr(scene: Scene, step: Step) -> Observation:
     moved = bool(flags & _CHANGE_TRANSLATION)
     if returned.value == 0 and scene.entry.name == "uverbs":
         _tell(mr, moved, addr, length, pd.pointer if pd and flags & _CHANGE_PD else 0)
-    scene.fields[name] = mr.fields()  # a call that failed in giving the old range back has made a new region too
+    # A call that failed in giving the old range back has made a new region too.
+    scene.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
     if returned.value == 0:
         observation["asked"] = {
             "addr": addr if moved else before["addr"], "length": length if moved else before["length"],

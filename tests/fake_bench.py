@@ -101,6 +101,9 @@ class FakeDevice:
     def close(self) -> None:
         pass
 
+    def check_port(self) -> None:
+        pass
+
     def describe(self) -> dict[str, Any]:
         return {"name": "fake0", "driver": "fake", "fw": "", "vendor_id": 1, "vendor_part_id": 2,
                 "transport": "Ethernet", "caps": {"odp": False}}  # fmt: skip

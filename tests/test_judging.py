@@ -290,6 +290,49 @@ def test_an_undeclared_capability_that_works_wrongly_fails() -> None:
     assert judge(ON_DEMAND, ["odp"], region({"length": 1})).verdict == FAIL
 
 
+def test_what_is_accepted_and_does_nothing_is_unsupported_where_it_is_not_declared() -> None:
+    judgement = judge(traffic("success"), ["atomics"], moved("nothing", "REM_INV_REQ_ERR"))
+    assert judgement.verdict == UNSUPPORTED
+    assert any("accepted although" in note for note in judgement.notes)
+    assert judge(traffic("success"), [], moved("nothing", "REM_INV_REQ_ERR")).verdict == FAIL
+    assert judge(traffic("success"), ["atomics"], moved("part", "SUCCESS")).verdict == FAIL
+    assert judge(traffic("success"), ["atomics"], moved("nothing", "REM_INV_REQ_ERR", ((-8, 8),))).verdict == FAIL
+    assert judge(traffic("refused"), ["atomics"], moved("all", "SUCCESS")).verdict == FAIL
+
+
+@pytest.mark.parametrize(
+    "observed",
+    [
+        status("0", wc=["REM_ACCESS_ERR"], moved="all", changed=[[0, 8]]),
+        status("0", wc=["REM_ACCESS_ERR"], moved="nothing", changed=[[-8, 8]]),
+        status("0", wc=["SUCCESS"], moved="part", changed=[[0, 4]]),
+    ],
+)
+def test_an_undeclared_operation_that_is_refused_and_moves_bytes_fails(observed: dict[str, Any]) -> None:
+    of = case(
+        """
+        - id: atomic
+          rules: [REG-07]
+          call: traffic
+          given: {mrs: {mr: {access: [LOCAL_WRITE, REMOTE_ATOMIC]}}}
+          when: {op: ATOMIC_FETCH_AND_ADD, rkey: mr.rkey, addr: buf}
+          then: success
+        """
+    )
+    assert judge(of, ["atomics"], observed).verdict == FAIL
+    refused = status("0", wc=["REM_INV_REQ_ERR"], moved="nothing", changed=[])
+    assert judge(of, ["atomics"], refused).verdict == UNSUPPORTED
+
+
+def test_data_that_comes_after_its_completion_fails() -> None:
+    observed = moved("all", "SUCCESS")
+    assert judge(traffic("success"), [], observed).verdict == PASS
+    observed["afterwards"][0]["late"] = True
+    judgement = judge(traffic("success"), [], observed)
+    assert judgement.verdict == FAIL
+    assert "before its data was there" in judgement.reason
+
+
 def test_a_declared_capability_that_is_refused_fails() -> None:
     assert judge(ON_DEMAND, [], null("EOPNOTSUPP")).verdict == FAIL
 

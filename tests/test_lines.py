@@ -1,8 +1,9 @@
-"""The order of exchanges: what is to be looked at is not overtaken by the next."""
+"""Exchanges: what is to be looked at is not overtaken by the next, and data is there when it is told of."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from conformance import lines
 from conformance.calls import Return
 from conformance.lines import Ask, Line, exchanges
-from conformance.requests import Exchange, SendRequest
+from conformance.requests import Completion, Exchange, SendRequest
+from conformance.targets import BEFORE, Area, of_one, sent
 
 Made = list[int]
+SIZE = 64
 
 
 class Stub:
@@ -63,3 +66,87 @@ def test_what_c_cannot_make_is_made_in_steps(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(lines, "_in_c", not_the_odd_ones)
     assert len(list(exchanges(asks(line, 4)))) == 4
     assert line.made == [0, 1, 2, 3]
+
+
+class Memory:
+    """Memory of this process."""
+
+    size = SIZE
+
+    def __init__(self) -> None:
+        self._room = ctypes.create_string_buffer(SIZE)
+        self.addr = ctypes.addressof(self._room)
+
+
+class Side:
+    """One end of a pair. Whenever something is polled, `polled` is told how often that has been."""
+
+    number, kind, sq_sig_all, state = 1, "RC", False, "RTS"
+
+    def __init__(self, comes: Sequence[str], polled: Callable[[int], None]) -> None:
+        self._comes, self._polled, self._times = list(comes), polled, 0
+
+    def post_send(self, request: SendRequest) -> Return:
+        """Posted."""
+        return Return(0, 0)
+
+    def post_receive(self, sges: Sequence[Any], wr_id: int) -> Return:
+        """Posted."""
+        return Return(0, 0)
+
+    def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
+        """The next that comes."""
+        self._times += 1
+        self._polled(self._times)
+        return [Completion(1, "SUCCESS", self._comes.pop(0))]
+
+    def query_state(self) -> str:
+        """As it is."""
+        return "RTS"
+
+
+class Pair:
+    """A requester whose answer, and a responder whose receive, come with or before the data."""
+
+    def __init__(self, requester: Side, responder: Side) -> None:
+        self.requester, self.responder = requester, responder
+
+
+def area(wanted: bytes) -> Area:
+    """A range whose contents are to become `wanted`."""
+    memory = Memory()
+    return Area(cast(Any, memory), memory.addr, len(wanted), BEFORE, of_one(BEFORE, len(wanted)), wanted)
+
+
+@pytest.mark.parametrize(("with_answer", "late"), [(True, False), (False, True)])
+def test_what_is_read_has_to_be_there_when_the_read_completes(with_answer: bool, late: bool) -> None:
+    there, here = area(of_one(BEFORE, 8)), area(sent(8))
+
+    def bring(_: int) -> None:
+        ctypes.memmove(here.place, sent(8), 8)
+
+    def nothing(_: int) -> None:
+        pass
+
+    sides = (bring, nothing) if with_answer else (nothing, bring)
+    pair = Pair(Side(["RDMA_READ"], sides[0]), Side(["RECV"], sides[1]))
+    line = Line(cast(Any, pair), lambda: 1)
+    (exchange,) = exchanges([Ask(line, SendRequest("RDMA_READ", 1), (there, here))])
+    assert exchange.late is late
+    assert here.moved() == "all"
+    assert not line.stale
+
+
+@pytest.mark.parametrize(("poll", "late"), [(1, False), (2, True)])
+def test_what_immediate_data_speaks_of_has_to_be_there_when_it_is_received(poll: int, late: bool) -> None:
+    there, here = area(sent(8)), area(of_one(BEFORE, 8))
+
+    def bring(times: int) -> None:
+        if times == poll:
+            ctypes.memmove(there.place, sent(8), 8)
+
+    pair = Pair(Side(["RDMA_WRITE"], lambda _: None), Side(["RECV_RDMA_WITH_IMM", "RECV"], bring))
+    line = Line(cast(Any, pair), lambda: 1)
+    (exchange,) = exchanges([Ask(line, SendRequest("RDMA_WRITE_WITH_IMM", 1), (there, here))])
+    assert exchange.late is late
+    assert there.moved() == "all"

@@ -16,6 +16,7 @@ from reference.memory import PAGE
 from reference.objects import HUGETLB, ON_DEMAND, Domain, Region, Window
 from reference.queues import SUCCESS, Queue
 from reference.reregistration import CHANGE_ACCESS, Change
+from reference.stack import WHOLE, Stack
 from trial.violation import violates, violations_in
 
 # Liberties are told by the rule that leaves the choice.
@@ -38,6 +39,22 @@ class KeysOfAnotherIndex(Device):
         self.forget_key(region)
         region.key = self.new_key()
         self.keys[region.key] = region
+
+
+@takes_liberty("REG-21")
+class KeysReused(Device):
+    """The key of a region that is gone is given to the next one."""
+
+    def __init__(self, stack: Stack = WHOLE) -> None:
+        super().__init__(stack)
+        self._free: list[int] = []
+
+    def forget_key(self, region: Region) -> None:
+        super().forget_key(region)
+        self._free.append(region.key)
+
+    def new_key(self) -> int:
+        return self._free.pop() if self._free else super().new_key()
 
 
 @takes_liberty("REREG-06")

@@ -11,15 +11,18 @@ from trial.violations import (
     declaring,
     dmabufs,
     extent,
+    kinds,
     memory,
     registration,
+    revoking,
     rights,
     translation,
     windows,
 )
 
 _THEMES = (
-    registration, memory, rights, extent, translation, dmabufs, changing, codes, advising, binding, windows, declaring,
+    registration, memory, rights, extent, kinds, translation, dmabufs, changing, revoking, codes, advising,
+    binding, windows, declaring,
 )  # fmt: skip
 VIOLATIONS: tuple[Violation, ...] = tuple(violations_in(_THEMES))
 # Rules that no driver can break so that a case could tell, and why.

@@ -174,22 +174,6 @@ class AnyTag(Device):
 
 
 @violates("REG-21")
-class KeysReused(Device):
-    """The key of a region that is gone is given to the next one."""
-
-    def __init__(self, stack: Stack = WHOLE) -> None:
-        super().__init__(stack)
-        self._free: list[int] = []
-
-    def forget_key(self, region: Region) -> None:
-        super().forget_key(region)
-        self._free.append(region.key)
-
-    def new_key(self) -> int:
-        return self._free.pop() if self._free else super().new_key()
-
-
-@violates("REG-21")
 class StaleKeysFound(Device):
     """Keys of regions that are gone open the region that is registered for the same memory."""
 

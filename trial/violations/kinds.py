@@ -1,0 +1,91 @@
+"""Violations at regions that a driver reaches in another way than plain ones, and by keys of other regions."""
+
+from __future__ import annotations
+
+from conformance.requests import SendRequest
+from reference.device import Device
+from reference.memory import PAGE
+from reference.objects import ON_DEMAND, REMOTE_ATOMIC, ZERO_BASED, Domain, Region, Window
+from reference.queues import Queue
+from trial.violation import violates
+
+
+@violates("REG-11")
+class ZeroBasedToThePagesEnd(Device):
+    """A region with ZERO_BASED reaches to the end of its last page."""
+
+    def contains(self, region: Region, addr: int, length: int) -> bool:
+        within = region.addr % PAGE
+        size = -(-(within + region.length) // PAGE) * PAGE - within if region.access & ZERO_BASED else region.length
+        return addr >= region.iova and addr + length <= region.iova + size
+
+
+@violates("REG-12")
+class OnDemandByPages(Device):
+    """An on-demand region reaches to the ends of its pages."""
+
+    def contains(self, region: Region, addr: int, length: int) -> bool:
+        if not region.access & ON_DEMAND:
+            return super().contains(region, addr, length)
+        start, end = region.iova // PAGE * PAGE, -(-(region.iova + region.length) // PAGE) * PAGE
+        return start <= addr and addr + length <= end
+
+
+@violates("REG-22")
+class OnDemandForEveryDomain(Device):
+    """On-demand regions serve queue pairs of every PD."""
+
+    def opens(self, region: Region, domain: Domain) -> bool:
+        return super().opens(region, region.domain if region.access & ON_DEMAND else domain)
+
+
+@violates("REG-22")
+class WindowForEveryDomain(Device):
+    """Windows of type 1 serve queue pairs of every PD."""
+
+    def window_opens(self, window: Window, domain: Domain, queue: int) -> bool:
+        return window.queue in (0, queue)
+
+
+@violates("REG-21")
+class ForeignKeyServes(Device):
+    """A key opens what any region of its PD holds."""
+
+    def place(self, region: Region, addr: int, length: int) -> int | None:
+        at = super().place(region, addr, length)
+        for other in self.regions.values() if at is None else ():
+            if other.domain is region.domain and self.contains(other, addr, length):
+                at = self.translate(other, addr)
+        return at
+
+
+@violates("DEREG-01")
+class KeysOfOtherAddressesOutlive(Device):
+    """Keys of a region with an hca_va of its own go on working after its deregistration."""
+
+    def forget_key(self, region: Region) -> None:
+        if region.iova == region.addr:
+            super().forget_key(region)
+
+
+@violates("DEREG-01")
+class KeysOfDmabufsOutlive(Device):
+    """Keys of a dma-buf's region go on working after its deregistration."""
+
+    def forget_key(self, region: Region) -> None:
+        if not self.memory.in_dmabuf(region.addr):
+            super().forget_key(region)
+
+
+@violates("REG-07")
+class RefusedAtomicTells(Device):
+    """A refused atomic changes nothing and brings the value to who asked."""
+
+    def atomic(self, queue: Queue, request: SendRequest) -> str:
+        found = self.found(request.rkey)
+        if isinstance(found, Region) and self.opens(found, queue.peer.domain) and not self.allows(found, REMOTE_ATOMIC):
+            at = self.place(found, request.remote_addr, 8)
+            content = self.memory.read(at, 8) if at is not None and not request.remote_addr % 8 else None
+            if content is not None:
+                self.scatter(queue, request.sges, content)
+        return super().atomic(queue, request)
