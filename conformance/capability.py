@@ -35,6 +35,7 @@ MEANING: Mapping[str, str] = {
     "swap": "pages of this system can be swapped out",
     "persistent_memory": "the run was given a device DAX",
     "advise_enomem": "a limit that a prefetch can exceed",
+    "raw_registration": "the kernel takes a registration without the driver's own part of the command",
 }
 # Without these a case cannot be run at all, which is no property of the device: it is UNREACHABLE.
 REACH: Mapping[str, str] = {
@@ -49,8 +50,11 @@ REACH: Mapping[str, str] = {
     "swap": "this system has no swap, so that no page can be paged out",
     "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",
     "advise_enomem": "a prefetch pins nothing, so that no limit of this process can deny it memory",
+    "raw_registration": "the driver refuses commands without a part of its own, which only its provider knows",
 }
 NAMES = tuple(MEANING)
+# What every case of an entry needs.
+_OF_ENTRIES = {"uverbs": ("raw_registration",)}
 
 # Bits of device_cap_flags_ex, from enum ibv_device_cap_flags and ib_uverbs_device_cap_flags.
 _MEM_WINDOW = 1 << 17
@@ -107,6 +111,7 @@ class Capabilities:
         known = {**self.declared, **self.offered.get(entry, {})}
         return [need for need in needs if known.get(need) is False]
 
-    def unreachable(self, needs: Sequence[str]) -> str:
-        """Why a case with these needs cannot be run here; empty if it can."""
-        return "; ".join(REACH[need] for need in needs if self.reachable.get(need) is False)
+    def unreachable(self, needs: Sequence[str], entry: str) -> str:
+        """Why a case with these needs cannot be run at `entry`; empty if it can."""
+        every = (*needs, *_OF_ENTRIES.get(entry, ()))
+        return "; ".join(REACH[need] for need in every if self.reachable.get(need) is False)

@@ -113,15 +113,7 @@ class Device:
 
     def check_port(self) -> None:
         """Raises UserError if the port carries no traffic, which would look like a device that refuses everything."""
-        from pyverbs.pyverbs_error import PyverbsError
-
-        try:
-            number = int(self._port.state)
-        except PyverbsError as error:
-            raise UserError(
-                f"port {self.port} of {self.name} cannot be asked: {str(error).splitlines()[0]}",
-                hint="name another with --port", status=3,
-            ) from error  # fmt: skip
+        number = int(self._port.state)
         state = _PORT_STATES[number] if number < len(_PORT_STATES) else str(number)
         if state not in _CARRYING:
             raise UserError(
@@ -156,7 +148,15 @@ class Device:
 
     @cached_property
     def _port(self) -> Any:
-        return self.context.query_port(self.port)
+        from pyverbs.pyverbs_error import PyverbsError
+
+        try:
+            return self.context.query_port(self.port)
+        except PyverbsError as error:
+            raise UserError(
+                f"port {self.port} of {self.name} cannot be asked: {str(error).splitlines()[0]}",
+                hint="name another with --port", status=3,
+            ) from error  # fmt: skip
 
     @cached_property
     def gid(self) -> Any:

@@ -22,6 +22,8 @@ _KINDS = {"QP": 10, "CQ": 12, "MR": 13, "PD": 14}
 _DEV_INDEX, _DEV_NAME, _RES_PID, _CHARDEV_TYPE, _DRIVER_ID = 1, 2, 28, 69, 73  # RDMA_NLDEV_ATTR_…
 _RES_QP, _RES_TYPE, _RES_KERN_NAME = 19, 26, 29
 _MANAGEMENT = (0, 1)  # IB_QPT_SMI and IB_QPT_GSI: the kernel has them on every port
+_UD = 4  # IB_QPT_UD
+_SENDS_MANAGEMENT = ("mlx5_ib",)  # drivers whose own UD queue pairs carry what the GSI sends
 _HEADER = struct.Struct("=IHHII")
 _BUFFER = 1 << 16
 
@@ -110,10 +112,13 @@ class RdmaNetlink:
 
 def _user(queue_pair: dict[int, bytes]) -> str:
     """Whose a queue pair is; empty for this process's and for those of the kernel's management."""
-    if queue_pair.get(_RES_TYPE, b"\xff")[0] in _MANAGEMENT:
+    kind = queue_pair.get(_RES_TYPE, b"\xff")[0]
+    if kind in _MANAGEMENT:
         return ""
     if _RES_PID not in queue_pair:
         name = queue_pair.get(_RES_KERN_NAME, b"").rstrip(b"\0").decode(errors="replace")
+        if kind == _UD and name in _SENDS_MANAGEMENT:
+            return ""
         return f"the kernel's {name}" if name else "a process that cannot be seen from here"
     (pid,) = struct.unpack("=I", queue_pair[_RES_PID])
     if pid == os.getpid():

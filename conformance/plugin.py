@@ -107,7 +107,7 @@ def run(
 
     def run_sweep(case: Case) -> None:
         started = time.perf_counter_ns()
-        unreachable = capabilities.unreachable(case.needs)
+        unreachable = capabilities.unreachable(case.needs, case.entry)
         if unreachable:
             judgement = Judgement(judging.UNREACHABLE, unreachable)
             request.node.stash[LINE] = result_line(case, registry, judgement, {})
@@ -146,7 +146,7 @@ def run(
             case = case.sweep.judged(case, lambda name: not capabilities.lacking([name], case.entry))
         kernel_watch.since_last()  # what came between the cases is not this case's
         started = time.perf_counter_ns()
-        unreachable = capabilities.unreachable(case.needs)
+        unreachable = capabilities.unreachable(case.needs, case.entry)
         observed = {} if unreachable else search(case) if case.searches else execute(case, bench)
         duration_us = (time.perf_counter_ns() - started) // 1000
         kernel = kernel_watch.since_last()

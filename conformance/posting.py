@@ -98,7 +98,7 @@ class Poster:
     def receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
         """ibv_post_recv, or ibv_post_srq_recv where there is a shared queue: 0, or the value of errno."""
         _pack_elements(self._sges, 0, sges)
-        _RECEIVE.pack_into(self._receive, 0, wr_id, 0, self._sges_at, len(sges))
+        _RECEIVE.pack_into(self._receive, 0, wr_id, 0, self._sges_at if sges else 0, len(sges))
         return self._posted(self._post_recv(self._receiver, self._receive_at, self._bad_at))
 
     def state(self) -> int:
@@ -147,8 +147,9 @@ def pack_send(
     imm = request.invalidate_rkey % (1 << 32) if opcode.endswith("_INV") else socket.htonl(request.imm)
     _pack_elements(elements[0], elements[1], request.sges)
     _SEND_HEAD.pack_into(
-        room, at, request.wr_id, 0, elements[2], len(request.sges), WR_OPCODES[opcode], request.flags, imm
-    )
+        room, at, request.wr_id, 0, elements[2] if request.sges else 0, len(request.sges), WR_OPCODES[opcode],
+        request.flags, imm,
+    )  # fmt: skip
     if destination:
         _UD.pack_into(room, at + _AT_WR, *destination)
     elif opcode.startswith("ATOMIC"):

@@ -102,13 +102,14 @@ def _dereg_mr(scene: Scene, step: Step) -> Observation:
 
 def _stale_handle(scene: Scene, mr: Mr) -> int:
     """The handle of a second region of the same memory, which is deregistered again at once."""
-    entry = scene.bench.entry("uverbs")
+    entry = scene.entry
     returned = entry.reg_mr(scene.pds["pd"], mr.struct.addr or 0, mr.struct.length, 0)
     if returned.mr is None:
         raise SetupRefused("registering a second region of the same memory", errno_name(returned.errno))
+    handle = returned.mr.handle
     if entry.dereg_mr(returned.mr).value != 0:
         raise SetupRefused("deregistering the second region", "")
-    return returned.mr.handle
+    return handle
 
 
 def _rereg_mr(scene: Scene, step: Step) -> Observation:

@@ -52,7 +52,8 @@ class Queues(Access):
 
     def create_qp(self, queue: Queue) -> Queue:
         """A queue pair with a number. Raises Refused for a type that the device has not."""
-        if queue.kind not in _KINDS or (queue.kind.startswith("XRC") and not self.stack.has("xrc")):
+        needs = "xrc" if queue.kind.startswith("XRC") else queue.kind.lower()
+        if queue.kind not in _KINDS or not self.stack.has(needs):
             raise Refused(errno.EOPNOTSUPP)
         queue.number = self.new_handle()
         queue.domain.users += 1

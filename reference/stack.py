@@ -42,8 +42,12 @@ class Stack:
         return {name: self.reach(name) for name in capability.REACH}
 
 
+# What every stack can be brought into.
+_EVERYWHERE = ("raw_registration",)
+
+
 def _stack(name: str, *reaches: str, lacks: tuple[str, ...] = ()) -> Stack:
-    return Stack(name, frozenset(lacks), frozenset(reaches))
+    return Stack(name, frozenset(lacks), frozenset((*reaches, *_EVERYWHERE)))
 
 
 # A case runs on the first of them that reaches what it needs.
@@ -58,13 +62,13 @@ STACKS = (
 )
 WHOLE = STACKS[0]
 # Everything that a stack may do without. A change of translation is none of it: where ibv_rereg_mr is, it has to be.
-OPTIONAL = (*DECLARABLE, "reg_dmabuf_mr", "rereg_mr", "advise_mr")
+OPTIONAL = (*DECLARABLE, "uc", "ud", "reg_dmabuf_mr", "rereg_mr", "advise_mr")
 # What goes with a capability.
-_RESTING_ON = {"odp": ("odp_implicit",), "rereg_mr": ("rereg_translation",)}
+_RESTING_ON = {"odp": ("odp_implicit", "odp_atomic"), "rereg_mr": ("rereg_translation",)}
 
 
 def without(*names: str) -> Stack:
     """The whole stack without some capabilities, and without what rests on them."""
     lacks = frozenset(name for each in names for name in (each, *_RESTING_ON.get(each, ())))
-    reaches = WHOLE.reaches if "rereg_mr" not in lacks else frozenset()
+    reaches = WHOLE.reaches if "rereg_mr" not in lacks else frozenset(_EVERYWHERE)
     return Stack(f"without {', '.join(names)}", lacks, reaches)

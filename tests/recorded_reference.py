@@ -41,7 +41,7 @@ def record(directory: Path, suite: Suite, cases: Iterable[Case], device: Device 
 
 def _line(suite: Suite, case: Case, bench: ReferenceBench) -> Line:
     capabilities = bench.capabilities()
-    unreachable = capabilities.unreachable(case.needs)
+    unreachable = capabilities.unreachable(case.needs, case.entry)
     if unreachable:
         return result_line(case, suite.registry, Judgement(judging.UNREACHABLE, unreachable), {})
     if case.sweep:

@@ -24,7 +24,7 @@ _SEQUENCES = 20
 
 def run_case(case: Case, bench: Bench, capabilities: Capabilities) -> Judgement:
     """The judgement on one case; what the harness itself cannot do is BROKEN, as in a run."""
-    unreachable = capabilities.unreachable(case.needs)
+    unreachable = capabilities.unreachable(case.needs, case.entry)
     if unreachable:
         return Judgement(judging.UNREACHABLE, unreachable)
     try:

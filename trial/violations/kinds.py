@@ -68,13 +68,43 @@ class KeysOfOtherAddressesOutlive(Device):
             super().forget_key(region)
 
 
-@violates("DEREG-01")
+@violates("DMA-02")
 class KeysOfDmabufsOutlive(Device):
     """Keys of a dma-buf's region go on working after its deregistration."""
 
     def forget_key(self, region: Region) -> None:
         if not self.memory.in_dmabuf(region.addr):
             super().forget_key(region)
+
+
+@violates("DMA-02")
+class DmabufForEveryDomain(Device):
+    """Regions of dma-bufs serve queue pairs of every PD."""
+
+    def opens(self, region: Region, domain: Domain) -> bool:
+        return super().opens(region, region.domain if self.memory.in_dmabuf(region.addr) else domain)
+
+
+@violates("DMA-03")
+class DmabufWrittenLocally(Device):
+    """What is received is put into dma-bufs without LOCAL_WRITE."""
+
+    def allows_local_write(self, region: Region) -> bool:
+        return self.memory.in_dmabuf(region.addr) or super().allows_local_write(region)
+
+
+@violates("DMA-06")
+class DmabufByLkeyFromItsBeginning(Device):
+    """By its lkey a region of a dma-buf begins where the dma-buf does."""
+
+    def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
+        at, found = super().local(lkey, domain, addr, length, write), self.found(lkey)
+        if at is None or not isinstance(found, Region) or not self.memory.in_dmabuf(found.addr):
+            return at
+        before = found.addr
+        while self.memory.in_dmabuf(before - PAGE):
+            before -= PAGE
+        return at - (found.addr - before)
 
 
 @violates("REG-07")
