@@ -222,6 +222,8 @@ static int rest(struct exchange *this)
         this->seen[i] = seen(&this->areas[i]);
         done = done && as_wanted(&this->areas[i], this->seen[i]);
     }
+    for (uint32_t i = 0; i < this->heard; i++)
+        done = done && this->wc[1 + i].status == IBV_WC_SUCCESS;
     if (done && this->heard >= wanted)
         return 0;
     line->stale = 1;

@@ -169,7 +169,11 @@ def _data_fault(step: Step, seen: dict[str, Any]) -> str:
         return ""
     if step.then.outcome == "refused" and (seen["moved"] != "nothing" or seen["changed"]):
         return "and moved bytes that it should not" if seen["moved"] != "nothing" else _where(seen)
+    if step.then.outcome == "refused" and seen.get("imm", (None,))[0] is not None and seen["side"] == "remote":
+        return "and told the receiver that it had come"
     done = seen["wc"] == ["SUCCESS"]
+    if done and set(seen.get("peer_wc", ())) - {"SUCCESS"}:
+        return f"and at the other side with {' '.join(seen['peer_wc'])}"
     if done and seen["moved"] != "all" and not _may_be_lost(seen):
         return f"but {'nothing' if seen['moved'] == 'nothing' else 'something else'} has arrived; {_where(seen)}"
     if seen.get("late"):

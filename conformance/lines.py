@@ -86,7 +86,8 @@ class Line:
             self.failed(asker, *((other,) if _found_there(exchange.found) else ()))
         wanted = 2 if exchange.heard and exchange.heard[0].opcode == _RECEIVED_WITH_IMM else 1
         moved = all(area.moved() == "all" for area in ask.areas)
-        if exchange.done and moved and len(exchange.heard) >= wanted:
+        told = len(exchange.heard) >= wanted and all(each.status == "SUCCESS" for each in exchange.heard)
+        if exchange.done and moved and told:
             return exchange
         self.stale = True
         return exchange._replace(rested=self.pair.responder.query_state())

@@ -299,12 +299,13 @@ def _request(
 def _answered(
     returned: Return, found: Sequence[Completion], peer: Sequence[Completion], kind: str, side: str
 ) -> Observation:
-    """What the queue pairs said: of the request itself, and at the other side where it did not succeed."""
+    """What the queue pairs said: of the request itself, and at the other side unless all succeeded."""
     statuses = [each.status for each in found]
     observation = answer(returned)
     observation.update(layer="device", wc=statuses, qp_type=kind, side=side)
-    if statuses != ["SUCCESS"]:
-        observation["peer_wc"] = [each.status for each in peer]
+    others = [each.status for each in peer]
+    if statuses != ["SUCCESS"] or set(others) - {"SUCCESS"}:
+        observation["peer_wc"] = others
     return observation
 
 

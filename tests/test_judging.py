@@ -324,6 +324,24 @@ def test_an_undeclared_operation_that_is_refused_and_moves_bytes_fails(observed:
     assert judge(of, ["atomics"], refused).verdict == UNSUPPORTED
 
 
+def test_a_receiver_that_is_told_of_what_was_refused_fails() -> None:
+    observed = moved("nothing", "REM_ACCESS_ERR")
+    observed["afterwards"][0] |= {"side": "remote", "imm": [None, 7]}
+    assert judge(traffic("refused"), [], observed).verdict == PASS
+    observed["afterwards"][0]["imm"] = [7, 7]
+    judgement = judge(traffic("refused"), [], observed)
+    assert judgement.verdict == FAIL
+    assert "told the receiver" in judgement.reason
+
+
+def test_a_success_that_is_an_error_at_the_other_side_fails() -> None:
+    observed = moved("all", "SUCCESS")
+    observed["afterwards"][0]["peer_wc"] = ["LOC_LEN_ERR"]
+    judgement = judge(traffic("success"), [], observed)
+    assert judgement.verdict == FAIL
+    assert "at the other side with LOC_LEN_ERR" in judgement.reason
+
+
 def test_data_that_comes_after_its_completion_fails() -> None:
     observed = moved("all", "SUCCESS")
     assert judge(traffic("success"), [], observed).verdict == PASS

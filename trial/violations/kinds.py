@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from conformance.requests import SendRequest
+from conformance.requests import Completion, SendRequest
 from reference.device import Device
 from reference.memory import PAGE
 from reference.objects import ON_DEMAND, REMOTE_ATOMIC, ZERO_BASED, Domain, Region, Window
-from reference.queues import Queue
+from reference.queues import SUCCESS, Queue
 from trial.violation import violates
 
 
@@ -105,6 +105,51 @@ class DmabufByLkeyFromItsBeginning(Device):
         while self.memory.in_dmabuf(before - PAGE):
             before -= PAGE
         return at - (found.addr - before)
+
+
+class _TellingOfRefused(Device):
+    """A reference that tells the receiver of a refused write's immediate data, on some kinds of queue pairs."""
+
+    kinds: tuple[str, ...] = ()
+    immediate: SendRequest | None = None
+
+    def write(self, queue: Queue, request: SendRequest) -> str:
+        self.immediate = request if request.opcode == "RDMA_WRITE_WITH_IMM" else None
+        return super().write(queue, request)
+
+    def refuse(self, queue: Queue, status: str) -> str:
+        request, self.immediate = self.immediate, None
+        if request and queue.kind in self.kinds and queue.peer.receives:
+            self.deliver(queue, None, request.imm, sum(sge.length for sge in request.sges))
+        return super().refuse(queue, status)
+
+
+@violates("REG-05")
+class RefusedImmediateTold(_TellingOfRefused):
+    """A refused write with immediate data moves nothing, and its receiver is told that it came."""
+
+    kinds = ("RC",)
+
+
+@violates("REG-05")
+class RefusedImmediateToldUnreliably(_TellingOfRefused):
+    """The same on unreliable connections."""
+
+    kinds = ("UC",)
+
+
+@violates("REG-05")
+class ImmediateByLength(Device):
+    """The receive of a write with immediate data is an error if its elements are shorter than the write."""
+
+    def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
+        peer = queue.peer
+        if content is None and peer.receives and length > sum(sge.length for sge in peer.receives[0][1]):
+            wr_id, _ = self.next_receive(peer)
+            peer.polled.append(Completion(wr_id, "LOC_LEN_ERR"))
+            self.fail(peer)
+            return SUCCESS
+        return super().deliver(queue, content, imm, length)
 
 
 @violates("REG-07")
