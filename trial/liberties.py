@@ -49,9 +49,11 @@ class KeysReused(Device):
         super().__init__(stack)
         self._free: list[int] = []
 
-    def forget_key(self, region: Region) -> None:
-        super().forget_key(region)
-        self._free.append(region.key)
+    def deregister(self, handle: int) -> None:
+        key = self.regions[handle].key if handle in self.regions else None
+        super().deregister(handle)
+        if key is not None:
+            self._free.append(key)
 
     def new_key(self) -> int:
         return self._free.pop() if self._free else super().new_key()
