@@ -185,3 +185,16 @@ def test_no_violation_survives_and_few_are_misattributed(default_cases: list[Cas
 def test_what_the_documents_leave_open_is_failed_by_no_case(liberty: Violation, default_cases: list[Case]) -> None:
     finding = try_violation(liberty, default_cases)
     assert (finding.by, finding.broken, finding.reason) == ((), (), "")
+
+
+@pytest.mark.parametrize(
+    ("by", "broken", "told"),
+    [(("a/b/c",), (), "a/b/c: why"), ((), ("a/b/d: harness",), "a/b/d: harness"), ((), (), "")],
+)
+def test_a_liberty_that_a_case_fails_or_cannot_be_run_with_is_a_false_alarm(
+    by: tuple[str, ...], broken: tuple[str, ...], told: str
+) -> None:
+    liberty = Finding("any", "REG-21", "About it.", SURVIVED, by, "why" if by else "", 1, broken)
+    trial = Trial([], UNTRIABLE, 0.0, "the reference", [liberty])
+    assert trial.passed is not bool(told)
+    assert (f"false alarm: About it. · {told}" in report.summary(trial)) is bool(told)

@@ -39,8 +39,8 @@ class Trial:
 
     @property
     def false_alarms(self) -> list[Finding]:
-        """Liberties that a case has failed."""
-        return [each for each in self.liberties if each.by]
+        """Liberties that a case has failed, or with which one could not be run."""
+        return [each for each in self.liberties if each.by or each.broken]
 
     def by_rule(self) -> list[tuple[str, list[Finding]]]:
         """The findings of each rule, in the order of the violations."""
@@ -59,11 +59,15 @@ def summary(trial: Trial) -> str:
     lines.append(f"{len(trial.findings)} violations in {trial.duration_s:.1f} s on {trial.where}: {counted}")
     lines.append(f"{len(rules)} rules tried, {whole} of them with every violation killed")
     if trial.liberties:
-        lines += [f"false alarm: {each.about} · {each.by[0]}: {each.reason}" for each in trial.false_alarms]
+        lines += [f"false alarm: {each.about} · {_alarm(each)}" for each in trial.false_alarms]
         alarms = len(trial.false_alarms)
         lines.append(f"{len(trial.liberties)} liberties that the documents leave: {alarms} false alarms")
     lines += [f"not tried: {rule}, since {reason}" for rule, reason in trial.untriable.items()]
     return "\n".join(lines)
+
+
+def _alarm(finding: Finding) -> str:
+    return f"{finding.by[0]}: {finding.reason}" if finding.by else finding.broken[0]
 
 
 def line(finding: Finding) -> str:

@@ -25,7 +25,7 @@ KILLED, MISATTRIBUTED, SURVIVED = "killed", "misattributed", "survived"
 class Finding:
     """What the suite said of one violation. `by` are the cases that saw it, `reason` what the first of them said.
 
-    `broken` is what the harness could not run with the violation in place; that counts for nothing.
+    `broken` is what the harness could not run with the violation in place; no case has seen it by that.
     """
 
     name: str
