@@ -152,21 +152,21 @@ def exchanges(asks: Sequence[Ask]) -> Iterator[Exchange]:
 
 def _in_c(asks: Sequence[Ask]) -> list[Exchange]:
     """What comes of the first of these, as many as C makes in one go."""
-    lines: dict[int, quick.QuickLine] = {}
+    lines: dict[Line, quick.QuickLine] = {}
     asked: list[quick.Asked] = []
     for line, request, areas, by in asks:
         if not quick.takes(request):
             break
-        known = lines.get(id(line)) or line.quickly()
+        known = lines.get(line) or line.quickly()
         if known is None:
             break
-        lines[id(line)] = known
+        lines[line] = known
         asked.append((known, by, _receives(request), request, areas))
     if not asked:
         return []
     made = quick.exchanges(asked)
-    for each in asks[: len(asked)]:
-        each.line.learn()
+    for line in lines:
+        line.learn()
     return made
 
 

@@ -47,18 +47,6 @@ def offered(bench: Bench, entry_name: str) -> dict[str, bool]:
     return {verb: returned.errno not in ABSENT for verb, returned in answers.items()} | there
 
 
-def registers(bench: Bench, entry_name: str) -> bool:
-    """Whether the entry registers a page."""
-    entry, pd, memory = bench.entry(entry_name), bench.alloc_pd(), bench.allocate("anonymous", bench.page)
-    mr = entry.reg_mr(pd, memory.addr, memory.size, 0).mr
-    if mr:
-        entry.dereg_mr(mr)
-    memory.close()
-    with suppress(Exception):  # as above
-        pd.close()
-    return mr is not None
-
-
 def _can_be_made(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
     """Whether the device makes a plain pair of this type; it may refuse with whatever code it likes."""
     try:
