@@ -22,12 +22,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from conformance import judging
-from conformance.results import read_results
-from conformance.sweeps import predicate
+from conformance.model import predicate
+from conformance.model.space import Space
+from conformance.results.points import read_points
+from conformance.results.records import read_results
 from conformance.sweeps.formula import ALWAYS
 from conformance.sweeps.outcome import OUTSIDE, Points
-from conformance.sweeps.space import Space
-from conformance.sweeps.storing import read_points
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from conformance.bench import Bench
-from conformance.case import Case
-from conformance.device import Device
-from conformance.quick import WORTH
-from conformance.rules import read_registry
-from conformance.suite import CASES, ROOT
-from conformance.sweeps.execution import sweep
+from conformance.bench.interface import Bench
+from conformance.device.device import Device
+from conformance.device.native_exchange import WORTH
+from conformance.model.case import Case
 from conformance.sweeps.native import available
-from conformance.tables import parse_table
+from conformance.sweeps.run import sweep
+from conformance.tables.loader import parse_table
+from conformance.tables.rules_file import read_registry
+from conformance.tables.suite import CASES, ROOT
 from conformance.verbs import ENUMS
-from conformance.yamltext import read_bytes
+from conformance.yamldoc.nodes import read_bytes
 from fixtures.bench import DeviceBench
 from fixtures.limits import obey_locked_memory_limit
 

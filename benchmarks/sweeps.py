@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from commands.guests import SUITE_PARTS
-from conformance.suite import ROOT
+from conformance.tables.suite import ROOT
 from fixtures.softroce.guest import boot
 from fixtures.softroce.image import cache_directory, ensure_image
 from fixtures.softroce.job import Job

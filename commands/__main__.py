@@ -12,7 +12,7 @@ from types import ModuleType
 
 from commands import compare, coverage, describe, doctor, explain, judge, listing, report, run, schema, test, trial
 from conformance.errors import UserError
-from conformance.suite import VERSION
+from conformance.tables.suite import VERSION
 from reports.digest import one_line
 
 COMMANDS: tuple[ModuleType, ...] = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from conformance.language import TIERS
-from conformance.selection import Selection
-from conformance.suite import Suite, load_suite
+from conformance.model.vocabulary import TIERS
+from conformance.tables.selection import Selection
+from conformance.tables.suite import Suite, load_suite
 
 
 def add_arguments(parser: argparse.ArgumentParser, tier: str) -> None:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from commands import choosing
-from conformance.case import Case, Step
 from conformance.errors import UserError
 from conformance.judging import VERDICTS
-from conformance.results import Line, read_results, rule_verdicts
-from conformance.suite import Suite
+from conformance.model.case import Case, Step
+from conformance.results.records import Line, read_results, rule_verdicts
+from conformance.tables.suite import Suite
 from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb
 
 NAME = "coverage"

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from commands import choosing
 from conformance import judging
-from conformance.case import Case
 from conformance.errors import UserError
-from conformance.reading import suggestion
-from conformance.results import FILE_NAME, Line, told_on, verdict_on
-from conformance.rules import Rule
-from conformance.suite import Suite
-from conformance.sweeps.line import clauses
+from conformance.model.case import Case
+from conformance.model.rules import Rule
+from conformance.results.records import FILE_NAME, Line, told_on, verdict_on
+from conformance.results.sweep_record import clauses
+from conformance.tables.suite import Suite
+from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, flat, read, told_deviation
 
 NAME = "explain"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from commands import builds
-from conformance.suite import ROOT
+from conformance.tables.suite import ROOT
 from fixtures import packages
 from fixtures.softroce import terminal
 from fixtures.softroce.guest import Guest, boot

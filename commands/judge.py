@@ -11,13 +11,13 @@ from datetime import datetime
 from pathlib import Path
 
 from commands import choosing, report
-from conformance.profile import read_profile
-from conformance.rejudging import Again, rejudge
-from conformance.results import FILE_NAME, Line, Recorded, footer_line, read_results
-from conformance.results_file import ResultsFile
-from conformance.suite import VERSION, Suite
-from conformance.waiver_file import read_waivers
-from conformance.waivers import Waivers
+from conformance.results.records import FILE_NAME, Line, Recorded, footer_line, read_results
+from conformance.results.rejudge import Again, rejudge
+from conformance.results.waiver_file import read_waivers
+from conformance.results.waivers import Waivers
+from conformance.results.writer import ResultsFile
+from conformance.tables.profile import read_profile
+from conformance.tables.suite import VERSION, Suite
 from reports.comparison import Change, compare
 from reports.digest import Digest, one_line, read
 from reports.terminal import REPORT

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from commands import choosing
-from conformance.case import Case
-from conformance.suite import Suite
-from conformance.tiers import EXHAUSTIVE
+from conformance.model.case import Case
+from conformance.tables.suite import Suite
+from conformance.tables.tiers import EXHAUSTIVE
 
 NAME = "list"
 HELP = "Show the cases, or with --rules the rules."

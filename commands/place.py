@@ -14,12 +14,12 @@ from typing import Any
 
 from commands import builds
 from commands.guests import DEVICE, Guests
-from conformance.device import device_names
+from conformance.device.device import device_names
 from conformance.errors import UserError
-from conformance.netlink import RdmaNetlink
-from conformance.suite import ROOT
+from conformance.kernel.netlink import RdmaNetlink
 from conformance.supervision import Worker
-from conformance.tiers import SEQUENCES_S
+from conformance.tables.suite import ROOT
+from conformance.tables.tiers import SEQUENCES_S
 from fixtures import packages, persistent
 from fixtures.host import HostWorker
 from fixtures.rdma_core import find_rdma_core

@@ -9,7 +9,7 @@ from typing import Any
 
 from commands.guests import DEVICE, PORT, SUITE_PARTS
 from conformance.errors import UserError
-from conformance.suite import ROOT
+from conformance.tables.suite import ROOT
 from fixtures import packages
 from fixtures.softroce.guest import boot
 from fixtures.softroce.image import cache_directory, ensure_image

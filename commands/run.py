@@ -17,16 +17,16 @@ from pathlib import Path
 from commands import builds, choosing, place, report
 from commands.guests import Guests
 from commands.plan import Plan, read_plan, write_plan
-from conformance.case import Case
+from conformance.device.libibverbs import DIALECTS
 from conformance.errors import UserError
-from conformance.libibverbs import DIALECTS
-from conformance.profile import read_profile
-from conformance.results import FILE_NAME
-from conformance.results_file import ResultsFile
-from conformance.suite import Suite
+from conformance.model.case import Case
+from conformance.results.records import FILE_NAME
+from conformance.results.waiver_file import read_waivers
+from conformance.results.writer import ResultsFile
 from conformance.supervision import CASE_DEADLINE_S, Supervisor
-from conformance.tiers import DEFAULT, SEQUENCES_S, ordered
-from conformance.waiver_file import read_waivers
+from conformance.tables.profile import read_profile
+from conformance.tables.suite import Suite
+from conformance.tables.tiers import DEFAULT, SEQUENCES_S, ordered
 from reports.digest import read
 from reports.progress import NORMAL, QUIET, VERBOSE, Progress
 from reports.terminal import summary

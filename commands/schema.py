@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from conformance.schema import rules_schema, table_schema
-from conformance.waiver_file import waivers_schema
+from conformance.results.waiver_file import waivers_schema
+from conformance.tables.schema import rules_schema, table_schema
 from reports import summary
 
 NAME = "schema"

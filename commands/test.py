@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 
-from conformance.suite import ROOT
+from conformance.tables.suite import ROOT
 from fixtures import packages
 
 NAME = "test"

@@ -13,9 +13,9 @@ from typing import Any
 
 from commands.programs import lines_from_guest
 from conformance.errors import UserError
-from conformance.reading import suggestion
-from conformance.suite import Suite, load_suite
-from conformance.tiers import DEFAULT, of_tier
+from conformance.tables.suite import Suite, load_suite
+from conformance.tables.tiers import DEFAULT, of_tier
+from conformance.yamldoc.reader import suggestion
 from fixtures.softroce.recipe import DEFAULT_STACK, STACKS
 from reference.bench import ReferenceBench
 from reference.device import Device

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.case import Case, Step
-from conformance.refusals import RELIABLE, refusal
+from conformance.model.case import Case, Step
+from conformance.model.expected_errors import RELIABLE, refusal
 from conformance.verbs import ENUMS, VERBS
 
 PASS, FAIL, UNSUPPORTED, UNREACHABLE = "PASS", "FAIL", "UNSUPPORTED", "UNREACHABLE"

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from conformance import judging
-from conformance.case import Case
-from conformance.earlier import Earlier
 from conformance.errors import UserError
 from conformance.judging import Judgement
-from conformance.results import Line, decode, footer_line, result_line
-from conformance.results_file import ResultsFile
-from conformance.suite import Suite
-from conformance.waivers import Waivers
+from conformance.model.case import Case
+from conformance.results.prior_sessions import Earlier
+from conformance.results.records import Line, decode, footer_line, result_line
+from conformance.results.waivers import Waivers
+from conformance.results.writer import ResultsFile
+from conformance.tables.suite import Suite
 
 # A case takes milliseconds, and one compiles a program; software emulation on a busy machine is some
 # hundred times slower.

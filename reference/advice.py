@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-from conformance.calls import Sge
+from conformance.bench.calls import Sge
 from conformance.verbs import ENUMS
 from reference.objects import LOCAL_WRITE, ON_DEMAND, REMOTE_ATOMIC, REMOTE_WRITE, Domain, Refused, Region, Window
 from reference.regions import Regions

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import cast
 
-from conformance import probing
-from conformance.bench import Entry, Memory
-from conformance.bench import Window as AnyWindow
-from conformance.calls import Mr, Pd, Return, Sge
-from conformance.capability import Capabilities
-from conformance.case import QpSpec
+from conformance.bench.calls import Mr, Pd, Return, Sge
+from conformance.bench.interface import Entry, Memory
+from conformance.bench.interface import Window as AnyWindow
+from conformance.bench.work_requests import BindInfo, Completion, SendRequest
+from conformance.execution.offered import offered_by
 from conformance.header import Check
-from conformance.language import ENTRIES
-from conformance.requests import BindInfo, Completion, SendRequest
+from conformance.model.capability import Capabilities
+from conformance.model.case import QpSpec
+from conformance.model.vocabulary import ENTRIES
 from reference import header
 from reference.device import Device
 from reference.entries import Kernel, Library
@@ -201,7 +201,7 @@ class ReferenceBench:
     def capabilities(self) -> Capabilities:
         """What is known of this stack before any case, found out as on a real one."""
         stack = self.device.stack
-        offered = {name: probing.offered(self, name) for name in ENTRIES}
+        offered = {name: offered_by(self, name) for name in ENTRIES}
         return Capabilities(stack.declared, offered, stack.reachable)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from conformance.requests import BindInfo, SendRequest
+from conformance.bench.work_requests import BindInfo, SendRequest
 from reference.objects import Refused, Region, Window
 from reference.queues import FLUSHED, SUCCESS, Queue, Queues
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from conformance.calls import IbvMr, Pd, Return
+from conformance.bench.calls import IbvMr, Pd, Return
 from reference.advice import Advice
 from reference.header import own_header
 from reference.objects import Region

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 
-from conformance.calls import Mr, Pd, Return, Sge
+from conformance.bench.calls import Mr, Pd, Return, Sge
 from reference.device import Device
 from reference.objects import Refused, Region
 from reference.reregistration import CHANGE_PD, CHANGE_TRANSLATION, INPUT, Change

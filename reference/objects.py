@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.calls import IbvPd
+from conformance.bench.calls import IbvPd
 from conformance.verbs import ENUMS
 
 ACCESS = ENUMS["ibv_access_flags"]

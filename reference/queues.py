@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from conformance.calls import Sge
-from conformance.requests import SIGNALED, Completion, SendRequest
+from conformance.bench.calls import Sge
+from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
 from reference.access import Access
 from reference.objects import Domain, Refused
 

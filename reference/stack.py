@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conformance import capability
+from conformance.model import capability
 
 # What a device declares; what else can be lacking is found by trying, as on a real one.
 DECLARABLE = tuple(capability.declared_capabilities(capability.Declared(0, 0, 0, 0)))

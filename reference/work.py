@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-from conformance.calls import Sge
-from conformance.requests import Completion, SendRequest
+from conformance.bench.calls import Sge
+from conformance.bench.work_requests import Completion, SendRequest
 from reference.access import RIGHTS
 from reference.binding import Binding
 from reference.queues import FLUSHED, SUCCESS, Queue

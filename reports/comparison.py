@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from conformance import judging
 from conformance.errors import UserError
-from conformance.results import Line
+from conformance.results.records import Line
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.digest import Digest
 from reports.points import inside, read_points

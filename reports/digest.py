@@ -17,7 +17,7 @@ from typing import Any
 
 from conformance import judging
 from conformance.errors import UserError
-from conformance.results import Line, Recorded, exit_status, read_results, verdict_on
+from conformance.results.records import Line, Recorded, exit_status, read_results, verdict_on
 
 # What the verdicts mean for a rule, in the order in which the sentence tells them.
 VERIFIED, VIOLATED, WAIVED = "verified", "violated", "waived"

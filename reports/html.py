@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from conformance import judging
-from conformance.results import Line, told_on, verdict_on
+from conformance.results.records import Line, told_on, verdict_on
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
 from reports import pictures
 from reports.digest import Digest, RuleFacts, flat, said

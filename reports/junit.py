@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
 from conformance import judging
-from conformance.results import Line
+from conformance.results.records import Line
 from reports.digest import Digest, flat, told_deviation
 
 FILE_NAME = "junit.xml"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance import judging
-from conformance.results import Line
+from conformance.results.records import Line
 from reports.digest import Digest, flat, told_deviation
 
 # Verdict to outcome and directive.

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from conformance import judging
-from conformance.results import told_on
+from conformance.results.records import told_on
 from reports.digest import Digest
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")

@@ -15,8 +15,8 @@ from functools import cached_property
 from math import ceil, prod, sqrt
 
 from conformance import judging
+from conformance.model.space import Space
 from conformance.sweeps.outcome import OUTSIDE, Points
-from conformance.sweeps.space import Space
 
 # Shades for the outcomes of a verdict, so that what was accepted and what was refused, both as documented,
 # stay apart. Chosen to be told apart on white and on black paper; the words are beside them.

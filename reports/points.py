@@ -12,9 +12,9 @@ from pathlib import Path
 
 from conformance import judging
 from conformance.errors import UserError
-from conformance.results import Line
+from conformance.results.points import points_path
+from conformance.results.records import Line
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
-from conformance.sweeps.storing import points_path
 from reports.digest import one_line, plain
 
 

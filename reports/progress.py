@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from conformance import judging
-from conformance.results import Line
+from conformance.results.records import Line
 from reports.digest import one_line
 from reports.terminal import coloured, device_line, moves
 

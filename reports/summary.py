@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conformance import judging
-from conformance.results import told_on
+from conformance.results.records import told_on
 from reports.digest import STANDINGS, Digest
 
 FILE_NAME = "summary.json"

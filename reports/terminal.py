@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from conformance import judging
-from conformance.results import Line, told_on, verdict_on
+from conformance.results.records import Line, told_on, verdict_on
 from reports.digest import Digest, one_line
 
 _COLOURS = {

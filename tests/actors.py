@@ -8,10 +8,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from conformance.results import Line, Recorded, encode, read_results
-from conformance.results_file import ResultsFile
-from conformance.suite import Suite
+from conformance.results.records import Line, Recorded, encode, read_results
+from conformance.results.writer import ResultsFile
 from conformance.supervision import End, Supervisor, Worker
+from conformance.tables.suite import Suite
 from samples import header, numbered, result
 
 SUITE = numbered(4)

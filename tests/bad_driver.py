@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from conformance.suite import ROOT
+from conformance.tables.suite import ROOT
 
 # The sizes of memory, in pages, that tests/preload.c waits for.
 PAGES = {"works": 4, "panics": 101, "hangs": 102, "leaks": 103, "dies": 104, "taints": 105, "works-too": 4}

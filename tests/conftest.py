@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance import suite
-from conformance.suite import CASES, ROOT
+from conformance.tables import suite
+from conformance.tables.suite import CASES, ROOT
 from project import TABLE, Project
 
 
@@ -21,7 +21,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     for name in ("test_reg_mr.py", "rules.yaml"):
         (root / "cases" / "reg_mr" / name).write_text((CASES / "reg_mr" / name).read_text())
     (root / "tables" / "reg_mr" / "fake.yaml").write_text(TABLE)
-    (root / "conftest.py").write_text("from fake_bench import *\n\npytest_plugins = ['conformance.plugin']\n")
+    plugins = "pytest_plugins = ['conformance.pytest_plugin.plugin']"
+    (root / "conftest.py").write_text(f"from fake_bench import *\n\n{plugins}\n")
     monkeypatch.setattr(suite, "CASES", root / "cases")
     (root / "tox.ini").write_text("[pytest]\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.rules import read_registry
-from conformance.suite import ROOT
-from conformance.tables import read_table
+from conformance.tables.loader import read_table
+from conformance.tables.rules_file import read_registry
+from conformance.tables.suite import ROOT
 from samples import registry
 
 FOLDER = Path(__file__).parent / "malformed"

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from conformance import options, recording, suite
-from conformance.calls import IbvMr, IbvPd, Mr, Return
-from conformance.capability import Capabilities
+from conformance.bench.calls import IbvMr, IbvPd, Mr, Return
+from conformance.model.capability import Capabilities
+from conformance.pytest_plugin import options, recorder
+from conformance.tables import suite
 
 ON_DEMAND = 1 << 6
 
@@ -128,7 +129,7 @@ def kernel_watch() -> FakeWatch:
     return FakeWatch()
 
 
-for module in (options, recording):
+for module in (options, recorder):
     vars(module)["open_device"] = lambda config: FakeDevice()
-vars(recording)["environment"] = fake_environment
+vars(recorder)["environment"] = fake_environment
 suite.CASES = Path.cwd() / "cases"

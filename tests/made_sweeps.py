@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.case import Case
-from conformance.results import Line
+from conformance.model.case import Case
+from conformance.model.space import Space
+from conformance.results.records import Line
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
-from conformance.sweeps.space import Space
 from samples import result
 
 FLAGS = {"access": {"subsets": ["LOCAL_WRITE", "REMOTE_WRITE", "MW_BIND"]}}

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.results import Recorded, read_results
+from conformance.results.records import Recorded, read_results
 
 TABLE = """\
 verb: ibv_reg_mr

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from conformance import judging
-from conformance.case import Case
 from conformance.judging import Judgement
-from conformance.results import FILE_NAME, Line, footer_line, result_line
-from conformance.results_file import ResultsFile
-from conformance.suite import Suite
-from conformance.sweeps.execution import sweep
-from conformance.sweeps.line import sweep_line
+from conformance.model.case import Case
+from conformance.results.records import FILE_NAME, Line, footer_line, result_line
+from conformance.results.sweep_record import sweep_line
+from conformance.results.writer import ResultsFile
+from conformance.sweeps.run import sweep
+from conformance.tables.suite import Suite
 from reference.bench import ReferenceBench
 from reference.device import Device
 from samples import header

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.case import Case
 from conformance.judging import Judgement
-from conformance.results import Line, result_line
-from conformance.rules import Registry, read_registry
-from conformance.suite import CASES, ROOT, Suite
-from conformance.tables import Table, parse_table
-from conformance.yamltext import read_bytes
+from conformance.model.case import Case
+from conformance.model.rules import Registry
+from conformance.results.records import Line, result_line
+from conformance.tables.loader import Table, parse_table
+from conformance.tables.rules_file import read_registry
+from conformance.tables.suite import CASES, ROOT, Suite
+from conformance.yamldoc.nodes import read_bytes
 
 
 @functools.cache

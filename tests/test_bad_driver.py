@@ -9,8 +9,8 @@ import sys
 import pytest
 
 import bad_driver
-from conformance.results import Line, Recorded, read_results
-from conformance.suite import ROOT
+from conformance.results.records import Line, Recorded, read_results
+from conformance.tables.suite import ROOT
 
 pytestmark = pytest.mark.guest
 ROWS = ("works", "panics", "hangs", "leaks", "dies", "taints", "works-too")

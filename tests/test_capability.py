@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from conformance import device as device_module
-from conformance.capability import Capabilities, Declared, declared_capabilities
-from conformance.device import Device
+from conformance.device import device as device_module
+from conformance.device.device import Device
 from conformance.errors import UserError
+from conformance.model.capability import Capabilities, Declared, declared_capabilities
 
 
 def test_atomics_on_demand_are_declared_for_the_transport_and_not_in_general() -> None:

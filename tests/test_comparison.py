@@ -12,7 +12,7 @@ import pytest
 
 from commands.__main__ import main
 from conformance import judging
-from conformance.results import Line, encode, footer_line
+from conformance.results.records import Line, encode, footer_line
 from made_sweeps import FLAGS, sweep
 from reports.comparison import KINDS, Change, compare, kind_of
 from reports.digest import read

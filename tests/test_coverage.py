@@ -14,10 +14,10 @@ import samples
 from commands.__main__ import main
 from commands.coverage import Coverage, as_data, cover, cover_with_results, directions, render
 from conformance.errors import UserError
-from conformance.results import Line, encode, footer_line
-from conformance.rules import Registry
-from conformance.suite import Suite
-from conformance.tables import Table
+from conformance.model.rules import Registry
+from conformance.results.records import Line, encode, footer_line
+from conformance.tables.loader import Table
+from conformance.tables.suite import Suite
 
 ROWS = """
 - {id: works, rules: [REG-01], when: {access: []}, then: success}

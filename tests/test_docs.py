@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance import language
-from conformance.suite import CASES, ROOT
-from conformance.tables import parse_table
-from conformance.yamltext import read_bytes
+from conformance.model import vocabulary
+from conformance.tables.loader import parse_table
+from conformance.tables.suite import CASES, ROOT
+from conformance.yamldoc.nodes import read_bytes
 from samples import registry
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -35,8 +35,8 @@ def test_the_row_that_is_shown_stands_in_its_table() -> None:
 
 def test_every_kind_of_memory_and_every_call_that_is_no_verb_is_named() -> None:
     page = (ROOT / "docs" / "tables.md").read_text()
-    calls = [call for call in language.CALLS if not call.startswith("ibv_")]
-    lacking = [word for word in (*language.MEMORY_KINDS, *language.DMABUF_KINDS, *calls) if f"`{word}`" not in page]
+    calls = [call for call in vocabulary.CALLS if not call.startswith("ibv_")]
+    lacking = [word for word in (*vocabulary.MEMORY_KINDS, *vocabulary.DMABUF_KINDS, *calls) if f"`{word}`" not in page]
     assert lacking == []
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.expansion import MAX_CASES, bindings, label, slug, substitute
-from conformance.reading import Reader
-from conformance.yamltext import Node, read_bytes
+from conformance.tables.expansion import MAX_CASES, bindings, label, slug, substitute
+from conformance.yamldoc.nodes import Node, read_bytes
+from conformance.yamldoc.reader import Reader
 
 
 def expand(text: str) -> tuple[list[Node], list[str]]:

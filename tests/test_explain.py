@@ -8,7 +8,7 @@ import pytest
 
 from commands import choosing
 from commands.__main__ import main
-from conformance.suite import load_suite
+from conformance.tables.suite import load_suite
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without

@@ -16,8 +16,8 @@ from tap.parser import Parser
 
 from conformance import judging
 from conformance.errors import UserError
-from conformance.results import Line, Recorded, decode, encode, footer_line
-from conformance.suite import ROOT
+from conformance.results.records import Line, Recorded, decode, encode, footer_line
+from conformance.tables.suite import ROOT
 from reports import html, junit, ktap, markdown, summary, terminal
 from reports.digest import digest
 from samples import header, registry, result

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from conformance import holdings
-from conformance.holdings import LOCKED, OTHERS, PAGES, PINNED, Holdings, evidence, settled, still_counted
 from conformance.judging import judge
+from conformance.kernel import resources
+from conformance.kernel.resources import LOCKED, OTHERS, PAGES, PINNED, Holdings, evidence, settled, still_counted
 from samples import case
 
 STATUS = "Name:\tpython3\nVmLck:\t       4 kB\nVmPin:\t      16 kB\n"
@@ -63,7 +63,7 @@ def test_more_than_before_is_left_over_and_less_is_not() -> None:
 def test_what_is_freed_a_little_later_is_not_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter([{"MR": 1}, {"MR": 1}, {"MR": 0}])
     assert settled({"MR": 0}, lambda: next(counts)) == {"MR": 0}
-    monkeypatch.setattr(holdings, "SETTLING_S", 0.02)
+    monkeypatch.setattr(resources, "SETTLING_S", 0.02)
     assert settled({"MR": 0}, lambda: {"MR": 1}) == {"MR": 1}
 
 

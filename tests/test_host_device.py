@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import bad_driver
-from conformance.suite import ROOT
+from conformance.tables.suite import ROOT
 from fixtures.softroce.guest import Job, boot
 from fixtures.softroce.image import cache_directory, ensure_image
 from fixtures.softroce.recipe import recipe_for

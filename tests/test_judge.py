@@ -11,9 +11,9 @@ import pytest
 
 from commands.__main__ import main
 from conformance import judging
-from conformance.rejudging import rejudge
-from conformance.results import Line, encode, read_results
-from conformance.suite import Suite, load_suite
+from conformance.results.records import Line, encode, read_results
+from conformance.results.rejudge import rejudge
+from conformance.tables.suite import Suite, load_suite
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.results import Line, read_results
-from conformance.suite import ROOT
+from conformance.results.records import Line, read_results
+from conformance.tables.suite import ROOT
 
 pytestmark = pytest.mark.guest
 MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))

@@ -15,7 +15,7 @@ import pytest
 
 from commands import doctor
 from conformance.errors import UserError
-from conformance.suite import ROOT
+from conformance.tables.suite import ROOT
 from fixtures import packages
 from fixtures.softroce.recipe import recipe_for
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from conformance.suite import ROOT
+from conformance.tables.suite import ROOT
 
 STUB = r"""
 #include <errno.h>
@@ -66,8 +66,8 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 PRELUDE = """
 import json
 from types import SimpleNamespace
-from conformance.libibverbs import Libibverbs
-from conformance.calls import IbvMr, Mr
+from conformance.device.libibverbs import Libibverbs
+from conformance.bench.calls import IbvMr, Mr
 pd = SimpleNamespace(pointer=77)
 mr = Mr(IbvMr(), 99)
 def show(returned):

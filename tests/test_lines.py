@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from conformance import lines
-from conformance.calls import Return
-from conformance.lines import Ask, Line, exchanges
-from conformance.requests import Completion, Exchange, SendRequest
-from conformance.targets import BEFORE, Area, of_one, sent
+from conformance.bench.calls import Return
+from conformance.bench.memory_areas import BEFORE, Area, of_one, sent
+from conformance.bench.work_requests import Completion, Exchange, SendRequest
+from conformance.execution import connection
+from conformance.execution.connection import Ask, Line, exchanges
 
 Made = list[int]
 SIZE = 64
@@ -52,7 +52,7 @@ def test_where_c_has_stopped_all_that_it_made_is_given_before_the_next_is_made(m
     def two_at_a_time(some: Sequence[Ask]) -> list[Exchange]:
         return [line.ask(ask) for ask in some[:2]]
 
-    monkeypatch.setattr(lines, "_in_c", two_at_a_time)
+    monkeypatch.setattr(connection, "_in_c", two_at_a_time)
     seen = [list(line.made) for _ in exchanges(asks(line, 5))]
     assert seen == [[0, 1], [0, 1], [0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3, 4]]
 
@@ -63,7 +63,7 @@ def test_what_c_cannot_make_is_made_in_steps(monkeypatch: pytest.MonkeyPatch) ->
     def not_the_odd_ones(some: Sequence[Ask]) -> list[Exchange]:
         return [line.ask(some[0])] if some[0].request.wr_id % 2 == 0 else []
 
-    monkeypatch.setattr(lines, "_in_c", not_the_odd_ones)
+    monkeypatch.setattr(connection, "_in_c", not_the_odd_ones)
     assert len(list(exchanges(asks(line, 4)))) == 4
     assert line.made == [0, 1, 2, 3]
 

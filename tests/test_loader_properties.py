@@ -21,12 +21,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conformance import capability, language
-from conformance.rules import read_registry
-from conformance.suite import CASES, ROOT
-from conformance.tables import parse_table
+from conformance.model import capability, vocabulary
+from conformance.tables.loader import parse_table
+from conformance.tables.rules_file import read_registry
+from conformance.tables.suite import CASES, ROOT
 from conformance.verbs import ENUMS
-from conformance.yamltext import Mistake, Node, TextError, read_bytes
+from conformance.yamldoc.nodes import Mistake, Node, TextError, read_bytes
 from samples import registry
 
 REAL = sorted(path for path in CASES.glob("*/*.yaml"))
@@ -144,7 +144,7 @@ QUANTITIES = st.sampled_from(["buf", "buf.size - 1", "1 page", "SIZE_MAX", "mr.r
 SIZES = st.sampled_from(["1 page", 4096, "1 MiB", "2 hugepages"])
 FLAGS = st.lists(words("LOCAL_WRITE", "REMOTE_WRITE", "MW_BIND", "bit 12", "$q"), max_size=2, unique=True)
 SGES = st.lists(mapping({"addr": QUANTITIES, "length": QUANTITIES, "lkey": QUANTITIES}), max_size=2)
-OF_KIND: dict[str, Callable[[language.Parameter], st.SearchStrategy[Any]]] = {
+OF_KIND: dict[str, Callable[[vocabulary.Parameter], st.SearchStrategy[Any]]] = {
     "object": lambda parameter: words(parameter.of, parameter.default or "pd"),
     "quantity": lambda parameter: QUANTITIES,
     "flags": lambda parameter: FLAGS if "access" in parameter.of else st.just([]),
@@ -156,7 +156,7 @@ OF_KIND: dict[str, Callable[[language.Parameter], st.SearchStrategy[Any]]] = {
 
 def arguments(call: str) -> st.SearchStrategy[dict[str, Any]]:
     """Arguments of a call, those that have no default always among them."""
-    drawn = {key: (OF_KIND[each.kind](each), each.default is None) for key, each in language.CALLS[call].items()}
+    drawn = {key: (OF_KIND[each.kind](each), each.default is None) for key, each in vocabulary.CALLS[call].items()}
     return mapping(
         {key: strategy for key, (strategy, needed) in drawn.items() if needed},
         **{key: strategy for key, (strategy, needed) in drawn.items() if not needed},
@@ -167,14 +167,14 @@ def then(call: str) -> st.SearchStrategy[Any]:
     """What may be expected of a call."""
     more = {"mr": words("as_asked"), "code": words("ERR_CMD"), "completion": words("none"), "rkey": words("changed"),
             "because": words("memory")}  # fmt: skip
-    fitting = {key: more[key] for key, calls in language.EXPECTABLE.items() if call in calls}
+    fitting = {key: more[key] for key, calls in vocabulary.EXPECTABLE.items() if call in calls}
     errno = words("EINVAL", "any") | st.just(["EINVAL", "ENOMEM"])
-    return words(*language.OUTCOMES) | mapping({"outcome": words(*language.OUTCOMES)}, errno=errno, **fitting)
+    return words(*vocabulary.OUTCOMES) | mapping({"outcome": words(*vocabulary.OUTCOMES)}, errno=errno, **fitting)
 
 
 def step(judged: bool) -> st.SearchStrategy[dict[str, Any]]:
     """A call of its own before or after the judged one."""
-    return st.sampled_from(sorted(language.CALLS)).flatmap(
+    return st.sampled_from(sorted(vocabulary.CALLS)).flatmap(
         lambda call: st.builds(
             lambda own, expected: {**own, "call": call, **({"then": expected} if judged else {})},
             arguments(call), then(call),
@@ -184,7 +184,7 @@ def step(judged: bool) -> st.SearchStrategy[dict[str, Any]]:
 
 def given_objects() -> st.SearchStrategy[dict[str, Any]]:
     """Objects of every kind under the names that calls have as defaults."""
-    kinds = sorted(language.MEMORY_KINDS)
+    kinds = sorted(vocabulary.MEMORY_KINDS)
     return mapping(
         {
             "memory": st.fixed_dictionaries({"buf": mostly(mapping({"kind": words(*kinds), "size": SIZES}))}),
@@ -203,14 +203,14 @@ def row(call: str) -> st.SearchStrategy[dict[str, Any]]:
         {"rules": st.just(["REG-01"]), "when": arguments(call), "then": then(call)},
         needs=st.just([capability.NAMES[0]]), given=given_objects(),
         before=st.lists(step(judged=False), max_size=1), afterwards=st.lists(step(judged=True), max_size=1),
-        entries=st.lists(words(*language.ENTRIES), min_size=1, max_size=2, unique=True), hazardous=st.booleans(),
+        entries=st.lists(words(*vocabulary.ENTRIES), min_size=1, max_size=2, unique=True), hazardous=st.booleans(),
         note=st.just("a remark"),
     )  # fmt: skip
 
 
 def table_of(verb: str) -> st.SearchStrategy[dict[str, Any]]:
     """A table of a verb, wrong in a few places or in none."""
-    rows = st.lists(row(language.DEFAULT_CALLS.get(verb, verb)), min_size=1, max_size=2)
+    rows = st.lists(row(vocabulary.DEFAULT_CALLS.get(verb, verb)), min_size=1, max_size=2)
     table = mapping({"given": given_objects()}, about=st.just("What it shows."))
     return st.builds(functools.partial(finished, verb), table, rows)
 
@@ -238,7 +238,7 @@ class Plain(yaml.SafeDumper):
         return True
 
 
-TABLE = st.sampled_from(language.VERBS).flatmap(table_of)
+TABLE = st.sampled_from(vocabulary.VERBS).flatmap(table_of)
 
 
 @quick
@@ -321,7 +321,7 @@ def test_a_real_file_with_one_thing_changed_gives_cases_or_places(
 
 DUMP = """
 import hashlib, re
-from conformance.suite import load_suite
+from conformance.tables.suite import load_suite
 suite = load_suite()
 everything = "\\n".join(map(repr, [*suite.registry.values(), *suite.cases]))
 # A set is the same in whatever order it is shown.

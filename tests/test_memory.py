@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from conformance.errors import UserError
-from conformance.language import MEMORY_KINDS
+from conformance.model.vocabulary import MEMORY_KINDS
 from fixtures import memory, persistent
 from fixtures.limits import locked_memory_limit, obey_locked_memory_limit
 from fixtures.memory import PAGE, Memory, allocate

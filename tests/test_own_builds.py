@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.results import Line, read_results
-from conformance.suite import ROOT
+from conformance.results.records import Line, read_results
+from conformance.tables.suite import ROOT
 from fixtures.digests import sha256_of
 from fixtures.softroce.build import find_tool
 from fixtures.softroce.image import cache_directory, ensure_image

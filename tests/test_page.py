@@ -18,7 +18,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from conformance import judging
-from conformance.results import Line, Recorded, footer_line
+from conformance.results.records import Line, Recorded, footer_line
 from made_sweeps import DATA_PATH, FLAGS, OUTCOMES, sweep
 from reports import html
 from reports.digest import Digest, digest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.places import PLACES, WORD_OPERATIONS, locate
+from conformance.model.positions import PLACES, WORD_OPERATIONS, locate
 
 ADDR, LENGTH = 4096 + 100, 200
 

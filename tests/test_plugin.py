@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from conformance.results import exit_status
-from conformance.suite import CASES, ROOT
+from conformance.results.records import exit_status
+from conformance.tables.suite import CASES, ROOT
 from project import Project
 
 EXPECTED = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.quantity import parse
+from conformance.model.quantity import parse
 
 PAGE, HUGE = 4096, 2 << 20
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 import pytest
 
 from conformance import judging
-from conformance.calls import Mr, Sge
-from conformance.case import Case, QpSpec
-from conformance.requests import BindInfo, SendRequest
-from conformance.suite import Suite, load_suite
-from conformance.tiers import DEFAULT, of_tier
+from conformance.bench.calls import Mr, Sge
+from conformance.bench.work_requests import BindInfo, SendRequest
+from conformance.model.case import Case, QpSpec
+from conformance.tables.suite import Suite, load_suite
+from conformance.tables.tiers import DEFAULT, of_tier
 from conformance.verbs import ENUMS
 from reference.bench import ReferenceBench
 from reference.device import Device

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from conformance import judging
-from conformance.results import Line, Recorded, footer_line
+from conformance.results.records import Line, Recorded, footer_line
 from reports import junit
 from reports.digest import Digest, digest
 from reports.progress import QUIET, Progress

@@ -12,7 +12,7 @@ import pytest
 from conformance import judging
 from conformance.errors import UserError
 from conformance.judging import Judgement
-from conformance.results import (
+from conformance.results.records import (
     Recorded,
     decode,
     encode,
@@ -22,7 +22,7 @@ from conformance.results import (
     result_line,
     rule_verdicts,
 )
-from conformance.results_file import ResultsFile
+from conformance.results.writer import ResultsFile
 from samples import case, header, numbered, registry, result
 
 CASE = case("{rules: [REG-15, REG-16], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: EINVAL}}")

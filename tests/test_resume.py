@@ -14,9 +14,9 @@ import pytest
 from actors import HEADER, IDS, SILENCE, Stage, killed, passed, ran, start, verdicts
 from commands.plan import Plan, read_plan, write_plan
 from conformance.errors import UserError
-from conformance.results import Line, Recorded, encode, read_results
-from conformance.results_file import ResultsFile
-from conformance.suite import ROOT
+from conformance.results.records import Line, Recorded, encode, read_results
+from conformance.results.writer import ResultsFile
+from conformance.tables.suite import ROOT
 from samples import header
 
 UNBROKEN = [HEADER, start(0), passed(0), start(1), passed(1, verdict="FAIL", effective="FAIL"), *ran(2, 3)[1:]]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.rules import LAYERS, LEVELS, read_registry
-from conformance.suite import CASES, ROOT
+from conformance.model.rules import LAYERS, LEVELS
+from conformance.tables.rules_file import read_registry
+from conformance.tables.suite import CASES, ROOT
 from samples import registry
 
 RULE = """\

@@ -18,8 +18,8 @@ import jsonschema
 import pytest
 from lxml import etree
 
-from conformance.results import Line, Recorded, read_results
-from conformance.suite import ROOT
+from conformance.results.records import Line, Recorded, read_results
+from conformance.tables.suite import ROOT
 from fixtures.softroce.guest import Job, boot
 from fixtures.softroce.image import cache_directory, ensure_image
 from fixtures.softroce.recipe import recipe_for

@@ -13,9 +13,10 @@ import yaml
 import corpus
 from commands import schema as command
 from commands.__main__ import main
-from conformance import arguments, language, rules, tables
-from conformance.schema import rules_schema, table_schema
-from conformance.suite import CASES, ROOT
+from conformance.model import vocabulary
+from conformance.tables import arguments, loader, rules_file
+from conformance.tables.schema import rules_schema, table_schema
+from conformance.tables.suite import CASES, ROOT
 from conformance.verbs import ENUMS
 
 VALIDATORS = {
@@ -56,7 +57,7 @@ def test_the_command_prints_it(of: str, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize("name", REAL)
 def test_every_real_file_validates(name: str) -> None:
     data = yaml.safe_load((CASES / name).read_text())
-    validator = VALIDATORS["rules" if Path(name).name == rules.FILE_NAME else "table"]
+    validator = VALIDATORS["rules" if Path(name).name == rules_file.FILE_NAME else "table"]
     assert [error.message for error in validator.iter_errors(data)] == []
 
 
@@ -76,27 +77,27 @@ def test_most_malformed_files_do_not_validate() -> None:
 
 def test_the_schema_knows_the_keys_that_the_loader_knows() -> None:
     table, definitions = table_schema(), table_schema()["$defs"]
-    assert set(table["properties"]) == set(tables._TABLE_KEYS)
-    assert set(definitions["row"]["properties"]) == set(tables._ROW_KEYS)
+    assert set(table["properties"]) == set(loader._TABLE_KEYS)
+    assert set(definitions["row"]["properties"]) == set(loader._ROW_KEYS)
     assert set(definitions["given"]["properties"]) == set(arguments._GIVEN_KEYS)
-    assert set(rules_schema()["properties"]["rules"]["items"]["properties"]) == set(rules._KEYS)
+    assert set(rules_schema()["properties"]["rules"]["items"]["properties"]) == set(rules_file.KEYS)
     known = set()
-    for call in language.CALLS:
+    for call in vocabulary.CALLS:
         alternatives = definitions[f"then of {call}"]["anyOf"]
         known |= {key for each in alternatives for key in each.get("properties", ())}
     assert known == set(arguments._THEN_KEYS)
 
 
-@pytest.mark.parametrize("call", language.CALLS)
+@pytest.mark.parametrize("call", vocabulary.CALLS)
 def test_every_call_has_its_arguments(call: str) -> None:
     properties = table_schema()["$defs"][f"arguments of {call}"]["anyOf"][0]["properties"]
-    assert set(properties) == set(language.CALLS[call])
+    assert set(properties) == set(vocabulary.CALLS[call])
 
 
 def test_a_new_call_and_a_new_kind_of_memory_appear_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {"access": language.Parameter("flags", "ibv_access_flags")}
-    monkeypatch.setattr(language, "CALLS", {**language.CALLS, "ibv_new_verb": own})
-    monkeypatch.setattr(language, "MEMORY_KINDS", {**language.MEMORY_KINDS, "pmem": "persistent memory"})
+    own = {"access": vocabulary.Parameter("flags", "ibv_access_flags")}
+    monkeypatch.setattr(vocabulary, "CALLS", {**vocabulary.CALLS, "ibv_new_verb": own})
+    monkeypatch.setattr(vocabulary, "MEMORY_KINDS", {**vocabulary.MEMORY_KINDS, "pmem": "persistent memory"})
     text = json.dumps(table_schema())
     assert "arguments of ibv_new_verb" in text
     assert '"pmem"' in text

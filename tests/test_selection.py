@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.errors import UserError
-from conformance.selection import Selection
+from conformance.tables.selection import Selection
 from samples import suite, table
 
 REG = table(

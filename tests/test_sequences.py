@@ -17,12 +17,13 @@ import samples
 from actors import HEADER, Stage, ran, start
 from commands import trial
 from commands.__main__ import main
-from conformance import capability, judging
-from conformance.case import Case
+from conformance import judging
 from conformance.errors import UserError
-from conformance.results import encode, read_results, result_line
-from conformance.suite import ROOT, Suite, load_suite
-from conformance.tables import read_table
+from conformance.model import capability
+from conformance.model.case import Case
+from conformance.results.records import encode, read_results, result_line
+from conformance.tables.loader import read_table
+from conformance.tables.suite import ROOT, Suite, load_suite
 from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import nearest, sequences

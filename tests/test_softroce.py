@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from conformance.errors import UserError
-from conformance.suite import ROOT
+from conformance.tables.suite import ROOT
 from fixtures import packages
 from fixtures.softroce import accelerator, build, cpio, image, job, kernel, mirror
 from fixtures.softroce.build import Built

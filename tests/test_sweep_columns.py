@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import samples
-from conformance.execution import set_up
-from conformance.reading import Reader
-from conformance.scene import Scene
-from conformance.sweeps.columns import Columns
+from conformance.execution.context import Scene
+from conformance.execution.procedure import set_up
+from conformance.sweeps.argument_columns import Columns
+from conformance.sweeps.byte_columns import distinct, kinds, planes
 from conformance.sweeps.grouping import groups, setup_axes
-from conformance.sweeps.kinds import distinct, kinds, planes
-from conformance.sweeps.stencil import Stencil
+from conformance.tables.point_template import Stencil
+from conformance.yamldoc.reader import Reader
 from reference.bench import ReferenceBench
 
 ROW = """

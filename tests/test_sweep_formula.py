@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.sweeps import formula, predicate
+from conformance.model import predicate
+from conformance.model.space import Axis, Space
+from conformance.sweeps import formula
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
-from conformance.sweeps.space import Axis, Space
 from conformance.verbs import ENUMS
 
 FLAGS = ENUMS["ibv_access_flags"].short_names

@@ -16,19 +16,19 @@ import pytest
 import samples
 from actors import HEADER, Stage, ran, start
 from conformance import judging
-from conformance.bench import Entry
-from conformance.calls import Mr, Pd, Return
-from conformance.case import Case
+from conformance.bench.calls import Mr, Pd, Return
+from conformance.bench.interface import Entry
 from conformance.errors import UserError
-from conformance.results import encode, rule_verdicts, told_on
-from conformance.results_file import ResultsFile
-from conformance.selection import Selection
-from conformance.suite import Suite, load_suite
+from conformance.model.case import Case
+from conformance.results.points import read_points
+from conformance.results.records import encode, rule_verdicts, told_on
+from conformance.results.sweep_record import sweep_line
+from conformance.results.writer import ResultsFile
 from conformance.sweeps import native
-from conformance.sweeps.execution import Swept, sweep
-from conformance.sweeps.line import sweep_line
-from conformance.sweeps.storing import read_points
-from conformance.tiers import of_tier, ordered
+from conformance.sweeps.run import Swept, sweep
+from conformance.tables.selection import Selection
+from conformance.tables.suite import Suite, load_suite
+from conformance.tables.tiers import of_tier, ordered
 from conformance.verbs import ENUMS
 from reference.bench import ReferenceBench
 

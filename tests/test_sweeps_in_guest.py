@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from commands.guests import SUITE_PARTS
-from conformance.suite import ROOT
+from conformance.tables.suite import ROOT
 from fixtures.softroce.guest import boot
 from fixtures.softroce.image import cache_directory, ensure_image
 from fixtures.softroce.job import Job
@@ -25,26 +25,28 @@ CHOSEN = (
 )
 # Which path was taken is part of what is found: a run in which no loop was used would prove nothing.
 SMALL = """
-from conformance.sweeps import execution, loops, rereg_loop
-loops.LEAST_POINTS = rereg_loop._LEAST_POINTS = 1
-used = execution.loop_for
+from conformance.sweeps import run
+from conformance.sweeps import registration_loop
+from conformance.sweeps import rereg_loop
+registration_loop.LEAST_POINTS = rereg_loop._LEAST_POINTS = 1
+used = run.loop_for
 def loop_for(case, swept, entry):
     made = used(case, swept, entry)
     with open("loops", "a") as file:
         file.write(f"{case.id} {type(made).__name__}\\n")
     return made
-execution.loop_for = loop_for
+run.loop_for = loop_for
 
-from conformance import quick
-quick.WORTH = 0
-made = quick.exchanges
+from conformance.device import native_exchange
+native_exchange.WORTH = 0
+made = native_exchange.exchanges
 def exchanges(asked):
     found = made(asked)
     if len(found) > 1:
         with open("loops", "a") as file:
             file.write("exchanges together\\n")
     return found
-quick.exchanges = exchanges
+native_exchange.exchanges = exchanges
 """
 TELL = f"""
 import json, pathlib, sys

@@ -10,12 +10,12 @@ import pytest
 
 import corpus
 from commands.__main__ import main
-from conformance.case import Case, Flags
 from conformance.errors import UserError
-from conformance.expansion import MAX_CASES
-from conformance.suite import CASES, ROOT, load_suite
-from conformance.tables import Table, parse_table, read_tables
-from conformance.yamltext import read_bytes
+from conformance.model.case import Case, Flags
+from conformance.tables.expansion import MAX_CASES
+from conformance.tables.loader import Table, parse_table, read_tables
+from conformance.tables.suite import CASES, ROOT, load_suite
+from conformance.yamldoc.nodes import read_bytes
 from samples import registry
 
 HEAD = "verb: ibv_reg_mr\ncases: {cases}\ngiven: {{memory: {{buf: {{kind: anonymous, size: 4 pages}}}}}}\nrows:\n"
@@ -116,7 +116,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     cases = vendor(tmp_path / "project", {"reg_mr/first.yaml": TABLE})
     for name in ("rules.yaml", "test_reg_mr.py"):
         (cases / "reg_mr" / name).write_bytes((CASES / "reg_mr" / name).read_bytes())
-    monkeypatch.setattr("conformance.suite.CASES", cases)
+    monkeypatch.setattr("conformance.tables.suite.CASES", cases)
     return cases
 
 

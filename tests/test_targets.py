@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from conformance.targets import AROUND, BEFORE, CANARY, EMPTY, Area, of_one, sent
+from conformance.bench.memory_areas import AROUND, BEFORE, CANARY, EMPTY, Area, of_one, sent
 
 
 class Buffer:

@@ -11,10 +11,10 @@ import pytest
 
 from commands.__main__ import main
 from commands.programs import lines_from_guest
-from conformance.case import Case
 from conformance.errors import UserError
-from conformance.suite import Suite, load_suite
-from conformance.tiers import DEFAULT, of_tier
+from conformance.model.case import Case
+from conformance.tables.suite import Suite, load_suite
+from conformance.tables.tiers import DEFAULT, of_tier
 from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import report

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from conformance.errors import UserError
-from conformance.under_test import under_test
+from conformance.kernel.build_ids import under_test
 from fixtures.digests import below
 from fixtures.rdma_core import find_rdma_core
 from fixtures.softroce.image import Image

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from conformance.errors import UserError
-from conformance.results import Line, exit_status, footer_line, verdict_on
-from conformance.suite import ROOT
-from conformance.waiver_file import LONGEST, read_waivers
-from conformance.waivers import Waivers, Where, version
+from conformance.results.records import Line, exit_status, footer_line, verdict_on
+from conformance.results.waiver_file import LONGEST, read_waivers
+from conformance.results.waivers import Waivers, Where, version
+from conformance.tables.suite import ROOT
 from samples import header, numbered, registry, result
 
 TODAY = date(2026, 11, 21)
@@ -238,7 +238,7 @@ def test_the_published_schema_takes_what_is_read_and_no_more(tmp_path: Path) -> 
 
 
 def test_the_example_of_the_page_is_taken(tmp_path: Path) -> None:
-    from conformance.suite import load_suite
+    from conformance.tables.suite import load_suite
 
     page = (ROOT / "docs" / "waivers.md").read_text()
     example = page.split("```yaml\n")[1].split("```")[0]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance import yamltext
-from conformance.suite import ROOT
-from conformance.yamltext import MAX_BYTES, MAX_DEPTH, Node, TextError, read_bytes, read_file
+from conformance.tables.suite import ROOT
+from conformance.yamldoc import nodes
+from conformance.yamldoc.nodes import MAX_BYTES, MAX_DEPTH, Node, TextError, read_bytes, read_file
 
 
 def mistakes(text: str | bytes) -> list[str]:
@@ -143,17 +143,17 @@ def test_a_file_beyond_the_bound_is_not_read(tmp_path: Path) -> None:
         read_file(path)
 
 
-@pytest.mark.skipif(yamltext._FAST is None, reason="this PyYAML is built without libyaml, so there is one parser only")
+@pytest.mark.skipif(nodes._FAST is None, reason="this PyYAML is built without libyaml, so there is one parser only")
 @pytest.mark.parametrize("folder", ["cases", "tests/malformed"])
 def test_libyaml_and_pyyaml_read_every_file_alike(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def read(path: Path) -> object:
         try:
-            return yamltext.read_bytes(path.read_bytes(), path.name)
-        except yamltext.TextError as error:
+            return nodes.read_bytes(path.read_bytes(), path.name)
+        except nodes.TextError as error:
             return error.mistakes
 
     files = [path for path in sorted((ROOT / folder).rglob("*.yaml")) if path.is_file()]
     assert files
     both = {path: read(path) for path in files}
-    monkeypatch.setattr(yamltext, "_FAST", None)
+    monkeypatch.setattr(nodes, "_FAST", None)
     assert {path: read(path) for path in files} == both

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from conformance.bench import Bench, Entry, Pair, Queue, Window
-from conformance.calls import Mr, Pd, Return, Sge
-from conformance.case import QpSpec
-from conformance.requests import SIGNALED, BindInfo, Completion, SendRequest, next_rkey
+from conformance.bench.calls import Mr, Pd, Return, Sge
+from conformance.bench.interface import Bench, Entry, Pair, Queue, Window
+from conformance.bench.work_requests import SIGNALED, BindInfo, Completion, SendRequest, next_rkey
+from conformance.model.case import QpSpec
 from conformance.verbs import ENUMS
 from trial.altering import Alteration
 from trial.violation import violates, violations_in

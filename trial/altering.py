@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from conformance.bench import Bench, Entry, Pair, Queue, Window
-from conformance.calls import Mr, Pd, Return, Sge
-from conformance.case import QpSpec
-from conformance.requests import BindInfo, Completion, SendRequest
+from conformance.bench.calls import Mr, Pd, Return, Sge
+from conformance.bench.interface import Bench, Entry, Pair, Queue, Window
+from conformance.bench.work_requests import BindInfo, Completion, SendRequest
+from conformance.model.case import QpSpec
 
 
 class Alteration:

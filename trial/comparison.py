@@ -10,15 +10,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from conformance import judging
-from conformance.arguments import Names, product, read_given, read_step
-from conformance.bench import Bench
-from conformance.case import Case, Expectation, Given, Step
-from conformance.execution import set_up
-from conformance.reading import Reader
-from conformance.scene import Observation, Scene
-from conformance.steps import STEPS
+from conformance.bench.interface import Bench
+from conformance.execution.context import Observation, Scene
+from conformance.execution.procedure import set_up
+from conformance.execution.steps import STEPS
+from conformance.model.case import Case, Expectation, Given, Step
+from conformance.tables.arguments import Names, product, read_given, read_step
 from conformance.verbs import ENUMS
-from conformance.yamltext import Place, read_bytes
+from conformance.yamldoc.nodes import Place, read_bytes
+from conformance.yamldoc.reader import Reader
 from trial.nearest import nearest_rule
 
 _NOWHERE = Place("sequence", 1, 1)

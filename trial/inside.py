@@ -18,13 +18,13 @@ from contextlib import suppress
 from typing import Any, cast
 
 from conformance import judging
-from conformance.bench import Bench
-from conformance.capability import Capabilities
-from conformance.case import Case
-from conformance.device import Device
+from conformance.bench.interface import Bench
+from conformance.device.device import Device
 from conformance.judging import Judgement
-from conformance.suite import load_suite
-from conformance.tiers import DEFAULT, of_tier, ordered
+from conformance.model.capability import Capabilities
+from conformance.model.case import Case
+from conformance.tables.suite import load_suite
+from conformance.tables.tiers import DEFAULT, of_tier, ordered
 from fixtures.bench import DeviceBench
 from fixtures.limits import obey_locked_memory_limit
 from trial.alterations import ALTERATIONS

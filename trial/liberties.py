@@ -9,8 +9,8 @@ import errno
 import sys
 from collections.abc import Sequence
 
-from conformance.calls import Return, Sge
-from conformance.requests import BindInfo, SendRequest
+from conformance.bench.calls import Return, Sge
+from conformance.bench.work_requests import BindInfo, SendRequest
 from reference.device import Device
 from reference.memory import PAGE
 from reference.objects import HUGETLB, ON_DEMAND, Domain, Region, Window

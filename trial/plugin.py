@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance.bench import Bench
-from conformance.capability import Capabilities
-from conformance.case import Case
-from conformance.scene import Observation
+from conformance.bench.interface import Bench
+from conformance.execution.context import Observation
+from conformance.model.capability import Capabilities
+from conformance.model.case import Case
 
 if TYPE_CHECKING:
     from trial.searching import Tell

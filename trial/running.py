@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 
 from conformance import judging
-from conformance.bench import Bench
-from conformance.capability import REACH, Capabilities
-from conformance.case import Case
-from conformance.execution import accounted, execute
+from conformance.bench.interface import Bench
+from conformance.execution.context import Observation
+from conformance.execution.procedure import accounted, execute
 from conformance.judging import Judgement
-from conformance.scene import Observation
-from conformance.sweeps.execution import sweep
+from conformance.model.capability import REACH, Capabilities
+from conformance.model.case import Case
+from conformance.sweeps.run import sweep
 from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.stack import STACKS, Stack

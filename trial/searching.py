@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from conformance.bench import Bench
-from conformance.capability import Capabilities
-from conformance.case import Case
+from conformance.bench.interface import Bench
 from conformance.errors import UserError
-from conformance.scene import Observation
+from conformance.execution.context import Observation
+from conformance.model.capability import Capabilities
+from conformance.model.case import Case
 from reference.bench import ReferenceBench
 from trial.comparison import Divergence, Subject
 

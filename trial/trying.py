@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from conformance import judging
-from conformance.case import Case
 from conformance.errors import UserError
+from conformance.model.case import Case
 from trial.running import on_reference
 from trial.violation import Violation
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path.cwd()))
 
-from conformance.case import Case
-from conformance.device import Device
-from conformance.execution import set_up
-from conformance.quick import WORTH
-from conformance.scene import Scene
-from conformance.suite import load_suite
-from conformance.sweeps.execution import call_all
-from conformance.sweeps.record import Record
-from conformance.sweeps.stencil import Stencil
-from conformance.sweeps.sweep import Sweep
+from conformance.device.device import Device
+from conformance.device.native_exchange import WORTH
+from conformance.execution.context import Scene
+from conformance.execution.procedure import set_up
+from conformance.model.case import Case
+from conformance.sweeps.point_observations import Record
+from conformance.sweeps.run import call_all
+from conformance.tables.point_template import Stencil
+from conformance.tables.suite import load_suite
+from conformance.tables.sweep import Sweep
 from fixtures.bench import DeviceBench
 
 SWEEP = "reg_mr/data_path/operation-by-access-by-place"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from conformance.case import Case
+from conformance.model.case import Case
 
 
 def test_advise_mr(case: Case, run: Callable[[Case], None]) -> None:

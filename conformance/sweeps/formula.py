@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from conformance import judging
+from conformance.model.space import Space
 from conformance.sweeps.outcome import OUTSIDE, Points
-from conformance.sweeps.space import Space
 
 # sympy takes a third of a second for 8 variables, half a minute for 11; above, the set is taken apart first.
 MOST_VARIABLES = 8

@@ -8,10 +8,10 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from conformance.language import NULL
-from conformance.sweeps.space import Space
-from conformance.sweeps.sweep import Sweep
-from conformance.yamltext import Node
+from conformance.model.space import Space
+from conformance.model.vocabulary import NULL
+from conformance.tables.sweep import Sweep
+from conformance.yamldoc.nodes import Node
 
 # Calls that leave what was set up as it was, so that the next point can use it too.
 _REPEATABLE = (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.compiled import library
+from conformance.device.compiled import library
 
 SOURCE = Path(__file__).with_name("loop.c")
 _ARGUMENTS = 6

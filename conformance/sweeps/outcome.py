@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conformance import judging
-from conformance.sweeps.kinds import kinds, planes
-from conformance.sweeps.space import MAX_POINTS, Space
+from conformance.model.space import MAX_POINTS, Space
+from conformance.sweeps.byte_columns import kinds, planes
 
 OUTSIDE = 0xFFFF  # the index of a point that is not in the space
 MOST = OUTSIDE - 1

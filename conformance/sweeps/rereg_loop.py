@@ -11,22 +11,22 @@ from array import array
 from collections.abc import Callable
 from dataclasses import replace
 
-from conformance.bench import Entry
-from conformance.calls import Pd, errno_name
-from conformance.case import Case, Given
-from conformance.language import NULL
-from conformance.libibverbs import OPTIONAL_RANGE, Libibverbs
-from conformance.reading import Reader
-from conformance.scene import Observation, Scene
+from conformance.bench.calls import Pd, errno_name
+from conformance.bench.interface import Entry
+from conformance.device.libibverbs import OPTIONAL_RANGE, Libibverbs
+from conformance.device.uverbs import Uverbs
+from conformance.execution.context import Observation, Scene
+from conformance.model.case import Case, Given
+from conformance.model.vocabulary import NULL
 from conformance.sweeps import native
-from conformance.sweeps.columns import Columns
+from conformance.sweeps.argument_columns import Columns
+from conformance.sweeps.byte_columns import kinds, planes
 from conformance.sweeps.grouping import Group
-from conformance.sweeps.kinds import kinds, planes
-from conformance.sweeps.record import Record
-from conformance.sweeps.sweep import Sweep
-from conformance.uverbs import Uverbs
+from conformance.sweeps.point_observations import Record
+from conformance.tables.sweep import Sweep
 from conformance.verbs import ENUMS
-from conformance.yamltext import Node
+from conformance.yamldoc.nodes import Node
+from conformance.yamldoc.reader import Reader
 
 _LEAST_POINTS = 2048
 _TRANSLATION, _PD = (ENUMS["ibv_rereg_mr_flags"].value_of(name) for name in ("CHANGE_TRANSLATION", "CHANGE_PD"))

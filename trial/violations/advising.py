@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-from conformance.calls import Sge
+from conformance.bench.calls import Sge
 from reference.advice import FLUSH, PREFETCH, PREFETCH_NO_FAULT, PREFETCH_WRITE
 from reference.device import Device
 from reference.memory import PAGE

@@ -6,7 +6,7 @@ import errno
 import functools
 from collections.abc import Callable
 
-from conformance.requests import BindInfo, SendRequest
+from conformance.bench.work_requests import BindInfo, SendRequest
 from reference.device import Device
 from reference.objects import (
     Domain,

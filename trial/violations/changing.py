@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from conformance.calls import Pd
+from conformance.bench.calls import Pd
 from reference.device import Device
 from reference.objects import LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, Domain, Refused, Region
 from reference.reregistration import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.requests import Completion, SendRequest
+from conformance.bench.work_requests import Completion, SendRequest
 from reference.device import Device
 from reference.memory import PAGE
 from reference.objects import ON_DEMAND, REMOTE_ATOMIC, ZERO_BASED, Domain, Region, Window

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from conformance.calls import IbvMr, Pd
+from conformance.bench.calls import IbvMr, Pd
 from reference.device import Device
 from reference.memory import PAGE
 from reference.objects import (

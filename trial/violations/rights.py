@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-from conformance.calls import Sge
-from conformance.requests import SendRequest
+from conformance.bench.calls import Sge
+from conformance.bench.work_requests import SendRequest
 from reference.device import Device
 from reference.objects import (
     FLUSH_GLOBAL,

@@ -1,0 +1,123 @@
+"""Work requests and completions as data: what is put on a queue, and what comes of it.
+
+Between those who ask (steps.py, probes.py) and whoever carries it out: the device under test, or
+what tests put in its place. Not for posting (posting.py) and not for queue pairs (queues.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from conformance.bench.calls import Mr, Return, Sge
+from conformance.verbs import ENUMS
+
+if TYPE_CHECKING:
+    from conformance.bench.interface import Window
+
+SIGNALED = ENUMS["ibv_send_flags"].value_of("SIGNALED")
+
+# enum ibv_wr_opcode of <infiniband/verbs.h>, as far as ibv_post_send takes them here.
+WR_OPCODES = {
+    "RDMA_WRITE": 0, "RDMA_WRITE_WITH_IMM": 1, "SEND": 2, "SEND_WITH_IMM": 3, "RDMA_READ": 4,
+    "ATOMIC_CMP_AND_SWP": 5, "ATOMIC_FETCH_AND_ADD": 6, "LOCAL_INV": 7, "BIND_MW": 8, "SEND_WITH_INV": 9,
+}  # fmt: skip
+# What only the ibv_wr_* calls of an extended queue pair can post.
+EXTENDED_OPCODES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "ATOMIC_WRITE")
+
+
+@dataclass(frozen=True)
+class BindInfo:
+    """struct ibv_mw_bind_info: the region (None is NULL), address and length in bytes, access flags."""
+
+    mr: Mr | None
+    addr: int
+    length: int
+    access: int
+
+
+class SendRequest(NamedTuple):
+    """A request for a send queue: struct ibv_send_wr, or a ibv_wr_* call of the same meaning.
+
+    `opcode` is of WR_OPCODES or EXTENDED_OPCODES. `imm` is in the host's byte order. `length` is that of
+    a flushed range, in bytes; `swap` also the 8 bytes that ATOMIC_WRITE writes. Of BIND_MW, `window` is
+    what is bound, `bind` to what, and `rkey` the key it is to have.
+    """
+
+    opcode: str
+    wr_id: int
+    sges: tuple[Sge, ...] = ()
+    flags: int = SIGNALED
+    remote_addr: int = 0
+    rkey: int = 0
+    imm: int = 0
+    invalidate_rkey: int = 0
+    compare_add: int = 0
+    swap: int = 0
+    length: int = 0
+    window: Window | None = None
+    bind: BindInfo | None = None
+
+
+class Completion(NamedTuple):
+    """One work completion. Names are without their enumeration's prefix.
+
+    `opcode`, `byte_len` and `imm` (None where none came; in the host's byte order) have no meaning
+    where `status` is not SUCCESS, and are "" and 0 there.
+    """
+
+    wr_id: int
+    status: str
+    opcode: str = ""
+    byte_len: int = 0
+    imm: int | None = None
+    vendor_err: int = 0
+
+
+class Exchange(NamedTuple):
+    """What came of a request: of its posting, of itself, and at the other side.
+
+    `rested` is the responder's state after what did not go as wanted, once that had come to rest. `late`: what a
+    completion spoke of was not in memory yet when it came.
+    """
+
+    returned: Return
+    found: Sequence[Completion] = ()
+    heard: Sequence[Completion] = ()
+    rested: str = ""
+    late: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Whether the request completed with success."""
+        return len(self.found) == 1 and self.found[0].status == "SUCCESS"
+
+
+def next_rkey(rkey: int) -> int:
+    """The key with its own eight bits one further: what ibv_inc_rkey gives for the next bind."""
+    return (rkey & ~0xFF) | ((rkey + 1) & 0xFF)
+
+
+def wc_status(status: int) -> str:
+    """`REM_ACCESS_ERR` for 10: the name of enum ibv_wc_status without its prefix."""
+    return _WC_STATUS[status] if 0 <= status < len(_WC_STATUS) else f"status {status}"
+
+
+def wc_opcode(opcode: int) -> str:
+    """`RECV` for 128: the name of enum ibv_wc_opcode without its prefix."""
+    return _WC_OPCODES.get(opcode, f"opcode {opcode}")
+
+
+# enum ibv_wc_status of <infiniband/verbs.h>, from 0 upwards.
+_WC_STATUS = (
+    "SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR", "MW_BIND_ERR",
+    "BAD_RESP_ERR", "LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR", "RETRY_EXC_ERR",
+    "RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR", "REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR",
+    "INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR", "TM_ERR", "TM_RNDV_INCOMPLETE",
+)  # fmt: skip
+# enum ibv_wc_opcode of the same.
+_WC_OPCODES = {
+    0: "SEND", 1: "RDMA_WRITE", 2: "RDMA_READ", 3: "COMP_SWAP", 4: "FETCH_ADD", 5: "BIND_MW", 6: "LOCAL_INV",
+    7: "TSO", 8: "FLUSH", 9: "ATOMIC_WRITE", 128: "RECV", 129: "RECV_RDMA_WITH_IMM",
+}  # fmt: skip

@@ -1,0 +1,246 @@
+"""The device under test, opened with pyverbs: what it is, what it declares, its protection domains.
+
+Not for the verbs under test (calls.py) and not for finding out what the device really does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from conformance.bench.calls import IbvPd
+from conformance.device.pointers import pd_pointer
+from conformance.errors import UserError
+from conformance.kernel.netlink import RdmaNetlink
+from conformance.model.capability import Declared, declared_capabilities
+
+SYSFS = Path("/sys/class/infiniband")
+# enum ibv_port_state, from 0 upwards, and in which of them data gets through.
+_PORT_STATES = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
+_CARRYING = ("ARMED", "ACTIVE", "ACTIVE_DEFER")
+# enum rdma_driver_id of <rdma/ib_user_ioctl_verbs.h>, from 0 upwards.
+_DRIVERS = (
+    "unknown", "mlx5", "mlx4", "cxgb3", "cxgb4", "mthca", "bnxt_re", "ocrdma", "nes", "irdma", "vmw_pvrdma", "qedr",
+    "hns", "usnic", "rxe", "hfi1", "qib", "efa", "siw", "erdma", "mana", "ionic",
+)  # fmt: skip
+
+
+def device_names(sysfs: Path = SYSFS) -> list[str]:
+    """The RDMA devices that the kernel of this host knows."""
+    return sorted(entry.name for entry in sysfs.iterdir()) if sysfs.is_dir() else []
+
+
+class ProtectionDomain:
+    """A PD allocated with pyverbs, with the C pointer that exact calls need."""
+
+    def __init__(self, device: Device) -> None:
+        from pyverbs.pd import PD
+
+        self.pyverbs: Any = PD(device.context)
+        self.pointer = pd_pointer(self.pyverbs)
+        self._struct = IbvPd.from_address(self.pointer)
+
+    @property
+    def handle(self) -> int:
+        """The kernel's handle, as the structure names it."""
+        return int(self._struct.handle)
+
+    @property
+    def context_pointer(self) -> int:
+        """struct ibv_context * of the PD."""
+        return self._struct.context or 0
+
+    @contextmanager
+    def naming(self, handle: int) -> Iterator[None]:
+        """Within the block the structure names another handle."""
+        own = self._struct.handle
+        self._struct.handle = handle
+        try:
+            yield
+        finally:
+            self._struct.handle = own
+
+    def close(self) -> None:
+        """Deallocates the PD. Raises PyverbsRDMAError when the device refuses."""
+        self.pyverbs.close()
+
+
+class Device:
+    """An open device. Use as a context manager."""
+
+    def __init__(self, name: str, port: int = 1, gid_index: int | None = None) -> None:
+        known = device_names()
+        if name not in known:
+            listed = f"devices here: {', '.join(known)}" if known else "this host has no RDMA device"
+            raise UserError(f"no RDMA device {name!r}; {listed}", status=2 if known else 4)
+        try:
+            from pyverbs.device import Context
+            from pyverbs.pyverbs_error import PyverbsError
+        except ImportError as error:
+            raise UserError(
+                f"pyverbs cannot be imported ({error})", hint="install python3-pyverbs", status=3
+            ) from error
+        try:
+            self.context = Context(name=name)
+        except PyverbsError as error:
+            raise UserError(
+                f"device {name} cannot be opened: {str(error).splitlines()[0]}",
+                hint="check that ib_uverbs is loaded and /dev/infiniband/uverbs* can be read and written",
+                status=3,
+            ) from error
+        self.name = name
+        self.port = port
+        self.gid_index = gid_index
+        self._chosen_gid: int | None = None
+        self.netlink = RdmaNetlink(name)
+        self.driver_id = self.netlink.driver_id() or 0
+        attributes = self.context.query_device_ex()
+        self.attributes = attributes.orig_attr
+        self.declared = Declared(
+            device_cap_flags=attributes.device_cap_flags_ex | self.attributes.device_cap_flags,
+            atomic_cap=int(self.attributes.atomic_caps),
+            odp_general_caps=attributes.odp_caps.general_caps,
+            odp_rc_caps=attributes.odp_caps.rc_odp_caps,
+        )
+        self.capabilities = declared_capabilities(self.declared)
+
+    def check_port(self) -> None:
+        """Raises UserError if the port carries no traffic, which would look like a device that refuses everything."""
+        number = int(self._port.state)
+        state = _PORT_STATES[number] if number < len(_PORT_STATES) else str(number)
+        if state not in _CARRYING:
+            raise UserError(
+                f"port {self.port} of {self.name} is {state}: it carries no traffic",
+                hint="connect it and bring it up, or name another with --port", status=3,
+            )  # fmt: skip
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the device and with it what was made on it."""
+        self.context.close()
+
+    @property
+    def driver(self) -> str:
+        """The kernel driver's name, such as mlx5 or rxe."""
+        return _DRIVERS[self.driver_id] if self.driver_id < len(_DRIVERS) else f"driver {self.driver_id}"
+
+    @property
+    def lid(self) -> int:
+        """The port's LID; 0 on Ethernet."""
+        return int(self._port.lid)
+
+    @property
+    def active_mtu(self) -> int:
+        """The port's active MTU, as a value of enum ibv_mtu."""
+        return int(self._port.active_mtu)
+
+    @cached_property
+    def _port(self) -> Any:
+        from pyverbs.pyverbs_error import PyverbsError
+
+        try:
+            return self.context.query_port(self.port)
+        except PyverbsError as error:
+            raise UserError(
+                f"port {self.port} of {self.name} cannot be asked: {str(error).splitlines()[0]}",
+                hint="name another with --port", status=3,
+            ) from error  # fmt: skip
+
+    @cached_property
+    def gid(self) -> Any:
+        """The GID that loopback traffic uses, at `source_gid_index`."""
+        return self.context.query_gid(self.port, self.source_gid_index)
+
+    @property
+    def source_gid_index(self) -> int:
+        """The GID that loopback traffic uses: the one asked for, else the last of the port's that is set.
+
+        The last, because on RoCE the first are link-local ones of version 1. On InfiniBand the first, which every
+        port has; those behind it may be set without standing for anything.
+        """
+        if self.gid_index is not None:
+            return self.gid_index
+        if self._chosen_gid is None:
+            port = SYSFS / self.name / "ports" / str(self.port)
+            self._chosen_gid = 0 if _text_of(port / "link_layer") == "InfiniBand" else _last_gid(port / "gids")
+        return self._chosen_gid
+
+    def describe(self) -> dict[str, Any]:
+        """The device as a result's header shows it."""
+        return {
+            "name": self.name,
+            "driver": self.driver,
+            "fw": _text_of(SYSFS / self.name / "fw_ver"),
+            "vendor_id": self.attributes.vendor_id,
+            "vendor_part_id": self.attributes.vendor_part_id,
+            "transport": _text_of(SYSFS / self.name / "ports" / str(self.port) / "link_layer"),
+            "caps": {
+                **self.capabilities,
+                "device_cap_flags": self.declared.device_cap_flags,
+                "atomic_cap": self.declared.atomic_cap,
+                "odp_general_caps": self.declared.odp_general_caps,
+                "odp_rc_caps": self.declared.odp_rc_caps,
+                "max_mr_size": self.attributes.max_mr_size,
+                "max_mw": self.attributes.max_mw,
+            },
+        }
+
+
+def _last_gid(folder: Path) -> int:
+    """The index of the last GID of a port that names an interface; 0 without one."""
+    interfaces = {int(entry.name): _text_of(entry).split(":")[4:] for entry in folder.iterdir()}
+    return max((index for index, words in interfaces.items() if set("".join(words)) - set("0")), default=0)
+
+
+def environment() -> dict[str, Any]:
+    """The software around the device, as a result's header shows it."""
+    return {
+        "kernel": os.uname().release,
+        "rdma_core": library_version(),
+        "pyverbs": _package_version("python3-pyverbs"),
+        "python": ".".join(str(part) for part in __import__("sys").version_info[:3]),
+        "tainted": int(_text_of(Path("/proc/sys/kernel/tainted")) or 0),
+    }
+
+
+def library_version() -> str:
+    """The rdma-core version of the libibverbs that this process has loaded.
+
+    The library has no call that tells; its file is named libibverbs.so.1.<abi>.<rdma-core version>.
+    """
+    ctypes.CDLL("libibverbs.so.1")
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        match = re.search(r"libibverbs\.so\.1\.[0-9]+\.([0-9.]+)$", os.path.realpath(line.split()[-1]))
+        if match:
+            return match[1]
+    return "unknown"
+
+
+def _package_version(package: str) -> str:
+    for query in (["dpkg-query", "-W", "-f=${Version}", package], ["rpm", "-q", "--qf=%{VERSION}", package]):
+        try:
+            found = subprocess.run(query, capture_output=True, text=True, check=False)
+        except OSError:
+            continue
+        if found.returncode == 0:
+            return found.stdout.strip()
+    return "unknown"
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,152 @@
+"""The libibverbs entry: the verbs as a C program calls them, with exact arguments and answers.
+
+ctypes calls the exported symbols whose codes or arguments the bindings hide: pyverbs turns codes into
+exceptions and address 0 into an allocation of its own. The verbs that are inlines of the header
+(advice, windows) exist compiled only in pyverbs, which gives their codes exactly.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
+
+from conformance.bench.calls import ABSENT, Mr, Pd, Return, Sge
+
+# Bits 20 to 29 of the access flags are optional: IBV_ACCESS_OPTIONAL_RANGE of verbs.h.
+OPTIONAL_RANGE = 0x3FF00000
+FORK_ENABLED = 1  # enum ibv_fork_status
+# Whose ibv_rereg_mr the loaded library has: rdma-core's, or the vendor's with its attr argument.
+DIALECTS = ("mainline", "experimental")
+_EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
+
+
+class _BindingsPd(Pd, Protocol):
+    """A PD that pyverbs allocated."""
+
+    @property
+    def pyverbs(self) -> Any: ...
+
+
+class Libibverbs:
+    """Calls at the library. A `value` of 0 is NULL where a pointer is returned."""
+
+    name = "libibverbs"
+
+    def __init__(self, dialect: str | None = None) -> None:
+        """Loads the library the dynamic linker finds. Raises OSError where there is none.
+
+        `dialect` says whose page the library's own ibv_rereg_mr follows; None: the vendor's call is
+        there if the library exports it under its experimental name.
+        """
+        self._library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
+        pointer, size, word, long = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint64
+        declare = self._declare
+        self._reg_mr = declare("ibv_reg_mr", pointer, pointer, pointer, size, word)
+        self._reg_mr_iova = declare("ibv_reg_mr_iova", pointer, pointer, pointer, size, long, word)
+        self._reg_mr_iova2 = declare("ibv_reg_mr_iova2", pointer, pointer, pointer, size, long, ctypes.c_uint)
+        self._reg_dmabuf_mr = declare("ibv_reg_dmabuf_mr", pointer, pointer, long, size, long, word, word)
+        self._dereg_mr = declare("ibv_dereg_mr", word, pointer)
+        self._rereg_mr = declare("ibv_rereg_mr", word, pointer, word, pointer, pointer, size, word)
+        # int (struct ibv_mr *, int flags, struct ibv_pd *, void *, size_t, uint64_t access, struct ibv_rereg_mr_attr *)
+        experimental = (word, pointer, word, pointer, pointer, size, long, pointer)
+        self._experimental_rereg: Callable[..., Any] | None = None
+        if dialect == "experimental":
+            library = ctypes.CDLL("libibverbs.so.1", use_errno=True)  # its functions have types of their own
+            self._experimental_rereg = library["ibv_rereg_mr"]
+            self._experimental_rereg.restype, self._experimental_rereg.argtypes = experimental[0], experimental[1:]
+        elif self.exports(_EXPERIMENTAL_SYMBOL):
+            self._experimental_rereg = declare(_EXPERIMENTAL_SYMBOL, *experimental)
+
+    def _declare(self, name: str, result: type, *arguments: type) -> Callable[..., Any]:
+        function = self._library[name]
+        function.restype = result
+        function.argtypes = arguments
+        return function
+
+    def _call(self, function: Callable[..., Any], *arguments: int) -> Return:
+        ctypes.set_errno(0)
+        value = function(*arguments)
+        return Return(value or 0, ctypes.get_errno())
+
+    def _registration(self, function: Callable[..., Any], *arguments: int) -> Return:
+        returned = self._call(function, *arguments)
+        return Return(returned.value, returned.errno, Mr.at(returned.value) if returned.value else None)
+
+    def exports(self, symbol: str) -> bool:
+        """Whether the loaded library has the symbol."""
+        return hasattr(self._library, symbol)
+
+    def raw(self, symbol: str) -> Callable[..., Any]:
+        """A verb as ctypes calls it, for loops in which every microsecond counts; ctypes.get_errno has its errno."""
+        return {
+            "ibv_reg_mr": self._reg_mr, "ibv_reg_mr_iova": self._reg_mr_iova, "ibv_reg_mr_iova2": self._reg_mr_iova2,
+            "ibv_reg_dmabuf_mr": self._reg_dmabuf_mr, "ibv_dereg_mr": self._dereg_mr,
+            "ibv_rereg_mr": self._rereg_mr,
+        }[symbol]  # fmt: skip
+
+    def fork_status(self) -> int:
+        """enum ibv_fork_status of this process; UNNEEDED where the kernel copies on fork."""
+        return int(self._library.ibv_is_fork_initialized()) if self.exports("ibv_is_fork_initialized") else 0
+
+    def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
+        """ibv_reg_mr as a C program gets it: with optional flags the header's macro takes ibv_reg_mr_iova2."""
+        if access & OPTIONAL_RANGE:
+            return self._registration(self._reg_mr_iova2, pd.pointer, addr, length, addr, access)
+        return self._registration(self._reg_mr, pd.pointer, addr, length, access)
+
+    def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
+        """ibv_reg_mr_iova, by the same macro's choice."""
+        function = self._reg_mr_iova2 if access & OPTIONAL_RANGE else self._reg_mr_iova
+        return self._registration(function, pd.pointer, addr, length, hca_va, access)
+
+    def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
+        """ibv_reg_dmabuf_mr."""
+        return self._registration(self._reg_dmabuf_mr, pd.pointer, offset, length, iova, fd, access)
+
+    def dereg_mr(self, mr: Mr) -> Return:
+        """ibv_dereg_mr: 0, or the value of errno."""
+        return self._call(self._dereg_mr, mr.pointer)
+
+    def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        """ibv_rereg_mr: 0, or a code of enum ibv_rereg_mr_err_code."""
+        pointer = pd.pointer if pd else 0
+        returned = self._call(self._rereg_mr, mr.pointer, flags, pointer, addr, length, access)
+        return Return(returned.value, returned.errno, layer=_rereg_layer(returned))
+
+    @property
+    def has_experimental_rereg(self) -> bool:
+        """Whether the vendor's dialect of ibv_rereg_mr can be called."""
+        return self._experimental_rereg is not None
+
+    def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        """The vendor's ibv_rereg_mr without an attr: 0, or the value of errno."""
+        if self._experimental_rereg is None:
+            raise LookupError("the loaded libibverbs has no experimental ibv_rereg_mr")
+        pointer = pd.pointer if pd else 0
+        return self._call(self._experimental_rereg, mr.pointer, flags, pointer, addr, length, access, 0)
+
+    def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
+        """ibv_advise_mr: 0, or the value of errno."""
+        from pyverbs.wr import SGE
+
+        elements = [SGE(sge.addr, sge.length, sge.lkey) for sge in sg_list]
+        return exact(lambda: cast(_BindingsPd, pd).pyverbs.advise_mr(advice, flags, elements))
+
+
+def _rereg_layer(returned: Return) -> str:
+    # ERR_INPUT is found by the library; a provider without the verb answers for it (EOPNOTSUPP).
+    if returned.value == -1:
+        return "libibverbs"
+    return "provider" if returned.errno in ABSENT else "kernel"
+
+
+def exact(call: Callable[[], object]) -> Return:
+    """The code of a pyverbs call that raises it: 0 when it raises nothing."""
+    from pyverbs.pyverbs_error import PyverbsRDMAError
+
+    try:
+        call()
+    except PyverbsRDMAError as error:
+        return Return(error.error_code, error.error_code)
+    return Return(0, 0)

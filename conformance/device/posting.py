@@ -1,0 +1,181 @@
+"""Posting and polling as a C program does: the structures of <infiniband/verbs.h> and the provider's functions.
+
+ibv_post_send, ibv_post_recv and ibv_poll_cq are inlines of the header that call what `struct ibv_context`
+points to, so that the layouts here are part of the library's stable ABI. The bindings' own work requests
+cannot name a bind's key, refuse a request without elements, and never free their lists.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import socket
+import time
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any
+
+from conformance.bench.calls import Return, Sge
+from conformance.bench.work_requests import WR_OPCODES, Completion, SendRequest, wc_opcode, wc_status
+
+MAX_SGE = 8
+_MAX_POLLED = 16
+_WITH_IMM = 1 << 1  # enum ibv_wc_flags
+
+_pointer, _int, _u32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32
+
+
+class IbvQp(ctypes.Structure):
+    """The beginning of struct ibv_qp."""
+
+    _fields_ = (
+        ("context", _pointer), ("qp_context", _pointer), ("pd", _pointer), ("send_cq", _pointer),
+        ("recv_cq", _pointer), ("srq", _pointer), ("handle", _u32), ("qp_num", _u32), ("state", _int),
+        ("qp_type", _int),
+    )  # fmt: skip
+
+
+# struct ibv_sge; of struct ibv_send_wr the beginning, what its union `wr` is for each kind of request, remote_srqn,
+# and struct ibv_mw_bind behind it; struct ibv_recv_wr; struct ibv_wc.
+SGE = Struct("QII")
+_SEND_HEAD, _RDMA, _ATOMIC, _UD = Struct("QQQiiII"), Struct("QI20x"), Struct("QQQI4x"), Struct("QII16x")
+_SRQN, _BIND = Struct("I4x"), Struct("QI4xQQQI4x")
+_AT_WR, _AT_SRQN = _SEND_HEAD.size, _SEND_HEAD.size + _ATOMIC.size
+_AT_BIND = _AT_SRQN + _SRQN.size
+SEND_SIZE = _AT_BIND + _BIND.size
+_RECEIVE = Struct("QQQi4x")
+_STATE = Struct("i")
+WC = Struct("QiiIIIIIIHHBB2x")
+
+# struct ibv_context: the device, and then the table of the provider's functions, by their places in it.
+_POLL_CQ, _POST_SRQ_RECV, _POST_SEND, _POST_RECV = 11, 20, 25, 26
+_WORD = ctypes.sizeof(_pointer)
+_Post = ctypes.CFUNCTYPE(_int, _pointer, _pointer, _pointer)
+_Poll = ctypes.CFUNCTYPE(_int, _pointer, _int, _pointer)
+
+
+_QP_STATE = 1 << 0  # enum ibv_qp_attr_mask
+_ATTRIBUTES = 256  # room for struct ibv_qp_attr, whose first member is the state, and for struct ibv_qp_init_attr
+
+
+@functools.cache
+def _query_qp() -> Any:
+    function = ctypes.CDLL("libibverbs.so.1").ibv_query_qp
+    function.argtypes = (_pointer, _pointer, _int, _pointer)
+    return function
+
+
+def _function(kind: Any, context: int, place: int) -> Any:
+    return kind(ctypes.c_uint64.from_address(context + (1 + place) * _WORD).value)
+
+
+class Poster:
+    """Posts to one queue pair and polls its completion queue. The structures are made once and used again."""
+
+    def __init__(self, qp: int, srq: int = 0) -> None:
+        """`qp` is struct ibv_qp *; `srq`, where receives go to a shared queue, struct ibv_srq *."""
+        struct = IbvQp.from_address(qp)
+        context = struct.context or 0
+        self.qp, self._cq = qp, struct.send_cq
+        self._post_send = _function(_Post, context, _POST_SEND)
+        self._post_recv = _function(_Post, context, _POST_SRQ_RECV if srq else _POST_RECV)
+        self._receiver = srq or qp
+        self._poll_cq = _function(_Poll, context, _POLL_CQ)
+        self._bad, self._bad_at = _room(_WORD)
+        self._sges, self._sges_at = _room(MAX_SGE * SGE.size)
+        self._request, self._request_at = _room(SEND_SIZE)
+        self._receive, self._receive_at = _room(_RECEIVE.size)
+        self._attributes, self._attributes_at = _room(2 * _ATTRIBUTES)
+        self._query_qp = _query_qp()
+        self._wc, self._wc_at = _room(_MAX_POLLED * WC.size)
+
+    def send(self, request: SendRequest, destination: tuple[int, int, int] | None = None, srqn: int = 0) -> Return:
+        """ibv_post_send: 0, or the value of errno. The arguments are those of `pack_send`."""
+        pack_send(self._request, 0, (self._sges, 0, self._sges_at), request, destination, srqn)
+        return self._posted(self._post_send(self.qp, self._request_at, self._bad_at))
+
+    def receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
+        """ibv_post_recv, or ibv_post_srq_recv where there is a shared queue: 0, or the value of errno."""
+        _pack_elements(self._sges, 0, sges)
+        _RECEIVE.pack_into(self._receive, 0, wr_id, 0, self._sges_at if sges else 0, len(sges))
+        return self._posted(self._post_recv(self._receiver, self._receive_at, self._bad_at))
+
+    def state(self) -> int:
+        """The queue pair's state, of enum ibv_qp_state, as ibv_query_qp tells it. Raises OSError if that fails."""
+        failed = self._query_qp(self.qp, self._attributes_at, _QP_STATE, self._attributes_at + _ATTRIBUTES)
+        if failed:
+            raise OSError(failed, "ibv_query_qp")
+        return int(_STATE.unpack_from(self._attributes)[0])
+
+    def _posted(self, value: int) -> Return:
+        return Return(value, value if value > 0 else 0)
+
+    def completions(self, count: int, deadline_s: float) -> list[Completion]:
+        """The next `count` completions, fewer when the deadline passes. Raises OSError if polling fails."""
+        until = 0.0
+        found: list[Completion] = []
+        while len(found) < count:
+            number = self._poll_cq(self._cq, min(_MAX_POLLED, count - len(found)), self._wc_at)
+            if number < 0:
+                raise OSError(-number, "ibv_poll_cq")
+            found += [completion(self._wc, place) for place in range(number)]
+            if not number:
+                until = until or time.monotonic() + deadline_s
+                if time.monotonic() >= until:
+                    break
+                os.sched_yield()
+        return found
+
+
+def _room(size: int) -> tuple[ctypes.Array[ctypes.c_char], int]:
+    room = ctypes.create_string_buffer(size)
+    return room, ctypes.addressof(room)
+
+
+def pack_send(
+    room: Any, at: int, elements: tuple[Any, int, int], request: SendRequest,
+    destination: tuple[int, int, int] | None = None, srqn: int = 0,
+) -> None:  # fmt: skip
+    """Writes struct ibv_send_wr `at` bytes into `room`.
+
+    `elements` says where its list is to be: the room for it, how many bytes into that, and the address.
+    `destination` of a datagram is struct ibv_ah *, queue pair number and queue key; `srqn` the number of
+    the shared receive queue that an XRC request goes to.
+    """
+    opcode = request.opcode
+    imm = request.invalidate_rkey % (1 << 32) if opcode.endswith("_INV") else socket.htonl(request.imm)
+    _pack_elements(elements[0], elements[1], request.sges)
+    _SEND_HEAD.pack_into(
+        room, at, request.wr_id, 0, elements[2] if request.sges else 0, len(request.sges), WR_OPCODES[opcode],
+        request.flags, imm,
+    )  # fmt: skip
+    if destination:
+        _UD.pack_into(room, at + _AT_WR, *destination)
+    elif opcode.startswith("ATOMIC"):
+        _ATOMIC.pack_into(
+            room, at + _AT_WR, request.remote_addr, request.compare_add, request.swap, request.rkey
+        )
+    else:
+        _RDMA.pack_into(room, at + _AT_WR, request.remote_addr, request.rkey)
+    _SRQN.pack_into(room, at + _AT_SRQN, srqn)
+    if request.bind and request.window:
+        info = request.bind
+        mr = info.mr.pointer if info.mr else 0
+        bind = (request.window.pointer, request.rkey, mr, info.addr, info.length, info.access)
+        _BIND.pack_into(room, at + _AT_BIND, *bind)
+
+
+def _pack_elements(room: Any, at: int, sges: Sequence[Sge]) -> None:
+    for number, sge in enumerate(sges[:MAX_SGE]):
+        length, lkey = sge.length % (1 << 32), sge.lkey % (1 << 32)
+        SGE.pack_into(room, at + number * SGE.size, sge.addr % (1 << 64), length, lkey)
+
+
+def completion(wcs: Any, place: int, at: int = 0) -> Completion:
+    """The completion at a place of an array of struct ibv_wc, which begins `at` bytes into `wcs`."""
+    wr_id, status, opcode, vendor_err, byte_len, imm, _, _, flags, *_ = WC.unpack_from(wcs, at + place * WC.size)
+    if status:
+        return Completion(wr_id, wc_status(status), vendor_err=vendor_err)
+    imm = socket.ntohl(imm) if flags & _WITH_IMM else None
+    return Completion(wr_id, "SUCCESS", wc_opcode(opcode), byte_len, imm, vendor_err)

@@ -1,0 +1,123 @@
+"""The uverbs entry: the same verbs at the kernel's stable ABI, below library and provider.
+
+A write() of `struct ib_uverbs_cmd_hdr` and the command's structure to the context's command fd, or the
+RDMA_VERBS_IOCTL of <rdma/rdma_user_ioctl_cmds.h>; numbers and layouts are those of
+<rdma/ib_user_verbs.h> and <rdma/ib_user_ioctl_cmds.h>. Here an answer is 0 or errno, whatever the
+page of the library's verb says about its codes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import struct
+from collections.abc import Sequence
+
+from conformance.bench.calls import IbvMr, Mr, Pd, Return, Sge
+
+_REG_MR, _REREG_MR, _DEREG_MR = 9, 11, 13  # enum ib_uverbs_write_cmds
+_OBJECT_MR = 7  # enum uverbs_default_objects
+_ADVISE_MR, _REG_DMABUF_MR = 2, 4  # enum uverbs_methods_mr
+_MANDATORY = 1
+_RDMA_VERBS_IOCTL = 0xC0181B01  # _IOWR(0x1b, 1, struct ib_uverbs_ioctl_hdr)
+_HEADER, _ATTRIBUTE = struct.Struct("=HHHHQII"), struct.Struct("=HHHHQ")
+
+
+class Uverbs:
+    """Calls at the kernel, on the command fd of an open context. `value` is 0 or errno."""
+
+    name = "uverbs"
+
+    def __init__(self, cmd_fd: int, driver_id: int) -> None:
+        """`driver_id` is the kernel's enum rdma_driver_id of the device; ioctls name it."""
+        self._fd = cmd_fd
+        self._driver_id = driver_id
+
+    @property
+    def fd(self) -> int:
+        """The descriptor that takes the commands."""
+        return self._fd
+
+    @property
+    def driver_id(self) -> int:
+        """The kernel's number of the device's driver, which ioctls name."""
+        return self._driver_id
+
+    def _write(self, command: int, body: bytes, answer: int) -> int:
+        header = struct.pack("=IHH", command, (8 + len(body)) // 4, answer // 4)
+        try:
+            os.write(self._fd, header + body)
+        except OSError as error:
+            return error.errno or 0
+        return 0
+
+    def _ioctl(self, method: int, attributes: Sequence[tuple[int, int, int]]) -> tuple[int, bytearray]:
+        """`attributes` are (id, length, data); gives errno and the attributes as the kernel left them."""
+        length = _HEADER.size + _ATTRIBUTE.size * len(attributes)
+        data = bytearray(_HEADER.pack(length, _OBJECT_MR, method, len(attributes), 0, self._driver_id, 0))
+        for number, size, value in attributes:
+            data += _ATTRIBUTE.pack(number, size, _MANDATORY, 0, value % (1 << 64))
+        try:
+            fcntl.ioctl(self._fd, _RDMA_VERBS_IOCTL, data, True)
+        except OSError as error:
+            return error.errno or 0, data
+        return 0, data
+
+    def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
+        """IB_USER_VERBS_CMD_REG_MR with the address as the IOVA, as ibv_reg_mr does."""
+        return self.reg_mr_iova(pd, addr, length, addr, access)
+
+    def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
+        """IB_USER_VERBS_CMD_REG_MR. The region is in `mr` when errno is 0."""
+        answer = (ctypes.c_uint32 * 3)()
+        body = struct.pack("=QQQQII", ctypes.addressof(answer), addr, length, hca_va, pd.handle, access)
+        error = self._write(_REG_MR, body, ctypes.sizeof(answer))
+        mr = None if error else _region(pd, addr, length, *answer)
+        return Return(error, error, mr)
+
+    def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
+        """UVERBS_METHOD_REG_DMABUF_MR."""
+        lkey, rkey = ctypes.c_uint32(), ctypes.c_uint32()
+        error, data = self._ioctl(_REG_DMABUF_MR, [
+            (0, 0, 0), (1, 0, pd.handle), (2, 8, offset), (3, 8, length), (4, 8, iova),
+            (5, 4, fd % (1 << 32)), (6, 4, access),
+            (7, 4, ctypes.addressof(lkey)), (8, 4, ctypes.addressof(rkey)),
+        ])  # fmt: skip
+        if error:
+            return Return(error, error)
+        handle = _ATTRIBUTE.unpack_from(data, _HEADER.size)[4]
+        return Return(0, 0, _region(pd, offset, length, handle, lkey.value, rkey.value))
+
+    def dereg_mr(self, mr: Mr) -> Return:
+        """IB_USER_VERBS_CMD_DEREG_MR."""
+        error = self._write(_DEREG_MR, struct.pack("=I", mr.handle), 0)
+        return Return(error, error)
+
+    def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        """IB_USER_VERBS_CMD_REREG_MR; on success the structure is told what the library would tell it."""
+        answer = (ctypes.c_uint32 * 2)()
+        handle = pd.handle if pd else 0
+        body = struct.pack(
+            "=QIIQQQII", ctypes.addressof(answer), mr.handle, flags, addr, length, addr, handle, access
+        )
+        error = self._write(_REREG_MR, body, ctypes.sizeof(answer))
+        if error == 0:
+            mr.struct.lkey, mr.struct.rkey = answer
+        return Return(error, error)
+
+    def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
+        """UVERBS_METHOD_ADVISE_MR."""
+        packed = b"".join(struct.pack("=QII", sge.addr, sge.length, sge.lkey) for sge in sg_list)
+        array = (ctypes.c_char * max(1, len(packed))).from_buffer_copy(packed or b"\0")
+        error, _ = self._ioctl(_ADVISE_MR, [
+            (0, 0, pd.handle), (1, 8, advice), (2, 4, flags), (3, len(packed), ctypes.addressof(array)),
+        ])  # fmt: skip
+        return Return(error, error)
+
+
+def _region(pd: Pd, addr: int, length: int, handle: int, lkey: int, rkey: int) -> Mr:
+    fields = IbvMr()
+    fields.context, fields.pd, fields.addr, fields.length = pd.context_pointer, pd.pointer, addr, length
+    fields.handle, fields.lkey, fields.rkey = handle, lkey, rkey
+    return Mr(fields)

@@ -1,0 +1,47 @@
+"""Memory windows on the device under test: allocation and deallocation with exact codes.
+
+Binding and invalidating them are requests of a queue pair (queues.py). Not for expectations (judging.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from conformance.bench.calls import IbvMw, Pd, Return
+from conformance.device.device import ProtectionDomain
+from conformance.device.libibverbs import exact
+from conformance.device.pointers import mw_pointer
+
+
+class DeviceWindow:
+    """A memory window. `old_rkey` is its key before the latest request to bind it."""
+
+    def __init__(self, pd: Pd, kind: int) -> None:
+        """ibv_alloc_mw of type `kind`. Raises PyverbsRDMAError with the errno."""
+        from pyverbs.mr import MW
+
+        self.pyverbs: Any = MW(cast(ProtectionDomain, pd).pyverbs, kind)
+        self.pointer = mw_pointer(self.pyverbs)
+        self._struct = IbvMw.from_address(self.pointer)
+        self.old_rkey = self.rkey
+
+    @property
+    def rkey(self) -> int:
+        """The key that the structure holds now."""
+        return int(self._struct.rkey)
+
+    @rkey.setter
+    def rkey(self, value: int) -> None:
+        # What ibv_bind_mw(3) asks of a caller after a bind that failed: put the old key back.
+        self._struct.rkey = value
+
+    def dealloc(self) -> Return:
+        """ibv_dealloc_mw: 0, or the value of errno."""
+        return exact(self.pyverbs.close)
+
+
+def allocate(pd: Pd, kind: int) -> tuple[DeviceWindow | None, Return]:
+    """A window of a type, or what was returned in its place; `value` is 1 for a window, 0 for NULL."""
+    made: list[DeviceWindow] = []
+    returned = exact(lambda: made.append(DeviceWindow(pd, kind)))
+    return (made[0], Return(1, 0)) if made else (None, Return(0, returned.errno))

@@ -1,0 +1,180 @@
+"""A pair of queue pairs in use: requests on it one after the other, and a new beginning after a refusal.
+
+Behind each request goes a SEND of no bytes. When that has been received the request has had its chance, on
+unreliable queue pairs too, and what it wrote is visible to the receiver. Not for memory (probes.py).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from conformance.bench.calls import Return
+from conformance.bench.interface import Pair, Queue
+from conformance.bench.memory_areas import Area
+from conformance.bench.work_requests import Completion, Exchange, SendRequest
+from conformance.device import native_exchange
+from conformance.model.expected_errors import RELIABLE
+
+# How long to wait for a peer that may have nothing to say, in seconds; both are in this machine.
+SILENCE_S = 1.0
+# The beginning of the statuses of errors that the other side has found, and that end its queue pair.
+_FOUND_THERE = "REM_"
+_FAILED = "ERR"
+# Whose receives are in a shared queue, where an error of the queue pair leaves them.
+_SHARED = "XRC"
+_WITH_IMM = "RDMA_WRITE_WITH_IMM"
+_RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
+REQUESTER, RESPONDER = range(2)
+
+
+class Ask(NamedTuple):
+    """A request that one end of a line makes (REQUESTER or RESPONDER), and the memory that it is about.
+
+    `areas` are filled before, and looked at afterwards.
+    """
+
+    line: Line
+    request: SendRequest
+    areas: tuple[Area, Area]
+    by: int = REQUESTER
+
+
+class Line:
+    """A pair that can be used again and again: renewed when the last request on it was refused."""
+
+    def __init__(self, pair: Pair, next_wr_id: Callable[[], int], renewable: bool = True) -> None:
+        self.pair = pair
+        self.stale = False
+        self._next_wr_id, self._renewable = next_wr_id, renewable
+        self._receives = [0, 0]  # that stand at the requester and at the responder
+        self._quick: native_exchange.QuickLine | None = None
+
+    def ready(self) -> None:
+        """Makes the pair new if it has to be."""
+        if self.stale and self._renewable:
+            self.pair.renew()
+            self.stale = False
+            self._receives = [0, 0]
+
+    def failed(self, *queues: Queue) -> None:
+        """Requests of these have failed: the pair is used again only when they have come to rest.
+
+        A queue pair that is still on its way to the error state when it is reset may arrive there afterwards.
+        """
+        self.stale = True
+        for queue in queues:
+            until = time.monotonic() + SILENCE_S
+            while queue.query_state() != _FAILED and time.monotonic() < until:
+                os.sched_yield()
+
+    def ask(self, ask: Ask) -> Exchange:
+        """Posts a request with a SEND of no bytes behind it, for which the other side has posted receives.
+
+        The line is made ready before; what did not go as wanted has come to rest afterwards.
+        """
+        self.ready()
+        asker, other = self._ends(ask.by)
+        for area in ask.areas:
+            area.fill()
+        exchange = self._exchange(ask, asker, other, _receives(ask.request) - self._receives[not ask.by])
+        standing = max(_receives(ask.request), self._receives[not ask.by])
+        self._receives[not ask.by] = standing - len(exchange.heard)
+        if not exchange.done and not exchange.returned.value:
+            self.failed(asker, *((other,) if _found_there(exchange.found) else ()))
+        wanted = 2 if exchange.heard and exchange.heard[0].opcode == _RECEIVED_WITH_IMM else 1
+        moved = all(area.moved() == "all" for area in ask.areas)
+        told = len(exchange.heard) >= wanted and all(each.status == "SUCCESS" for each in exchange.heard)
+        if exchange.done and moved and told:
+            return exchange
+        self.stale = True
+        return exchange._replace(rested=self.pair.responder.query_state())
+
+    def _ends(self, by: int) -> tuple[Queue, Queue]:
+        pair = self.pair
+        return (pair.requester, pair.responder) if by == REQUESTER else (pair.responder, pair.requester)
+
+    def _exchange(self, ask: Ask, asker: Queue, other: Queue, receives: int) -> Exchange:
+        """The request, the SEND behind it, and the completions of both sides."""
+        returned = Return(0, 0)
+        while receives > 0 and returned.value == 0:
+            returned = other.post_receive((), self._next_wr_id())
+            receives -= 1
+        returned = returned if returned.value else asker.post_send(ask.request)
+        if returned.value:
+            return Exchange(returned)
+        asker.post_send(SendRequest("SEND", self._next_wr_id(), flags=0))
+        found = asker.completions(1)
+        if [each.status for each in found] != ["SUCCESS"]:
+            tells = _found_there(found) and other.kind != _SHARED
+            return Exchange(returned, found, other.completions(1, SILENCE_S) if tells else [])
+        # The asker's own memory is visible to it when it is told, the other's when it is told of immediate data.
+        late = ask.areas[not ask.by].moved() != "all"
+        if asker.sq_sig_all:
+            asker.completions(1)
+        heard = self._hear(other)
+        if heard and heard[0].opcode == _RECEIVED_WITH_IMM:
+            late = late or ask.areas[ask.by].moved() != "all"
+            heard += self._hear(other)
+        return Exchange(returned, found, heard, late=late)
+
+    def _hear(self, queue: Queue) -> list[Completion]:
+        return queue.completions(1) if queue.kind in RELIABLE else queue.completions(1, SILENCE_S)
+
+    def quickly(self) -> native_exchange.QuickLine | None:
+        """The same line for exchanges in C, in the state in which it is; None where there is none."""
+        if self._quick is None or not self._quick.stands_for(self.pair):
+            self._quick = native_exchange.quick_line(self.pair, SILENCE_S, self._renewable)
+        if self._quick is not None:
+            self._quick.state = self.stale, self._receives
+        return self._quick
+
+    def learn(self) -> None:
+        """Takes over the state in which exchanges in C have left the line."""
+        if self._quick is not None:
+            self.stale, self._receives = self._quick.state
+
+
+def exchanges(asks: Sequence[Ask]) -> Iterator[Exchange]:
+    """What comes of each, one after the other.
+
+    Where C has made them, several of them were made before the first is given. The memory of one which has to be
+    looked at is as it was left, until the next is taken.
+    """
+    done = 0
+    while done < len(asks):
+        made = _in_c(asks[done : done + native_exchange.MOST]) or [asks[done].line.ask(asks[done])]
+        yield from made
+        done += len(made)
+
+
+def _in_c(asks: Sequence[Ask]) -> list[Exchange]:
+    """What comes of the first of these, as many as C makes in one go."""
+    lines: dict[Line, native_exchange.QuickLine] = {}
+    asked: list[native_exchange.Asked] = []
+    for line, request, areas, by in asks:
+        if not native_exchange.takes(request):
+            break
+        known = lines.get(line) or line.quickly()
+        if known is None:
+            break
+        lines[line] = known
+        asked.append((known, by, _receives(request), request, areas))
+    if not asked:
+        return []
+    made = native_exchange.exchanges(asked)
+    for line in lines:
+        line.learn()
+    return made
+
+
+def _receives(request: SendRequest) -> int:
+    """How many receives a request and the SEND behind it use."""
+    return 2 if request.opcode == _WITH_IMM else 1
+
+
+def _found_there(found: Sequence[Completion]) -> bool:
+    """Whether the other side has found the error."""
+    return bool(found) and found[0].status.startswith(_FOUND_THERE)

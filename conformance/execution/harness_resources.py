@@ -1,0 +1,85 @@
+"""What the harness itself needs for traffic: pairs of its own, and registered memory for the side not looked at.
+
+Made when it is first asked for and kept as long as the set-up of a case, also where a sweep makes many
+calls on one set-up. Not for objects that a case names (scene.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+
+from conformance.bench.calls import Pd, Sge, errno_name
+from conformance.bench.interface import Bench, Pair
+from conformance.errors import SetupRefused
+from conformance.execution.connection import Line
+from conformance.model.case import QpSpec
+from conformance.verbs import ENUMS
+
+_LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
+_FIRST_WR_ID = 0x510000
+
+
+class Equipment:
+    """Pairs by their kind, memory by its use. All is given back with `cleanup`."""
+
+    def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
+        """`pds` may be filled later; what the device does not take back is told in `left_behind`."""
+        self._bench, self._pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
+        self._lines: dict[tuple[str, str, int | None, str], Line] = {}
+        self._scratch: dict[tuple[int, str, int], Sge] = {}
+        self._work_requests = _FIRST_WR_ID
+
+    def line(self, kind: str, pd: str, access: int | None = None, extended: str = "") -> Line:
+        """A pair of the QpSpec of these, made once; as the last user has left it. Raises SetupRefused."""
+        key = (kind, pd, access, extended)
+        if key not in self._lines:
+            pair = make_pair(self._bench, QpSpec(kind, pd, access=access, extended=extended), self._pds)
+            self._cleanup.callback(give_back, self._left_behind, f"queue pair {kind}", pair.close)
+            self._lines[key] = Line(pair, self._next_wr_id)
+        return self._lines[key]
+
+    def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
+        """Registered memory of `size` bytes. Each `use` has one, which grows when more is asked for.
+
+        `access` is what is granted to peers. Raises SetupRefused.
+        """
+        key = (pd.pointer, use, access)
+        if key not in self._scratch or self._scratch[key].length < size:
+            self._scratch[key] = self._register(pd, max(size, self._bench.page), access)
+        whole = self._scratch[key]
+        return Sge(whole.addr, size, whole.lkey, whole.rkey)
+
+    def _register(self, pd: Pd, size: int, access: int) -> Sge:
+        memory = self._bench.allocate("anonymous", size)
+        self._cleanup.callback(memory.close)
+        entry = self._bench.entry("libibverbs")
+        returned = entry.reg_mr(pd, memory.addr, size, _LOCAL_WRITE | access)
+        if returned.mr is None:
+            raise SetupRefused("registering the local side's memory", errno_name(returned.errno))
+        mr = returned.mr
+        self._cleanup.callback(lambda: entry.dereg_mr(mr))
+        return Sge(memory.addr, size, int(mr.struct.lkey), int(mr.struct.rkey))
+
+    def _next_wr_id(self) -> int:
+        self._work_requests += 1
+        return self._work_requests
+
+
+def make_pair(bench: Bench, spec: QpSpec, pds: Mapping[str, Pd]) -> Pair:
+    """A connected pair whose responder is in the PD that `spec` names. Raises SetupRefused."""
+    try:
+        return bench.pair(spec, pds["pd"], pds[spec.pd])
+    except Exception as error:
+        code = getattr(error, "error_code", None)
+        if code is None:
+            raise
+        raise SetupRefused(f"making a queue pair of type {spec.kind}", errno_name(code)) from error
+
+
+def give_back(left_behind: list[str], what: str, close: Callable[[], None]) -> None:
+    """Closes something; the device's refusal is recorded, not raised."""
+    try:
+        close()
+    except Exception as error:  # pyverbs raises its own kinds, which differ between versions
+        left_behind.append(f"{what}: {str(error).splitlines()[0]}")

@@ -1,0 +1,87 @@
+"""Many operations at once, to see what order they take effect in. Not for single operations (probes.py).
+
+A burst is posted whole before anything is waited for, so that a device that lets data overtake each other
+has every chance to.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from conformance.bench.calls import Sge
+from conformance.bench.memory_areas import EMPTY
+from conformance.bench.work_requests import SendRequest
+from conformance.execution.context import Observation, Scene, answer
+from conformance.model.case import Step
+
+_BURST = 8  # requests posted at once; half of the queues' depth
+_WORD = 8
+
+
+def receives_in_order(scene: Scene, step: Step) -> Observation:
+    """SENDs into receives of the region: the first message into the first, whole when its completion is there.
+
+    `returned` is 0, or what went wrong first.
+    """
+    lkey, addr, length, rounds = scene.numbers(step.arguments, "lkey", "addr", "length", "rounds")
+    line = scene.equipment.line("RC", str(step.arguments["pd"]))
+    sender, receiver = line.pair.requester, line.pair.responder
+    source = scene.equipment.scratch(sender.pd, length * _BURST, "burst")
+    for number in range(rounds):
+        line.ready()
+        ctypes.memset(addr, EMPTY, length * _BURST)
+        wr_ids = [scene.next_wr_id() for _ in range(_BURST)]
+        messages = [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
+        for each, wr_id in enumerate(wr_ids):
+            receiver.post_receive((Sge(addr + each * length, length, lkey % (1 << 32)),), wr_id)
+            ctypes.memmove(source.addr + each * length, messages[each], length)
+        for each in range(_BURST):
+            part = Sge(source.addr + each * length, length, source.lkey)
+            returned = sender.post_send(SendRequest("SEND", scene.next_wr_id(), (part,)))
+            if returned.value:
+                return answer(returned)
+        for each, wr_id in enumerate(wr_ids):
+            found = receiver.completions(1)
+            here = ctypes.string_at(addr + each * length, length)
+            came = [(one.status, one.wr_id) for one in found]
+            if came != [("SUCCESS", wr_id)] or here != messages[each]:
+                line.stale = True
+                own = came == [("SUCCESS", wr_id)]
+                what = "before its data was there" if own else f"with {came}, not with its own success"
+                return _wrong(f"receive {each} of round {number} completed {what}")
+        sender.completions(_BURST)
+    return _wrong("0")
+
+
+def atomics_in_order(scene: Scene, step: Step) -> Observation:
+    """An RDMA WRITE of a word and FETCH-AND-ADDs behind it: each finds what those before it have left."""
+    rkey, addr, rounds = scene.numbers(step.arguments, "rkey", "addr", "rounds")
+    line = scene.equipment.line("RC", str(step.arguments["pd"]))
+    queue = line.pair.requester
+    local = scene.equipment.scratch(queue.pd, _WORD * _BURST, "burst")
+    for number in range(rounds):
+        line.ready()
+        begin = number << 16
+        ctypes.memmove(local.addr, begin.to_bytes(_WORD, "little"), _WORD)
+        for each in range(_BURST):
+            opcode = "ATOMIC_FETCH_AND_ADD" if each else "RDMA_WRITE"
+            part = Sge(local.addr + _WORD * each, _WORD, local.lkey)
+            request = SendRequest(opcode, scene.next_wr_id(), (part,), rkey=rkey % (1 << 32), remote_addr=addr)
+            returned = queue.post_send(request._replace(compare_add=each))
+            if returned.value:
+                return answer(returned)
+        found = queue.completions(_BURST)
+        if [each.status for each in found] != ["SUCCESS"] * _BURST:
+            line.stale = True
+            return _wrong(f"round {number} completed with {' '.join(each.status for each in found)}")
+        total = begin
+        for each in range(1, _BURST):
+            seen = int.from_bytes(ctypes.string_at(local.addr + _WORD * each, _WORD), "little")
+            if seen != total:
+                return _wrong(f"atomic {each} of round {number} found {seen:#x} instead of {total:#x}")
+            total += each
+    return _wrong("0")
+
+
+def _wrong(what: str) -> Observation:
+    return {"rc": 0, "returned": what, "errno": "", "layer": "device"}

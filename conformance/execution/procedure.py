@@ -1,0 +1,178 @@
+"""Runs one case on a device: sets up what is given, makes the calls, records what came raw.
+
+The outcome is an observation: plain data that can be stored and judged again without a device.
+What each call does stands in steps.py; judging is elsewhere (judging.py). An exception here is the
+harness's failure, never the device's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+
+from conformance.bench.calls import errno_name
+from conformance.bench.interface import Bench
+from conformance.errors import SetupRefused
+from conformance.execution.context import Observation, Scene
+from conformance.execution.steps import STEPS, alloc_window
+from conformance.execution.traffic import together
+from conformance.kernel.resources import settled, still_counted
+from conformance.model.case import Case, MrSpec, Step, WindowSpec
+from conformance.model.vocabulary import PROBES
+
+_DONE = ("MR", "MW", "0")
+
+
+def execute(case: Case, bench: Bench) -> Observation:
+    """Runs `case` and gives what was observed.
+
+    Keys: those of the judged call as steps.py records it, `afterwards` for the later steps in order;
+    `setup_failed` instead when the device refused the setup; `left_behind` for what could not be
+    given back, or is there now and was not before; `held`, what the kernel counted before and after.
+    """
+    return accounted(bench, lambda: enact(Scene(case, bench), set_up))
+
+
+def accounted(bench: Bench, observe: Callable[[], Observation]) -> Observation:
+    """What `observe` gives, with `left_behind` and `held` as `execute` has them."""
+    before = bench.resources()
+    observation = observe()
+    after = settled(before, bench.resources)
+    left = still_counted(before, after)
+    if left:
+        observation.setdefault("left_behind", []).append(left)
+    observation["held"] = {"before": before, "after": after}
+    return observation
+
+
+def enact(scene: Scene, prepare: Callable[[Scene], None]) -> Observation:
+    """What a case gives once `prepare` has set it up. All that the scene has made itself is given back."""
+    observation: Observation
+    with scene.cleanup:
+        try:
+            prepare(scene)
+            observation = make_calls(scene)
+        except SetupRefused as refusal:
+            observation = not_set_up(refusal)
+    if scene.left_behind:
+        observation["left_behind"] = scene.left_behind
+    return observation
+
+
+def not_set_up(refusal: SetupRefused) -> Observation:
+    """What is recorded of a case that could not be set up."""
+    return {"setup_failed": str(refusal), "errno": refusal.code}
+
+
+def make_calls(scene: Scene) -> Observation:
+    """The judged call and the later steps of a case that is set up, as `execute` records them."""
+    limit = scene.case.given.memlock
+    with ExitStack() as limited:
+        if limit is not None:
+            limited.enter_context(scene.bench.locked_memory_limit(scene.bytes(limit)))
+        observation = _step(scene, scene.case.when)
+    if scene.case.afterwards:
+        observation["afterwards"] = _afterwards(scene, observation)
+    return observation
+
+
+def make_all_calls(scene: Scene, cases: Sequence[Case]) -> Iterator[Observation]:
+    """What `make_calls` gives of each case on what is set up in `scene`; probes are made together."""
+    first = scene.case
+    if first.when.call in PROBES and not first.afterwards and first.given.memlock is None:
+        yield from map(_probed, together([(scene.for_call(case), case.when) for case in cases]))
+        return
+    for case in cases:
+        yield enact(scene.for_call(case), _is_there)
+
+
+def _probed(seen: Observation | SetupRefused) -> Observation:
+    return not_set_up(seen) if isinstance(seen, SetupRefused) else seen
+
+
+def _is_there(scene: Scene) -> None:
+    """The set-up of cases that share one."""
+
+
+def _afterwards(scene: Scene, judged: Observation) -> list[Observation]:
+    """The later steps, none of them when the judged call did not make what they are about.
+
+    They end where a call that was not to succeed has taken what the next one is about: that one cannot be made.
+    """
+    made = scene.case.when.name
+    if made and made not in scene.mrs and made not in scene.windows:
+        return []
+    seen: list[Observation] = []
+    taken = _took(scene.case.when, judged)
+    for step in scene.case.afterwards:
+        if taken and any(step.arguments.get(key) in scene.released for key in ("mr", "mw")):
+            break
+        seen.append(_step(scene, step))
+        taken = taken or _took(step, seen[-1])
+    return seen
+
+
+def _took(step: Step, seen: Observation) -> bool:
+    """Whether a call has succeeded that was not said to."""
+    return step.then.outcome != "success" and seen["returned"] in _DONE
+
+
+def set_up(scene: Scene) -> None:
+    """Makes what the case gives. Raises SetupRefused."""
+    set_up_ground(scene)
+    set_up_objects(scene)
+
+
+def set_up_ground(scene: Scene) -> None:
+    """Makes what others rest on: domains, memory and queue pairs."""
+    given = scene.case.given
+    for name in ("pd", *given.pds):
+        scene.pds[name] = pd = scene.bench.alloc_pd()
+        scene.cleanup.callback(scene.give_back, f"PD {name}", pd.close)
+    for name, spec in given.memory.items():
+        scene.memory[name] = memory = scene.bench.allocate(spec.kind, scene.bytes(spec.size))
+        scene.cleanup.callback(memory.close)
+    for name, spec in given.dmabufs.items():
+        scene.dmabufs[name] = dmabuf = scene.bench.dmabuf(spec.kind, scene.bytes(spec.size))
+        scene.cleanup.callback(dmabuf.close)
+    for name, qp in given.qps.items():
+        scene.pairs[name] = scene.pair(qp)
+
+
+def set_up_objects(scene: Scene) -> None:
+    """Makes what rests on the ground: regions and windows, and what is done with them before."""
+    given = scene.case.given
+    for name, mr in given.mrs.items():
+        _set_up_mr(scene, name, mr)
+    for name, window in given.windows.items():
+        _set_up_window(scene, name, window)
+    for step in scene.case.before:
+        observed = _step(scene, step)
+        if observed["returned"] not in _DONE or observed.get("wc", ["SUCCESS"]) != ["SUCCESS"]:
+            raise SetupRefused(str(step), " ".join([observed["errno"], *observed.get("wc", ())]))
+
+
+def _set_up_mr(scene: Scene, name: str, spec: MrSpec) -> None:
+    observed = _step(scene, Step(spec.call, spec.arguments, scene.case.when.then, name))
+    if observed["returned"] != "MR":
+        raise SetupRefused(f"registering the MR {name!r}", observed["errno"])
+    if spec.gone:
+        released = scene.owners[name].dereg_mr(scene.mrs.pop(name))
+        if released.value:
+            raise SetupRefused(f"deregistering the MR {name!r}", errno_name(released.value))
+
+
+def _set_up_window(scene: Scene, name: str, spec: WindowSpec) -> None:
+    observed = alloc_window(scene, name, spec.pd, spec.type)
+    if observed["returned"] != "MW":
+        raise SetupRefused(f"allocating the window {name!r}", observed["errno"])
+    if spec.bound is not None:
+        call = "ibv_bind_mw" if spec.type == 1 else "post_bind_mw"
+        observed = _step(scene, Step(call, spec.bound, scene.case.when.then))
+        if observed["returned"] != "0" or observed["wc"] != ["SUCCESS"]:
+            raise SetupRefused(f"binding the window {name!r}", " ".join([observed["errno"], *observed["wc"]]))
+
+
+def _step(scene: Scene, step: Step) -> Observation:
+    """Makes one call and gives what was observed."""
+    return STEPS[step.call](scene, step)

@@ -1,0 +1,337 @@
+"""What the device really enforces: operations on a region or window, and where their bytes went.
+
+Each operation starts from known contents, with canaries in the whole of the memory around the range and
+beside the harness's own buffer, and records every byte that differs afterwards. No queue pair is used again
+as a refusal has left it. Not for judging.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple
+
+from conformance.bench.calls import Return, Sge, errno_name
+from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, of_one, sent
+from conformance.bench.work_requests import Completion, Exchange, SendRequest
+from conformance.errors import SetupRefused
+from conformance.execution.connection import RESPONDER, SILENCE_S, Ask, Line, exchanges
+from conformance.execution.context import Observation, Scene, answer
+from conformance.model.case import Flags, Step
+from conformance.model.expected_errors import RELIABLE
+from conformance.model.positions import WORD_OPERATIONS, locate
+from conformance.model.vocabulary import FLUSHES, NULL
+from conformance.verbs import ENUMS
+
+_IMMEDIATE = 0xC0FFEE01
+_UNEQUAL = "UNEQUAL_CMP_AND_SWP"
+_GRH = 40  # bytes that stand before a datagram's own in the memory that receives it
+_GUARD = 64
+_RIGHTS = ENUMS["ibv_access_flags"]
+
+
+# A probe: it gives what it asks, if it asks for an exchange, takes what came of it, and returns what it has seen.
+Probe = Generator[Ask, Exchange, Observation]
+
+
+def probe(scene: Scene, step: Step) -> Observation:
+    """One operation on a range, by a peer or by the range's owner. Raises SetupRefused."""
+    (seen,) = together([(scene, step)])
+    if isinstance(seen, SetupRefused):
+        raise seen
+    return seen
+
+
+def together(probes: Sequence[tuple[Scene, Step]]) -> list[Observation | SetupRefused]:
+    """What each has seen, or why it could not be made. All that asks for no exchange is done first."""
+    seen: dict[int, Observation | SetupRefused] = {}
+    asking: list[tuple[int, Probe, Ask]] = []
+    for number, (scene, step) in enumerate(probes):
+        begun = _PROBES[step.call](scene, step)
+        try:
+            asking.append((number, begun, next(begun)))
+        except StopIteration as end:
+            seen[number] = end.value
+        except SetupRefused as refusal:
+            seen[number] = refusal
+    came = exchanges([ask for _, _, ask in asking])
+    for (number, begun, _), exchange in zip(asking, came, strict=True):
+        try:
+            begun.send(exchange)
+        except StopIteration as end:
+            seen[number] = end.value
+    return [seen[number] for number in range(len(probes))]
+
+
+def _traffic(scene: Scene, step: Step) -> Probe:
+    """A peer's operation on a range by an rkey: RDMA, the atomics, FLUSH."""
+    operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
+    rkey, addr, at, length = _range(scene, step, operation, "rkey")
+    line = _line(scene, step, operation, kind)
+    reads, words = operation == "RDMA_READ", operation in WORD_OPERATIONS
+    content = sent(length)
+    stays = reads or operation == _UNEQUAL or operation in FLUSHES
+    target = _target(scene, at, length, str(step.arguments["contents"]), content if reads else None, not stays)
+    before = of_one(EMPTY, length) if reads or words else content
+    comes = reads or (words and operation != "ATOMIC_WRITE")
+    local = _Local(scene, line, length, before, target.before if comes else before)
+    request = _request(scene, operation, local.sge, rkey, addr, length, (target.before, content))
+    exchange = yield Ask(line, request, (target, local.area))
+    observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, "remote")
+    late = exchange.late
+    if operation in FLUSHES:
+        moved = "all" if exchange.done else "nothing"
+    elif reads or operation == _UNEQUAL:
+        moved = local.area.moved()
+    else:
+        moved = target.moved()
+    if comes and not reads and operation != _UNEQUAL:  # the value before it has to come back, or nothing at all
+        moved = moved if local.area.moved() == moved else "part"
+    if moved != "all" or not exchange.done:
+        observation["state"] = exchange.rested
+    if operation == "RDMA_WRITE_WITH_IMM":
+        observation |= _received(exchange.heard, length)
+    return observation | _moved(moved, length, exchange.done, target, local, late)
+
+
+def _local_traffic(scene: Scene, step: Step) -> Probe:
+    """An access to a range by an lkey: gathered from by SEND and WRITE, scattered into by the others."""
+    operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
+    lkey, addr, at, length = _range(scene, step, operation, "lkey")
+    line = scene.equipment.line(kind, str(step.arguments["pd"]))
+    gathers, receives = operation in ("SEND", "WRITE"), operation.startswith("RECV")
+    content = sent(length)
+    target = _target(scene, at, length, str(step.arguments["contents"]), content if gathers else None, not gathers)
+    # Whoever owns the region is the responder, whichever side asks.
+    access = _RIGHTS.value_of(_GRANTED[operation]) if operation in _GRANTED else 0
+    skipped = _GRH if kind == "UD" else 0
+    size = max(0, length - skipped) if receives else length
+    before, wanted = (of_one(EMPTY, size), target.before[:size]) if gathers else (content[:size],) * 2
+    other = _Local(scene, line, size, before, wanted, access, skipped if gathers else 0)
+    region, rested, late = Sge(addr, length, lkey), "", False
+    if receives:
+        observation = _receive(scene, line, operation, region, (target, other), kind)
+    elif operation == "SEND":
+        observation = _send(scene, line, region, (target, other), kind)
+    else:
+        opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ", "FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD"}[operation]
+        request = SendRequest(opcode, scene.next_wr_id(), (region,), rkey=other.sge.rkey, remote_addr=other.sge.addr)
+        exchange = yield Ask(line, request, (target, other.area), RESPONDER)
+        side = "gather" if gathers else "answer"
+        observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, side)
+        rested, late = exchange.rested, exchange.late
+    moved = other.area.moved() if gathers else target.moved(length - size)
+    done = observation["wc"] == ["SUCCESS"]
+    if moved != "all" or not done:
+        line.stale = line.stale or not rested
+        observation["state"] = rested or line.pair.responder.query_state()
+    return observation | _moved(moved, length, done, target, other, late)
+
+
+_PROBES: dict[str, Callable[[Scene, Step], Probe]] = {"traffic": _traffic, "local_traffic": _local_traffic}
+# What a peer's memory has to allow for an operation that takes a range of ours for its local side.
+_GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
+
+
+def _send(scene: Scene, line: Line, region: Sge, sides: tuple[Area, _Local], kind: str) -> Observation:
+    """A SEND from the region, which the peer receives."""
+    target, other = sides
+    line.ready()
+    asker, peer = line.pair.responder, line.pair.requester
+    target.fill()
+    other.area.fill()
+    posted = peer.post_receive((other.sink,), scene.next_wr_id())
+    if posted.value:
+        raise SetupRefused("posting a receive", errno_name(posted.value))
+    returned = asker.post_send(SendRequest("SEND", scene.next_wr_id(), (region,)))
+    found = asker.completions(1) if returned.value == 0 else []
+    done = Exchange(returned, found).done
+    heard = peer.completions(1) if done else []
+    if not heard:
+        line.failed(*(() if done or returned.value else (asker,)))
+    return _answered(returned, found, [], kind, "gather")
+
+
+def _receive(
+    scene: Scene, line: Line, operation: str, region: Sge, sides: tuple[Area, _Local], kind: str
+) -> Observation:
+    """A SEND into the region; the receiver's completion counts."""
+    target, source = sides
+    line.ready()
+    target.fill()
+    source.area.fill()
+    receiver, sender = line.pair.responder, line.pair.requester
+    wr_id = scene.next_wr_id()
+    returned = receiver.post_receive((region,), wr_id)
+    if returned.value:
+        return _answered(returned, [], [], kind, "receive")
+    if kind not in RELIABLE:  # a message that is dropped leaves its receive to the next one
+        receiver.post_receive((), scene.next_wr_id())
+    opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
+    posted = sender.post_send(SendRequest(opcode, scene.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
+    if posted.value:
+        raise SetupRefused("posting a send", errno_name(posted.value))
+    if kind not in RELIABLE:
+        sender.post_send(SendRequest("SEND", scene.next_wr_id(), flags=0))
+    sent_off = sender.completions(1)
+    found = receiver.completions(1) if kind in RELIABLE else receiver.completions(1, SILENCE_S)
+    line.stale = line.stale or kind not in RELIABLE
+    if kind in RELIABLE and not Exchange(returned, found).done:
+        line.failed(sender, receiver)
+    observation = _answered(returned, found, sent_off, kind, "receive")
+    if Exchange(returned, found).done:
+        observation |= _received(found, region.length, operation == "RECV_WITH_IMM")
+    return observation
+
+
+def bind_and_send(scene: Scene, step: Step) -> Observation:
+    """A bind that nobody waits for, and right behind it on the same queue pair a SEND.
+
+    When the peer has received, the window must be there: a send after a bind is ordered after it.
+    """
+    pair = scene.pairs[str(step.arguments["qp"])]
+    window = scene.windows[str(step.arguments["mw"])]
+    info = scene.bind_info(step.arguments)
+    scratch = scene.equipment.scratch
+    sink, source = scratch(pair.requester.pd, 4, "sink"), scratch(pair.responder.pd, 4, "source")
+    posted = pair.requester.post_receive((sink,), scene.next_wr_id())
+    window.old_rkey = window.rkey
+    bound = pair.responder.bind_mw(window, info, 0, scene.next_wr_id())
+    ctypes.memmove(source.addr, window.rkey.to_bytes(4, "little"), 4)
+    posted_send = pair.responder.post_send(SendRequest("SEND", scene.next_wr_id(), (source,)))
+    for returned in (posted, bound, posted_send):
+        if returned.value:
+            return {**_answered(returned, [], [], "RC", "remote"), "moved": "nothing", "changed": []}
+    received = pair.requester.completions(1)
+    key = int.from_bytes(ctypes.string_at(sink.addr, 4), "little")
+    target = _target(scene, info.addr, 8, "made", None, True)
+    target.fill()
+    local = scratch(pair.requester.pd, 8, "local")
+    ctypes.memmove(local.addr, sent(8), 8)
+    request = SendRequest("RDMA_WRITE", scene.next_wr_id(), (local,), rkey=key, remote_addr=info.addr)
+    returned = pair.requester.post_send(request)
+    found = pair.requester.completions(1) if [each.status for each in received] == ["SUCCESS"] else received
+    changed = target.changed()
+    return {**_answered(returned, found, [], "RC", "remote"), "moved": target.moved(), "changed": changed}
+
+
+class _Local:
+    """The harness's side of an operation: a buffer with guards, at the requester of a line."""
+
+    def __init__(
+        self, scene: Scene, line: Line, length: int, before: bytes, wanted: bytes, access: int = 0, skipped: int = 0
+    ) -> None:
+        """`before` and `wanted` are those of targets.Area; `skipped` bytes of a sink come before the data's."""
+        size = length + skipped + 2 * _GUARD
+        around = scene.equipment.scratch(line.pair.requester.pd, size, "local", access)
+        start = around.addr + _GUARD
+        self.sink = Sge(start, length + skipped, around.lkey, around.rkey)
+        self.sge = Sge(start + skipped, length, around.lkey, around.rkey) if skipped else self.sink
+        self.area = Area(_Scratch(around.addr, size), start + skipped, length, EMPTY, before, wanted)
+        self._skipped = skipped
+
+    def guards_changed(self) -> bool:
+        """Whether anything beside the buffer is no longer as it was, but for what comes before a datagram."""
+        if not self._skipped:
+            return self.area.strayed()
+        ends = (self.area.memory.addr, self.area.place + self.area.length)
+        return any(ctypes.string_at(end, _GUARD) != of_one(EMPTY, _GUARD) for end in ends)
+
+
+class _Scratch(NamedTuple):
+    """A part of the harness's own memory, which stays the harness's."""
+
+    addr: int
+    size: int
+
+    def close(self) -> None:
+        """Nothing: it goes with all of it."""
+
+
+def _target(scene: Scene, at: int, length: int, contents: str, content: bytes | None, replaced: bool) -> Area:
+    """A range of the case's memory. `content` is what is to be made in it, if it is to be read.
+
+    `replaced`: whether the operation is to put there what it sends.
+    """
+    around, made = AROUND[contents], contents == "made"
+    before = (content if content is not None else of_one(BEFORE, length)) if made else of_one(around, length)
+    wanted = sent(length) if replaced else before
+    return Area(scene.memory_around(at, length), at, length, around, before, wanted, made)
+
+
+def _range(scene: Scene, step: Step, operation: str, key: str) -> tuple[int, int, int, int]:
+    """Key, address, place in this process and length of the operation."""
+    number, addr, length = scene.numbers(step.arguments, key, "addr", "length")
+    at = scene.number(step.arguments["at"]) if step.arguments["at"] else addr
+    offset, size = locate(str(step.arguments["place"]), operation, addr, length)
+    return number % (1 << 32), (addr + offset) % (1 << 64), at + offset, size
+
+
+def _line(scene: Scene, step: Step, operation: str, kind: str) -> Line:
+    """The pair that a remote operation goes over: a named one's, or one of the case's PD."""
+    via = str(step.arguments["via"])
+    if via != NULL:
+        return scene.line(via)
+    access = step.arguments["qp_access"]
+    assert isinstance(access, Flags)
+    extended = "FLUSH" if operation in FLUSHES else "ATOMIC_WRITE" if operation == "ATOMIC_WRITE" else ""
+    return scene.equipment.line(kind, str(step.arguments["pd"]), access.mask, extended)
+
+
+def _request(
+    scene: Scene, operation: str, local: Sge, rkey: int, addr: int, length: int, contents: tuple[bytes, bytes]
+) -> SendRequest:
+    """The operation on the range by the key; a word operation makes the second of the contents of the first."""
+    wr_id = scene.next_wr_id()
+    if operation in FLUSHES:
+        return SendRequest(operation, wr_id, rkey=rkey, remote_addr=addr, length=length)
+    if operation not in WORD_OPERATIONS:
+        return SendRequest(operation, wr_id, (local,), rkey=rkey, remote_addr=addr, imm=_IMMEDIATE)
+    before, after = (int.from_bytes(content, "little") for content in contents)
+    if operation == _UNEQUAL:
+        operation, before = "ATOMIC_CMP_AND_SWP", before ^ 1
+    compare_add = {"ATOMIC_CMP_AND_SWP": before, "ATOMIC_FETCH_AND_ADD": (after - before) % (1 << 64)}
+    return SendRequest(
+        operation, wr_id, (local,), rkey=rkey, remote_addr=addr, compare_add=compare_add.get(operation, 0), swap=after
+    )
+
+
+def _answered(
+    returned: Return, found: Sequence[Completion], peer: Sequence[Completion], kind: str, side: str
+) -> Observation:
+    """What the queue pairs said: of the request itself, and at the other side unless all succeeded."""
+    statuses = [each.status for each in found]
+    observation = answer(returned)
+    observation.update(layer="device", wc=statuses, qp_type=kind, side=side)
+    others = [each.status for each in peer]
+    if statuses != ["SUCCESS"] or set(others) - {"SUCCESS"}:
+        observation["peer_wc"] = others
+    return observation
+
+
+def _received(heard: Sequence[Completion], length: int, with_imm: bool = True) -> Observation:
+    """What the receiver's completion said beside its status, as [what came, what was sent]."""
+    if not heard or heard[0].status != "SUCCESS":
+        return {}
+    said: Observation = {"byte_len": [heard[0].byte_len, length]}
+    if with_imm:
+        said["imm"] = [heard[0].imm, _IMMEDIATE]
+    return said
+
+
+def _moved(moved: str, length: int, done: bool, target: Area, local: _Local, late: bool) -> Observation:
+    """Where bytes are and where they should not be. Of no bytes nothing moves, and all of them have come.
+
+    `late`: all has come, and a completion said so before.
+    """
+    if length == 0:
+        moved = "all" if done else "nothing"
+    seen: Observation = {"moved": moved, "changed": target.changed()}
+    if local.guards_changed():
+        seen["guards"] = "changed"
+    if late and moved == "all":
+        seen["late"] = True
+    if moved == "part":
+        here, there = (area.content()[:SHOWN].hex() for area in (local.area, target))
+        seen["bytes"] = {"here": here, "there": there}
+    return seen

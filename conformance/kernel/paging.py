@@ -1,0 +1,55 @@
+"""Which pages of this process's memory are in core, and how to let them go.
+
+libc's calls with plain numbers; not for what a case does with them (situations.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+
+# Values of madvise(2)'s advice, by the names of model.vocabulary.DISCARDS.
+_ADVICE = {"DONTNEED": 4, "REMOVE": 9, "PAGEOUT": 21}
+_MAYMOVE, _FIXED = 1, 2
+_FAILED = ctypes.c_void_p(-1).value
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mremap.restype = ctypes.c_void_p
+_libc.mremap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+
+
+def let_go(addr: int, size: int, how: str) -> None:
+    """madvise with an advice of vocabulary.DISCARDS. Raises OSError."""
+    _check(_libc.madvise(addr, _whole_pages(size), _ADVICE[how]) == 0, how)
+
+
+def page_out(addr: int, size: int) -> bool:
+    """Swaps pages out; False where any of them stays. Raises OSError."""
+    let_go(addr, size, "PAGEOUT")
+    return in_core(addr, size)[0] == 0
+
+
+def move(addr: int, size: int, place: int) -> None:
+    """Moves a mapping to a place where nothing is mapped. Raises OSError."""
+    length = _whole_pages(size)
+    _check(_libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
+
+
+def in_core(addr: int, size: int) -> tuple[int, int]:
+    """How many of a range's pages are in core, and how many it has. Raises OSError."""
+    pages = -(-size // mmap.PAGESIZE)
+    vector = (ctypes.c_ubyte * pages)()
+    _check(_libc.mincore(addr, size, vector) == 0, "mincore")
+    return sum(page & 1 for page in vector), pages
+
+
+def _check(done: bool, what: str) -> None:
+    if not done:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+
+
+def _whole_pages(size: int) -> int:
+    return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE

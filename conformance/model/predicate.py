@@ -1,0 +1,210 @@
+"""Boolean expressions over the points of a space: `REMOTE_WRITE & !LOCAL_WRITE`, `new.ON_DEMAND | odp`.
+
+A word is a flag or value of an axis (`axis.WORD` where two axes have it), a capability of the device,
+or a predicate that was given a name. Of whole values: `axis=value`, `axis!=value`, `axis={one,other}`.
+Not for what follows from one (reading.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from conformance.model import capability
+from conformance.model.space import Axis, Space
+from conformance.yamldoc.nodes import quoted
+from conformance.yamldoc.reader import suggestion
+
+_VALUE = r"[^\s&|()!=,{}]+"
+_TOKEN = re.compile(
+    r"\s*(?:(?P<symbol>[&|!()])|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    rf"(?P<rest>\.\w+|\s*!?=\s*(?:{_VALUE}|\{{\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\}}))?)"
+)
+_MAX_DEPTH = 40
+
+
+@dataclass(frozen=True)
+class Word:
+    """The word holds at the point's value on the axis; with `exact` it is the whole value."""
+
+    axis: str
+    word: str
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The device has the capability."""
+
+    capability: str
+
+
+@dataclass(frozen=True)
+class Not:
+    """The part does not hold."""
+
+    part: Expression
+
+
+@dataclass(frozen=True)
+class Both:
+    """All parts hold."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Either:
+    """At least one part holds."""
+
+    parts: tuple[Expression, ...]
+
+
+Expression = Word | Declared | Not | Both | Either
+
+
+def parse(text: str, space: Space, named: Mapping[str, str]) -> Expression:
+    """Reads an expression about points of `space`; `named` are the predicates that have a name.
+
+    Raises ValueError with a sentence for people.
+    """
+    return _Parser(text, space, named).read()
+
+
+class _Parser:
+    def __init__(self, text: str, space: Space, named: Mapping[str, str], depth: int = 0) -> None:
+        if depth > _MAX_DEPTH:
+            raise ValueError("nested too deeply, or a predicate that rests on itself")
+        self._text, self._space, self._named, self._depth = text, space, named, depth
+        self._tokens = list(_tokens(text))
+        self._at = 0
+
+    def read(self) -> Expression:
+        expression = self._either(0)
+        if self._at < len(self._tokens):
+            raise ValueError(f"{quoted(self._text)}: an operator is lacking before {self._tokens[self._at][0]!r}")
+        return expression
+
+    def _next(self) -> str:
+        return self._tokens[self._at][0] if self._at < len(self._tokens) else ""
+
+    def _either(self, depth: int) -> Expression:
+        parts = [self._both(depth)]
+        while self._next() == "|":
+            self._at += 1
+            parts.append(self._both(depth))
+        return parts[0] if len(parts) == 1 else Either(tuple(parts))
+
+    def _both(self, depth: int) -> Expression:
+        parts = [self._part(depth)]
+        while self._next() == "&":
+            self._at += 1
+            parts.append(self._part(depth))
+        return parts[0] if len(parts) == 1 else Both(tuple(parts))
+
+    def _part(self, depth: int) -> Expression:
+        if depth > _MAX_DEPTH:
+            raise ValueError("nested too deeply")
+        if self._at >= len(self._tokens):
+            raise ValueError(f"{quoted(self._text)} ends where a word is due")
+        token, rest = self._tokens[self._at]
+        self._at += 1
+        if token == "!":
+            return Not(self._part(depth + 1))
+        if token == "(":
+            inner = self._either(depth + 1)
+            if self._next() != ")":
+                raise ValueError(f"{quoted(self._text)}: a ( that is not closed")
+            self._at += 1
+            return inner
+        if token in ("&", "|", ")"):
+            raise ValueError(f"{quoted(self._text)}: {token!r} where a word is due")
+        return self._word(token, rest)
+
+    def _word(self, name: str, rest: str) -> Expression:
+        axes = {axis.name: axis for axis in self._space.axes}
+        if rest.startswith("."):
+            return self._qualified(name, rest[1:], axes)
+        if rest:
+            relation, _, values = rest.partition("=")
+            one = self._valued(name, [each.strip() for each in values.strip(" {}").split(",")], axes)
+            return Not(one) if relation.strip() == "!" else one
+        if name in self._named:
+            return _Parser(self._named[name], self._space, self._named, self._depth + 1).read()
+        if name in capability.NAMES:
+            return Declared(name)
+        holders = [axis.name for axis in self._space.axes if axis.knows(name)]
+        if len(holders) > 1:
+            raise ValueError(f"{name!r} is of the axes {' and '.join(holders)}; write {holders[0]}.{name}")
+        if not holders:
+            raise ValueError(f"unknown word {name!r}{suggestion(name, self._known())}")
+        return Word(holders[0], name)
+
+    def _qualified(self, name: str, word: str, axes: Mapping[str, Axis]) -> Expression:
+        if name not in axes:
+            raise ValueError(f"unknown axis {name!r}{suggestion(name, list(axes))}")
+        if word in self._named:  # a predicate about one axis alone
+            return _Parser(self._named[word], Space((axes[name],)), self._named, self._depth + 1).read()
+        if not axes[name].knows(word):
+            raise ValueError(f"axis {name!r} has no {word!r}{suggestion(word, _words(axes[name]))}")
+        return Word(name, word)
+
+    def _valued(self, name: str, labels: list[str], axes: Mapping[str, Axis]) -> Expression:
+        if name not in axes:
+            raise ValueError(f"unknown axis {name!r}{suggestion(name, list(axes))}")
+        for label in labels:
+            axes[name].value(label)  # raises for a value that it has not
+        found = tuple(Word(name, label, exact=True) for label in labels)
+        return found[0] if len(found) == 1 else Either(found)
+
+    def _known(self) -> list[str]:
+        words = [word for axis in self._space.axes for word in _words(axis)]
+        return [*words, *self._named, *capability.NAMES]
+
+
+def _words(axis: Axis) -> list[str]:
+    return list(axis.flags) or sorted({word for words in axis.words for word in words})
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """Symbols and words, a word with what qualifies it. Raises ValueError."""
+    position = 0
+    while text[position:].strip():
+        match = _TOKEN.match(text, position)
+        if not match:
+            rest = text[position:].strip()
+            raise ValueError(f"{quoted(text)} is no expression of words, &, |, ! and () (at {quoted(rest)})")
+        yield match["symbol"] or match["name"], (match["rest"] or "").strip()
+        position = match.end()
+    if position == 0:
+        raise ValueError("an empty expression")
+
+
+def column(expression: Expression, space: Space, declared: Callable[[str], bool]) -> int:
+    """At which points of the space the expression holds; `declared` tells of capabilities."""
+    if isinstance(expression, Word):
+        axis = space.axis(expression.axis)
+        if expression.exact:
+            value = axis.value(expression.word)
+            return space.column(axis.name, bytes(each == value for each in range(axis.size)))
+        return space.column(axis.name, axis.truths(expression.word))
+    if isinstance(expression, Declared):
+        return space.everywhere() if declared(expression.capability) else 0
+    if isinstance(expression, Not):
+        return space.everywhere() ^ column(expression.part, space, declared)
+    columns = [column(part, space, declared) for part in expression.parts]
+    result = columns[0]
+    for each in columns[1:]:
+        result = result & each if isinstance(expression, Both) else result | each
+    return result
+
+
+def capabilities_in(expression: Expression) -> set[str]:
+    """The capabilities that an expression asks about."""
+    if isinstance(expression, Declared):
+        return {expression.capability}
+    if isinstance(expression, Word):
+        return set()
+    parts = (expression.part,) if isinstance(expression, Not) else expression.parts
+    return {name for part in parts for name in capabilities_in(part)}

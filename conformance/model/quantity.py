@@ -1,0 +1,123 @@
+"""Addresses and lengths as tables write them: `buf + 1 page`, `buf.size + 1`, `64 KiB`, `SIZE_MAX`.
+
+A sum of terms. A term is a number with an optional unit, a constant, or an object's property.
+Sizes that depend on the machine (its page) are resolved when a case runs, never when it is read.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from conformance.yamldoc.nodes import MAX_NUMBER, quoted
+from conformance.yamldoc.reader import suggestion
+
+UNITS = {"byte": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+PAGES = {"page", "pages"}
+HUGE_PAGES = {"hugepage", "hugepages"}
+CONSTANTS = {"SIZE_MAX": (1 << 64) - 1}
+PROPERTIES = {
+    "memory": ("addr", "size", "end"),
+    "mr": ("addr", "length", "lkey", "rkey", "old_lkey", "old_rkey"),
+    "dmabuf": ("addr", "size", "end"),
+    "window": ("rkey", "old_rkey"),
+}
+WRAP = 1 << 64
+# Words that a sum reads as something else than an object's name.
+RESERVED = frozenset({*CONSTANTS, *UNITS, *PAGES, *HUGE_PAGES})
+_SMALLEST_PAGE = 4096
+
+_TERM = re.compile(
+    r"\s*(?P<sign>[-+])?\s*(?P<own>[-+])?\s*(?:(?P<number>0x[0-9a-fA-F]+|[0-9]+)(?:\s*(?P<unit>[A-Za-z]+))?"
+    r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:\.(?P<property>[a-z_]+))?)\s*"
+)
+
+
+@dataclass(frozen=True)
+class Term:
+    """`sign` times `number` of `unit`, or times the `property` of the object called `name`."""
+
+    sign: int
+    number: int = 0
+    unit: str = ""
+    name: str = ""
+    property: str = ""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A sum of terms, with the text it was written as. Evaluates modulo 2^64, as C's size_t does."""
+
+    text: str
+    terms: tuple[Term, ...]
+
+    def evaluate(self, page: int, hugepage: int, value_of: Callable[[str, str], int]) -> int:
+        """The value in bytes; `value_of(name, property)` gives an object's property."""
+        pages, hugepages, total, named = self._sum
+        total += pages * page + hugepages * hugepage
+        for term in named:
+            total += term.sign * value_of(term.name, term.property)
+        return total % WRAP
+
+    @functools.cached_property
+    def _sum(self) -> tuple[int, int, int, tuple[Term, ...]]:
+        """Pages, huge pages, bytes, and the terms that rest on objects: a sweep evaluates the same sum many times."""
+        pages = sum(term.sign * term.number for term in self.terms if term.unit in PAGES)
+        hugepages = sum(term.sign * term.number for term in self.terms if term.unit in HUGE_PAGES)
+        named = tuple(term for term in self.terms if term.name and term.name not in CONSTANTS)
+        rest = [term for term in self.terms if term not in named and term.unit not in PAGES | HUGE_PAGES]
+        own = sum(term.sign * CONSTANTS.get(term.name, term.number * UNITS.get(term.unit, 1)) for term in rest)
+        return pages, hugepages, own, named
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """The objects' properties it rests on, as (name, property)."""
+        return [(term.name, term.property) for term in self._sum[3]]
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def parse(text: str | int) -> Quantity:
+    """Reads a quantity. Raises ValueError with a sentence for people."""
+    source = str(text)
+    terms: list[Term] = []
+    position = 0
+    while position < len(source):
+        match = _TERM.match(source, position)
+        # A second sign is a term's own, as in `buf + -1`, which an axis gives; the first term has just one.
+        if not match or (terms and not match["sign"]) or (not terms and match["own"]):
+            rest = source[position:].strip()
+            where = f"at {quoted(rest)}" if rest else "nothing follows"
+            raise ValueError(f"{quoted(source)} is not a sum of numbers, units and names ({where})")
+        terms.append(_term(match))
+        position = match.end()
+    if not terms:
+        raise ValueError("an empty quantity")
+    return Quantity(source, tuple(terms))
+
+
+def _term(match: re.Match[str]) -> Term:
+    sign = -1 if (match["sign"] == "-") != (match["own"] == "-") else 1
+    if match["name"]:
+        return _named_term(sign, match["name"], match["property"] or "")
+    unit, digits = match["unit"] or "", match["number"]
+    units = [*UNITS, *sorted(PAGES), *sorted(HUGE_PAGES)]
+    if unit and unit not in units:
+        raise ValueError(f"unknown unit {quoted(unit)}{suggestion(unit, units)}")
+    if len(digits) > 1 and digits[0] == "0" and not digits.startswith("0x"):
+        raise ValueError(f"{quoted(digits)} begins with 0, which some read as octal; write it without")
+    # Longer than 64 bits in either notation: Python would take its time over a million digits.
+    number = int(digits, 0) if len(digits) <= 20 else MAX_NUMBER + 1
+    factor = _SMALLEST_PAGE if unit in PAGES | HUGE_PAGES else UNITS.get(unit, 1)
+    if number * factor > MAX_NUMBER:
+        raise ValueError("a number of more than 64 bits")
+    return Term(sign, number=number, unit=unit)
+
+
+def _named_term(sign: int, name: str, property_: str) -> Term:
+    if name in CONSTANTS and property_:
+        raise ValueError(f"{name} is a constant and has no {property_!r}")
+    if name in RESERVED and name not in CONSTANTS:
+        raise ValueError(f"{name!r} is a unit and needs a number, such as 1 {name}")
+    return Term(sign, name=name, property=property_)

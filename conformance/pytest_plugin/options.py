@@ -1,0 +1,125 @@
+"""pytest's options for the engine, and what follows from them: the suite and the device.
+
+Not for running cases (plugin.py) and not for writing results (recording.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.device.device import Device
+from conformance.device.libibverbs import DIALECTS
+from conformance.errors import UserError
+from conformance.model.case import Case
+from conformance.model.vocabulary import TIERS
+from conformance.pytest_plugin.device_lock import check_workers, own_device
+from conformance.tables.profile import Profile, read_profile
+from conformance.tables.suite import Suite, load_suite
+from conformance.tables.tiers import DEFAULT, SEQUENCES_S
+from conformance.yamldoc.reader import suggestion
+
+SUITE = pytest.StashKey[Suite]()
+PROFILE = pytest.StashKey[Profile]()
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Adds the --rdma-… options."""
+    group = parser.getgroup("rdma-cts", "conformance of RDMA memory-region verbs")
+    device = "the device under test, as in /sys/class/infiniband; several with a worker each (-n)"
+    group.addoption("--rdma-device", metavar="NAME[,NAME]", help=device)
+    group.addoption("--rdma-port", type=int, default=1, metavar="N", help="its port, counted from 1")
+    group.addoption("--rdma-gid-index", type=int, metavar="N", help="index in the port's GID table")
+    group.addoption("--rdma-cases", action="append", default=[], metavar="DIR", help="further folders of tables")
+    group.addoption("--rdma-only", metavar="FILE", help="run only the cases whose ids stand in FILE, one a line")
+    group.addoption("--rdma-tier", choices=tuple(TIERS), default=DEFAULT, help=f"how much to take on ({DEFAULT})")
+    group.addoption("--rdma-seed", type=int, metavar="N", help="shuffle cases and points, the same way for the same N")
+    group.addoption("--rdma-sequences", type=float, default=SEQUENCES_S, metavar="S",
+                    help=f"how long to try random sequences at an entry; 0: not at all ({SEQUENCES_S:g})")  # fmt: skip
+    group.addoption("--rdma-profile", metavar="FILE", help="what the device must have; see profiles/")
+    group.addoption("--rdma-dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
+    group.addoption("--rdma-alone", action="store_true", help="nothing else on this kernel pins pages: count them")
+    group.addoption("--rdma-out", metavar="DIR", help="write results.jsonl to this new directory")
+    group.addoption("--rdma-stream", metavar="PATH", help="write result lines to PATH for a supervisor")
+
+
+def suite_of(config: pytest.Config) -> Suite:
+    """The tables, read once a process. Raises pytest.UsageError with every mistake in them."""
+    if SUITE not in config.stash:
+        try:
+            config.stash[SUITE] = load_suite([Path(folder) for folder in config.getoption("--rdma-cases")])
+        except UserError as error:
+            raise pytest.UsageError(*str(error).splitlines()) from error
+    return config.stash[SUITE]
+
+
+def profile_of(config: pytest.Config) -> Profile:
+    """The profile that --rdma-profile names, read once; without it one that says nothing."""
+    if PROFILE not in config.stash:
+        path = config.getoption("--rdma-profile")
+        try:
+            config.stash[PROFILE] = read_profile(Path(path)) if path else Profile()
+        except UserError as error:
+            raise pytest.UsageError(*str(error).splitlines()) from error
+    return config.stash[PROFILE]
+
+
+def selected_cases(config: pytest.Config) -> list[Case] | None:
+    """The cases that --rdma-only names, of single points too; None without a choice. Raises pytest.UsageError."""
+    path = config.getoption("--rdma-only")
+    if not path:
+        return None
+    try:
+        chosen = list(dict.fromkeys(Path(path).read_text().split()))
+    except OSError as error:
+        raise pytest.UsageError(f"--rdma-only {path}: {error.strerror}") from error
+    suite = suite_of(config)
+    found = []
+    for name in chosen:
+        try:
+            case = suite.find(name)
+        except UserError as error:
+            raise pytest.UsageError(f"--rdma-only {path}: {error}") from error
+        if case is None:
+            near = suggestion(name, [case.id for case in suite.cases])
+            raise pytest.UsageError(f"--rdma-only {path}: unknown case {name!r}{near}")
+        found.append(case)
+    return found
+
+
+def case_of(item: pytest.Item) -> Case | None:
+    """The case that an item runs; None for other tests."""
+    callspec = getattr(item, "callspec", None)
+    case = callspec.params.get("case") if callspec else None
+    return case if isinstance(case, Case) else None
+
+
+def cases_of(session: pytest.Session) -> list[Case]:
+    """The cases that a session is to run."""
+    return [case for item in session.items if (case := case_of(item)) is not None]
+
+
+def check(config: pytest.Config) -> None:
+    """Ends a session that means to run cases and cannot: pytest.UsageError says why, in one line."""
+    folder = config.rootpath / "cases"
+    named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
+    if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in named):
+        return
+    selected_cases(config)
+    suite_of(config)
+    if not config.option.collectonly:
+        profile = profile_of(config)
+        try:
+            check_workers(config)
+            with open_device(config) as device:
+                device.check_port()
+                if profile.device and profile.device != device.driver:
+                    raise UserError(f"the profile is of {profile.device} devices; {device.name} is {device.driver}")
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from error
+
+
+def open_device(config: pytest.Config) -> Device:
+    """The device that this process uses (see ownership.py). Raises UserError."""
+    return Device(own_device(config), config.getoption("--rdma-port"), config.getoption("--rdma-gid-index"))

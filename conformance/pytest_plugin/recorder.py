@@ -1,0 +1,161 @@
+"""Writes down what pytest reports: a results file, or a stream to a supervisor outside.
+
+The stream carries the same lines and, before each case, a `start` line, so that whoever listens
+knows which case was in flight when the kernel under test died. Only xdist's controller records.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import judging
+from conformance.device.device import environment
+from conformance.errors import UserError
+from conformance.judging import Judgement
+from conformance.kernel.build_ids import under_test
+from conformance.pytest_plugin.device_lock import has_several, named_devices
+from conformance.pytest_plugin.options import open_device, suite_of
+from conformance.results.records import FILE_NAME, SCHEMA, Line, encode, footer_line, result_line
+from conformance.results.writer import ResultsFile
+from conformance.tables.suite import VERSION, Suite
+
+# The name under which a result travels on pytest's report, from an xdist worker too.
+PROPERTY = "rdma-cts"
+
+
+class Stream:
+    """Result lines written to a path that another process reads: a pipe or a virtio port."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+
+    def append(self, line: Line) -> None:
+        """Writes one line whole."""
+        data = memoryview(encode(line))
+        while data:
+            data = data[os.write(self._fd, data):]
+
+    def close(self) -> None:
+        """Closes the path."""
+        os.close(self._fd)
+
+
+class Recorder:
+    """A pytest plugin that exists only where results are to be kept."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.started = time.monotonic()
+        self.planned: list[str] = []
+        self.results: list[Line] = []
+        self.live = bool(config.getoption("--rdma-stream"))
+        self.sink: Stream | ResultsFile | None = None  # there is none before there is something to say
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._begin([item.nodeid for item in session.items])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
+        if not self.planned:
+            self._begin(ids)
+
+    def _begin(self, nodeids: Sequence[str]) -> None:
+        suite = suite_of(self.config)
+        self.planned = [case for nodeid in nodeids if (case := case_id(nodeid)) and suite.find(case)]
+        if not self.planned or self.config.option.collectonly:
+            return
+        try:
+            with open_device(self.config) as device:
+                described = device.describe()
+            self.sink = self._open_sink()
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from error
+        header = header_line(suite, described, self.planned, list(self.config.invocation_params.args))
+        header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
+        if has_several(self.config):
+            header["devices"] = named_devices(self.config)
+        self.sink.append(header)
+
+    def _open_sink(self) -> Stream | ResultsFile:
+        stream = self.config.getoption("--rdma-stream")
+        if not stream:
+            return ResultsFile(Path(self.config.getoption("--rdma-out")) / FILE_NAME)
+        try:
+            return Stream(stream)
+        except OSError as error:
+            raise UserError(f"--rdma-stream {stream}: {error.strerror}") from error
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        """Says which case is in flight from here on: what dies in setting the session up costs no case."""
+        case = case_id(item.nodeid)
+        if self.sink and self.live and case:
+            self.sink.append({"type": "start", "case": case})
+
+    def progress(self, case: str, point: str, done: int, **more: str) -> None:
+        """Says what of a case comes next, so that whoever listens knows where the kernel died.
+
+        Of a sweep that is a point; of random sequences `more` has the sequence as a `row` and its last step's `rule`.
+        """
+        if self.sink and self.live:
+            self.sink.append({"type": "progress", "case": case, "point": point, "done": done, **more})
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == PROPERTY and report.when != "teardown":
+                self._take(json.loads(str(value)))
+        if report.when not in ("setup", "call", "teardown"):  # xdist's own report of a worker that died
+            self._take_crash(report.nodeid)
+
+    def _take(self, line: Line) -> None:
+        if self.sink and not any(known["case"] == line["case"] for known in self.results[-1:]):
+            self.results.append(line)
+            self.sink.append(line)
+
+    def _take_crash(self, nodeid: str) -> None:
+        suite = suite_of(self.config)
+        found = suite.find(case_id(nodeid))
+        if found:
+            judgement = Judgement(judging.CRASH, "the process that ran the case died")
+            self._take(result_line(found, suite.registry, judgement, {}))
+
+    def pytest_sessionfinish(self) -> None:
+        if self.sink is None:
+            return
+        if not self.live:
+            registry = suite_of(self.config).registry
+            duration = time.monotonic() - self.started
+            self.sink.append(footer_line(self.planned, self.results, registry, duration_s=duration))
+        self.sink.close()
+
+
+def case_id(nodeid: str) -> str:
+    """The case's id inside pytest's `cases/reg_mr/test_reg_mr.py::test_reg_mr[reg_mr/…]`; empty for other tests."""
+    start = nodeid.find("[")
+    return nodeid[start + 1 : -1] if start >= 0 and nodeid.startswith("cases/") else ""
+
+
+def header_line(suite: Suite, device: dict[str, Any], planned: Sequence[str], argv: Sequence[Any]) -> Line:
+    """The header as the schema has it; a supervisor adds what only it knows."""
+    return {
+        "type": "header",
+        "schema": SCHEMA,
+        "suite": {"version": VERSION, "tables_sha256": suite.tables_sha256},
+        "stack": "host",
+        "env": environment(),
+        "device": device,
+        "under_test": under_test(device["driver"]),
+        "rules": {rule.id: rule.as_data() for rule in suite.registry.values()},
+        "seed": None,
+        "planned": list(planned),
+        "argv": [str(argument) for argument in argv],
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

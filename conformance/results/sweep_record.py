@@ -1,0 +1,48 @@
+"""A sweep's result line as it leaves the process that ran the sweep; its points still travel inside.
+
+What the line and its side file become on disk: storing.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance import judging
+from conformance.judging import Judgement
+from conformance.model.case import Case
+from conformance.model.rules import Registry
+from conformance.results.points import POINTS_DATA
+from conformance.results.records import Line, result_line
+from conformance.sweeps.run import Swept, words
+
+
+def sweep_line(case: Case, registry: Registry, swept: Swept, duration_us: int) -> Line:
+    """The result of a sweep as the schema has it, with the points under `points_data`."""
+    assert case.sweep is not None
+    kernel = {"log": swept.log} if swept.alarms else {}
+    line = result_line(
+        case, registry, Judgement(swept.verdict, swept.reason), {}, kernel=kernel, duration_us=duration_us
+    )
+    rules = swept.points.by_rule()
+    line |= {
+        "expected": {"clauses": clauses(case)},
+        "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size},
+        "points": swept.points.by_verdict(),
+        # Nobody knows which rule's points the kernel complained about.
+        "rule_verdicts": dict.fromkeys(rules, judging.FAIL) if swept.alarms else rules,
+        POINTS_DATA: swept.points.as_data(case.id),
+    }
+    if swept.alarms:
+        line["alarms"] = swept.alarms
+    return line
+
+
+def clauses(case: Case) -> list[dict[str, Any]]:
+    """What is expected where, as the table has it."""
+    assert case.sweep is not None
+    found = []
+    for clause in case.sweep.clauses:
+        entry: dict[str, Any] = {"if": clause.text} if clause.text else {}
+        entry |= {"then": words(clause.then), "rule": clause.rule} if clause.then else {"needs": list(clause.needs)}
+        found.append(entry)
+    return found

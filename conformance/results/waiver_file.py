@@ -1,0 +1,174 @@
+"""The file in which waivers are written: YAML, read with the place of every mistake; and its JSON Schema."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from conformance import judging
+from conformance.errors import UserError
+from conformance.model.rules import RULE_ID
+from conformance.results.waivers import Known, Waiver, Waivers, Where, version
+from conformance.tables.suite import Suite
+from conformance.yamldoc.nodes import Node, TextError, quoted, read_file
+from conformance.yamldoc.reader import Reader, suggestion
+
+LONGEST = timedelta(days=180)
+_KEYS = ("case", "rule", "where", "observed", "issue", "owner", "expires")
+_WHERE = ("driver", "kernel", "firmware")
+_OBSERVED = ("verdict", "returned", "errno", "wc", "reason", "when")
+
+
+def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
+    """The waivers in a file. Raises UserError with a line for each mistake."""
+    try:
+        root = read_file(path, str(path))
+    except TextError as error:
+        raise UserError("\n".join(str(mistake) for mistake in error.mistakes)) from error
+    reader = Reader()
+    fields = reader.mapping(root, "a file of waivers", ("waivers",), ("waivers",))
+    cases = {case.id for case in suite.cases}
+    nodes = reader.items(fields.get("waivers"), "waivers")
+    found = [_waiver(node, reader, cases, suite.registry, today) for node in nodes]
+    waivers = [waiver for waiver in found if waiver]
+    met: dict[tuple[str, Where], Waiver] = {}
+    for waiver in waivers:
+        first = met.setdefault((waiver.target, waiver.where), waiver)
+        if first is not waiver:
+            reader.note(waiver.place, f"{waiver.target} is waived twice (first at {first.place})")
+    if reader.mistakes:
+        raise UserError("\n".join(str(mistake) for mistake in reader.mistakes))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Waivers(str(path), digest, tuple(sorted(waivers, key=lambda waiver: not waiver.case)), today)
+
+
+def _waiver(
+    node: Node, reader: Reader, cases: Collection[str], rules: Collection[str], today: date
+) -> Waiver | None:
+    before = len(reader.mistakes)
+    fields = reader.mapping(node, "a waiver", _KEYS, ("where", "observed", "issue", "owner", "expires"))
+    if ("case" in fields) == ("rule" in fields):
+        reader.note(node.place, "a waiver is for one case or for one rule: write `case` or `rule`")
+    case = _known_id(fields.get("case"), "case", cases, reader)
+    rule = _known_id(fields.get("rule"), "rule", rules, reader)
+    where = _where(fields.get("where"), reader)
+    known = _observed(fields.get("observed"), reader)
+    issue = _issue(fields.get("issue"), reader)
+    owner = reader.text(fields.get("owner"), "owner") or ""
+    expires = _expires(fields.get("expires"), reader, today)
+    if len(reader.mistakes) > before or expires is None:
+        return None
+    return Waiver(case, rule, where, known, issue, owner, expires, node.place)
+
+
+def _known_id(node: Node | None, what: str, known: Collection[str], reader: Reader) -> str:
+    name = reader.text(node, what)
+    if node and name and name not in known:
+        reader.note(node.place, f"there is no {what} {quoted(name)}{suggestion(name, known)}")
+    return name or ""
+
+
+def _where(node: Node | None, reader: Reader) -> Where:
+    fields = reader.mapping(node, "where", _WHERE, ("driver",)) if node else {}
+    kernel = fields.get("kernel")
+    span = reader.mapping(kernel, "kernel", ("from", "to")) if kernel else {}
+    if kernel and isinstance(kernel.value, dict) and not kernel.value:
+        reader.note(kernel.place, "a range of kernels has a `from`, a `to`, or both")
+    first, last = (_version(span.get(key), key, reader) for key in ("from", "to"))
+    if kernel and first and last and version(first)[: len(version(last))] > version(last):
+        reader.note(kernel.place, f"no kernel is from {first} to {last}")
+    driver, firmware = (reader.text(fields.get(key), key) or "" for key in ("driver", "firmware"))
+    return Where(driver, first, last, firmware)
+
+
+def _version(node: Node | None, what: str, reader: Reader) -> str:
+    text = reader.text(node, what) or ""
+    if node and text and not version(text):
+        reader.note(node.place, f"{quoted(text)} is no version of a kernel; write e.g. \"6.12\"")
+    return text
+
+
+def _observed(node: Node | None, reader: Reader) -> Known:
+    fields = reader.mapping(node, "observed", _OBSERVED, ("verdict",)) if node else {}
+    verdict = reader.word(fields.get("verdict"), "verdict", judging.VIOLATIONS) or ""
+    returned, errno, reason = (reader.text(fields.get(key), key) or "" for key in ("returned", "errno", "reason"))
+    wc, when = (
+        tuple(reader.text(item, key) or "" for item in reader.items(fields.get(key), key)) for key in ("wc", "when")
+    )
+    if node and verdict == judging.FAIL and not fields.keys() - {"verdict"}:
+        known = ", ".join(f"`{key}`" for key in _OBSERVED[1:])
+        reader.note(node.place, f"that it fails is not enough to know it by: say how, with {known}")
+    return Known(verdict, returned, errno, wc, reason, when)
+
+
+def _issue(node: Node | None, reader: Reader) -> str:
+    text = reader.text(node, "issue") or ""
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and bool(parts.netloc)
+    except ValueError:
+        good = False
+    if node and text and not good:
+        reader.note(node.place, f"issue must be the address of one, beginning with https://, not {quoted(text)}")
+    return text
+
+
+def _expires(node: Node | None, reader: Reader, today: date) -> date | None:
+    text = reader.text(node, "expires")
+    if node is None or text is None:
+        return None
+    try:
+        expires = date.fromisoformat(text)
+    except ValueError:
+        reader.note(node.place, f"expires must be a date such as {today + LONGEST}, not {quoted(text)}")
+        return None
+    if expires > today + LONGEST:
+        reader.note(node.place, f"expires is more than {LONGEST.days} days ahead; the latest is {today + LONGEST}")
+    return expires
+
+
+def waivers_schema() -> dict[str, Any]:
+    """The JSON Schema of a file of waivers."""
+    text = {"type": "string", "pattern": r"\S"}
+    kernel = {"type": "string", "pattern": r"^\d+(\.\d+)*"}
+    words = {"type": "array", "items": text}
+    where = _object({"driver": text, "kernel": _object({"from": kernel, "to": kernel}), "firmware": text}, ["driver"])
+    observed = _object(
+        {
+            "verdict": {"enum": list(judging.VIOLATIONS)},
+            "returned": {**text, "description": "of the judged call, as in results.jsonl"},
+            "errno": text,
+            "wc": {**words, "description": "the statuses of its completions"},
+            "reason": {**text, "description": "part of the result's reason"},
+            "when": {**words, "description": "the formulas of a sweep's deviations"},
+        },
+        ["verdict"],
+    )
+    waiver = _object(
+        {
+            "case": {**text, "description": "the exact id of a case"},
+            "rule": {"type": "string", "pattern": f"^{RULE_ID.pattern}$", "description": "or that of a rule"},
+            "where": where,
+            "observed": observed,
+            "issue": {"type": "string", "pattern": "^https?://"},
+            "owner": text,
+            "expires": {"type": "string", "format": "date", "description": f"at most {LONGEST.days} days ahead"},
+        },
+        ["where", "observed", "issue", "owner", "expires"],
+    )
+    waiver["oneOf"] = [{"required": ["case"]}, {"required": ["rule"]}]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A file of waivers of rdma-cts",
+        **_object({"waivers": {"type": "array", "items": waiver}}, ["waivers"]),
+    }
+
+
+def _object(properties: Mapping[str, Any], required: Collection[str] = ()) -> dict[str, Any]:
+    return {
+        "type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False,
+    }  # fmt: skip

@@ -1,0 +1,42 @@
+"""What each point of a sweep gave, by kinds: an observation is kept once for all points that gave the same."""
+
+from __future__ import annotations
+
+from array import array
+
+from conformance import judging
+from conformance.execution.context import Observation
+from conformance.sweeps.grouping import Numbers
+from conformance.sweeps.outcome import MOST, OUTSIDE
+
+
+class Record:
+    """`codes[point]` is a number in `observations`."""
+
+    def __init__(self, size: int) -> None:
+        self.codes = array("H", [OUTSIDE]) * size
+        self.observations: list[Observation] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, observed: Observation) -> int:
+        """The number of what was seen, by its essence; the first of its kind is kept in full."""
+        key = repr(judging.essence(observed))
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.observations)
+            if number >= MOST:
+                raise OverflowError("a sweep whose points give too many different observations")
+            self.observations.append(observed)
+        return number
+
+    def take(self, points: Numbers, numbers: array[int]) -> None:
+        """Records the numbers of several points."""
+        if isinstance(points, range):
+            self.codes[points.start : points.stop] = numbers
+            return
+        for point, number in zip(points, numbers, strict=True):
+            self.codes[point] = number
+
+    def note(self, point: int, observed: Observation) -> None:
+        """Records what a point gave."""
+        self.codes[point] = self.number(observed)

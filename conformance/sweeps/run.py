@@ -1,0 +1,288 @@
+"""Runs a sweep on a bench: set-up once for the points that share it, one record a point, judged by kinds.
+
+What a call does stands in steps.py and its verdict in judging.py, as for every row. Points that
+expect the same and gave the same are judged once, by the first of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from conformance import judging
+from conformance.bench.interface import Bench
+from conformance.errors import SetupRefused
+from conformance.execution.context import Observation, Scene
+from conformance.execution.procedure import enact, make_all_calls, not_set_up, set_up, set_up_ground, set_up_objects
+from conformance.kernel.resources import settled, still_counted
+from conformance.model.capability import Capabilities
+from conformance.model.case import Case, Expectation
+from conformance.sweeps.byte_columns import kinds, planes
+from conformance.sweeps.grouping import LARGEST, LARGEST_IN_C, Group, Numbers, groups, setup_axes, shares_ground
+from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
+from conformance.sweeps.point_observations import Record
+from conformance.sweeps.registration_loop import loop_for
+from conformance.tables.point_template import Stencil
+from conformance.tables.sweep import Sweep
+
+# Points between two looks at the kernel's log and accounts, and two signs of life.
+STRETCH = 512
+_LOG_LINES = 40
+# Points whose cases are made before the calls of the first one.
+_TOGETHER = 64
+_HEX = re.compile(r"0x[0-9a-f]+")
+
+Tell = Callable[[str, int], None]
+Watch = Callable[[], Mapping[str, Any]]
+
+
+@dataclass
+class Swept:
+    """What came of a sweep. `alarms` are what the kernel said or kept, with the points during which it did."""
+
+    points: Points
+    verdict: str
+    reason: str
+    alarms: list[dict[str, Any]] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+
+
+def sweep(
+    case: Case, bench: Bench, capabilities: Capabilities, *,
+    present: Mapping[str, str] | None = None, watch: Watch = dict, tell: Tell = lambda point, done: None,
+    seed: int | None = None,
+) -> Swept:  # fmt: skip
+    """Runs the sweep of `case`. `tell` hears at times which point comes next and how many are done.
+
+    `seed` shuffles the points; `present` is what a profile says must be there.
+    """
+    swept = case.sweep
+    assert swept is not None
+    run = _Run(case, swept, bench, watch, tell)
+    run.through(seed)
+    judge = _Judge(case, swept, capabilities, present or {})
+    points = judge.points(run.record)
+    return _conclusion(swept, points, run.alarms, run.log)
+
+
+def judge_again(
+    case: Case, points: Points, capabilities: Capabilities, present: Mapping[str, str],
+    alarms: list[dict[str, Any]], log: list[str],
+) -> Swept:  # fmt: skip
+    """What today's clauses make of points that were recorded, each by its outcome's example; runs nothing.
+
+    Raises LookupError for points that have no examples, or lie where the sweep has none.
+    """
+    swept = case.sweep
+    assert swept is not None
+    record = Record(swept.space.size)
+    record.codes = points.index
+    record.observations = [
+        {key: value for key, value in each["observed"].items() if key != "lacking"} for each in points.examples
+    ]
+    return _conclusion(swept, _Judge(case, swept, capabilities, present).points(record), alarms, log)
+
+
+def _conclusion(swept: Sweep, points: Points, alarms: list[dict[str, Any]], log: list[str]) -> Swept:
+    counts = points.by_verdict()
+    verdict = judging.FAIL if alarms else overall(list(counts))
+    if verdict == judging.UNREACHABLE and not alarms:
+        verdict = judging.BROKEN  # not one point could be set up: that is no property of a combination
+    told = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
+    reason = f"{swept.size:,} points: {told}"
+    if alarms:
+        first = alarms[0]
+        reason += f"; {first['what']} (between the points {first['from']} and {first['to']})"
+    return Swept(points, verdict, reason, alarms, log)
+
+
+class _Run:
+    """One run through the points."""
+
+    def __init__(self, case: Case, swept: Sweep, bench: Bench, watch: Watch, tell: Tell) -> None:
+        self.case, self.swept, self.bench, self.watch, self.tell = case, swept, bench, watch, tell
+        self.record = Record(swept.space.size)
+        self.stencil = Stencil(case, swept)
+        self.alarms: list[dict[str, Any]] = []
+        self.log: list[str] = []
+        self.done = 0
+        self.loop = loop_for(case, swept, bench.entry(case.entry))
+        self.outer = self.loop.outer if self.loop else setup_axes(swept)
+        self.shared = self.loop is None and case.given.memlock is None and shares_ground(swept)
+        self.ground: Scene | None = None
+        self.before = bench.resources()
+
+    def through(self, seed: int | None) -> None:
+        """Runs all points, those of one set-up together."""
+        first, last, points = 0, 0, 0
+        try:
+            for group in groups(self.swept, self.outer, seed, LARGEST_IN_C if self.loop else LARGEST):
+                if not points:
+                    first = group.points[0]
+                    self._begin(first)
+                self._group(group)
+                last, points = group.points[-1], points + len(group.points)
+                if points >= STRETCH:
+                    self._end(first, last, points)
+                    points = 0
+            if points:
+                self._end(first, last, points)
+        finally:
+            self._leave_ground()
+
+    def _begin(self, point: int) -> None:
+        self.tell(self.swept.space.text(point), self.done)
+        self.watch()  # what came before is not these points'
+
+    def _end(self, first: int, last: int, points: int) -> None:
+        left = self._leave_ground()
+        if left:
+            self._alarm(f"could not be given back: {'; '.join(left)}", first, last)
+        self.done += points
+        kernel = self.watch()
+        self.log += list(kernel.get("log", ()))[: max(0, _LOG_LINES - len(self.log))]
+        after = settled(self.before, self.bench.resources)
+        for what in (judging.kernel_alarm(kernel), still_counted(self.before, after)):
+            if what:
+                self._alarm(what, first, last)
+        self.before = after
+
+    def _alarm(self, what: str, first: int, last: int) -> None:
+        text = self.swept.space.text
+        self.alarms.append({"what": what, "from": text(first), "to": text(last)})
+
+    def _leave_ground(self) -> list[str]:
+        """Gives back what the points of a stretch shared; gives what could not be."""
+        ground, self.ground = self.ground, None
+        if ground is None:
+            return []
+        ground.cleanup.close()
+        return ground.left_behind
+
+    def _scene(self, case: Case) -> Scene:
+        """A scene with the case's domains, memory and queue pairs: those that are there already, if points share them.
+
+        The pairs are as new again when the scene goes. Raises SetupRefused.
+        """
+        if not self.shared:
+            return Scene(case, self.bench)
+        if self.ground is None:
+            self.ground = Scene(case, self.bench)
+            try:
+                set_up_ground(self.ground)
+            except SetupRefused:
+                self._leave_ground()
+                raise
+        branch = self.ground.branch(case)
+        for name, pair in self.ground.pairs.items():
+            branch.cleanup.callback(branch.give_back, f"queue pair {name} made new", pair.renew)
+        return branch
+
+    def _group(self, group: Group) -> None:
+        """Points that share their set-up."""
+        points = group.points
+        case = self.stencil.case(points[0])
+        try:
+            scene = self._scene(replace(case, given=self.loop.given(case.given)) if self.loop else case)
+        except SetupRefused as refusal:
+            self._refused(points, refusal)
+            return
+        with scene.cleanup:
+            try:
+                if self.shared:
+                    set_up_objects(scene)
+                else:
+                    set_up(scene)
+            except SetupRefused as refusal:
+                self._refused(points, refusal)
+            else:
+                self._calls(scene, group)
+        if scene.left_behind:
+            self._alarm(f"could not be given back: {'; '.join(scene.left_behind)}", points[0], points[-1])
+
+    def _refused(self, points: Numbers, refusal: SetupRefused) -> None:
+        for point in points:
+            self.record.note(point, not_set_up(refusal))
+
+    def _calls(self, scene: Scene, group: Group) -> None:
+        if self.loop is not None:
+            scene.left_behind += self.loop.run(scene, group, self.record, self._alone)
+            return
+        call_all(scene, self.stencil, group.points, self.record)
+
+    def _alone(self, point: int) -> Observation:
+        """What one point gives with a set-up of its own."""
+        return enact(Scene(self.stencil.case(point), self.bench), set_up)
+
+
+def call_all(scene: Scene, stencil: Stencil, points: Numbers, record: Record) -> None:
+    """Records what the calls of each point give, on what is set up in `scene`."""
+    for first in range(0, len(points), _TOGETHER):
+        some = points[first : first + _TOGETHER]
+        for point, observed in zip(some, make_all_calls(scene, [*map(stencil.case, some)]), strict=True):
+            record.note(point, observed)
+
+
+class _Judge:
+    """Gives every point its outcome."""
+
+    def __init__(
+        self, case: Case, swept: Sweep, capabilities: Capabilities, present: Mapping[str, str]
+    ) -> None:
+        self.case, self.swept, self.present = case, swept, present
+        self._capabilities = capabilities
+
+    def points(self, record: Record) -> Points:
+        """The outcomes of all points by what they gave."""
+        swept = self.swept
+        clauses = swept.decided(self._declared)
+        masks, names = swept.lacking(self._declared)
+        found = kinds([*planes(record.codes), clauses, masks])
+        outcomes: dict[Outcome, int] = {}
+        examples: list[dict[str, Any]] = []
+        numbers: list[int] = []
+        for kind, (low, high, clause, mask) in enumerate(found.values):
+            code = low | high << 8
+            if code == OUTSIDE:
+                numbers.append(OUTSIDE)
+                continue
+            outcome, example = self._outcome(found.first(kind), clause, mask, names, record.observations[code])
+            numbers.append(outcomes.setdefault(outcome, len(outcomes)))
+            if numbers[-1] == len(examples):
+                examples.append(example)
+        return Points(swept.space, list(outcomes), found.renumbered(numbers), examples)
+
+    def _declared(self, name: str) -> bool:
+        return not self._lacking([name])
+
+    def _lacking(self, needs: Sequence[str]) -> list[str]:
+        return self._capabilities.lacking(needs, self.case.entry)
+
+    def _outcome(
+        self, point: int, number: int, mask: int, names: Sequence[str], observed: Observation
+    ) -> tuple[Outcome, dict[str, Any]]:
+        clause = self.swept.deciding[number]
+        assert clause.then is not None
+        single = self.swept.single(self.case, self.swept.space.text(point))
+        case = self.swept.by(single, clause, [name for bit, name in enumerate(names) if mask >> bit & 1])
+        lacking = self._lacking(case.needs)
+        judgement = judging.pin(judging.judge(case, lacking, observed), lacking, self.present)
+        if "setup_failed" in observed and judgement.verdict == judging.BROKEN:
+            # A row's set-up is known to work; here a combination of many may not exist on this stack.
+            judgement = judging.Judgement(judging.UNREACHABLE, judgement.reason)
+        seen = _HEX.sub("0x…", judgement.reason)
+        for step in (case.when, *case.afterwards):
+            seen = seen.replace(_HEX.sub("0x…", str(step)), step.call)
+        outcome = Outcome(judgement.verdict, words(clause.then), seen, clause.rule, clause.text, judgement.notes)
+        if lacking:
+            observed = {**observed, "lacking": lacking}
+        return outcome, {"point": self.swept.space.text(point), "reason": judgement.reason, "observed": observed}
+
+
+def words(then: Expectation) -> str:
+    """What is expected, in few words."""
+    data = then.as_data()
+    outcome = str(data.pop("outcome"))
+    return " ".join([outcome, *(f"{key} {'|'.join(v) if isinstance(v, list) else v}" for key, v in data.items())])

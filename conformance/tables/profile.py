@@ -1,0 +1,54 @@
+"""A device profile: which capabilities must be there, so that a lost one is a failure, not a skip.
+
+A YAML file with the driver's name, `present` and `absent`, each a mapping of capability to the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conformance.errors import UserError
+from conformance.model import capability
+from conformance.yamldoc.nodes import Node, TextError, read_file
+from conformance.yamldoc.reader import Reader, suggestion
+
+_KEYS = ("device", "present", "absent")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is known of a kind of device before it is asked: capability to reason."""
+
+    device: str = ""
+    present: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_profile(path: Path) -> Profile:
+    """The profile in a file. Raises UserError with a line for each mistake."""
+    try:
+        root = read_file(path, str(path))
+    except TextError as error:
+        raise UserError("\n".join(str(mistake) for mistake in error.mistakes)) from error
+    reader = Reader()
+    fields = reader.mapping(root, "a profile", _KEYS, ("device",))
+    device = reader.text(fields.get("device"), "device") or ""
+    present, absent = (_capabilities(reader, fields.get(key), key) for key in ("present", "absent"))
+    for name in present:
+        if name in absent:
+            reader.note(fields["absent"].place, f"{name} is both present and absent")
+    if reader.mistakes:
+        raise UserError("\n".join(str(mistake) for mistake in reader.mistakes))
+    return Profile(device, present, absent)
+
+
+def _capabilities(reader: Reader, node: Node | None, what: str) -> dict[str, str]:
+    found = {}
+    for name, reason in reader.named(node, what).items():
+        if name not in capability.NAMES:
+            place = (node.keys or {})[name] if node else reason.place
+            reader.note(place, f"unknown capability {name!r}{suggestion(name, capability.NAMES)}")
+        found[name] = reader.text(reason, f"the reason for {name}") or ""
+    return found

@@ -1,0 +1,89 @@
+"""Reads the rules: `rules.yaml` of every folder of cases, into frozen rules or located mistakes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from conformance.model import capability, vocabulary
+from conformance.model.rules import LAYERS, LEVELS, RULE_ID, Registry, Rule
+from conformance.yamldoc.nodes import Mistake, Node, Place, TextError, quoted, read_file
+from conformance.yamldoc.reader import Reader
+
+FILE_NAME = "rules.yaml"
+KEYS = ("id", "statement", "document", "section", "level", "layer", "needs", "since", "failure_means")
+_PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[Mistake]]:
+    """Every rule under `folders` by id, in the files' order, and the mistakes met.
+
+    Files are named in messages relative to `root`.
+    """
+    registry = Registry()
+    retired: dict[str, Place] = {}
+    reader = Reader()
+    for folder in folders:
+        for path in sorted(folder.glob(f"*/{FILE_NAME}")):
+            name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+            try:
+                _read_file(read_file(path, name), reader, registry, retired)
+            except TextError as error:
+                for mistake in error.mistakes:
+                    reader.note(mistake.place, mistake.message)
+    for rule in registry.values():
+        if rule.id in retired:
+            reader.note(rule.place, f"rule id {rule.id} is retired ({retired[rule.id]}); take a new one")
+    files = list(dict.fromkeys(mistake.place.file for mistake in reader.mistakes))
+    return registry, sorted(
+        reader.mistakes, key=lambda each: (files.index(each.place.file), each.place.line, each.place.column)
+    )
+
+
+def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str, Place]) -> None:
+    fields = reader.mapping(root, "a rules file", ("verb", "rules", "predicates", "retired"), ("verb", "rules"))
+    verb = reader.word(fields.get("verb"), "verb", vocabulary.VERBS)
+    for node in reader.items(fields.get("rules"), "rules"):
+        rule = _read_rule(node, verb or "", reader)
+        if rule is None:
+            continue
+        if rule.id in registry:
+            reader.note(rule.place, f"rule id {rule.id} stands twice (first at {registry[rule.id].place})")
+        else:
+            registry[rule.id] = rule
+    for name, node in reader.named(fields.get("predicates"), "predicates", capability.NAMES).items():
+        place = (fields["predicates"].keys or {})[name]
+        if name in registry.predicates:
+            reader.note(place, f"predicate {name} stands twice")
+        if not _PREDICATE.fullmatch(name):
+            reader.note(place, f"a predicate's name is of a-z, 0-9 and _, not {quoted(name)}")
+        registry.predicates[name] = reader.text(node, "a predicate") or ""
+    for node in reader.items(fields.get("retired"), "retired"):
+        entry = reader.mapping(node, "a retired rule", ("id", "why"), ("id", "why"))
+        id_ = reader.text(entry.get("id"), "id")
+        reader.text(entry.get("why"), "why")
+        if id_:
+            if not RULE_ID.fullmatch(id_):
+                reader.note(entry["id"].place, f"{quoted(id_)} is no rule id; write e.g. REG-15")
+            if id_ in retired:
+                reader.note(entry["id"].place, f"rule id {id_} is retired twice (first at {retired[id_]})")
+            retired.setdefault(id_, entry["id"].place)
+
+
+def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
+    before = len(reader.mistakes)
+    fields = reader.mapping(node, "a rule", KEYS, KEYS)
+    texts = {key: reader.text(fields.get(key), key) for key in KEYS if key not in ("level", "layer", "needs")}
+    level = reader.word(fields.get("level"), "level", LEVELS)
+    layer = reader.word(fields.get("layer"), "layer", LAYERS)
+    needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
+    if texts["id"] and not RULE_ID.fullmatch(texts["id"]):
+        reader.note(fields["id"].place, f"{quoted(texts['id'])} is no rule id; write e.g. REG-15")
+    if len(reader.mistakes) > before:
+        return None
+    return Rule(
+        id=str(texts["id"]), verb=verb, statement=str(texts["statement"]), document=str(texts["document"]),
+        section=str(texts["section"]), level=str(level), layer=str(layer), needs=needs,
+        since=str(texts["since"]), failure_means=str(texts["failure_means"]), place=fields["id"].place,
+    )

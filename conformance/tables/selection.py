@@ -1,0 +1,63 @@
+"""Which cases a run takes: by verb, by rule, by a word in the id, or by exact ids, of single points too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conformance.errors import UserError
+from conformance.model.case import Case
+from conformance.model.vocabulary import TIERS
+from conformance.tables.suite import POINT, Suite
+from conformance.tables.tiers import EXHAUSTIVE, of_tier
+from conformance.yamldoc.reader import suggestion
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was asked for; empty fields select everything. `words`: all must stand in the id.
+
+    `tier` says nothing of cases that `only` names.
+    """
+
+    verbs: Sequence[str] = ()
+    rules: Sequence[str] = ()
+    words: Sequence[str] = ()
+    only: Sequence[str] = ()
+    tier: str = EXHAUSTIVE
+
+    def apply(self, suite: Suite) -> list[Case]:
+        """The cases of `suite` that match, in the suite's order.
+
+        Raises UserError for a verb, rule or id that does not exist, or when nothing matches.
+        """
+        verbs = sorted({table.verb for table in suite.tables})
+        wanted = [verb if verb in verbs else f"ibv_{verb}" for verb in self.verbs]
+        _check("verb", wanted, verbs)
+        _check("rule", self.rules, suite.registry)
+        points = [suite.find(case) for case in self.only if POINT in case]
+        _check("case", [case for case in self.only if POINT not in case], [case.id for case in suite.cases])
+        chosen = [
+            case
+            for case in suite.cases
+            if (not wanted or case.verb in wanted)
+            and (not self.rules or set(self.rules) & set(case.rules))
+            and (not self.only or case.id in self.only)
+            and all(word.lower() in case.id.lower() for word in self.words)
+        ]
+        if not self.only:
+            larger, chosen = chosen, of_tier(chosen, self.tier)
+            if larger and not chosen:
+                tier = min((case.tier for case in larger), key=list(TIERS).index)
+                raise UserError(f"no case of tier {self.tier} matches the selection", hint=f"--tier {tier} has some")
+        chosen += [case for case in points if case is not None]
+        if not chosen:
+            raise UserError("no case matches the selection", hint="see ./rdma-cts list")
+        return chosen
+
+
+def _check(what: str, words: Sequence[str], known: object) -> None:
+    names = list(known)  # type: ignore[call-overload]
+    for word in words:
+        if word not in names:
+            raise UserError(f"unknown {what} {word!r}{suggestion(word, names)}")

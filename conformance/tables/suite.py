@@ -1,0 +1,88 @@
+"""The whole of rules and tables as one value, read once: what can be run and what it proves.
+
+Not for choosing among the cases (selection.py) and not for running them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from conformance.errors import UserError
+from conformance.model.case import Case
+from conformance.model.rules import Registry
+from conformance.tables.loader import Table, read_tables
+from conformance.tables.rules_file import read_registry
+from conformance.tables.stray_files import strays, unrun
+
+POINT = "#"  # between a case's id and one of its points
+VERSION = "0.1.0"
+ROOT = Path(__file__).resolve().parents[2]
+CASES = ROOT / "cases"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Rules by id, tables in order of their paths, and the hash of everything that shapes a verdict."""
+
+    registry: Registry
+    tables: tuple[Table, ...]
+    tables_sha256: str
+
+    def find(self, case_id: str) -> Case | None:
+        """The case of an id, or that of one point of a sweep, `CASE#axis=value,axis=value`; None if there is none.
+
+        Raises UserError for a point that the sweep has not.
+        """
+        name, hash_, point = case_id.partition(POINT)
+        case = self._by_id.get(name)
+        if case is None or not hash_:
+            return case
+        if case.sweep is None:
+            raise UserError(f"{name} is one case and has no points", hint=f"--only {name}")
+        try:
+            return case.sweep.single(case, point)
+        except ValueError as error:
+            raise UserError(f"{case_id}: {error}") from error
+
+    @cached_property
+    def _by_id(self) -> dict[str, Case]:
+        return {case.id: case for case in self.cases}
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """Every case, in the tables' order."""
+        return tuple(case for table in self.tables for case in table.cases)
+
+
+def load_suite(extra: Sequence[Path] = ()) -> Suite:
+    """The project's rules and tables and those of the vendor's folders in `extra`.
+
+    Raises UserError with one line for each mistake.
+    """
+    for folder in extra:
+        if not folder.is_dir():
+            raise UserError(f"{folder}: no such folder of cases")
+        if not any(folder.glob("*/*.yaml")) and not strays(folder, ROOT):
+            raise UserError(f"{folder}: no table in it", hint=f"tables stand in {folder}/VERB/")
+    folders = list(dict.fromkeys([CASES, *(folder.resolve() for folder in extra)]))
+    registry, mistakes = read_registry(folders, ROOT)
+    tables, found = read_tables(folders, registry, ROOT)
+    mistakes += found
+    mistakes += [mistake for folder in folders for mistake in strays(folder, ROOT)]
+    mistakes += unrun([(table.cases[0].place.file, table.verb) for table in tables if table.cases], CASES, ROOT)
+    if mistakes:
+        raise UserError("\n".join(str(mistake) for mistake in mistakes))
+    return Suite(registry, tuple(tables), _digest(folders))
+
+
+def _digest(folders: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(folder.glob("*/*.yaml")):
+            digest.update(f"{path.parent.name}/{path.name}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,205 @@
+"""Reads the `sweep` of a row: its axes, the constraint, the count of points, and what is expected where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from conformance.model import capability, predicate
+from conformance.model.rules import Registry
+from conformance.model.space import MAX_POINTS, Axis, Space
+from conformance.tables.arguments import read_then
+from conformance.tables.expansion import label, names_in
+from conformance.tables.sweep import Clause, Sweep, Template
+from conformance.verbs import ENUMS
+from conformance.yamldoc.nodes import Node
+from conformance.yamldoc.reader import Reader
+
+KEYS = ("axes", "where", "points", "expect")
+CLAUSE_KEYS = ("if", "then", "rule", "needs")
+SUBSETS, UNKNOWN = "subsets of", "unknown bits of"
+FLAG_ENUMS = tuple(name for name, enum in ENUMS.items() if enum.flags)
+_BITS = 32  # of the int that C has for flags
+_MOST_FLAGS = 20  # more subsets than any sweep may have points
+_LABEL = re.compile(r"[A-Za-z0-9_.:*+-]+")
+_Values = Mapping[str, tuple[Node, ...]]
+
+
+def read_sweep(
+    reader: Reader, node: Node, template: tuple[str, Node | None, Mapping[str, Node], Node], registry: Registry,
+    rules: tuple[str, ...],
+) -> Sweep | None:  # fmt: skip
+    """The sweep of a row whose call, table's `given`, other fields and own node are `template`; None with mistakes."""
+    before = len(reader.mistakes)
+    fields = reader.mapping(node, "a sweep", KEYS, ("axes", "points", "expect"))
+    named = reader.named(fields.get("axes"), "axes")
+    if "axes" in fields and fields["axes"].value == {}:
+        reader.note(fields["axes"].place, "a sweep without axes has but one point; write a row")
+    read = [_axis(reader, name, value) for name, value in named.items()]
+    axes, nodes = [axis for axis, _ in read if axis], {axis.name: values for axis, values in read if axis}
+    space = Space(tuple(axes))
+    if space.size > MAX_POINTS:
+        reader.note(node.place, f"a space of more than {MAX_POINTS} points; shorten an axis")
+    call, table_given, row_fields, row = template
+    made = Template(call, table_given, row_fields, row, nodes, space)
+    used = set(made.axes_in(*row_fields.values()))
+    for axis in axes:
+        if axis.name not in used:
+            reader.note((fields["axes"].keys or {})[axis.name], f"axis {axis.name!r} is not used in the row")
+    for what, fixed in _fixed(row_fields):
+        reader.note(fixed.place, f"{what} cannot come from an axis of a sweep")
+    if len(reader.mistakes) > before or not axes:
+        return None
+    where = _expression(reader, fields.get("where"), space, registry)
+    if where is not None and predicate.capabilities_in(where):
+        reader.note(fields["where"].place, "where decides which points there are, on every device the same;"
+                    " what a device lacks belongs into expect")  # fmt: skip
+    clauses = _clauses(reader, fields.get("expect"), made, registry, rules)
+    stated = reader.count(fields.get("points"), "points")
+    if len(reader.mistakes) > before:
+        return None
+    needs = {rule: registry[rule].needs for rule in rules}
+    sweep = Sweep(space, where, tuple(clauses), made, needs)
+    if stated != sweep.size:
+        reader.note(fields["points"].place, f"the sweep states {stated} points and has {sweep.size}")
+    return sweep if _check(reader, made, before) else None
+
+
+def _fixed(fields: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
+    """What an axis stands for although it must be the same at all points."""
+    for key in ("given", "before", "when", "afterwards"):
+        if key in fields and isinstance(fields[key].value, str) and names_in(fields[key]):
+            yield f"the whole of {key!r}", fields[key]
+    steps = [each for key in ("before", "afterwards") for each in _elements(fields.get(key))]
+    for step in steps:
+        if isinstance(step.value, str) and names_in(step):
+            yield "a whole step", step
+    for owner in (fields, *(step.value for step in steps if isinstance(step.value, dict))):
+        if "call" in owner and names_in(owner["call"]):
+            yield "a call's name", owner["call"]
+
+
+def _elements(node: Node | None) -> tuple[Node, ...]:
+    return node.value if node is not None and isinstance(node.value, tuple) else ()
+
+
+def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Node, ...]]:
+    """An axis and its values as YAML: a list of values, values by name, or flags."""
+    if isinstance(node.value, dict) and set(node.value) & {SUBSETS, UNKNOWN}:
+        fields = reader.mapping(node, f"axis {name!r}", (SUBSETS, UNKNOWN))
+        if len(fields) > 1:
+            reader.note(node.place, f"axis {name!r} is either {SUBSETS} flags or {UNKNOWN} an enumeration")
+        return _subsets(reader, name, fields[SUBSETS]) if SUBSETS in fields else _unknown(reader, name, fields[UNKNOWN])
+    if isinstance(node.value, dict):
+        labels, values = tuple(node.value), tuple(node.value.values())
+        places = [(node.keys or {}).get(text, node.place) for text in labels]
+    else:
+        values = reader.items(node, f"axis {name!r}")
+        labels, places = tuple(re.sub(r"\s", "", label(each)) for each in values), [each.place for each in values]
+    if isinstance(node.value, tuple | dict) and not values:
+        reader.note(node.place, f"axis {name!r} has no values")
+    for number, text in enumerate(labels):
+        if not _LABEL.fullmatch(text):
+            reader.note(places[number], f"a value of axis {name!r} cannot be written on a command line; give it a name:"
+                        f" {name}: {{name: value}}")  # fmt: skip
+        elif text in labels[:number]:
+            reader.note(places[number], f"axis {name!r} has the value {text} twice")
+    for value in values:
+        if names_in(value):
+            reader.note(value.place, f"a value of axis {name!r} cannot hold a $ itself")
+    words = tuple(_words(text, value) for text, value in zip(labels, values, strict=True))
+    return (Axis(name, labels, words) if values else None), values
+
+
+def _words(text: str, value: Node) -> tuple[str, ...]:
+    parts = value.value if isinstance(value.value, tuple) else (value,)
+    own = (str(part.value).replace(" ", "") for part in parts if isinstance(part.value, str | int))
+    return tuple(dict.fromkeys([text, *own]))
+
+
+def _subsets(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Node, ...]]:
+    if isinstance(node.value, tuple):
+        known = sorted({word for enum in FLAG_ENUMS for word in ENUMS[enum].short_names})
+        flags = reader.words(node, "flag", known)
+    else:
+        enum = reader.word(node, "enumeration of flags", FLAG_ENUMS)
+        flags = ENUMS[enum].short_names if enum else ()
+    if len(flags) > _MOST_FLAGS:
+        reader.note(node.place, f"axis {name!r} has more than {_MOST_FLAGS} flags")
+        return None, ()
+    return (Axis(name, flags=flags) if flags else None), ()
+
+
+def _unknown(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Node, ...]]:
+    """No bit, and each bit that no flag has."""
+    enum = reader.word(node, "enumeration of flags", FLAG_ENUMS)
+    if enum is None:
+        return None, ()
+    known = ENUMS[enum].mask_of(*ENUMS[enum].short_names)
+    bits = [bit for bit in range(_BITS) if not known >> bit & 1]
+    labels = ("none", *(f"bit{bit}" for bit in bits))
+    nodes = (Node((), node.place), *(Node((Node(f"bit {bit}", node.place),), node.place) for bit in bits))
+    return Axis(name, labels, tuple((text,) for text in labels)), nodes
+
+
+def _expression(
+    reader: Reader, node: Node | None, space: Space, registry: Registry
+) -> predicate.Expression | None:
+    if node is None:
+        return None
+    text = reader.text(node, "a predicate")
+    try:
+        return predicate.parse(text, space, registry.predicates) if text else None
+    except ValueError as error:
+        reader.note(node.place, str(error))
+        return None
+
+
+def _clauses(
+    reader: Reader, node: Node | None, template: Template, registry: Registry, rules: tuple[str, ...]
+) -> list[Clause]:
+    clauses: list[Clause] = []
+    items = reader.items(node, "expect")
+    for item in items:
+        fields = reader.mapping(item, "an expectation", CLAUSE_KEYS)
+        if not isinstance(item.value, dict):
+            continue
+        text = str(fields["if"].value) if "if" in fields else ""
+        when = _expression(reader, fields.get("if"), template.space, registry)
+        needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
+        if ("then" in fields) == ("needs" in fields):
+            reader.note(item.place, "an expectation has either then (with the rule) or needs")
+        elif "needs" in fields:
+            clauses.append(Clause(text, when, None, needs=needs))
+        else:
+            rule = reader.word(fields.get("rule"), "rule", registry)
+            if "rule" not in fields:
+                reader.note(item.place, "an expectation lacks the key 'rule': which one says so?")
+            elif rule and rule not in rules:
+                reader.note(fields["rule"].place, f"rule {rule} is not among the row's rules")
+            call = template.fields.get("call")
+            then = read_then(reader, fields["then"], str(call.value) if call else template.call)
+            clauses.append(Clause(text, when, then, rule or ""))
+    deciding = [clause for clause in clauses if clause.then]
+    if node is not None and isinstance(node.value, tuple):
+        last = items[-1].value if items else {}
+        if not deciding or not isinstance(last, dict) or "if" in last or "then" not in last:
+            reader.note(node.place, "the last expectation must have no `if`, so that no point is without one")
+    for clause, item in zip(clauses[:-1], items, strict=False):
+        if clause.then and clause.when is None and not reader.mistakes:
+            reader.note(item.place, "nothing is left for the expectations behind one without `if`")
+    for rule in rules if deciding and not reader.mistakes else ():
+        if rule not in {clause.rule for clause in deciding}:
+            reader.note(node.place if node else template.row.place, f"no expectation names the row's rule {rule}")
+    if len({need for clause in clauses for need in clause.needs}) > 8:
+        reader.note(template.row.place, "a sweep can need at most 8 capabilities")
+    return clauses
+
+
+def _check(reader: Reader, template: Template, before: int) -> bool:
+    """Whether the row can be read at each value of each axis, the others being at their first."""
+    first = dict.fromkeys((axis.name for axis in template.space.axes), 0)
+    for axis in template.space.axes:
+        for value in (0, axis.size - 1) if axis.flags else range(axis.size):
+            template.parts({**first, axis.name: value}, reader)
+    return len(reader.mistakes) == before

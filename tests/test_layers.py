@@ -1,0 +1,40 @@
+"""The layers of `conformance/`: each imports itself and those above it in this list, and nothing outside."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.tables.suite import ROOT
+
+LAYERS = (
+    "errors", "yamldoc", "verbs", "header", "model", "judging", "tables", "kernel", "bench", "device", "execution",
+    "sweeps", "results", "supervision", "pytest_plugin",
+)  # fmt: skip
+FILES = sorted((ROOT / "conformance").rglob("*.py"))
+
+
+def imported(file: Path) -> Iterator[str]:
+    """The modules of this project that a file imports, those for type checking among them, as dotted names."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_layer_imports_only_itself_and_those_above_it(file: Path) -> None:
+    parts = file.relative_to(ROOT / "conformance").with_suffix("").parts
+    above = LAYERS[: LAYERS.index(parts[0]) + 1] if parts[0] != "__init__" else ()
+    for module in imported(file):
+        package, _, rest = module.partition(".")
+        assert package not in ("fixtures", "reports", "commands", "reference", "trial", "cases", "tests"), module
+        assert package != "conformance" or rest.partition(".")[0] in above, f"{parts[0]} imports {module}"
+
+
+def test_every_module_has_a_layer() -> None:
+    assert {path.stem for path in (ROOT / "conformance").iterdir() if path.name[0] not in "_."} == set(LAYERS)
