@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from commands import choosing
+from commands import case_options
 from conformance.errors import UserError
 from conformance.judging import VERDICTS
 from conformance.model.case import Case, Step
-from conformance.results.records import Line, read_results, rule_verdicts
+from conformance.results.records import Record, read_results, rule_verdicts
 from conformance.tables.suite import Suite
 from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb
 
@@ -87,12 +87,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("--results", type=Path, metavar="FILE_OR_DIR", help="the results of a run, for verdicts")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    choosing.add_cases_argument(parser)
+    case_options.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the ledger. Exit status 1 if a rule has no case, else 0."""
-    suite = choosing.suite_from(arguments)
+    suite = case_options.suite_from(arguments)
     coverage = cover(suite) if arguments.results is None else cover_with_results(suite, arguments.results)
     if arguments.json:
         print(json.dumps(as_data(coverage), indent=2))
@@ -144,7 +144,7 @@ def directions(case: Case) -> set[str]:
     return {step.then.outcome for step in (case.when, *case.afterwards)} - {"open"}
 
 
-def _codes(cases: Sequence[Case], results: Sequence[Line] | None) -> Iterator[CodeCoverage]:
+def _codes(cases: Sequence[Case], results: Sequence[Record] | None) -> Iterator[CodeCoverage]:
     seen = None if results is None else [each for line in results for each in _observations(line)]
     for verb in VERBS.values():
         for code in verb.return_codes:
@@ -154,6 +154,7 @@ def _codes(cases: Sequence[Case], results: Sequence[Line] | None) -> Iterator[Co
 
 def _expecting(cases: Iterable[Case], verb: Verb, code: ReturnCode) -> int:
     """How many cases have a call of the verb for which they name the code."""
+
     def expects(step: Step) -> bool:
         named = (*step.then.errno, *step.then.code)
         return step.call == verb.name and any(_names(code, verb, name) for name in named)
@@ -170,7 +171,7 @@ class _Observation:
     expected: tuple[str, ...]
 
 
-def _observations(line: Line) -> Iterator[_Observation]:
+def _observations(line: Record) -> Iterator[_Observation]:
     observed: dict[str, Any] = line["observed"]
     expected: dict[str, Any] = line["expected"]
     first = {"call": line.get("call", ""), **expected}
@@ -249,7 +250,7 @@ def _rule_lines(coverage: Coverage) -> Iterator[str]:
         # In brackets where every case is open: such a verdict says only that nothing broke.
         word = f"({rule.verdict})" if rule.id in coverage.only_open else rule.verdict
         verdict = f"{word:<11}  " if with_results else ""
-        place = rule.document if len(rule.document) <= document else f"{rule.document[:document - 1]}…"
+        place = rule.document if len(rule.document) <= document else f"{rule.document[: document - 1]}…"
         statement = textwrap.shorten(rule.statement, max(20, WIDTH - len(head)), placeholder="…")
         yield f"{rule.id:<{width}}  {'  '.join(counts)}  {verdict}{place:<{document}}  {statement}"
 
@@ -258,8 +259,10 @@ def _totals(coverage: Coverage) -> Iterator[str]:
     rules = coverage.rules
     both = sum(bool(rule.success and rule.refused) for rule in rules)
     one = sum(bool(rule.success) != bool(rule.refused) for rule in rules)
-    yield (f"{len(rules)} rules, {len(rules) - len(coverage.without_case)} with a case: "
-           f"{both} by success and by refusal, {one} in one direction; {coverage.cases} cases")
+    yield (
+        f"{len(rules)} rules, {len(rules) - len(coverage.without_case)} with a case: "
+        f"{both} by success and by refusal, {one} in one direction; {coverage.cases} cases"
+    )
     if coverage.complete is not None:
         counts = Counter(rule.verdict for rule in rules)
         words = [f"{counts[verdict]} {verdict}" for verdict in reversed(VERDICTS) if counts[verdict]]

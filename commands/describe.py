@@ -37,10 +37,17 @@ WIDTH = 100
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("verb", nargs="?", metavar="VERB", help="ibv_reg_mr, or reg_mr; without it, list all")
-    parser.add_argument("--dialect", choices=(MAINLINE, EXPERIMENTAL), default=MAINLINE,
-                        help="the document to follow where two describe one name (default: %(default)s)")
-    parser.add_argument("--structs", action="store_true",
-                        help="also print the structs behind pointers (the device, the context, queues)")
+    parser.add_argument(
+        "--dialect",
+        choices=(MAINLINE, EXPERIMENTAL),
+        default=MAINLINE,
+        help="the document to follow where two describe one name (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--structs",
+        action="store_true",
+        help="also print the structs behind pointers (the device, the context, queues)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON, with every struct and enumeration")
 
 
@@ -66,14 +73,20 @@ def find(name: str, dialect: str = MAINLINE) -> Verb:
         hint = f"did you mean {' or '.join(close)}?" if close else "`rdma-cts describe` lists them all"
         raise UserError(f"unknown verb {name!r}", hint=hint)
     if dialect not in dialects(full):
-        raise UserError(f"no document describes an {dialect} {full}",
-                        hint=f"only {', '.join(VENDOR_VERBS)} has that dialect")
+        raise UserError(
+            f"no document describes an {dialect} {full}", hint=f"only {', '.join(VENDOR_VERBS)} has that dialect"
+        )
     return VERBS[full] if dialect == MAINLINE else VENDOR_VERBS[full]
 
 
 def _summary(verb: Verb) -> dict[str, object]:
-    return {"name": verb.name, "dialect": verb.dialect, "summary": verb.summary, "document": verb.document,
-            "dialects": dialects(verb.name)}
+    return {
+        "name": verb.name,
+        "dialect": verb.dialect,
+        "summary": verb.summary,
+        "document": verb.document,
+        "dialects": dialects(verb.name),
+    }
 
 
 def _listing(verbs: Iterable[Verb]) -> str:
@@ -133,8 +146,7 @@ def _signature(verb: Verb) -> Iterator[str]:
 def _other_dialect(verb: Verb) -> Iterator[str]:
     for dialect in dialects(verb.name):
         if dialect != verb.dialect:
-            yield (f"Dialect: {verb.dialect}. Another document describes this name differently: "
-                   f"--dialect {dialect}.")
+            yield (f"Dialect: {verb.dialect}. Another document describes this name differently: --dialect {dialect}.")
 
 
 def _within(verb: Verb, structs: Iterable[Struct]) -> tuple[Struct, ...]:
@@ -179,8 +191,9 @@ def _return(verb: Verb) -> Iterator[str]:
 
 def _discrepancies(verb: Verb, structs: Iterable[Struct]) -> Iterator[str]:
     of_parameters = [(each.name, each.discrepancy) for each in verb.parameters]
-    of_fields = [(f"struct {struct.name}.{each.name}", each.discrepancy)
-                 for struct in structs for each in struct.fields]
+    of_fields = [
+        (f"struct {struct.name}.{each.name}", each.discrepancy) for struct in structs for each in struct.fields
+    ]
     placed = [f"{place}: {text}." for place, text in of_parameters + of_fields if text]
     for text in (*verb.discrepancies, *placed):
         yield from _wrapped(text, "  - ", hang=4)
@@ -216,5 +229,6 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _wrapped(text: str, first: str = "", hang: int = 0) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=" " * hang,
-                         break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False
+    )

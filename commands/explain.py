@@ -7,12 +7,12 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from commands import choosing
+from commands import case_options
 from conformance import judging
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.rules import Rule
-from conformance.results.records import FILE_NAME, Line, told_on, verdict_on
+from conformance.results.records import FILE_NAME, Record, headline_on, verdict_on
 from conformance.results.sweep_record import clauses
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
@@ -30,12 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("id", metavar="RULE_OR_CASE", help="such as REG-15 or reg_mr/registration/last-byte")
     parser.add_argument("--results", type=Path, metavar="DIR", help=f"the run to look at (default: the last in {OUT}/)")
-    choosing.add_cases_argument(parser)
+    case_options.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the explanation; exit status 0. Raises UserError for an id that nothing has."""
-    suite = choosing.suite_from(arguments)
+    suite = case_options.suite_from(arguments)
     wanted = arguments.id
     case = None if wanted.upper() in suite.registry else _case(suite, wanted)
     path = arguments.results or latest(OUT)
@@ -68,7 +68,7 @@ def _of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
     yield from _wrapped(rule.statement)
     yield ""
     yield f"a {rule.level} since rdma-core {rule.since}, enforced by: {rule.layer}"
-    yield f"stated in {rule.place.file}:{rule.place.line}"
+    yield f"stated in {rule.location.file}:{rule.location.line}"
     if rule.needs:
         yield f"needs: {', '.join(rule.needs)}"
     yield ""
@@ -84,21 +84,22 @@ def _of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
     by_rank = sorted(cases, key=lambda case: _rank(rule, results.get(case.id)))
     for case in by_rank[:_CASES]:
         line = results.get(case.id)
-        yield f"  {verdict_on(rule.id, line) if line else '-':<11}  {case.id}  {case.place.file}:{case.place.line}"
+        verdict = verdict_on(rule.id, line) if line else "-"
+        yield f"  {verdict:<11}  {case.id}  {case.location.file}:{case.location.line}"
         if line and verdict_on(rule.id, line) in judging.VIOLATIONS:
-            reason, repro = told_on(rule.id, line)
+            reason, repro = headline_on(rule.id, line)
             yield from _wrapped(reason, "      ")
             yield f"      {repro}"
     if len(cases) > _CASES:
         yield f"  and {len(cases) - _CASES} more: ./rdma-cts list --rule {rule.id}"
 
 
-def _rank(rule: Rule, line: Line | None) -> int:
+def _rank(rule: Rule, line: Record | None) -> int:
     return judging.VERDICTS.index(verdict_on(rule.id, line)) if line else len(judging.VERDICTS)
 
 
 def _of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
-    yield f"{case.id}  {case.place.file}:{case.place.line}"
+    yield f"{case.id}  {case.location.file}:{case.location.line}"
     if case.about:
         yield from _wrapped(case.about)
     yield ""

@@ -10,8 +10,8 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
-from commands import choosing, report
-from conformance.results.records import FILE_NAME, Line, Recorded, footer_line, read_results
+from commands import case_options, report
+from conformance.results.records import FILE_NAME, Record, Recorded, footer_record, read_results
 from conformance.results.rejudge import Again, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
@@ -32,12 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep what came of it there, as the results of a run")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="what the device must have (see profiles)")
     parser.add_argument("--waivers", type=Path, metavar="FILE", help="violations that are known, instead of the run's")
-    choosing.add_cases_argument(parser)
+    case_options.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints what has changed; gives the exit status that `run` would have given."""
-    suite = choosing.suite_from(arguments)
+    suite = case_options.suite_from(arguments)
     recorded = read_results(arguments.run)
     old = read(arguments.run)
     present = read_profile(arguments.profile).present if arguments.profile else {}
@@ -62,19 +62,19 @@ def _write(out: Path, suite: Suite, recorded: Recorded, again: list[Again], waiv
     }
     with closing(ResultsFile(out / FILE_NAME)) as file:
         file.append(header)
-        lines: list[Line] = []
+        lines: list[Record] = []
         for each in again:
             line = _at_home(file.prepared(each.line), each.kept)
             lines.append(waivers.applied(line, header) if waivers else line)
             file.append(lines[-1])
         old = recorded.footer or {}
-        footer = footer_line(header["planned"], lines, suite.registry, duration_s=float(old.get("duration_s", 0.0)))
+        footer = footer_record(header["planned"], lines, suite.registry, duration_s=float(old.get("duration_s", 0.0)))
         if waivers:
             footer["waivers"] = waivers.account(lines, header)
         file.append(footer)
 
 
-def _at_home(line: Line, kept: str) -> Line:
+def _at_home(line: Record, kept: str) -> Record:
     """The line without a side file that was not written anew."""
     return {key: value for key, value in line.items() if key != "points_file"} if kept else line
 

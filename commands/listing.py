@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from commands import choosing
+from commands import case_options
 from conformance.model.case import Case
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import EXHAUSTIVE
@@ -16,13 +16,13 @@ HELP = "Show the cases, or with --rules the rules."
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("--rules", action="store_true", help="show the rules instead of the cases")
-    choosing.add_arguments(parser, EXHAUSTIVE)
+    case_options.add_arguments(parser, EXHAUSTIVE)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints one line a case or rule; exit status 0."""
-    suite = choosing.suite_from(arguments)
-    cases = choosing.selection_from(arguments).apply(suite)
+    suite = case_options.suite_from(arguments)
+    cases = case_options.selection_from(arguments).apply(suite)
     for line in _rules(suite, cases) if arguments.rules else _cases(cases):
         print(line)
     return 0

@@ -1,6 +1,6 @@
 """`rdma-cts run`: the cases on a device of this host, or in the Soft-RoCE guest.
 
-Wires engine, place and reports together; each of them does its part. Not for where cases run (place.py).
+Wires engine, target and reports together; each of them does its part. Not for where cases run (target.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from commands import builds, choosing, place, report
+from commands import builds, case_options, report, target
 from commands.guests import Guests
 from commands.plan import Plan, read_plan, write_plan
 from conformance.device.libibverbs import DIALECTS
@@ -39,9 +39,9 @@ _FREE = ("resume", "yes", "level", "argv", "command", "execute")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    place.add_arguments(parser)
+    target.add_arguments(parser)
     builds.add_arguments(parser)
-    choosing.add_arguments(parser, DEFAULT)
+    case_options.add_arguments(parser, DEFAULT)
     parser.add_argument("--profile", type=Path, metavar="FILE", help="what the device must have (see profiles)")
     parser.add_argument("--waivers", type=Path, metavar="FILE", help="violations that are known (see docs/waivers.md)")
     parser.add_argument("--dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
@@ -97,25 +97,25 @@ def _carry_on(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
-    suite = choosing.suite_from(arguments)
-    cases = ordered(choosing.selection_from(arguments).apply(suite), arguments.seed)
+    suite = case_options.suite_from(arguments)
+    cases = ordered(case_options.selection_from(arguments).apply(suite), arguments.seed)
     if not arguments.sequences:
         cases = _without_sequences(cases)
     if arguments.profile:
         read_profile(arguments.profile)
     waivers = read_waivers(arguments.waivers, suite, datetime.now().date()) if arguments.waivers else None
     progress = Progress(level=arguments.level)
-    device = place.host_device(arguments)
+    device = target.host_device(arguments)
     if device and not arguments.hazardous:
         cases = _harmless(cases, progress)
-    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{device or place.GUEST_DEVICE}"
+    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{device or target.GUEST_DEVICE}"
     file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(device))
     with closing(file) as results, _tidied(out):
         before = results.recorded()
         if before and before.footer and before.footer["complete"]:
             progress.say(f"the run in {out} is complete")
         else:
-            where = (place.on_host if device else place.in_guest)(arguments, device, out, progress.say)
+            where = (target.on_host if device else target.in_guest)(arguments, device, out, progress.say)
             _plan(arguments, suite, cases, where, plan, out)
             header = {"stack": where.stack, "seed": arguments.seed, "tier": arguments.tier,
                       "argv": [NAME, *arguments.argv], "under_test": {"given": where.given},
@@ -124,7 +124,7 @@ def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
                 raise UserError("the run cannot be carried on, because the waivers differ", hint="start a new one")
             Supervisor(
                 suite, cases, results, progress, header, out / "console.log", where.repro,
-                deadline_s=arguments.deadline, boot_id=where.boot_id, earlier=results.cut_back(before), waivers=waivers,
+                deadline_s=arguments.deadline, boot_id=where.boot_id, prior=results.cut_back(before), waivers=waivers,
             ).run(where.start)  # fmt: skip
     report.write_beside(out)
     digest = read(out)
@@ -133,7 +133,12 @@ def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
 
 
 def _plan(
-    arguments: argparse.Namespace, suite: Suite, cases: Sequence[Case], where: place.Place, plan: Plan | None, out: Path
+    arguments: argparse.Namespace,
+    suite: Suite,
+    cases: Sequence[Case],
+    where: target.Target,
+    plan: Plan | None,
+    out: Path,
 ) -> None:
     """Keeps what this run is, or checks that it is what the run that it carries on was."""
     planned = tuple(case.id for case in cases)

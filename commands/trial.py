@@ -21,7 +21,7 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import report
 from trial.alterations import ALTERATIONS
-from trial.liberties import LIBERTIES
+from trial.permitted_variants import PERMITTED_VARIANTS
 from trial.searching import FIRST_SEED, divergences, for_seconds, subject_of
 from trial.trying import Finding, check_baseline, try_all
 from trial.violation import Violation
@@ -78,10 +78,12 @@ def execute(arguments: argparse.Namespace) -> int:
         raise UserError(f"only {len(findings)} of {len(chosen)} violations were tried", status=3)
     untriable = UNTRIABLE if known is VIOLATIONS and len(chosen) == len(known) else {}
     where = "Soft-RoCE in the guest" if arguments.guest else "the reference"
-    liberties: list[Finding] = []
+    permitted_variants: list[Finding] = []
     if known is VIOLATIONS and len(chosen) == len(known):
-        liberties = list(try_all(LIBERTIES, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True))
-    trial = report.Trial(findings, untriable, time.monotonic() - started, where, liberties)
+        permitted_variants = list(
+            try_all(PERMITTED_VARIANTS, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True)
+        )
+    trial = report.Trial(findings, untriable, time.monotonic() - started, where, permitted_variants)
     if arguments.out:
         report.write(trial, arguments.out)
     print(report.summary(trial))

@@ -1,7 +1,7 @@
 """Judges what was observed by what the document says. Pure: the same data give the same verdict.
 
 A verdict is about the device and its stack; what the harness could not do is BROKEN and never a
-FAIL. `lacking` are the capabilities that the case needs and the device does not declare.
+FAIL. `undeclared` are the capabilities that the case needs and the device does not declare.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from conformance.verbs import ENUMS, VERBS
 
 PASS, FAIL, UNSUPPORTED, UNREACHABLE = "PASS", "FAIL", "UNSUPPORTED", "UNREACHABLE"
 BROKEN, CRASH, HANG, MISSED = "BROKEN", "CRASH", "HANG", "MISSED"
-# Never what a device did: the effective verdict of a violation that a waiver tells of (waivers.py).
+# Never what a device did: the effective verdict of a violation that a waiver tells of (results/waivers.py).
 WAIVED = "WAIVED"
 # From the worst to the best: a rule's verdict is the worst of its cases'.
 VERDICTS = (CRASH, HANG, FAIL, BROKEN, MISSED, WAIVED, UNREACHABLE, UNSUPPORTED, PASS)
@@ -37,7 +37,7 @@ class Judgement:
 
 
 def judge(
-    case: Case, lacking: Sequence[str], observed: dict[str, Any], kernel: dict[str, Any] | None = None
+    case: Case, undeclared: Sequence[str], observed: dict[str, Any], kernel: dict[str, Any] | None = None
 ) -> Judgement:
     """The verdict on `case` given what execution.execute observed and the kernel's evidence."""
     alarm = kernel_alarm(kernel or {})
@@ -46,11 +46,11 @@ def judge(
     if "unreachable" in observed:
         return Judgement(UNREACHABLE, observed["unreachable"])
     if "setup_failed" in observed:
-        judgement = _judge_setup(lacking, observed)
+        judgement = _judge_setup(undeclared, observed)
     elif case.when.then.outcome == "open":
         judgement = _judge_open(case, observed)
-    elif lacking:
-        judgement = _judge_undeclared(case, lacking, observed)
+    elif undeclared:
+        judgement = _judge_undeclared(case, undeclared, observed)
     else:
         judgement = _judge_steps(case, observed)
     if judgement.verdict != FAIL and observed.get("left_behind"):
@@ -58,7 +58,7 @@ def judge(
     return judgement
 
 
-def essence(observed: Mapping[str, Any]) -> dict[str, Any]:
+def verdict_key(observed: Mapping[str, Any]) -> dict[str, Any]:
     """An observation without what differs each time and changes no verdict: addresses, keys, handles.
 
     Two observations with the same essence are judged alike where the same is expected.
@@ -70,22 +70,24 @@ def essence(observed: Mapping[str, Any]) -> dict[str, Any]:
         if key in observed:
             kept[f"{key}_changed"] = observed[key]["before"] != observed[key]["after"]
     if "afterwards" in observed:
-        kept["afterwards"] = [essence(each) for each in observed["afterwards"]]
+        kept["afterwards"] = [verdict_key(each) for each in observed["afterwards"]]
     return kept
 
 
-def pin(judgement: Judgement, lacking: Sequence[str], present: Mapping[str, str]) -> Judgement:
+def apply_profile(judgement: Judgement, undeclared: Sequence[str], present: Mapping[str, str]) -> Judgement:
     """The judgement where a profile says what must be there (capability to reason): then absence is a failure."""
-    pinned = [name for name in lacking if name in present]
+    pinned = [name for name in undeclared if name in present]
     if judgement.verdict != UNSUPPORTED or not pinned:
         return judgement
     reasons = "; ".join(f"{name} must be present: {present[name]}" for name in pinned)
     return Judgement(FAIL, f"{judgement.reason}, yet by the profile {reasons}", judgement.notes)
 
 
-def _judge_setup(lacking: Sequence[str], observed: dict[str, Any]) -> Judgement:
-    if lacking:
-        return Judgement(UNSUPPORTED, f"{observed['setup_failed']}; the device does not declare {', '.join(lacking)}")
+def _judge_setup(undeclared: Sequence[str], observed: dict[str, Any]) -> Judgement:
+    if undeclared:
+        return Judgement(
+            UNSUPPORTED, f"{observed['setup_failed']}; the device does not declare {', '.join(undeclared)}"
+        )
     return Judgement(BROKEN, f"the setup failed: {observed['setup_failed']}")
 
 
@@ -98,9 +100,9 @@ def _judge_open(case: Case, observed: dict[str, Any]) -> Judgement:
     return Judgement(PASS, f"{judgement.reason}; {note}", (note, *judgement.notes))
 
 
-def _judge_undeclared(case: Case, lacking: Sequence[str], observed: dict[str, Any]) -> Judgement:
+def _judge_undeclared(case: Case, undeclared: Sequence[str], observed: dict[str, Any]) -> Judgement:
     """Absence is verified: what is not declared has to be refused, or has to work."""
-    names = ", ".join(lacking)
+    names = ", ".join(undeclared)
     if _outcome(case.when, observed) == "refused":
         if observed.get("changed") or observed.get("moved", "nothing") != "nothing":
             return Judgement(FAIL, f"{case.when} {_came(observed)}, and moved bytes that it should not")

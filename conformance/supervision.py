@@ -18,8 +18,8 @@ from conformance import judging
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.case import Case
-from conformance.results.prior_sessions import Earlier
-from conformance.results.records import Line, decode, footer_line, result_line
+from conformance.results.prior_sessions import PriorSessions
+from conformance.results.records import Record, decode, footer_record, result_record
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import Suite
@@ -35,7 +35,7 @@ TRIES = 3
 
 
 @dataclass(frozen=True)
-class End:
+class WorkerEnd:
     """How a worker ended; `outside` if neither the kernel nor the process under test had a part in it."""
 
     what: str = "the kernel or process under test died"
@@ -46,7 +46,7 @@ class Worker(Protocol):
     """One life of what runs the cases; see fixtures.softroce.guest.Guest."""
 
     def next_line(self, timeout: float) -> bytes | None: ...
-    def end(self) -> End: ...
+    def end(self) -> WorkerEnd: ...
     def kill(self) -> None: ...
     def tail_of_console(self, lines: int = 30) -> list[str]: ...
     def close(self) -> None: ...
@@ -56,8 +56,8 @@ class Worker(Protocol):
 class Listener(Protocol):
     """Who is told how the run goes."""
 
-    def began(self, header: Line, total: int) -> None: ...
-    def took(self, line: Line, done: int, total: int) -> None: ...
+    def began(self, header: Record, total: int) -> None: ...
+    def took(self, line: Record, done: int, total: int) -> None: ...
     def restarted(self, reason: str) -> None: ...
 
 
@@ -76,7 +76,7 @@ class Supervisor:
         *,
         deadline_s: float | None = None,
         boot_id: str = "",
-        earlier: Earlier | None = None,
+        prior: PriorSessions | None = None,
         waivers: Waivers | None = None,
     ) -> None:
         """`console` is where workers put what they have to say besides lines.
@@ -85,7 +85,7 @@ class Supervisor:
         make the command that runs just that case in the same place. A case may take `deadline_s`
         seconds. `boot_id` names this start of the kernel under test if that is this host's own: then
         the file also says which case was begun, for the kernel may take this process with it.
-        `earlier` is what the file holds of a run that is carried on. `waivers` decide what counts.
+        `prior` is what the file holds of a run that is carried on. `waivers` decide what counts.
         """
         self.suite = suite
         self.cases = {case.id: case for case in cases}
@@ -96,25 +96,25 @@ class Supervisor:
         self.repro = repro
         self.deadline_s = deadline_s or CASE_DEADLINE_S
         self.boot_id = boot_id
-        self.earlier = earlier
+        self.prior = prior
         self.waivers = waivers
-        self.header: Line | None = earlier.header if earlier else None
-        self.done: dict[str, Line] = dict(earlier.done) if earlier else {}
+        self.header: Record | None = prior.header if prior else None
+        self.done: dict[str, Record] = dict(prior.done) if prior else {}
         self.heard = False
         self.workers = 0
         self.killed: Counter[str] = Counter()
-        self.at: Line = {}  # of the case in flight, the line that said last how far it had got
+        self.at: Record = {}  # of the case in flight, the line that said last how far it had got
         self.why_ended = ""
 
-    def run(self, start: Callable[[Sequence[str]], Worker]) -> Line:
+    def run(self, start: Callable[[Sequence[str]], Worker]) -> Record:
         """Runs every case in as many workers as it takes; gives the footer, which is also recorded.
 
         `start` makes a worker for the ids given to it. Raises UserError when no worker said what it
         is on (then there is nothing that results could be about), or said another thing than before.
         """
         began = time.monotonic()
-        if self.earlier:
-            self._carry_on(self.earlier)
+        if self.prior:
+            self._carry_on(self.prior)
         while batch := self._next_batch():
             before = self._progress()
             try:
@@ -144,25 +144,25 @@ class Supervisor:
             self._record(case, judging.MISSED, f"not run: {self.why_ended}", [])
         return self._finish(time.monotonic() - began)
 
-    def _finish(self, duration_s: float) -> Line:
-        footer = footer_line(
+    def _finish(self, duration_s: float) -> Record:
+        footer = footer_record(
             list(self.cases),
             self.done.values(),
             self.suite.registry,
-            duration_s=duration_s + (self.earlier.seconds if self.earlier else 0.0),
-            boots=self.workers + (self.earlier.boots if self.earlier else 0),
-            resumed=self.earlier.resumed + 1 if self.earlier else 0,
+            duration_s=duration_s + (self.prior.seconds if self.prior else 0.0),
+            boots=self.workers + (self.prior.boots if self.prior else 0),
+            resumed=self.prior.resumed + 1 if self.prior else 0,
         )
         if self.waivers and self.header:
             footer["waivers"] = self.waivers.account(self.done.values(), self.header)
         self.file.append(footer)
         return footer
 
-    def _carry_on(self, earlier: Earlier) -> None:
-        self.file.append(earlier.line())
-        self.listener.began(earlier.header, len(self.cases))
-        if earlier.in_flight in self.cases and self.boot_id and earlier.boot_id != self.boot_id:
-            self._record(earlier.in_flight, judging.CRASH, "this host went down while the case ran", [])
+    def _carry_on(self, prior: PriorSessions) -> None:
+        self.file.append(prior.line())
+        self.listener.began(prior.header, len(self.cases))
+        if prior.in_flight in self.cases and self.boot_id and prior.boot_id != self.boot_id:
+            self._record(prior.in_flight, judging.CRASH, "this host went down while the case ran", [])
 
     def _progress(self) -> tuple[int, int]:
         """Differs after a worker with which it makes sense to start another."""
@@ -221,13 +221,13 @@ class Supervisor:
             self.why_ended = str(line.get("reason"))
         return in_flight
 
-    def _begin(self, line: Line) -> None:
+    def _begin(self, line: Record) -> None:
         """Takes the first header of this session."""
         header = {**line, **self.known, "planned": list(self.cases)}
         header["under_test"] = {**line.get("under_test", {}), **self.known.get("under_test", {})}
         self.heard = True
-        if self.earlier:
-            self.earlier.check(header)
+        if self.prior:
+            self.prior.check(header)
         else:
             self.header = header
             self.file.append(header)
@@ -257,7 +257,7 @@ class Supervisor:
             reason += f", at the point {self.at['point']} or one of those soon after it"
         log = worker.tail_of_console(EVIDENCE_LINES)
         cause = judging.first_alarm(log)
-        more: Line = {}
+        more: Record = {}
         if row:  # one of random sequences: what it was in, and which of the case's rules that is about
             rule = str(self.at.get("rule"))
             more["deviations"] = [{"when": self.at["point"], "rules": [rule], "row": str(row)}]
@@ -266,12 +266,12 @@ class Supervisor:
 
     def _record(self, case: str, verdict: str, reason: str, log: Sequence[str], more: Mapping[str, Any] = {}) -> None:
         kernel = {"log": list(log)} if log else {}
-        line = result_line(self.cases[case], self.suite.registry, Judgement(verdict, reason), {}, kernel=kernel)
+        line = result_record(self.cases[case], self.suite.registry, Judgement(verdict, reason), {}, kernel=kernel)
         self._append({**line, **more})
 
-    def _append(self, line: Line) -> None:
+    def _append(self, line: Record) -> None:
         # Where the table stands on this side, which a guest sees elsewhere.
-        place = self.cases[line["case"]].place
+        place = self.cases[line["case"]].location
         line = {**line, "source": {"file": place.file, "line": place.line}, "repro": f"{self.repro} {line['case']}"}
         line = self.file.prepared(line)
         if self.waivers and self.header:

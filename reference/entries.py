@@ -139,5 +139,3 @@ def _tell(device: Device, mr: Mr, region: Region, change: Change, pd: Pd | None)
     if change.flags & CHANGE_PD and pd:
         mr.struct.pd = device.told_pd(pd, int(mr.struct.pd or 0))
     mr.struct.lkey, mr.struct.rkey = device.told_keys(region)
-
-

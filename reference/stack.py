@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from conformance.model import capability
 
 # What a device declares; what else can be lacking is found by trying, as on a real one.
-DECLARABLE = tuple(capability.declared_capabilities(capability.Declared(0, 0, 0, 0)))
+DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(0, 0, 0, 0)))
 
 
 @dataclass(frozen=True)

@@ -214,5 +214,3 @@ def _fitting(sges: Sequence[Sge], length: int) -> list[Sge]:
             found.append(Sge(sge.addr, size, sge.lkey))
         length -= size
     return found
-
-

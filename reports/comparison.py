@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from conformance import judging
 from conformance.errors import UserError
-from conformance.results.records import Line
+from conformance.results.records import Record
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.digest import Digest
 from reports.points import inside, read_points
@@ -44,7 +44,7 @@ class Change:
     case: str
     old: str
     new: str
-    line: Line
+    line: Record
     points: int = 0
     examples: tuple[str, ...] = ()
 
@@ -102,7 +102,7 @@ def kind_of(old: str, new: str) -> str:
     return FIXED if old in judging.VIOLATIONS and new == judging.PASS else CHANGED
 
 
-def _changes(old: Digest, new: Digest, before: Line, after: Line | None) -> Iterator[Change]:
+def _changes(old: Digest, new: Digest, before: Record, after: Record | None) -> Iterator[Change]:
     case = before["case"]
     if after is None:
         yield Change(GONE, case, before["effective"], "", before)
@@ -122,7 +122,7 @@ def _changes(old: Digest, new: Digest, before: Line, after: Line | None) -> Iter
             yield from _point_changes(points[0], points[1], after)
 
 
-def _point_changes(old: Points, new: Points, line: Line) -> Iterator[Change]:
+def _point_changes(old: Points, new: Points, line: Record) -> Iterator[Change]:
     """The points with another verdict, those that changed alike as one."""
     pairs = _alike(old, new) if old.space == new.space else _unlike(old, new)
     found: dict[tuple[str, str, str], list[str]] = {}

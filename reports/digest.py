@@ -17,7 +17,7 @@ from typing import Any
 
 from conformance import judging
 from conformance.errors import UserError
-from conformance.results.records import Line, Recorded, exit_status, read_results, verdict_on
+from conformance.results.records import Record, Recorded, exit_status, read_results, verdict_on
 
 # What the verdicts mean for a rule, in the order in which the sentence tells them.
 VERIFIED, VIOLATED, WAIVED = "verified", "violated", "waived"
@@ -92,9 +92,9 @@ class Digest:
     """
 
     directory: Path
-    header: Line
-    results: tuple[Line, ...]
-    footer: Line | None
+    header: Record
+    results: tuple[Record, ...]
+    footer: Record | None
     torn: bool = False
 
     @cached_property
@@ -204,9 +204,9 @@ class Digest:
         told = (self.footer or {}).get("waivers")
         return told if isinstance(told, dict) else {}
 
-    def violations(self) -> dict[str, list[Line]]:
+    def violations(self) -> dict[str, list[Record]]:
         """The results that violate each violated rule, in the rules' order, the worst first."""
-        found: dict[str, list[Line]] = {}
+        found: dict[str, list[Record]] = {}
         for line in sorted(self.results, key=lambda line: judging.VERDICTS.index(line["effective"])):
             for rule in line["rules"]:
                 if verdict_on(rule, line) in judging.VIOLATIONS:
@@ -214,7 +214,7 @@ class Digest:
         order = list(self.rules)
         return dict(sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
 
-    def _of_rules(self, verdict: str) -> Iterator[tuple[str, Line]]:
+    def _of_rules(self, verdict: str) -> Iterator[tuple[str, Record]]:
         for line in self.results:
             if line["effective"] == verdict:
                 yield from ((rule, line) for rule in line["rules"] if self.verdicts[rule] == verdict)
@@ -223,11 +223,11 @@ class Digest:
         return _most({(line["reason"], rule) for rule, line in self._of_rules(judging.UNREACHABLE)})
 
     def _why_unsupported(self) -> tuple[str, ...]:
-        lacking = {
+        undeclared = {
             (str(name), rule)
             for rule, line in self._of_rules(judging.UNSUPPORTED) for name in line["observed"].get("lacking", ())
         }  # fmt: skip
-        names = [name for name, _ in Counter(name for name, _ in sorted(lacking)).most_common()]
+        names = [name for name, _ in Counter(name for name, _ in sorted(undeclared)).most_common()]
         return (f"it does not declare {', '.join(names)}",) if names else ()
 
 
@@ -251,7 +251,7 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
     for id_, facts in header["rules"].items():
         if not isinstance(facts, dict):
             raise UserError(f"{where}: the header: rule {id_} is no object")
-    by_case: dict[str, Line] = {}
+    by_case: dict[str, Record] = {}
     for line in recorded.results:
         shaped = _result(plain(line), where)
         by_case[shaped["case"]] = shaped
@@ -263,14 +263,14 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
     return Digest(directory, header, tuple(by_case.values()), footer, recorded.torn)
 
 
-def told_deviation(deviation: Line) -> str:
+def told_deviation(deviation: Record) -> str:
     """A deviation in words: of a sweep its points, of random sequences the row that shows it."""
     if deviation["row"]:
         return f"{deviation['when']}, as a row of a table:\n{deviation['row'].rstrip()}"
     return f"{deviation['count']:,} points whenever {deviation['when']}"
 
 
-def _footer(line: Line, where: str) -> Line:
+def _footer(line: Record, where: str) -> Record:
     shaped = _shaped(line, _FOOTER, where)
     if any(not isinstance(count, int) for count in shaped["verdicts"].values()):
         raise UserError(f"{where}: a count of verdicts is no number")
@@ -278,7 +278,7 @@ def _footer(line: Line, where: str) -> Line:
     return shaped
 
 
-def _result(line: Line, where: str) -> Line:
+def _result(line: Record, where: str) -> Record:
     where = f"{where}: case {line.get('case')}"
     shaped = _shaped(line, _RESULT, where)
     _texts(shaped["rules"], f"{where}: `rules`")
@@ -296,12 +296,12 @@ def _result(line: Line, where: str) -> Line:
     if not set(map(str, shaped["rule_verdicts"].values())) <= set(judging.VERDICTS):
         raise UserError(f"{where}: an unknown verdict in `rule_verdicts`")
     shaped["deviations"] = [_shaped(each, _DEVIATION, f"{where}: a deviation") for each in shaped["deviations"]]
-    lacking = shaped["observed"].get("lacking", [])
-    _texts(lacking, f"{where}: `observed.lacking`")
+    undeclared = shaped["observed"].get("lacking", [])
+    _texts(undeclared, f"{where}: `observed.lacking`")
     return shaped
 
 
-def _shaped(line: Any, shape: Mapping[str, Any], where: str) -> Line:
+def _shaped(line: Any, shape: Mapping[str, Any], where: str) -> Record:
     """The line with each key that it lacks; null stands for none."""
     if not isinstance(line, dict):
         raise UserError(f"{where} is no object")
@@ -324,7 +324,7 @@ def _texts(value: Any, where: str) -> None:
         raise UserError(f"{where} is no list of texts")
 
 
-def _never_recorded(case: str) -> Line:
+def _never_recorded(case: str) -> Record:
     line = {"type": "result", "case": case, "verdict": judging.MISSED, "effective": judging.MISSED}
     return _result({**line, "reason": "planned and never recorded"}, "")
 

@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from conformance import judging
-from conformance.results.records import Line, told_on, verdict_on
+from conformance.results.records import Record, headline_on, verdict_on
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
 from reports import pictures
 from reports.digest import Digest, RuleFacts, flat, said
@@ -53,7 +53,7 @@ class CellView:
 class SweepView:
     """A sweep in one run: its line, and its map where the points lie beside the results."""
 
-    line: Line
+    line: Record
     points: Points | None
 
     @cached_property
@@ -113,7 +113,7 @@ class CaseView:
     """A case in every run; None where a run has no result of it."""
 
     id: str
-    lines: tuple[Line | None, ...]
+    lines: tuple[Record | None, ...]
     sweeps: tuple[SweepView | None, ...] = ()
 
     @property
@@ -122,7 +122,7 @@ class CaseView:
         return [line["effective"] if line else "-" for line in self.lines]
 
     @property
-    def first(self) -> Line:
+    def first(self) -> Record:
         """The result of the first run that has one."""
         return next(line for line in self.lines if line)
 
@@ -141,7 +141,7 @@ class RuleView:
 class Seen:
     """What a result tells of a violated rule, the command that shows it, and rows that random sequences have made."""
 
-    line: Line
+    line: Record
     verdict: str
     told: str
     repro: str
@@ -156,9 +156,9 @@ class Finding:
     by_run: tuple[tuple[int, int, tuple[Seen, ...]], ...]
 
 
-def _seen(rule: str, line: Line) -> Seen:
+def _seen(rule: str, line: Record) -> Seen:
     rows = (each["row"] for each in line["deviations"] if each["row"] and rule in each["rules"])
-    told, repro = told_on(rule, line)
+    told, repro = headline_on(rule, line)
     return Seen(line, verdict_on(rule, line), told, repro, tuple(rows))
 
 
@@ -184,7 +184,7 @@ class Page:
         ids = dict.fromkeys(id_ for lines in by_run for id_ in lines)
         return {id_: self._case(id_, tuple(lines.get(id_) for lines in by_run)) for id_ in ids}
 
-    def _case(self, id_: str, lines: tuple[Line | None, ...]) -> CaseView:
+    def _case(self, id_: str, lines: tuple[Record | None, ...]) -> CaseView:
         if not any(line and line["space"] for line in lines):
             return CaseView(id_, lines)
         return CaseView(id_, lines, tuple(

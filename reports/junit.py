@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
 from conformance import judging
-from conformance.results.records import Line
+from conformance.results.records import Record
 from reports.digest import Digest, flat, told_deviation
 
 FILE_NAME = "junit.xml"
@@ -73,7 +73,7 @@ def _properties(run: Digest) -> Sequence[tuple[str, object]]:
     ]
 
 
-def _testcase(line: Line) -> ET.Element:
+def _testcase(line: Record) -> ET.Element:
     folder, _, name = line["case"].partition("/")
     seconds = line["duration_us"] / 1e6
     element = ET.Element("testcase", classname=f"rdma-cts.{_clean(folder)}", name=_clean(name), time=f"{seconds:.6f}")
@@ -87,11 +87,11 @@ def _testcase(line: Line) -> ET.Element:
     return element
 
 
-def _message(line: Line) -> str:
+def _message(line: Record) -> str:
     return _clean(f"{line['effective']} {' '.join(line['rules'])}: {line['reason']}")
 
 
-def _details(line: Line) -> str:
+def _details(line: Record) -> str:
     parts = [
         f"call: {line['call']}",
         f"expected: {_told(line['expected'])}",
@@ -104,7 +104,7 @@ def _details(line: Line) -> str:
     return "\n".join(parts)
 
 
-def _told(data: Line) -> str:
+def _told(data: Record) -> str:
     return "; ".join(f"{name} {text}" for name, text in flat(data))
 
 

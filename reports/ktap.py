@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance import judging
-from conformance.results.records import Line
+from conformance.results.records import Record
 from reports.digest import Digest, flat, told_deviation
 
 # Verdict to outcome and directive.
@@ -50,7 +50,7 @@ def _run(run: Digest) -> Iterator[str]:
         yield f"{outcome} {number} {_escaped(line['case'])}{reason}"
 
 
-def _details(line: Line) -> Iterator[str]:
+def _details(line: Record) -> Iterator[str]:
     yield f"{line['case']}: {line['effective']} {' '.join(line['rules'])}: {line['reason']}"
     yield f"call: {line['call']}"
     for word in ("expected", "observed"):

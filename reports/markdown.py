@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from conformance import judging
-from conformance.results.records import told_on
+from conformance.results.records import headline_on
 from reports.digest import Digest
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")
@@ -46,7 +46,7 @@ def _run(run: Digest) -> Iterator[str]:
         yield "|---|---|---|---:|---|---|"
     for rule, lines in list(violations.items())[:_MOST]:
         line = lines[0]
-        reason, repro = told_on(rule, line)
+        reason, repro = headline_on(rule, line)
         place = f"{line['source'].get('file', '')}:{line['source'].get('line', '')}"
         yield (
             f"| {escaped(rule)} | {line['effective']} | {escaped(reason)} | {len(lines)} "

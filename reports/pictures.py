@@ -91,6 +91,7 @@ def _colours(points: Points) -> tuple[str, ...]:
 
 def _png(width: int, height: int, pixels: bytes, palette: Sequence[str]) -> bytes:
     """An indexed PNG of 8 bits; the palette's last colour is transparent."""
+
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from conformance import judging
 from conformance.errors import UserError
 from conformance.results.points import points_path
-from conformance.results.records import Line
+from conformance.results.records import Record
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 from reports.digest import one_line, plain
 
 
-def read_points(directory: Path, line: Line) -> Points | None:
+def read_points(directory: Path, line: Record) -> Points | None:
     """The points of a sweep's result; None where it has none, or the file is not beside the results.
 
     Raises UserError for a file that is none of a sweep's, or lies elsewhere.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from conformance import judging
-from conformance.results.records import Line
+from conformance.results.records import Record
 from reports.digest import one_line
 from reports.terminal import coloured, device_line, moves
 
@@ -40,12 +40,12 @@ class Progress:
             self._clear()
             print(one_line(text), file=self.stream, flush=True)
 
-    def began(self, header: Line, total: int) -> None:
+    def began(self, header: Record, total: int) -> None:
         """The header of the run has come."""
         self.say(f"{total} cases on {device_line(header)}")
         self._ticks = [self.clock()]
 
-    def took(self, line: Line, done: int, total: int) -> None:
+    def took(self, line: Record, done: int, total: int) -> None:
         """A result has come; what is no PASS and no UNSUPPORTED is shown at once."""
         self._ticks = [*self._ticks[-_LATELY:], self.clock()]
         if self.level == VERBOSE or line["effective"] not in (judging.PASS, judging.UNSUPPORTED):
@@ -62,13 +62,13 @@ class Progress:
         """The worker is gone and another takes the rest."""
         self.say(f"  starting again: {reason}")
 
-    def _show(self, line: Line) -> None:
+    def _show(self, line: Record) -> None:
         if self.level > QUIET:
             self._clear()
             word = coloured(line["effective"], self.stream)
             print(f"  {word} {one_line(line['case'])}: {one_line(line['reason'])}", file=self.stream, flush=True)
 
-    def _bar(self, line: Line, done: int, total: int) -> str:
+    def _bar(self, line: Record, done: int, total: int) -> str:
         full = _BAR * done // max(total, 1)
         head = f"  {'#' * full}{'.' * (_BAR - full)} {done} of {total}, {self._pace(total - done)}  "
         return (head + one_line(line["case"]))[: shutil.get_terminal_size().columns - 1]

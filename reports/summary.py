@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conformance import judging
-from conformance.results.records import told_on
+from conformance.results.records import headline_on
 from reports.digest import STANDINGS, Digest
 
 FILE_NAME = "summary.json"
@@ -45,7 +45,7 @@ def as_data(run: Digest) -> dict[str, Any]:
         "violations": [
             {
                 "rule": rule, "verdict": lines[0]["effective"], "cases": [line["case"] for line in lines],
-                **dict(zip(("reason", "repro"), told_on(rule, lines[0]), strict=True)),
+                **dict(zip(("reason", "repro"), headline_on(rule, lines[0]), strict=True)),
                 "table": f"{lines[0]['source'].get('file', '')}:{lines[0]['source'].get('line', '')}",
             }
             for rule, lines in violations.items()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from conformance import judging
-from conformance.results.records import Line, told_on, verdict_on
+from conformance.results.records import Record, headline_on, verdict_on
 from reports.digest import Digest, one_line
 
 _COLOURS = {
@@ -44,7 +44,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None) -> str:
 
 def _unsettled(run: Digest, stream: TextIO) -> Iterator[str]:
     """One line for each rule that is violated or could not be judged, with its first case."""
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[Record]] = {}
     for line in run.results:
         for rule in line["rules"]:
             if verdict_on(rule, line) in (*judging.VIOLATIONS, *judging.INCOMPLETE):
@@ -52,7 +52,7 @@ def _unsettled(run: Digest, stream: TextIO) -> Iterator[str]:
     for rule, lines in sorted(found.items()):
         line, more = lines[0], f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         source = line["source"]
-        reason, repro = told_on(rule, line)
+        reason, repro = headline_on(rule, line)
         yield (
             f"{coloured(line['effective'], stream)} {rule} {reason}{more}"
             f" · {source.get('file', '')}:{source.get('line', '')} · {repro}"
@@ -85,7 +85,7 @@ def _conclusion(run: Digest) -> str:
     }[run.status]
 
 
-def device_line(header: Line) -> str:
+def device_line(header: Record) -> str:
     """The stack under test in one line."""
     device, env = header["device"], header["env"]
     return one_line(

@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from conformance.results.records import Line, Recorded, encode, read_results
+from conformance.results.records import Record, Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
-from conformance.supervision import End, Supervisor, Worker
+from conformance.supervision import Supervisor, Worker, WorkerEnd
 from conformance.tables.suite import Suite
 from samples import header, numbered, result
 
@@ -38,7 +38,7 @@ def ran(*numbers: int) -> list[bytes]:
 class Actor:
     """A worker that says what its script holds and then ends."""
 
-    def __init__(self, script: Script, ending: End = End(), left: str = "") -> None:  # noqa: B008
+    def __init__(self, script: Script, ending: WorkerEnd = WorkerEnd(), left: str = "") -> None:  # noqa: B008
         self.script = script
         self.ending = ending
         self.left = left
@@ -54,7 +54,7 @@ class Actor:
     def tail_of_console(self, lines: int = 30) -> list[str]:
         return ["[ 1.0] all is well", "[ 2.0] BUG: kernel NULL pointer dereference", "[ 2.1] Oops: 0002"]
 
-    def end(self) -> End:
+    def end(self) -> WorkerEnd:
         return self.ending
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class Actor:
 
 def killed(*lines: bytes | None) -> Actor:
     """A worker that says this much and is then ended by somebody else."""
-    return Actor(iter(lines), End("pytest was ended from outside", outside=True))
+    return Actor(iter(lines), WorkerEnd("pytest was ended from outside", outside=True))
 
 
 class Audience:
@@ -77,10 +77,10 @@ class Audience:
         self.taken: list[str] = []
         self.reasons: list[str] = []
 
-    def began(self, header: Line, total: int) -> None:
+    def began(self, header: Record, total: int) -> None:
         self.total = total
 
-    def took(self, line: Line, done: int, total: int) -> None:
+    def took(self, line: Record, done: int, total: int) -> None:
         self.taken.append(line["case"])
 
     def restarted(self, reason: str) -> None:
@@ -98,7 +98,10 @@ class Stage:
         self.asked: list[list[str]] = []
 
     def play(
-        self, *scripts: Sequence[bytes | None] | Script | Actor, suite: Suite = SUITE, carry_on: bool = False,
+        self,
+        *scripts: Sequence[bytes | None] | Script | Actor,
+        suite: Suite = SUITE,
+        carry_on: bool = False,
         boot_id: str = "",
     ) -> Recorded:
         """Runs, or carries on what the file holds; every script must be needed."""
@@ -124,7 +127,7 @@ class Stage:
             earlier = results.cut_back(results.recorded()) if carry_on else None
             Supervisor(
                 suite, suite.cases, results, self.audience, {"stack": "test"}, self.console,
-                boot_id=boot_id, earlier=earlier,
+                boot_id=boot_id, prior=earlier,
             ).run(worker)  # fmt: skip
 
 

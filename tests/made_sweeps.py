@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.model.case import Case
 from conformance.model.space import Space
-from conformance.results.records import Line
+from conformance.results.records import Record
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
 from samples import result
 
@@ -28,7 +28,7 @@ OUTCOMES = (
 def sweep(
     directory: Path, of: Case, axes: Mapping[str, Any], outcome: Callable[[dict[str, str]], int],
     outcomes: Sequence[Outcome] = OUTCOMES,
-) -> Line:  # fmt: skip
+) -> Record:  # fmt: skip
     """The line of a sweep over these axes and its side file in `directory`.
 
     `outcome` gives for a point's labels the number of its outcome, -1 for a point that is not in the space.

@@ -10,8 +10,8 @@ from typing import Any
 from conformance import judging
 from conformance.judging import Judgement
 from conformance.model.case import Case
-from conformance.results.records import FILE_NAME, Line, footer_line, result_line
-from conformance.results.sweep_record import sweep_line
+from conformance.results.records import FILE_NAME, Record, footer_record, result_record
+from conformance.results.sweep_record import sweep_record
 from conformance.results.writer import ResultsFile
 from conformance.sweeps.run import sweep
 from conformance.tables.suite import Suite
@@ -30,25 +30,25 @@ def record(directory: Path, suite: Suite, cases: Iterable[Case], device: Device 
         rules = {rule.id: rule.as_data() for rule in suite.registry.values()}
         suite_data = {"version": "0", "tables_sha256": suite.tables_sha256}
         file.append(header(planned=[case.id for case in chosen], device=caps, rules=rules, suite=suite_data, **head))
-        lines: list[Line] = []
+        lines: list[Record] = []
         for case in chosen:
             line = file.prepared(_line(suite, case, bench))
             lines.append(line)
             file.append(line)
-        file.append(footer_line([case.id for case in chosen], lines, suite.registry, duration_s=1.0))
+        file.append(footer_record([case.id for case in chosen], lines, suite.registry, duration_s=1.0))
     return directory
 
 
-def _line(suite: Suite, case: Case, bench: ReferenceBench) -> Line:
+def _line(suite: Suite, case: Case, bench: ReferenceBench) -> Record:
     capabilities = bench.capabilities()
     unreachable = capabilities.unreachable(case.needs, case.entry)
     if unreachable:
-        return result_line(case, suite.registry, Judgement(judging.UNREACHABLE, unreachable), {})
+        return result_record(case, suite.registry, Judgement(judging.UNREACHABLE, unreachable), {})
     if case.sweep:
-        return sweep_line(case, suite.registry, sweep(case, bench, capabilities), 1000)
+        return sweep_record(case, suite.registry, sweep(case, bench, capabilities), 1000)
     observed = observed_of(case, bench, capabilities)
-    lacking = capabilities.lacking(case.needs, case.entry)
-    judgement = judging.judge(case, lacking, observed)
-    if lacking:
-        observed["lacking"] = lacking
-    return result_line(case, suite.registry, judgement, observed, kernel={"taint": 0, "log": []}, duration_us=1000)
+    undeclared = capabilities.undeclared(case.needs, case.entry)
+    judgement = judging.judge(case, undeclared, observed)
+    if undeclared:
+        observed["lacking"] = undeclared
+    return result_record(case, suite.registry, judgement, observed, kernel={"taint": 0, "log": []}, duration_us=1000)

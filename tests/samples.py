@@ -14,7 +14,7 @@ from typing import Any
 from conformance.judging import Judgement
 from conformance.model.case import Case
 from conformance.model.rules import Registry
-from conformance.results.records import Line, result_line
+from conformance.results.records import Record, result_record
 from conformance.tables.loader import Table, parse_table
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT, Suite
@@ -60,7 +60,7 @@ def numbered(count: int, verb: str = "reg_mr") -> Suite:
     return suite([table(f"{verb}/sample", rows, count)])
 
 
-def header(**changes: Any) -> Line:
+def header(**changes: Any) -> Record:
     """A header as the contract has it."""
     return {
         "type": "header",
@@ -80,6 +80,6 @@ def header(**changes: Any) -> Line:
     }  # fmt: skip
 
 
-def result(of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any) -> Line:
+def result(of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any) -> Record:
     """The result of a case with a verdict of the test's choice."""
-    return {**result_line(of, registry(), Judgement(verdict, reason), {"rc": None}), **more}
+    return {**result_record(of, registry(), Judgement(verdict, reason), {"rc": None}), **more}

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import bad_driver
-from conformance.results.records import Line, Recorded, read_results
+from conformance.results.records import Record, Recorded, read_results
 from conformance.tables.suite import ROOT
 
 pytestmark = pytest.mark.guest
@@ -31,7 +31,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     return read_results(place / "out")
 
 
-def result(run: Recorded, row: str) -> Line:
+def result(run: Recorded, row: str) -> Record:
     (line,) = [line for line in run.results if line["case"] == f"reg_mr/bad/{row}"]
     return line
 

@@ -11,12 +11,12 @@ import pytest
 from conformance.device import device as device_module
 from conformance.device.device import Device
 from conformance.errors import UserError
-from conformance.model.capability import Capabilities, Declared, declared_capabilities
+from conformance.model.capability import Capabilities, DeviceAttributes, declared_capabilities
 
 
 def test_atomics_on_demand_are_declared_for_the_transport_and_not_in_general() -> None:
-    assert declared_capabilities(Declared(0, 1, 1, 0b01111))["odp_atomic"] is False
-    assert declared_capabilities(Declared(0, 1, 1, 0b11111))["odp_atomic"] is True
+    assert declared_capabilities(DeviceAttributes(0, 1, 1, 0b01111))["odp_atomic"] is False
+    assert declared_capabilities(DeviceAttributes(0, 1, 1, 0b11111))["odp_atomic"] is True
 
 
 def test_an_entry_whose_commands_need_the_drivers_part_cannot_be_judged() -> None:

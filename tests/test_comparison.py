@@ -12,7 +12,7 @@ import pytest
 
 from commands.__main__ import main
 from conformance import judging
-from conformance.results.records import Line, encode, footer_line
+from conformance.results.records import Record, encode, footer_record
 from made_sweeps import FLAGS, sweep
 from reports.comparison import KINDS, Change, compare, kind_of
 from reports.digest import read
@@ -21,11 +21,11 @@ from samples import header, numbered, registry, result
 SUITE = numbered(4)
 
 
-def run(directory: Path, lines: Sequence[Line], tables: str = "0" * 64, complete: bool = True) -> Path:
+def run(directory: Path, lines: Sequence[Record], tables: str = "0" * 64, complete: bool = True) -> Path:
     """A directory with the results of a run."""
     ids = [line["case"] for line in lines]
     head = header(planned=ids, suite={"version": "0", "tables_sha256": tables})
-    footer = [footer_line(ids, lines, registry(), duration_s=1.0)] if complete else []
+    footer = [footer_record(ids, lines, registry(), duration_s=1.0)] if complete else []
     directory.mkdir(exist_ok=True)
     (directory / "results.jsonl").write_bytes(b"".join(encode(line) for line in [head, *lines, *footer]))
     return directory
@@ -54,7 +54,7 @@ def test_every_change_has_a_kind_and_no_change_has_none() -> None:
             assert (kind_of(old, new) in KINDS) == (old != new)
 
 
-def changes(tmp_path: Path, old: Sequence[Line], new: Sequence[Line]) -> tuple[list[Change], int]:
+def changes(tmp_path: Path, old: Sequence[Record], new: Sequence[Record]) -> tuple[list[Change], int]:
     """What has changed, and the exit status."""
     found = compare(read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new)))
     return list(found.changes), found.status
@@ -95,7 +95,7 @@ def test_a_case_that_was_not_run_this_time_leaves_the_comparison_undecided(tmp_p
     assert status == 3
 
 
-def swept(directory: Path, *accepted: str, axes: dict[str, Any] = FLAGS) -> list[Line]:
+def swept(directory: Path, *accepted: str, axes: dict[str, Any] = FLAGS) -> list[Record]:
     """A run of one sweep in which these combinations are wrongly accepted."""
     return [sweep(directory, SUITE.cases[0], axes, lambda at: 2 if at["access"] in accepted else 0)]
 
@@ -127,9 +127,7 @@ def test_a_hundred_thousand_points_are_compared_in_a_second(tmp_path: Path) -> N
     assert [change.points for change in found.of("regressed")] == [0, 1]
 
 
-def test_runs_of_other_tables_are_compared_only_when_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_of_other_tables_are_compared_only_when_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = (run(tmp_path / name, [result(SUITE.cases[0])], name * 64) for name in ("a", "b"))
     assert main(["compare", str(old), str(new)]) == 2
     assert "different tables; --unlike-tables" in capsys.readouterr().err
@@ -137,9 +135,7 @@ def test_runs_of_other_tables_are_compared_only_when_told(
     assert "1 cases compared: nothing has changed" in capsys.readouterr().out
 
 
-def test_the_command_names_what_regressed_and_how_to_see_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = run(tmp_path / "old", [result(SUITE.cases[0])])
     new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL", "it\x1b[31m should not")])
     assert main(["compare", str(old), str(new)]) == 1

@@ -15,7 +15,7 @@ from commands.__main__ import main
 from commands.coverage import Coverage, as_data, cover, cover_with_results, directions, render
 from conformance.errors import UserError
 from conformance.model.rules import Registry
-from conformance.results.records import Line, encode, footer_line
+from conformance.results.records import Record, encode, footer_record
 from conformance.tables.loader import Table
 from conformance.tables.suite import Suite
 
@@ -44,9 +44,9 @@ def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
     return replace(made, registry=Registry(made.registry[id_] for id_ in rules or made.registry))
 
 
-def results(tmp_path: Path, lines: Sequence[Line], complete: bool = True) -> Path:
+def results(tmp_path: Path, lines: Sequence[Record], complete: bool = True) -> Path:
     """A results file with these results."""
-    footer = [footer_line([], [], samples.registry(), duration_s=1.0)] if complete else []
+    footer = [footer_record([], [], samples.registry(), duration_s=1.0)] if complete else []
     path = tmp_path / "results.jsonl"
     path.write_bytes(b"".join(encode(line) for line in [samples.header(), *lines, *footer]))
     return path
@@ -194,7 +194,7 @@ def test_the_data_hold_what_the_lines_say() -> None:
 def test_the_exit_status_tells_whether_a_rule_has_no_case(
     rules: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("commands.choosing.load_suite", lambda folders: suite(rules))
+    monkeypatch.setattr("commands.case_options.load_suite", lambda folders: suite(rules))
     assert main(["coverage"]) == status
     assert capsys.readouterr().out.startswith("rule ")
     assert main(["coverage", "--json"]) == status

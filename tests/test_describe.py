@@ -24,9 +24,11 @@ def run(*arguments: str) -> int:
 @pytest.fixture
 def shown(capsys: pytest.CaptureFixture[str]) -> Shown:
     """What a command line prints; it must succeed."""
+
     def of(*arguments: str) -> str:
         assert run(*arguments) == 0
         return capsys.readouterr().out
+
     return of
 
 
@@ -41,9 +43,17 @@ def test_a_description_holds_every_statement_and_fits_a_terminal(name: str, show
     text = shown(name)
     assert max(map(len, text.splitlines())) <= 100
     verb, flat = VERBS[name], " ".join(text.split())
-    statements = [verb.signature, verb.summary, verb.document, verb.success, verb.failure, *verb.notes,
-                  *verb.discrepancies, *(each.meaning for each in verb.parameters),
-                  *(cause for code in verb.return_codes for cause in code.causes)]
+    statements = [
+        verb.signature,
+        verb.summary,
+        verb.document,
+        verb.success,
+        verb.failure,
+        *verb.notes,
+        *verb.discrepancies,
+        *(each.meaning for each in verb.parameters),
+        *(cause for code in verb.return_codes for cause in code.causes),
+    ]
     assert [each for each in statements if each not in flat] == []
 
 
@@ -85,8 +95,7 @@ def test_json_holds_the_enumerations_and_structs_it_names(shown: Shown) -> None:
     assert data["signature"] == VERBS["ibv_bind_mw"].signature
     assert data["convention"]["name"] == "ZERO_OR_ERRNO"
     assert {"ibv_qp_type", "ibv_send_flags", "ibv_access_flags", "ibv_mw_type"} <= set(data["enums"])
-    assert [field["name"] for field in data["structs"]["ibv_mw_bind"]["fields"]] == [
-        "wr_id", "send_flags", "bind_info"]
+    assert [field["name"] for field in data["structs"]["ibv_mw_bind"]["fields"]] == ["wr_id", "send_flags", "bind_info"]
     vendors = json.loads(shown("ibv_rereg_mr", "--dialect", "experimental", "--json"))
     flags = {each["name"]: each["value"] for each in vendors["enums"]["ibv_access_flags"]["values"]}
     assert flags["IBV_ACCESS_ALLOCATE_MR"] is None
@@ -97,15 +106,19 @@ def test_json_holds_the_enumerations_and_structs_it_names(shown: Shown) -> None:
 def test_json_lists_all_verbs_with_their_dialects(shown: Shown) -> None:
     listed = json.loads(shown("--json"))
     assert {each["name"]: each["dialects"] for each in listed} == {
-        name: ["mainline", "experimental"] if name == "ibv_rereg_mr" else ["mainline"] for name in VERBS}
+        name: ["mainline", "experimental"] if name == "ibv_rereg_mr" else ["mainline"] for name in VERBS
+    }
 
 
-@pytest.mark.parametrize(("name", "hint"), [
-    ("ibv_reg_rm", "did you mean ibv_reg_mr"),
-    ("bindmw", "did you mean ibv_bind_mw"),
-    ("xyzzy", "`rdma-cts describe` lists them all"),
-    ("", "`rdma-cts describe` lists them all"),
-])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("ibv_reg_rm", "did you mean ibv_reg_mr"),
+        ("bindmw", "did you mean ibv_bind_mw"),
+        ("xyzzy", "`rdma-cts describe` lists them all"),
+        ("", "`rdma-cts describe` lists them all"),
+    ],
+)
 def test_an_unknown_verb_is_a_usage_error_with_a_suggestion(name: str, hint: str) -> None:
     with pytest.raises(UserError) as caught:
         run(name)

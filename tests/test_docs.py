@@ -36,8 +36,10 @@ def test_the_row_that_is_shown_stands_in_its_table() -> None:
 def test_every_kind_of_memory_and_every_call_that_is_no_verb_is_named() -> None:
     page = (ROOT / "docs" / "tables.md").read_text()
     calls = [call for call in vocabulary.CALLS if not call.startswith("ibv_")]
-    lacking = [word for word in (*vocabulary.MEMORY_KINDS, *vocabulary.DMABUF_KINDS, *calls) if f"`{word}`" not in page]
-    assert lacking == []
+    undeclared = [
+        word for word in (*vocabulary.MEMORY_KINDS, *vocabulary.DMABUF_KINDS, *calls) if f"`{word}`" not in page
+    ]
+    assert undeclared == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

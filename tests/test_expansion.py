@@ -14,7 +14,7 @@ def expand(text: str) -> tuple[list[Node], list[str]]:
     row, reader = read_bytes(text.encode(), "f"), Reader()
     assert isinstance(row.value, dict)
     axes = reader.named(row.value.get("each"), "each")
-    rest = Node({key: value for key, value in row.value.items() if key != "each"}, row.place)
+    rest = Node({key: value for key, value in row.value.items() if key != "each"}, row.location)
     found = [substitute(rest, binding, reader, set()) for binding in bindings(axes, reader, row)]
     return found, [str(mistake).removeprefix("f:") for mistake in reader.mistakes]
 
@@ -57,12 +57,12 @@ def test_a_list_is_spliced_into_a_list() -> None:
 
 def test_a_whole_value_keeps_its_own_place() -> None:
     found, _ = expand("x: $a\neach:\n  a: [p,\n      q]\n")
-    assert [str(field_x(node).place) for node in found] == ["f:3:7", "f:4:7"]
+    assert [str(field_x(node).location) for node in found] == ["f:3:7", "f:4:7"]
 
 
 def test_a_composed_text_has_its_values_place_and_names_the_whole() -> None:
     (first, _), _ = expand("x: $a pages\neach:\n  a: [p, q]\n")
-    place = field_x(first).place
+    place = field_x(first).location
     assert str(place) == "f:3:7"
     assert place.within == " (in '$a pages' of line 1)"
 

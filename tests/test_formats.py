@@ -16,7 +16,7 @@ from tap.parser import Parser
 
 from conformance import judging
 from conformance.errors import UserError
-from conformance.results.records import Line, Recorded, decode, encode, footer_line
+from conformance.results.records import Record, Recorded, decode, encode, footer_record
 from conformance.tables.suite import ROOT
 from reports import html, junit, ktap, markdown, summary, terminal
 from reports.digest import digest
@@ -126,7 +126,7 @@ def test_the_summary_of_a_run_cut_short_keeps_to_the_schema_too() -> None:
     assert (data["complete"], data["exit_status"]) == (False, 3)
 
 
-WRONG: list[Line] = [
+WRONG: list[Record] = [
     {"rules": "REG-01"}, {"rules": [1]}, {"source": []}, {"kernel": {"log": "text"}}, {"observed": 3},
     {"space": {"axes": {"a": 3}}},
     {"deviations": ["x"]}, {"deviations": [{"count": "many"}]}, {"points": {"PASS": "x"}},
@@ -135,7 +135,7 @@ WRONG: list[Line] = [
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: str(wrong)[:40])
-def test_a_result_of_another_shape_is_one_clear_line(wrong: Line) -> None:
+def test_a_result_of_another_shape_is_one_clear_line(wrong: Record) -> None:
     run = Recorded(header(), [{**result(SUITE.cases[0], "FAIL"), **wrong}])
     with pytest.raises((UserError, ValueError)) as caught:
         digest(run, Path("out"))
@@ -163,7 +163,7 @@ RENDERERS = (html.render, junit.render, ktap.render, markdown.render, summary.re
 @given(st.sampled_from(KEYS), ANY_JSON, st.sampled_from(["header", "result", "footer", "observed", "deviation"]))
 def test_whatever_a_results_file_holds_is_a_report_or_one_clear_line(key: str, value: Any, where: str) -> None:
     line, head = result(SUITE.cases[0], "FAIL"), header()
-    footer = footer_line([SUITE.cases[0].id], [line], registry(), duration_s=1.0)
+    footer = footer_record([SUITE.cases[0].id], [line], registry(), duration_s=1.0)
     if where == "header":
         name = sorted(head)[len(key) % len(head)]
         head[name] = value

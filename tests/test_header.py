@@ -26,6 +26,7 @@ Edit = tuple[str, str]
 @pytest.fixture
 def header(tmp_path: Path) -> Callable[..., Path]:
     """Write the header with pieces of it replaced, each of them exactly once; gives its directory."""
+
     def write(*edits: Edit) -> Path:
         text = own_header()
         for old, new in edits:
@@ -34,13 +35,15 @@ def header(tmp_path: Path) -> Callable[..., Path]:
         (tmp_path / "infiniband").mkdir()
         (tmp_path / "infiniband" / "verbs.h").write_text(text)
         return tmp_path
+
     return write
 
 
 def findings(checks: list[Check]) -> dict[str, str]:
     """Outcome by item of what did not pass, without the vendor's dialect, which no own header has."""
-    return {each.item: each.outcome for each in checks
-            if each.outcome != PASS and not each.item.endswith("(experimental)")}
+    return {
+        each.item: each.outcome for each in checks if each.outcome != PASS and not each.item.endswith("(experimental)")
+    }
 
 
 def only(checks: list[Check], item: str) -> Check:
@@ -53,7 +56,7 @@ def struct_with(name: str, old: str, new: str) -> Edit:
     """An edit of one field, given with the struct's text up to it so that it is found once."""
     text = own_header()
     start = text.index(f"struct {name} {{")
-    body = text[start:text.index("};", start)]
+    body = text[start : text.index("};", start)]
     assert body.count(old) == 1
     return body, body.replace(old, new)
 
@@ -80,12 +83,18 @@ def test_the_vendors_dialect_is_unreachable_with_a_mainline_header(header: Calla
 
 
 def test_a_vendors_header_is_compared_with_the_vendors_dialect(header: Callable[..., Path]) -> None:
-    checks = check_header(include_dirs=[header(
-        (VERBS["ibv_rereg_mr"].signature,
-         "struct ibv_rereg_mr_attr; int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, "
-         "void *addr, size_t length, uint64_t access, struct ibv_rereg_mr_attr *attr)"),
-        ("IBV_ACCESS_MW_BIND = 16,", "IBV_ACCESS_MW_BIND = 16, IBV_ACCESS_ALLOCATE_MR = 2048,"),
-    )])
+    checks = check_header(
+        include_dirs=[
+            header(
+                (
+                    VERBS["ibv_rereg_mr"].signature,
+                    "struct ibv_rereg_mr_attr; int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, "
+                    "void *addr, size_t length, uint64_t access, struct ibv_rereg_mr_attr *attr)",
+                ),
+                ("IBV_ACCESS_MW_BIND = 16,", "IBV_ACCESS_MW_BIND = 16, IBV_ACCESS_ALLOCATE_MR = 2048,"),
+            )
+        ]
+    )
     assert findings(checks) == {"prototype ibv_rereg_mr": FAIL}
     assert only(checks, "prototype ibv_rereg_mr (experimental)").outcome == PASS
     assert only(checks, "struct ibv_rereg_mr_attr (experimental)").outcome == NOT_COVERED
@@ -109,30 +118,40 @@ DOCTORED: dict[str, tuple[tuple[Edit, ...], dict[str, str]]] = {
         {"enum ibv_rereg_mr_err_code.ERR_INPUT": FAIL},
     ),
     "enumerator removed": (
-        (("IBV_ACCESS_FLUSH_GLOBAL = 256,", ""),), {"enum ibv_access_flags.FLUSH_GLOBAL": FAIL},
+        (("IBV_ACCESS_FLUSH_GLOBAL = 256,", ""),),
+        {"enum ibv_access_flags.FLUSH_GLOBAL": FAIL},
     ),
     "enumerator added": (
         (("IBV_SEND_FENCE = 1,", "IBV_SEND_FENCE = 1, IBV_SEND_NEW = 1 << 9,"),),
         {"enum ibv_send_flags.NEW": NOT_COVERED},
     ),
     "flag and mask grown": (
-        (("IBV_REREG_MR_CHANGE_PD = 2,", "IBV_REREG_MR_CHANGE_PD = 2, IBV_REREG_MR_KEEP_VALID = 8,"),
-         ("IBV_REREG_MR_FLAGS_SUPPORTED = 7,", "IBV_REREG_MR_FLAGS_SUPPORTED = 15,")),
-        {"enum ibv_rereg_mr_flags.KEEP_VALID": NOT_COVERED,
-         "enum ibv_rereg_mr_flags.FLAGS_SUPPORTED": FAIL},
+        (
+            ("IBV_REREG_MR_CHANGE_PD = 2,", "IBV_REREG_MR_CHANGE_PD = 2, IBV_REREG_MR_KEEP_VALID = 8,"),
+            ("IBV_REREG_MR_FLAGS_SUPPORTED = 7,", "IBV_REREG_MR_FLAGS_SUPPORTED = 15,"),
+        ),
+        {"enum ibv_rereg_mr_flags.KEEP_VALID": NOT_COVERED, "enum ibv_rereg_mr_flags.FLAGS_SUPPORTED": FAIL},
     ),
     "advice added in both spellings": (
-        (("IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH = 0,",
-          "IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH = 0, IB_UVERBS_ADVISE_MR_ADVICE_EVICT = 7,"),
-         ("#define ibv_advise_mr_advice ",
-          "#define IBV_ADVISE_MR_ADVICE_EVICT IB_UVERBS_ADVISE_MR_ADVICE_EVICT\n"
-          "#define ibv_advise_mr_advice ")),
-        {"enum ib_uverbs_advise_mr_advice.EVICT": NOT_COVERED,
-         "enum ibv_advise_mr_advice.EVICT": NOT_COVERED},
+        (
+            (
+                "IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH = 0,",
+                "IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH = 0, IB_UVERBS_ADVISE_MR_ADVICE_EVICT = 7,",
+            ),
+            (
+                "#define ibv_advise_mr_advice ",
+                "#define IBV_ADVISE_MR_ADVICE_EVICT IB_UVERBS_ADVISE_MR_ADVICE_EVICT\n#define ibv_advise_mr_advice ",
+            ),
+        ),
+        {"enum ib_uverbs_advise_mr_advice.EVICT": NOT_COVERED, "enum ibv_advise_mr_advice.EVICT": NOT_COVERED},
     ),
     "macro of a described name's prefix that is no number": (
-        (("#define ibv_advise_mr_advice ",
-          "#define IBV_ACCESS_NONSENSE struct nothing\n#define ibv_advise_mr_advice "),),
+        (
+            (
+                "#define ibv_advise_mr_advice ",
+                "#define IBV_ACCESS_NONSENSE struct nothing\n#define ibv_advise_mr_advice ",
+            ),
+        ),
         {},
     ),
     "constant changed": (
@@ -148,8 +167,7 @@ DOCTORED: dict[str, tuple[tuple[Edit, ...], dict[str, str]]] = {
         {"struct ibv_mr.flags": NOT_COVERED},
     ),
     "field inserted in an anonymous union": (
-        (struct_with("ibv_sge", "uint32_t lkey;",
-                     "uint32_t lkey; union { int fd; void *(*get)(int, int); };"),),
+        (struct_with("ibv_sge", "uint32_t lkey;", "uint32_t lkey; union { int fd; void *(*get)(int, int); };"),),
         {"struct ibv_sge.fd": NOT_COVERED, "struct ibv_sge.get": NOT_COVERED, "struct ibv_sge size": FAIL},
     ),
     "field that the reader cannot name": (
@@ -165,7 +183,8 @@ DOCTORED: dict[str, tuple[tuple[Edit, ...], dict[str, str]]] = {
         {"struct ibv_mw.rkey offset": FAIL, "struct ibv_mw.handle offset": FAIL},
     ),
     "field of another type of the same size": (
-        (struct_with("ibv_sge", "uint64_t addr;", "void *addr;"),), {"struct ibv_sge.addr type": FAIL},
+        (struct_with("ibv_sge", "uint64_t addr;", "void *addr;"),),
+        {"struct ibv_sge.addr type": FAIL},
     ),
     "enumeration turned into an integer": (
         (struct_with("ibv_mw", "enum ibv_mw_type type;", "unsigned int type;"),),
@@ -184,8 +203,12 @@ DOCTORED: dict[str, tuple[tuple[Edit, ...], dict[str, str]]] = {
         {"struct ibv_mw_bind.send_flags type": FAIL},
     ),
     "argument of an enumeration turned into an integer": (
-        (("ibv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type) {",
-          "ibv_alloc_mw(struct ibv_pd *pd, unsigned int type) {"),),
+        (
+            (
+                "ibv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type) {",
+                "ibv_alloc_mw(struct ibv_pd *pd, unsigned int type) {",
+            ),
+        ),
         {"prototype ibv_alloc_mw": FAIL},
     ),
     "result turned into an enumeration": (
@@ -194,29 +217,44 @@ DOCTORED: dict[str, tuple[tuple[Edit, ...], dict[str, str]]] = {
     ),
     "field narrowed": (
         (struct_with("ibv_mr", "size_t length;", "unsigned int length;"),),
-        {"struct ibv_mr.length type": FAIL, "struct ibv_mr.length size": FAIL, "struct ibv_mr size": FAIL,
-         **{item: FAIL for item in MR_SHIFTED if "length" not in item}},
+        {
+            "struct ibv_mr.length type": FAIL,
+            "struct ibv_mr.length size": FAIL,
+            "struct ibv_mr size": FAIL,
+            **{item: FAIL for item in MR_SHIFTED if "length" not in item},
+        },
     ),
     "array resized": (
         (struct_with("ibv_device", "char ibdev_path[256];", "char ibdev_path[128];"),),
-        {"struct ibv_device.ibdev_path type": FAIL, "struct ibv_device.ibdev_path size": FAIL,
-         "struct ibv_device size": FAIL},
+        {
+            "struct ibv_device.ibdev_path type": FAIL,
+            "struct ibv_device.ibdev_path size": FAIL,
+            "struct ibv_device size": FAIL,
+        },
     ),
     "function pointer changed": (
-        (struct_with("ibv_context_ops", "int (*dealloc_mw)(struct ibv_mw *);",
-                     "void (*dealloc_mw)(struct ibv_mw *);"),),
+        (
+            struct_with(
+                "ibv_context_ops", "int (*dealloc_mw)(struct ibv_mw *);", "void (*dealloc_mw)(struct ibv_mw *);"
+            ),
+        ),
         {"struct ibv_context_ops.dealloc_mw type": FAIL},
     ),
     "struct incomplete": (
-        (("struct ibv_comp_channel {", "struct renamed {"),), {"struct ibv_comp_channel": FAIL},
+        (("struct ibv_comp_channel {", "struct renamed {"),),
+        {"struct ibv_comp_channel": FAIL},
     ),
     "argument added": (
         (("int ibv_dereg_mr(struct ibv_mr *mr);", "int ibv_dereg_mr(struct ibv_mr *mr, int flags);"),),
         {"prototype ibv_dereg_mr": FAIL},
     ),
     "argument of a function behind a macro changed": (
-        (("struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);",
-          "struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t access);"),),
+        (
+            (
+                "struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);",
+                "struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t access);",
+            ),
+        ),
         {"prototype ibv_reg_mr": FAIL},
     ),
     "result of an inline function changed": (
@@ -224,7 +262,8 @@ DOCTORED: dict[str, tuple[tuple[Edit, ...], dict[str, str]]] = {
         {"prototype ibv_bind_mw": FAIL},
     ),
     "prototype removed": (
-        ((f"{VERBS['ibv_reg_dmabuf_mr'].signature};", ""),), {"prototype ibv_reg_dmabuf_mr": FAIL},
+        ((f"{VERBS['ibv_reg_dmabuf_mr'].signature};", ""),),
+        {"prototype ibv_reg_dmabuf_mr": FAIL},
     ),
     "function misplaced into a macro": (
         ((f"{VERBS['ibv_dereg_mr'].signature};", "#define ibv_dereg_mr(mr) 0"),),
@@ -235,7 +274,8 @@ DOCTORED: dict[str, tuple[tuple[Edit, ...], dict[str, str]]] = {
 
 @pytest.mark.parametrize("name", DOCTORED)
 def test_a_doctored_header_gives_its_findings_and_no_others(
-    name: str, header: Callable[..., Path],
+    name: str,
+    header: Callable[..., Path],
 ) -> None:
     edits, expected = DOCTORED[name]
     assert findings(check_header(include_dirs=[header(*edits)])) == expected
@@ -246,10 +286,11 @@ def test_a_struct_embedding_a_missing_one_is_compared_as_far_as_it_goes(
 ) -> None:
     text = own_header()
     start = text.index("struct ibv_mw_bind_info {")
-    middle = text[start:text.index("struct ibv_sge {", start)]
+    middle = text[start : text.index("struct ibv_sge {", start)]
     checks = check_header(include_dirs=[header((middle, middle.replace("ibv_mw_bind_info", "renamed")))])
     assert findings(checks) == {
-        "struct ibv_mw_bind_info": FAIL, "struct ibv_mw_bind": FAIL,
+        "struct ibv_mw_bind_info": FAIL,
+        "struct ibv_mw_bind": FAIL,
         "struct ibv_mw_bind.bind_info type": FAIL,
     }
     assert "needs types this header lacks" in only(checks, "struct ibv_mw_bind").reason
@@ -263,26 +304,39 @@ def test_an_array_without_bounds_has_no_size(header: Callable[..., Path]) -> Non
 
 
 def test_a_finding_says_what_was_expected_and_what_is_there(header: Callable[..., Path]) -> None:
-    checks = check_header(include_dirs=[header(
-        ("IBV_ACCESS_HUGETLB = 128,", ""),
-        ("IBV_SEND_INLINE = 8,", "IBV_SEND_INLINE = 8, IBV_SEND_NEW = 1 << 9,"),
-        struct_with("ibv_mw", "uint32_t handle;", "uint32_t handle[2];"),
-        ("int ibv_dereg_mr(struct ibv_mr *mr);",
-         "extern int\n ibv_dereg_mr(struct ibv_mr *mr,\n\tint flags);"),
-    )])
+    checks = check_header(
+        include_dirs=[
+            header(
+                ("IBV_ACCESS_HUGETLB = 128,", ""),
+                ("IBV_SEND_INLINE = 8,", "IBV_SEND_INLINE = 8, IBV_SEND_NEW = 1 << 9,"),
+                struct_with("ibv_mw", "uint32_t handle;", "uint32_t handle[2];"),
+                ("int ibv_dereg_mr(struct ibv_mr *mr);", "extern int\n ibv_dereg_mr(struct ibv_mr *mr,\n\tint flags);"),
+            )
+        ]
+    )
     assert only(checks, "enum ibv_access_flags.HUGETLB") == Check(
-        "enum ibv_access_flags.HUGETLB", FAIL, "128", "", "missing in this header; rdma-core has it since 28")
+        "enum ibv_access_flags.HUGETLB", FAIL, "128", "", "missing in this header; rdma-core has it since 28"
+    )
     assert only(checks, "enum ibv_send_flags.NEW") == Check(
-        "enum ibv_send_flags.NEW", NOT_COVERED, "", "512",
-        "the header has IBV_SEND_NEW, which the suite does not describe")
+        "enum ibv_send_flags.NEW",
+        NOT_COVERED,
+        "",
+        "512",
+        "the header has IBV_SEND_NEW, which the suite does not describe",
+    )
     assert only(checks, "struct ibv_mw.handle type") == Check(
-        "struct ibv_mw.handle type", FAIL, "uint32_t", "uint32_t handle[2]",
-        "the header declares another type")
+        "struct ibv_mw.handle type", FAIL, "uint32_t", "uint32_t handle[2]", "the header declares another type"
+    )
     assert only(checks, "struct ibv_mw.handle size") == Check(
-        "struct ibv_mw.handle size", FAIL, "4", "8", "the header gives the field another size")
+        "struct ibv_mw.handle size", FAIL, "4", "8", "the header gives the field another size"
+    )
     assert only(checks, "prototype ibv_dereg_mr") == Check(
-        "prototype ibv_dereg_mr", FAIL, "int ibv_dereg_mr(struct ibv_mr *mr)",
-        "int ibv_dereg_mr(struct ibv_mr *mr, int flags)", "the header declares another type")
+        "prototype ibv_dereg_mr",
+        FAIL,
+        "int ibv_dereg_mr(struct ibv_mr *mr)",
+        "int ibv_dereg_mr(struct ibv_mr *mr, int flags)",
+        "the header declares another type",
+    )
 
 
 def test_a_header_without_anything_described_fails_item_by_item(tmp_path: Path) -> None:
@@ -299,8 +353,9 @@ def test_a_header_without_anything_described_fails_item_by_item(tmp_path: Path) 
 def test_no_header_is_unreachable_and_names_the_package(tmp_path: Path) -> None:
     # -nostdinc hides an installed header, the empty directory keeps the search path from being empty.
     checks = check_header(compiler="cc -nostdinc", include_dirs=[tmp_path])
-    assert checks == [Check("<infiniband/verbs.h>", UNREACHABLE,
-                            reason="no <infiniband/verbs.h> installed; install libibverbs-dev")]
+    assert checks == [
+        Check("<infiniband/verbs.h>", UNREACHABLE, reason="no <infiniband/verbs.h> installed; install libibverbs-dev")
+    ]
 
 
 def test_a_header_that_does_not_compile_is_unreachable_with_the_first_error(
@@ -323,18 +378,23 @@ def test_no_compiler_is_unreachable(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     [check] = check_header()
-    assert (check.outcome, check.reason) == (
-        UNREACHABLE, "no C compiler found; install gcc or clang, or set CC")
+    assert (check.outcome, check.reason) == (UNREACHABLE, "no C compiler found; install gcc or clang, or set CC")
 
 
-@pytest.mark.parametrize(("command", "reason"), [
-    ("no-such-compiler -O2", "the C compiler 'no-such-compiler' is not there"),
-    ("cc 'unclosed", "the compiler's command line \"cc 'unclosed\" is malformed"),
-    ("true", "cannot run ask: "),
-    ("false", "<infiniband/verbs.h> cannot be read: no message"),
-])
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("no-such-compiler -O2", "the C compiler 'no-such-compiler' is not there"),
+        ("cc 'unclosed", "the compiler's command line \"cc 'unclosed\" is malformed"),
+        ("true", "cannot run ask: "),
+        ("false", "<infiniband/verbs.h> cannot be read: no message"),
+    ],
+)
 def test_a_useless_compiler_in_CC_is_unreachable(
-    command: str, reason: str, monkeypatch: pytest.MonkeyPatch, header: Callable[..., Path],
+    command: str,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    header: Callable[..., Path],
 ) -> None:
     monkeypatch.setenv("CC", command)
     [check] = check_header(include_dirs=[header()])
@@ -355,7 +415,10 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_nothing_is_left_behind(
-    broken: bool, monkeypatch: pytest.MonkeyPatch, header: Callable[..., Path], tmp_path: Path,
+    broken: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    header: Callable[..., Path],
+    tmp_path: Path,
 ) -> None:
     directory, scratch = header(*([("struct ibv_mr {", "?")] if broken else [])), tmp_path / "scratch"
     scratch.mkdir()
@@ -368,6 +431,7 @@ def test_nothing_is_left_behind(
 
 
 # The bindings, with modules of our own in the place of pyverbs'.
+
 
 def own_bindings() -> ModuleType:
     """pyverbs' enumerations made of the descriptions, macros with the underscore pyverbs gives them."""
@@ -396,12 +460,15 @@ def test_a_wrong_an_absent_and_an_added_name_of_the_bindings_are_told_apart() ->
     grown = {"IBV_SEND_FENCE": 1, "IBV_SEND_NEW": 512}
     vars(module)["ibv_send_flags"] = enum.IntEnum("ibv_send_flags", grown)
     assert [each for each in check_bindings(module) if each.outcome != PASS] == [
-        Check("pyverbs enum ibv_access_flags.REMOTE_READ", FAIL, "4", "1024",
-              "pyverbs gives it another value"),
-        Check("pyverbs enum ibv_advise_mr_flag.FLUSH", UNREACHABLE, "1", "",
-              "own_bindings does not export it"),
-        Check("pyverbs enum ibv_send_flags.NEW", NOT_COVERED, "", "512",
-              "pyverbs has IBV_SEND_NEW, which the suite does not describe"),
+        Check("pyverbs enum ibv_access_flags.REMOTE_READ", FAIL, "4", "1024", "pyverbs gives it another value"),
+        Check("pyverbs enum ibv_advise_mr_flag.FLUSH", UNREACHABLE, "1", "", "own_bindings does not export it"),
+        Check(
+            "pyverbs enum ibv_send_flags.NEW",
+            NOT_COVERED,
+            "",
+            "512",
+            "pyverbs has IBV_SEND_NEW, which the suite does not describe",
+        ),
     ]
 
 

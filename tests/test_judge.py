@@ -11,7 +11,7 @@ import pytest
 
 from commands.__main__ import main
 from conformance import judging
-from conformance.results.records import Line, encode, read_results
+from conformance.results.records import Record, encode, read_results
 from conformance.results.rejudge import rejudge
 from conformance.tables.suite import Suite, load_suite
 from recorded_reference import record
@@ -30,12 +30,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return record(tmp_path_factory.mktemp("judge") / "run", SUITE, [*SOME, *sweeps[:1]], device)
 
 
-def again(suite: Suite, directory: Path) -> dict[str, tuple[Line, str]]:
+def again(suite: Suite, directory: Path) -> dict[str, tuple[Record, str]]:
     """What came of judging a run again, by case."""
     return {each.line["case"]: (each.line, each.kept) for each in rejudge(suite, read_results(directory), directory)}
 
 
-def plain(run: Path) -> Line:
+def plain(run: Path) -> Record:
     """The first result of a run that is of one call, which was made."""
     return next(line for line in read_results(run).results if line["observed"])
 
@@ -74,8 +74,11 @@ def test_todays_rules_decide(run: Path) -> None:
         )) for table in SUITE.tables
     )  # fmt: skip
     found = again(replace(SUITE, tables=tables), run)
-    changed = {case: line for case, (line, _) in found.items()
-               if line["verdict"] != next(old for old in read_results(run).results if old["case"] == case)["verdict"]}
+    changed = {
+        case: line
+        for case, (line, _) in found.items()
+        if line["verdict"] != next(old for old in read_results(run).results if old["case"] == case)["verdict"]
+    }
     assert list(changed) == [passed]
     assert changed[passed]["verdict"] == judging.FAIL
     assert "should succeed" in changed[passed]["reason"]

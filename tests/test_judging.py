@@ -374,9 +374,9 @@ def test_a_refused_setup_is_unsupported_only_when_a_capability_is_lacking() -> N
     ],
 )
 def test_what_cannot_be_given_back_fails_whatever_the_call_did(
-    of: Any, lacking: list[str], observed: dict[str, Any]
+    of: Any, undeclared: list[str], observed: dict[str, Any]
 ) -> None:
-    judgement = judge(of, lacking, {**observed, "left_behind": ["MR new: ibv_dereg_mr returned EBUSY"]})
+    judgement = judge(of, undeclared, {**observed, "left_behind": ["MR new: ibv_dereg_mr returned EBUSY"]})
     assert judgement.verdict == FAIL
     assert "MR new" in judgement.reason
 
@@ -420,13 +420,13 @@ def test_a_kernel_that_was_tainted_before_or_only_talks_changes_no_verdict(kerne
 @pytest.mark.parametrize("lacking", [[], ["odp"]])
 @pytest.mark.parametrize("observed", [null(), null(""), region(), region({"length": 0}, left_behind=["PD pd: busy"])])
 def test_judging_the_same_data_twice_gives_the_same_and_changes_nothing(
-    of: Any, lacking: list[str], observed: dict[str, Any]
+    of: Any, undeclared: list[str], observed: dict[str, Any]
 ) -> None:
     kernel = {"taint": 0, "log": ["a line"]}
-    before = copy.deepcopy((lacking, observed, kernel))
-    first = judge(of, lacking, observed, kernel)
-    assert judge(of, lacking, observed, kernel) == first
-    assert (lacking, observed, kernel) == before
+    before = copy.deepcopy((undeclared, observed, kernel))
+    first = judge(of, undeclared, observed, kernel)
+    assert judge(of, undeclared, observed, kernel) == first
+    assert (undeclared, observed, kernel) == before
     assert "\n" not in first.reason
 
 

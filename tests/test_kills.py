@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.results.records import Line, read_results
+from conformance.results.records import Record, read_results
 from conformance.tables.suite import ROOT
 
 pytestmark = pytest.mark.guest
@@ -48,7 +48,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
                           timeout=PATIENCE_S, check=False)  # fmt: skip
 
 
-def footer(out: Path) -> Line:
+def footer(out: Path) -> Record:
     """What must be the same in the footers of a disturbed run and of one that was not; empty without a footer."""
     if b'"type":"footer"' not in (out / "results.jsonl").read_bytes():
         return {}
@@ -80,7 +80,7 @@ def await_true(condition: Callable[[], object], patience_s: float = 120.0) -> No
 class Unbroken:
     """A run that was not disturbed, and how long it took."""
 
-    footer: Line
+    footer: Record
     took_s: float
 
 

@@ -144,9 +144,7 @@ def test_any_other_answer_installs_nothing(host: Host, answer: str) -> None:
 def test_without_a_terminal_it_refuses_in_one_line(host: Host) -> None:
     done = host.launch("run")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (
-        f"rdma-cts: Debian packages are needed; say --yes to have them installed: {NEEDED}\n"
-    )
+    assert done.stderr == (f"rdma-cts: Debian packages are needed; say --yes to have them installed: {NEEDED}\n")
     assert host.calls() == []
 
 
@@ -154,9 +152,7 @@ def test_who_is_not_root_is_told_what_to_type(host: Host) -> None:
     host.stub("id", "echo 1000")
     done = host.launch("run", "--yes")
     assert done.returncode == 3
-    assert done.stderr == (
-        f"rdma-cts: Debian packages are needed; install them: sudo apt-get install {NEEDED}\n"
-    )
+    assert done.stderr == (f"rdma-cts: Debian packages are needed; install them: sudo apt-get install {NEEDED}\n")
     assert host.calls() == []
 
 
@@ -164,9 +160,7 @@ def test_another_system_is_told_the_names(host: Host) -> None:
     (host.bin / "apt-get").unlink()
     done = host.launch("run", "--yes")
     assert done.returncode == 3
-    assert done.stderr == (
-        f"rdma-cts: what Debian calls {NEEDED} is needed; there is no apt-get here, install it\n"
-    )
+    assert done.stderr == (f"rdma-cts: what Debian calls {NEEDED} is needed; there is no apt-get here, install it\n")
 
 
 @pytest.mark.parametrize(
@@ -254,13 +248,13 @@ def test_modules_spread_over_two_pythons_are_completed_in_debians(monkeypatch: p
     monkeypatch.setattr(packages, "SYSTEM_PYTHON", "/debian/python3")
     proofs = [need.proof.partition(":") for need in packages.needs(("suite", "test"))]
     every = {what for kind, _, what in proofs if kind == "module"}
-    lacking = {"xdist", "lxml", "jsonschema"}
-    present = {"/debian/python3": every - lacking, sys.executable: {"yaml", "pytest", "xdist"}}
+    undeclared = {"xdist", "lxml", "jsonschema"}
+    present = {"/debian/python3": every - undeclared, sys.executable: {"yaml", "pytest", "xdist"}}
     installed: list[str] = []
 
     def install(names: list[str], assume_yes: bool) -> None:
         installed.extend(names)
-        present["/debian/python3"] |= lacking
+        present["/debian/python3"] |= undeclared
 
     monkeypatch.setattr(packages, "has_modules", lambda python, modules: set(modules) <= present[python])
     monkeypatch.setattr(packages, "_install", install)

@@ -45,8 +45,8 @@ def check_places(mistakes: list[Mistake] | tuple[Mistake, ...], data: bytes) -> 
     assert mistakes
     lines = data.decode("utf-8", "replace").split("\n")
     for mistake in mistakes:
-        assert 1 <= mistake.place.line <= len(lines), mistake
-        assert 1 <= mistake.place.column <= len(lines[mistake.place.line - 1]) + 1, mistake
+        assert 1 <= mistake.location.line <= len(lines), mistake
+        assert 1 <= mistake.location.column <= len(lines[mistake.location.line - 1]) + 1, mistake
         assert mistake.message
         assert "\n" not in str(mistake)
         str(mistake).encode()
@@ -144,7 +144,7 @@ QUANTITIES = st.sampled_from(["buf", "buf.size - 1", "1 page", "SIZE_MAX", "mr.r
 SIZES = st.sampled_from(["1 page", 4096, "1 MiB", "2 hugepages"])
 FLAGS = st.lists(words("LOCAL_WRITE", "REMOTE_WRITE", "MW_BIND", "bit 12", "$q"), max_size=2, unique=True)
 SGES = st.lists(mapping({"addr": QUANTITIES, "length": QUANTITIES, "lkey": QUANTITIES}), max_size=2)
-OF_KIND: dict[str, Callable[[vocabulary.Parameter], st.SearchStrategy[Any]]] = {
+OF_KIND: dict[str, Callable[[vocabulary.ArgumentSpec], st.SearchStrategy[Any]]] = {
     "object": lambda parameter: words(parameter.of, parameter.default or "pd"),
     "quantity": lambda parameter: QUANTITIES,
     "flags": lambda parameter: FLAGS if "access" in parameter.of else st.just([]),

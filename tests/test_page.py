@@ -18,7 +18,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from conformance import judging
-from conformance.results.records import Line, Recorded, footer_line
+from conformance.results.records import Record, Recorded, footer_record
 from made_sweeps import DATA_PATH, FLAGS, OUTCOMES, sweep
 from reports import html
 from reports.digest import Digest, digest
@@ -49,14 +49,14 @@ def browser() -> Iterator[webdriver.Chrome]:
     chrome.quit()
 
 
-def run(directory: Path, lines: list[Line], **head: Any) -> Digest:
+def run(directory: Path, lines: list[Record], **head: Any) -> Digest:
     """The digest of a run of these results."""
     ids = [line["case"] for line in lines]
-    footer = footer_line(ids, lines, registry(), duration_s=12.5)
+    footer = footer_record(ids, lines, registry(), duration_s=12.5)
     return digest(Recorded(header(planned=ids, rules=RULES, **head), lines, footer), directory)
 
 
-def varied(directory: Path) -> list[Line]:
+def varied(directory: Path) -> list[Record]:
     """A result for each verdict, one whose every text is markup, a sweep and a data path."""
     cases = iter(SUITE.cases)
     lines = [result(next(cases), verdict, f"it was {verdict}") for verdict in judging.VERDICTS]

@@ -70,29 +70,29 @@ def test_every_case_has_a_stack_that_reaches_it(suite: Suite) -> None:
 
 @pytest.mark.parametrize("lacking", [*((name,) for name in OPTIONAL), OPTIONAL], ids=lambda names: "+".join(names))
 def test_what_a_stack_does_not_declare_is_unsupported_and_never_a_failure(
-    lacking: tuple[str, ...], suite: Suite
+    undeclared: tuple[str, ...], suite: Suite
 ) -> None:
-    found = list(on_reference(suite.cases, only=without(*lacking)))
+    found = list(on_reference(suite.cases, only=without(*undeclared)))
     assert faults(iter(found), judging.PASS, judging.UNSUPPORTED, judging.UNREACHABLE) == []
-    needed = [case for case, _ in found if set(case.needs) & set(lacking)]
+    needed = [case for case, _ in found if set(case.needs) & set(undeclared)]
     if needed:
         assert judging.UNSUPPORTED in {each.verdict for _, each in found}
 
 
 def test_capabilities_are_found_out_as_on_a_real_device() -> None:
-    for lacking in OPTIONAL:
-        with closing(ReferenceBench(Device(without(lacking)))) as bench:
+    for undeclared in OPTIONAL:
+        with closing(ReferenceBench(Device(without(undeclared)))) as bench:
             capabilities = bench.capabilities()
             known = {**capabilities.declared, **capabilities.offered["libibverbs"]}
-            assert known[lacking] is False
-            assert lacking in DECLARABLE or capabilities.offered["uverbs"][lacking] is False
+            assert known[undeclared] is False
+            assert undeclared in DECLARABLE or capabilities.offered["uverbs"][undeclared] is False
 
 
 def test_stacks_have_names_of_their_own() -> None:
     assert len({stack.name for stack in STACKS}) == len(STACKS)
 
 
-class Scene:
+class CaseContext:
     """A PD, a page of memory, and a pair of queue pairs."""
 
     def __init__(self, bench: ReferenceBench) -> None:
@@ -121,21 +121,21 @@ class Scene:
 
 
 def test_traffic_moves_bytes_of_this_process(bench: ReferenceBench) -> None:
-    scene = Scene(bench)
-    assert scene.write(scene.register().struct.rkey, scene.memory.addr + 100) == "SUCCESS"
-    assert ctypes.string_at(scene.memory.addr + 98, 12) == b"\0\0" + b"12345678" + b"\0\0"
+    context = CaseContext(bench)
+    assert context.write(context.register().struct.rkey, context.memory.addr + 100) == "SUCCESS"
+    assert ctypes.string_at(context.memory.addr + 98, 12) == b"\0\0" + b"12345678" + b"\0\0"
 
 
 def test_a_refused_operation_touches_nothing_and_ends_both_queue_pairs(bench: ReferenceBench) -> None:
-    scene = Scene(bench)
-    scene.pair.responder.post_receive((), 11)
-    mr = scene.register(ACCESS.value_of("LOCAL_WRITE"))
-    assert scene.write(mr.struct.rkey, scene.memory.addr) == "REM_ACCESS_ERR"
-    assert ctypes.string_at(scene.memory.addr, 8) == bytes(8)
-    assert [scene.pair.requester.query_state(), scene.pair.responder.query_state()] == ["ERR", "ERR"]
-    assert [each.status for each in scene.pair.responder.completions(2)] == ["WR_FLUSH_ERR"]
-    scene.pair.renew()
-    assert scene.write(scene.register().struct.rkey, scene.memory.addr) == "SUCCESS"
+    context = CaseContext(bench)
+    context.pair.responder.post_receive((), 11)
+    mr = context.register(ACCESS.value_of("LOCAL_WRITE"))
+    assert context.write(mr.struct.rkey, context.memory.addr) == "REM_ACCESS_ERR"
+    assert ctypes.string_at(context.memory.addr, 8) == bytes(8)
+    assert [context.pair.requester.query_state(), context.pair.responder.query_state()] == ["ERR", "ERR"]
+    assert [each.status for each in context.pair.responder.completions(2)] == ["WR_FLUSH_ERR"]
+    context.pair.renew()
+    assert context.write(context.register().struct.rkey, context.memory.addr) == "SUCCESS"
 
 
 def test_a_domain_is_not_given_back_while_something_is_in_it(bench: ReferenceBench) -> None:
@@ -150,16 +150,16 @@ def test_a_domain_is_not_given_back_while_something_is_in_it(bench: ReferenceBen
 
 
 def test_a_bound_region_stays_until_its_window_goes(bench: ReferenceBench) -> None:
-    scene = Scene(bench)
-    mr = scene.register(WITH_BINDING)
-    window, _ = bench.alloc_mw(scene.pd, 1)
+    context = CaseContext(bench)
+    mr = context.register(WITH_BINDING)
+    window, _ = bench.alloc_mw(context.pd, 1)
     assert window is not None
-    queue = scene.pair.responder
-    bound = queue.bind_mw(window, BindInfo(mr, scene.memory.addr, 64, ACCESS.value_of("REMOTE_WRITE")), 2, 9)
+    queue = context.pair.responder
+    bound = queue.bind_mw(window, BindInfo(mr, context.memory.addr, 64, ACCESS.value_of("REMOTE_WRITE")), 2, 9)
     assert (bound.value, [each.status for each in queue.completions(1)]) == (0, ["SUCCESS"])
     assert bench.library.dereg_mr(mr).value == errno.EBUSY
-    assert scene.write(window.rkey, scene.memory.addr + 56) == "SUCCESS"
-    assert scene.write(window.rkey, scene.memory.addr + 57) == "REM_ACCESS_ERR"
+    assert context.write(window.rkey, context.memory.addr + 56) == "SUCCESS"
+    assert context.write(window.rkey, context.memory.addr + 57) == "REM_ACCESS_ERR"
     assert window.dealloc().value == 0
     assert bench.library.dereg_mr(mr).value == 0
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from conformance import judging
-from conformance.results.records import Line, Recorded, footer_line
+from conformance.results.records import Record, Recorded, footer_record
 from reports import junit
 from reports.digest import Digest, digest
 from reports.progress import QUIET, Progress
@@ -25,10 +25,10 @@ SUITE = numbered(len(judging.VERDICTS))
 HOSTILE = "a\x00b\x1b[31mc\nd\re\tf <b>&amp; ]]> \"'g\u2028h\x85 \U0001f600 \ufffe \ud800"
 
 
-def recorded(results: Sequence[Line], *, complete: bool = True, **changes: Any) -> Recorded:
+def recorded(results: Sequence[Record], *, complete: bool = True, **changes: Any) -> Recorded:
     """A run with these results."""
     ids = [line["case"] for line in results]
-    footer = footer_line(ids, results, registry(), duration_s=2.5) if complete else None
+    footer = footer_record(ids, results, registry(), duration_s=2.5) if complete else None
     return Recorded(header(planned=ids, **changes), list(results), footer)
 
 

@@ -17,9 +17,9 @@ from conformance.results.records import (
     decode,
     encode,
     exit_status,
-    footer_line,
+    footer_record,
     read_results,
-    result_line,
+    result_record,
     rule_verdicts,
 )
 from conformance.results.writer import ResultsFile
@@ -42,13 +42,13 @@ def footer(*verdicts: str, planned: int | None = None) -> dict[str, Any]:
     cases = numbered(max(planned or 0, len(verdicts), 1)).cases
     lines = [result(of, verdict) for of, verdict in zip(cases, verdicts, strict=False)]
     ids = [of.id for of in cases][: planned or len(verdicts)]
-    return footer_line(ids, lines, registry(), duration_s=1.23456)
+    return footer_record(ids, lines, registry(), duration_s=1.23456)
 
 
 def test_a_result_has_every_field_of_the_contract() -> None:
     observed = {"rc": None, "returned": "NULL", "errno": "EPERM", "layer": "kernel"}
     judgement = Judgement(judging.FAIL, "one line", ("a note",))
-    line = result_line(CASE, registry(), judgement, observed, kernel={"taint": 0, "log": ["x"]}, duration_us=7)
+    line = result_record(CASE, registry(), judgement, observed, kernel={"taint": 0, "log": ["x"]}, duration_us=7)
     assert line == {
         "type": "result",
         "case": "reg_mr/sample/sample",

@@ -14,7 +14,7 @@ import pytest
 from actors import HEADER, IDS, SILENCE, Stage, killed, passed, ran, start, verdicts
 from commands.plan import Plan, read_plan, write_plan
 from conformance.errors import UserError
-from conformance.results.records import Line, Recorded, encode, read_results
+from conformance.results.records import Record, Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import ROOT
 from samples import header
@@ -93,7 +93,7 @@ def test_the_footer_counts_the_sessions_and_their_workers(stage: Stage) -> None:
         ({"under_test": {"libraries": {"libibverbs.so.1": "0"}}}, "what is under test has changed"),
     ],
 )
-def test_another_stack_is_refused_and_nothing_is_lost(stage: Stage, change: Line, told: str) -> None:
+def test_another_stack_is_refused_and_nothing_is_lost(stage: Stage, change: Record, told: str) -> None:
     stage.play(ran(0), [HEADER])
     with pytest.raises(UserError, match=told) as caught:
         stage.play([encode(header(**change)), start(1), passed(1)], carry_on=True)
@@ -152,7 +152,7 @@ def test_two_runs_into_one_directory_are_refused(tmp_path: Path) -> None:
 
 def test_a_run_that_is_killed_holds_its_directory_no_longer(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    code = "from pathlib import Path; from conformance.results_file import ResultsFile; "
+    code = "from pathlib import Path; from conformance.results.writer import ResultsFile; "
     code += f"ResultsFile(Path({str(path)!r})); print(flush=True); input()"
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -218,7 +218,7 @@ def test_the_plan_of_another_user_is_not_run(tmp_path: Path) -> None:
         ({"given": {"image": "2"}}, "what was put under test has changed"),
     ],
 )
-def test_a_run_that_is_another_is_not_carried_on(change: Line, told: str) -> None:
+def test_a_run_that_is_another_is_not_carried_on(change: Record, told: str) -> None:
     with pytest.raises(UserError, match=told):
         PLAN.check(Plan(**{**vars(PLAN), **change}))
 

@@ -49,7 +49,7 @@ def test_a_rule_is_read_whole(tmp_path: Path) -> None:
     assert mistakes == []
     assert (rule.verb, rule.level, rule.layer) == ("ibv_reg_mr", "must", "kernel")
     assert (rule.needs, rule.since) == (("odp",), "12")
-    assert str(rule.place) == "reg_mr/rules.yaml:3:9"
+    assert str(rule.location) == "reg_mr/rules.yaml:3:9"
 
 
 def test_rules_come_in_the_order_of_the_files(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_every_call_has_its_arguments(call: str) -> None:
 
 
 def test_a_new_call_and_a_new_kind_of_memory_appear_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {"access": vocabulary.Parameter("flags", "ibv_access_flags")}
+    own = {"access": vocabulary.ArgumentSpec("flags", "ibv_access_flags")}
     monkeypatch.setattr(vocabulary, "CALLS", {**vocabulary.CALLS, "ibv_new_verb": own})
     monkeypatch.setattr(vocabulary, "MEMORY_KINDS", {**vocabulary.MEMORY_KINDS, "pmem": "persistent memory"})
     text = json.dumps(table_schema())

@@ -21,7 +21,7 @@ from conformance import judging
 from conformance.errors import UserError
 from conformance.model import capability
 from conformance.model.case import Case
-from conformance.results.records import encode, read_results, result_line
+from conformance.results.records import encode, read_results, result_record
 from conformance.tables.loader import read_table
 from conformance.tables.suite import ROOT, Suite, load_suite
 from reference.bench import ReferenceBench
@@ -147,7 +147,7 @@ def test_a_finding_violates_the_nearest_rule_alone(searching: Case, suite: Suite
         said: list[tuple[str, str]] = []
         observed = observe(searching, bench, bench.capabilities(), for_sequences(300), 5,
                            lambda point, done, row, rule: said.append((point, row)))  # fmt: skip
-    line = result_line(searching, suite.registry, judging.judge(searching, [], observed), observed)
+    line = result_record(searching, suite.registry, judging.judge(searching, [], observed), observed)
     assert (line["verdict"], line["observed"]["seed"]) == (judging.FAIL, 5)
     rules = {rule for each in line["deviations"] for rule in each["rules"]}
     assert {rule for rule, verdict in line["rule_verdicts"].items() if verdict == judging.FAIL} == rules
@@ -161,7 +161,7 @@ def test_a_kernel_that_complains_meanwhile_counts_for_every_rule(searching: Case
     observed = {"returned": "differs", "errno": "", "differences": ["this"],
                 "divergences": [{"when": "x", "rule": "REG-15", "fault": "this", "row": ROW}]}  # fmt: skip
     judgement = judging.judge(searching, [], observed, {"log": ["[ 1.0] BUG: bad page state"]})
-    assert "rule_verdicts" not in result_line(searching, suite.registry, judgement, observed)
+    assert "rule_verdicts" not in result_record(searching, suite.registry, judgement, observed)
 
 
 def test_without_hypothesis_one_line_says_what_is_missing(searching: Case, monkeypatch: pytest.MonkeyPatch) -> None:

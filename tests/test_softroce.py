@@ -615,7 +615,7 @@ def test_the_guest_has_soft_roce(real_image: Image, tmp_path: Path) -> None:
     (tmp_path / "tree" / "report.py").write_text(REPORT)
     (tmp_path / "overlay" / "etc").mkdir(parents=True)
     (tmp_path / "overlay" / "etc" / "laid-over").write_text("by the job")
-    word = "it's \"$quoted\""
+    word = 'it\'s "$quoted"'
     work = Job(
         ((tmp_path / "tree", "sub"), (tmp_path / "tree" / "report.py", "report.py")),
         "python3 report.py && echo printed && exit 7",

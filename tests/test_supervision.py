@@ -235,7 +235,7 @@ def test_a_result_says_where_its_table_stands_here_and_how_to_run_it(stage: Stag
     elsewhere = [passed(number, source={"file": "/elsewhere", "line": 1}, repro="?") for number in range(4)]
     recorded = stage.play([HEADER, *elsewhere])
     for line, case in zip(recorded.results, SUITE.cases, strict=True):
-        assert line["source"] == {"file": case.place.file, "line": case.place.line}
+        assert line["source"] == {"file": case.location.file, "line": case.location.line}
         assert line["repro"] == f"./rdma-cts run --only {case.id}"
 
 

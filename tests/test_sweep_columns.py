@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import samples
-from conformance.execution.context import Scene
+from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up
 from conformance.sweeps.argument_columns import Columns
 from conformance.sweeps.byte_columns import distinct, kinds, planes
 from conformance.sweeps.grouping import groups, setup_axes
-from conformance.tables.point_template import Stencil
+from conformance.tables.point_template import PointTemplate
 from conformance.yamldoc.reader import Reader
 from reference.bench import ReferenceBench
 
@@ -46,20 +46,22 @@ def test_columns_hold_what_the_row_has_at_each_point(row: str, seed: int | None,
     assert not setup_axes(swept)
     written = swept.template.fields["when"].value
     assert isinstance(written, dict)
-    names, stencil = swept.template.parts(swept.space.values(0), Reader()).names, Stencil(case, swept)
+    names, point_template = swept.template.parts(swept.space.values(0), Reader()).names, PointTemplate(case, swept)
     with closing(ReferenceBench()) as bench:
-        scene = Scene(case, bench)
-        with scene.cleanup:
-            set_up(scene)
+        context = CaseContext(case, bench)
+        with context.cleanup:
+            set_up(context)
             points = 0
             for group in groups(swept, outer, seed, 10):
                 values = swept.space.values(group.points[0])
-                columns = Columns(swept.template, case.when.call, names, {axis: values[axis] for axis in outer}, scene)
+                columns = Columns(
+                    swept.template, case.when.call, names, {axis: values[axis] for axis in outer}, context
+                )
                 made = {key: columns.column(key, written[key], group.picks) for key in written}
                 for place, point in enumerate(group.points):
-                    step = stencil.case(point).when
+                    step = point_template.case(point).when
                     found = {key: each if isinstance(each, int) else each[place] for key, each in made.items()}
-                    assert found == {key: scene.number(step.arguments[key]) for key in written}
+                    assert found == {key: context.number(step.arguments[key]) for key in written}
                 points += len(group.points)
             assert points == swept.size
 

@@ -151,7 +151,11 @@ def points(*marks: str) -> Points:
 @pytest.mark.parametrize(
     ("marks", "when", "of"),
     [
-        ("PFPF", "A", 4), ("PFRF", "A", 3), ("PFUU", "A", 2), ("PF-R", "A", 2), ("FFFF", "always", 4),
+        ("PFPF", "A", 4),
+        ("PFRF", "A", 3),
+        ("PFUU", "A", 2),
+        ("PF-R", "A", 2),
+        ("FFFF", "always", 4),
         ("PPPF", "A & B", 4),
     ],
 )

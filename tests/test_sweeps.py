@@ -21,8 +21,8 @@ from conformance.bench.interface import Entry
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.results.points import read_points
-from conformance.results.records import encode, rule_verdicts, told_on
-from conformance.results.sweep_record import sweep_line
+from conformance.results.records import encode, headline_on, rule_verdicts
+from conformance.results.sweep_record import sweep_record
 from conformance.results.writer import ResultsFile
 from conformance.sweeps import native
 from conformance.sweeps.run import Swept, sweep
@@ -112,7 +112,7 @@ def test_a_row_with_a_sweep_is_one_case_of_many_points(space: Case, bench: Bench
 
 def test_deviating_points_are_told_by_a_formula_and_all_are_kept(space: Case, bench: Bench, tmp_path: Path) -> None:
     bench.err("REMOTE_WRITE", "REMOTE_READ")
-    line = {**sweep_line(space, samples.registry(), run(space, bench), 1), "repro": "./rdma-cts run --only a"}
+    line = {**sweep_record(space, samples.registry(), run(space, bench), 1), "repro": "./rdma-cts run --only a"}
     with closing(ResultsFile(tmp_path / "results.jsonl")) as file:
         file.append(samples.header())
         file.append(line)
@@ -132,12 +132,12 @@ def test_deviating_points_are_told_by_a_formula_and_all_are_kept(space: Case, be
     assert points.by_verdict() == kept["points"]
     assert rule_verdicts([kept], samples.registry()) == {"REG-15": "FAIL", "REG-17": "PASS"}
     told = "ibv_reg_mr should fail, returned an MR: REMOTE_READ among remote_write_alone (4 of 6 points)"
-    assert told_on("REG-15", kept) == (told, deviation["repro"])
-    assert told_on("REG-17", kept) == (kept["reason"], kept["repro"])
+    assert headline_on("REG-15", kept) == (told, deviation["repro"])
+    assert headline_on("REG-17", kept) == (kept["reason"], kept["repro"])
 
 
 def test_points_that_are_gone_or_damaged_are_told_of(space: Case, bench: Bench, tmp_path: Path) -> None:
-    line = sweep_line(space, samples.registry(), run(space, bench), 1)
+    line = sweep_record(space, samples.registry(), run(space, bench), 1)
     with closing(ResultsFile(tmp_path / "results.jsonl")) as file:
         file.append({**line, "repro": ""})
     kept = {"points_file": "points/reg_mr.sample.space.json"}
@@ -257,7 +257,7 @@ def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at(s
     assert swept.verdict == judging.FAIL
     assert swept.alarms[0]["from"] == "length=1page,access=none"
     assert "WARNING: something" in swept.reason
-    assert set(sweep_line(space, samples.registry(), swept, 1)["rule_verdicts"].values()) == {"FAIL"}
+    assert set(sweep_record(space, samples.registry(), swept, 1)["rule_verdicts"].values()) == {"FAIL"}
 
 
 def test_a_worker_that_dies_in_a_sweep_is_told_with_the_point_it_had_got_to(tmp_path: Path) -> None:

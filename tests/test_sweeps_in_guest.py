@@ -125,5 +125,3 @@ def test_what_is_done_in_c_finds_what_the_calls_of_rows_find(found: dict[str, Fo
     assert without.results == one.results
     assert without.points == one.points
     assert sum(verdict == "FAIL" for line in one.results.values() for verdict in line.get("points", ())) > 0
-
-

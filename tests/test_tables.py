@@ -43,11 +43,11 @@ def test_a_malformed_file_is_refused_where_it_is_wrong(name: str, tmp_path: Path
     expected = corpus.expectations((corpus.FOLDER / name).read_bytes())
     assert expected, "the file says nothing of what must be told"
     found = corpus.mistakes(name, tmp_path)
-    lacking = [
+    undeclared = [
         each for each in expected
         if not any(one.startswith(f"{each.place}: ") and each.fragment in one for one in found)
     ]  # fmt: skip
-    assert lacking == [], found
+    assert undeclared == [], found
     assert len(found) == len(expected), found
 
 
@@ -65,7 +65,7 @@ def test_a_row_becomes_a_case_with_everything_filled_in() -> None:
     assert str(case.when) == "ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=LOCAL_WRITE)"
     assert case.when.then.outcome == "success"
     assert (case.entry, case.rules) == ("libibverbs", ("REG-01",))
-    assert str(case.place) == "f:5:10"
+    assert str(case.location) == "f:5:10"
 
 
 def test_a_case_is_sourced_at_its_row_and_not_at_its_axis() -> None:
@@ -73,7 +73,7 @@ def test_a_case_is_sourced_at_its_row_and_not_at_its_axis() -> None:
         "  - id: a-$bit\n    rules: [REG-18]\n    each:\n      bit: [bit 21, bit 22]\n"
         "    when: {access: [$bit]}\n    then: open\n", 2,
     )  # fmt: skip
-    assert [(case.id, str(case.place)) for case in cases] == [
+    assert [(case.id, str(case.location)) for case in cases] == [
         ("reg_mr/sample/a-bit-21", "f:5:9"), ("reg_mr/sample/a-bit-22", "f:5:9"),
     ]  # fmt: skip
     assert [case.when.arguments["access"] for case in cases] == [
@@ -229,7 +229,7 @@ def test_a_table_that_nothing_runs_once_is_a_mistake(own: Path, module: str, fra
 def test_files_are_named_as_people_name_them() -> None:
     tables, mistakes = read_tables([CASES], registry(), ROOT)
     assert mistakes == []
-    assert {case.place.file.split("/")[0] for table in tables for case in table.cases} == {"cases"}
+    assert {case.location.file.split("/")[0] for table in tables for case in table.cases} == {"cases"}
 
 
 @pytest.mark.usefixtures("own")

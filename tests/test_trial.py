@@ -20,7 +20,7 @@ from reference.device import Device
 from trial import report
 from trial.alterations import ALTERATIONS
 from trial.inside import CONTROL, RealTrial
-from trial.liberties import LIBERTIES
+from trial.permitted_variants import PERMITTED_VARIANTS
 from trial.report import Trial
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding, check_baseline, try_all, try_violation
 from trial.violation import Violation
@@ -181,9 +181,9 @@ def test_no_violation_survives_and_few_are_misattributed(default_cases: list[Cas
     assert Trial(findings, UNTRIABLE, 0.0, "the reference").passed
 
 
-@pytest.mark.parametrize("liberty", LIBERTIES, ids=lambda each: each.name)
-def test_what_the_documents_leave_open_is_failed_by_no_case(liberty: Violation, default_cases: list[Case]) -> None:
-    finding = try_violation(liberty, default_cases)
+@pytest.mark.parametrize("liberty", PERMITTED_VARIANTS, ids=lambda each: each.name)
+def test_what_the_documents_leave_open_is_failed_by_no_case(variant: Violation, default_cases: list[Case]) -> None:
+    finding = try_violation(variant, default_cases)
     assert (finding.by, finding.broken, finding.reason) == ((), (), "")
 
 
@@ -194,7 +194,7 @@ def test_what_the_documents_leave_open_is_failed_by_no_case(liberty: Violation, 
 def test_a_liberty_that_a_case_fails_or_cannot_be_run_with_is_a_false_alarm(
     by: tuple[str, ...], broken: tuple[str, ...], told: str
 ) -> None:
-    liberty = Finding("any", "REG-21", "About it.", SURVIVED, by, "why" if by else "", 1, broken)
-    trial = Trial([], UNTRIABLE, 0.0, "the reference", [liberty])
+    variant = Finding("any", "REG-21", "About it.", SURVIVED, by, "why" if by else "", 1, broken)
+    trial = Trial([], UNTRIABLE, 0.0, "the reference", [variant])
     assert trial.passed is not bool(told)
     assert (f"false alarm: About it. · {told}" in report.summary(trial)) is bool(told)

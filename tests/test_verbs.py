@@ -37,7 +37,8 @@ ROOT = Path(__file__).parent.parent
 EVERY_VERB = [*VERBS.values(), *VENDOR_VERBS.values()]
 
 # The prototypes of the pages; an indented line goes on.
-SIGNATURES = """
+SIGNATURES = (
+    """
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access)
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
@@ -49,7 +50,10 @@ int ibv_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t 
 int ibv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *mw_bind)
 struct ibv_mw *ibv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 int ibv_dealloc_mw(struct ibv_mw *mw)
-""".strip().replace("\n ", " ").splitlines()
+""".strip()
+    .replace("\n ", " ")
+    .splitlines()
+)
 
 VALUES = {
     "ibv_node_type": "UNKNOWN=-1 CA=1 SWITCH=2 ROUTER=3 RNIC=4 USNIC=5 USNIC_UDP=6 UNSPECIFIED=7",
@@ -58,11 +62,11 @@ VALUES = {
     "ibv_qp_type": "RC=2 UC=3 UD=4 RAW_PACKET=8 XRC_SEND=9 XRC_RECV=10 DRIVER=255",
     "ibv_mw_type": "1=1 2=2",
     "ibv_access_flags": "LOCAL_WRITE=1 REMOTE_WRITE=2 REMOTE_READ=4 REMOTE_ATOMIC=8 MW_BIND=16 "
-                        "ZERO_BASED=32 ON_DEMAND=64 HUGETLB=128 FLUSH_GLOBAL=256 FLUSH_PERSISTENT=512 "
-                        "RELAXED_ORDERING=1048576",
+    "ZERO_BASED=32 ON_DEMAND=64 HUGETLB=128 FLUSH_GLOBAL=256 FLUSH_PERSISTENT=512 "
+    "RELAXED_ORDERING=1048576",
     "ibv_rereg_mr_flags": "CHANGE_TRANSLATION=1 CHANGE_PD=2 CHANGE_ACCESS=4 FLAGS_SUPPORTED=7",
     "ibv_rereg_mr_err_code": "ERR_INPUT=-1 ERR_DONT_FORK_NEW=-2 ERR_DO_FORK_OLD=-3 ERR_CMD=-4 "
-                             "ERR_CMD_AND_DO_FORK_NEW=-5",
+    "ERR_CMD_AND_DO_FORK_NEW=-5",
     "ibv_advise_mr_advice": "PREFETCH=0 PREFETCH_WRITE=1 PREFETCH_NO_FAULT=2",
     "ib_uverbs_advise_mr_advice": "PREFETCH=0 PREFETCH_WRITE=1 PREFETCH_NO_FAULT=2",
     "ibv_advise_mr_flag": "FLUSH=1",
@@ -74,12 +78,12 @@ FIELDS = {
     "_ibv_device_ops": "_dummy1 _dummy2",
     "ibv_device": "_ops node_type transport_type name dev_name dev_path ibdev_path",
     "ibv_context_ops": "_compat_query_device _compat_query_port _compat_alloc_pd _compat_dealloc_pd "
-                       "_compat_reg_mr _compat_rereg_mr _compat_dereg_mr alloc_mw bind_mw dealloc_mw "
-                       "_compat_create_cq poll_cq req_notify_cq _compat_cq_event _compat_resize_cq "
-                       "_compat_destroy_cq _compat_create_srq _compat_modify_srq _compat_query_srq "
-                       "_compat_destroy_srq post_srq_recv _compat_create_qp _compat_query_qp "
-                       "_compat_modify_qp _compat_destroy_qp post_send post_recv _compat_create_ah "
-                       "_compat_destroy_ah _compat_attach_mcast _compat_detach_mcast _compat_async_event",
+    "_compat_reg_mr _compat_rereg_mr _compat_dereg_mr alloc_mw bind_mw dealloc_mw "
+    "_compat_create_cq poll_cq req_notify_cq _compat_cq_event _compat_resize_cq "
+    "_compat_destroy_cq _compat_create_srq _compat_modify_srq _compat_query_srq "
+    "_compat_destroy_srq post_srq_recv _compat_create_qp _compat_query_qp "
+    "_compat_modify_qp _compat_destroy_qp post_send post_recv _compat_create_ah "
+    "_compat_destroy_ah _compat_attach_mcast _compat_detach_mcast _compat_async_event",
     "ibv_context": "device ops cmd_fd async_fd num_comp_vectors mutex abi_compat",
     "ibv_pd": "context handle",
     "ibv_mr": "context pd addr length handle lkey rkey",
@@ -90,8 +94,7 @@ FIELDS = {
     "ibv_comp_channel": "context fd refcnt",
     "ibv_cq": "context channel cq_context handle cqe mutex cond comp_events_completed async_events_completed",
     "ibv_srq": "context srq_context pd handle mutex cond events_completed",
-    "ibv_qp": "context qp_context pd send_cq recv_cq srq handle qp_num state qp_type mutex cond "
-              "events_completed",
+    "ibv_qp": "context qp_context pd send_cq recv_cq srq handle qp_num state qp_type mutex cond events_completed",
 }
 
 
@@ -100,8 +103,9 @@ def test_the_signatures_are_those_of_the_manual_pages() -> None:
 
 
 def test_the_enumerators_have_the_numbers_of_the_header() -> None:
-    described = {name: " ".join(f"{enum.short(each.name)}={each.value}" for each in enum)
-                 for name, enum in ENUMS.items()}
+    described = {
+        name: " ".join(f"{enum.short(each.name)}={each.value}" for each in enum) for name, enum in ENUMS.items()
+    }
     assert described == VALUES
 
 
@@ -126,19 +130,25 @@ def test_length_is_a_size_t_and_says_that_the_seed_differs() -> None:
         assert "int" in where.discrepancy
 
 
-@pytest.mark.parametrize(("name", "convention", "document", "linkage"), [
-    ("ibv_reg_mr", Convention.POINTER_OR_NULL, "ibv_reg_mr(3)", Linkage.MACRO),
-    ("ibv_reg_mr_iova", Convention.POINTER_OR_NULL, "ibv_reg_mr(3)", Linkage.MACRO),
-    ("ibv_reg_dmabuf_mr", Convention.POINTER_OR_NULL, "ibv_reg_mr(3)", Linkage.EXPORTED),
-    ("ibv_dereg_mr", Convention.ZERO_OR_ERRNO, "ibv_reg_mr(3)", Linkage.EXPORTED),
-    ("ibv_rereg_mr", Convention.ZERO_OR_CODE, "ibv_rereg_mr(3)", Linkage.EXPORTED),
-    ("ibv_advise_mr", Convention.ZERO_OR_ERRNO, "ibv_advise_mr(3)", Linkage.INLINE),
-    ("ibv_bind_mw", Convention.ZERO_OR_ERRNO, "ibv_bind_mw(3)", Linkage.INLINE),
-    ("ibv_alloc_mw", Convention.POINTER_OR_NULL, "ibv_alloc_mw(3)", Linkage.INLINE),
-    ("ibv_dealloc_mw", Convention.ZERO_OR_ERRNO, "ibv_alloc_mw(3)", Linkage.INLINE),
-])
+@pytest.mark.parametrize(
+    ("name", "convention", "document", "linkage"),
+    [
+        ("ibv_reg_mr", Convention.POINTER_OR_NULL, "ibv_reg_mr(3)", Linkage.MACRO),
+        ("ibv_reg_mr_iova", Convention.POINTER_OR_NULL, "ibv_reg_mr(3)", Linkage.MACRO),
+        ("ibv_reg_dmabuf_mr", Convention.POINTER_OR_NULL, "ibv_reg_mr(3)", Linkage.EXPORTED),
+        ("ibv_dereg_mr", Convention.ZERO_OR_ERRNO, "ibv_reg_mr(3)", Linkage.EXPORTED),
+        ("ibv_rereg_mr", Convention.ZERO_OR_CODE, "ibv_rereg_mr(3)", Linkage.EXPORTED),
+        ("ibv_advise_mr", Convention.ZERO_OR_ERRNO, "ibv_advise_mr(3)", Linkage.INLINE),
+        ("ibv_bind_mw", Convention.ZERO_OR_ERRNO, "ibv_bind_mw(3)", Linkage.INLINE),
+        ("ibv_alloc_mw", Convention.POINTER_OR_NULL, "ibv_alloc_mw(3)", Linkage.INLINE),
+        ("ibv_dealloc_mw", Convention.ZERO_OR_ERRNO, "ibv_alloc_mw(3)", Linkage.INLINE),
+    ],
+)
 def test_each_verb_follows_its_pages_convention(
-    name: str, convention: Convention, document: str, linkage: Linkage,
+    name: str,
+    convention: Convention,
+    document: str,
+    linkage: Linkage,
 ) -> None:
     verb = VERBS[name]
     assert (verb.convention, verb.document, verb.linkage) == (convention, document, linkage)
@@ -171,9 +181,18 @@ def test_reasons_that_a_page_leaves_open_are_empty() -> None:
 
 def test_a_dmabuf_takes_five_flags_and_a_window_four() -> None:
     assert VERBS["ibv_reg_dmabuf_mr"].parameter("access").allowed == (
-        "LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "RELAXED_ORDERING")
+        "LOCAL_WRITE",
+        "REMOTE_WRITE",
+        "REMOTE_READ",
+        "REMOTE_ATOMIC",
+        "RELAXED_ORDERING",
+    )
     assert STRUCTS["ibv_mw_bind_info"].field("mw_access_flags").allowed == (
-        "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "ZERO_BASED")
+        "REMOTE_WRITE",
+        "REMOTE_READ",
+        "REMOTE_ATOMIC",
+        "ZERO_BASED",
+    )
     assert STRUCTS["ibv_mw_bind"].field("send_flags").allowed == ("FENCE", "SIGNALED")
     assert VERBS["ibv_bind_mw"].parameter("qp").allowed == ("UC", "RC", "XRC_SEND")
 
@@ -182,7 +201,8 @@ def test_the_vendors_dialect_stands_apart() -> None:
     verb = VENDOR_VERBS["ibv_rereg_mr"]
     assert verb.signature == (
         "int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, "
-        "uint64_t access, struct ibv_rereg_mr_attr *attr)")
+        "uint64_t access, struct ibv_rereg_mr_attr *attr)"
+    )
     assert (verb.dialect, verb.convention) == (EXPERIMENTAL, Convention.ZERO_OR_ERRNO)
     assert verb.parameter("access").allowed == ("LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "ALLOCATE_MR")
     assert VENDOR_STRUCTS["ibv_rereg_mr_attr"] in structs_in(verb)
@@ -211,13 +231,16 @@ def test_a_flag_is_found_by_its_short_and_by_its_full_name() -> None:
         access.value_of("REMOTE_WIRTE")
 
 
-@pytest.mark.parametrize(("mask", "names"), [
-    (0, []),
-    (0x100003, ["LOCAL_WRITE", "REMOTE_WRITE", "RELAXED_ORDERING"]),
-    (1 << 10, ["0x400"]),
-    (0x3FF00001, ["LOCAL_WRITE", "RELAXED_ORDERING", "0x3fe00000"]),
-    (-(1 << 31) + 1, ["LOCAL_WRITE", "0x80000000"]),
-])
+@pytest.mark.parametrize(
+    ("mask", "names"),
+    [
+        (0, []),
+        (0x100003, ["LOCAL_WRITE", "REMOTE_WRITE", "RELAXED_ORDERING"]),
+        (1 << 10, ["0x400"]),
+        (0x3FF00001, ["LOCAL_WRITE", "RELAXED_ORDERING", "0x3fe00000"]),
+        (-(1 << 31) + 1, ["LOCAL_WRITE", "0x80000000"]),
+    ],
+)
 def test_a_mask_is_named_bit_by_bit_and_the_unknown_rest_stays_a_number(mask: int, names: list[str]) -> None:
     assert ENUMS["ibv_access_flags"].names_of(mask) == names
 
@@ -234,13 +257,16 @@ def test_a_single_value_is_named_or_stays_a_number() -> None:
     assert ENUMS["ibv_qp_type"].name_of(77) == "77"
 
 
-@pytest.mark.parametrize(("ctype", "expected"), [
-    ("int", "int x"),
-    ("struct ibv_mr *", "struct ibv_mr *x"),
-    ("char[64]", "char x[64]"),
-    ("void *(*)(void)", "void *(*x)(void)"),
-    ("void (*)(struct ibv_pd *, int (*)(int))", "void (*x)(struct ibv_pd *, int (*)(int))"),
-])
+@pytest.mark.parametrize(
+    ("ctype", "expected"),
+    [
+        ("int", "int x"),
+        ("struct ibv_mr *", "struct ibv_mr *x"),
+        ("char[64]", "char x[64]"),
+        ("void *(*)(void)", "void *(*x)(void)"),
+        ("void (*)(struct ibv_pd *, int (*)(int))", "void (*x)(struct ibv_pd *, int (*)(int))"),
+    ],
+)
 def test_a_type_declares_a_name_as_c_does(ctype: str, expected: str) -> None:
     assert declaration(ctype, "x") == expected
 

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from conformance.errors import UserError
-from conformance.results.records import Line, exit_status, footer_line, verdict_on
+from conformance.results.records import Record, exit_status, footer_record, verdict_on
 from conformance.results.waiver_file import LONGEST, read_waivers
-from conformance.results.waivers import Waivers, Where, version
+from conformance.results.waivers import Waivers, WaiverScope, version
 from conformance.tables.suite import ROOT
 from samples import header, numbered, registry, result
 
@@ -45,17 +45,17 @@ def mistakes(tmp_path: Path, *waivers: dict[str, Any]) -> list[str]:
     return [line.removeprefix(f"{tmp_path}/waivers.yaml:") for line in str(caught.value).splitlines()]
 
 
-def failure(case: int = 0, errno: str = "EINVAL", **more: Any) -> Line:
+def failure(case: int = 0, errno: str = "EINVAL", **more: Any) -> Record:
     """The violation of a case."""
     observed = {"returned": "NULL", "errno": errno}
     return result(SUITE.cases[case], "FAIL", f"failed with {errno}", observed=observed, **more)
 
 
-def judged(waivers: Waivers, *lines: Line, **head: Any) -> tuple[list[str], list[str], int]:
+def judged(waivers: Waivers, *lines: Record, **head: Any) -> tuple[list[str], list[str], int]:
     """Effective verdicts, problems and exit status of a run of these results."""
     top = header(**head)
     applied = [waivers.applied(line, top) for line in lines]
-    footer = footer_line([line["case"] for line in lines], applied, registry(), duration_s=1.0)
+    footer = footer_record([line["case"] for line in lines], applied, registry(), duration_s=1.0)
     footer["waivers"] = waivers.account(applied, top)
     return [line["effective"] for line in applied], footer["waivers"]["problems"], exit_status(footer)
 
@@ -123,14 +123,16 @@ def test_a_case_of_its_own_goes_before_its_rule(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "holds"),
     [
-        (Where("fake"), True), (Where("rxe"), False), (Where("fake", firmware="1.2"), True),
-        (Where("fake", firmware="1.20"), False), (Where("fake", "7.2"), True), (Where("fake", "7.2.13"), False),
-        (Where("fake", "", "7.2"), True), (Where("fake", "", "7.2.11"), False),
-        (Where("fake", "7.2.12", "7.2.12"), True),
-        (Where("fake", "6.12", "7.1"), False), (Where("fake", "7.10"), False), (Where("fake", "", "8"), True),
+        (WaiverScope("fake"), True), (WaiverScope("rxe"), False), (WaiverScope("fake", firmware="1.2"), True),
+        (WaiverScope("fake", firmware="1.20"), False), (WaiverScope("fake", "7.2"), True),
+        (WaiverScope("fake", "7.2.13"), False),
+        (WaiverScope("fake", "", "7.2"), True), (WaiverScope("fake", "", "7.2.11"), False),
+        (WaiverScope("fake", "7.2.12", "7.2.12"), True),
+        (WaiverScope("fake", "6.12", "7.1"), False), (WaiverScope("fake", "7.10"), False),
+        (WaiverScope("fake", "", "8"), True),
     ],
 )  # fmt: skip
-def test_a_waiver_holds_on_its_driver_kernels_and_firmware(where: Where, holds: bool) -> None:
+def test_a_waiver_holds_on_its_driver_kernels_and_firmware(where: WaiverScope, holds: bool) -> None:
     top = header(device={"driver": "fake", "fw": "1.2"}, env={"kernel": "7.2.12+deb14-amd64"})
     assert where.holds(top) is holds
 
@@ -147,7 +149,7 @@ def test_versions_are_numbers() -> None:
     assert version("") == ()
 
 
-def swept(*when: str, rules: str = "REG-01") -> Line:
+def swept(*when: str, rules: str = "REG-01") -> Record:
     """A sweep that departs when these formulas hold."""
     verdicts = {"REG-01": "FAIL", "REG-15": "PASS"}
     deviations = [{"when": each, "rules": [rules], "count": 1} for each in when]

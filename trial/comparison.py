@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 
 from conformance import judging
 from conformance.bench.interface import Bench
-from conformance.execution.context import Observation, Scene
+from conformance.execution.context import CaseContext, Observation
 from conformance.execution.procedure import set_up
 from conformance.execution.steps import STEPS
 from conformance.model.case import Case, Expectation, Given, Step
 from conformance.tables.arguments import Names, product, read_given, read_step
 from conformance.verbs import ENUMS
-from conformance.yamldoc.nodes import Place, read_bytes
+from conformance.yamldoc.nodes import Location, read_bytes
 from conformance.yamldoc.reader import Reader
 from trial.nearest import nearest_rule
 
-_NOWHERE = Place("sequence", 1, 1)
+_NOWHERE = Location("sequence", 1, 1)
 _ANY_CODE = ENUMS["ibv_rereg_mr_err_code"].short_names
 _MEMORY = "memory: {buf: {kind: anonymous, size: 4 pages}}"
 
@@ -80,29 +80,29 @@ class Comparison:
         self.divergence: Divergence | None = None
         self._cleanup = ExitStack()
         spec, self._names = _read_given(given_text(given))
-        self._scenes: list[Scene] = []
+        self._contexts: list[CaseContext] = []
         try:
             for bench in (subject.reference, subject.device):
-                self._scenes.append(self._scene(bench, spec))
+                self._contexts.append(self._context(bench, spec))
         except BaseException:
             self.close()
             raise
 
-    def _scene(self, bench: Bench, given: Given) -> Scene:
-        scene = Scene(_case(self.subject.entry, given, Step("ibv_dereg_mr", {}, Expectation("open"))), bench)
-        self._cleanup.callback(scene.cleanup.close)
-        set_up(scene)
-        return scene
+    def _context(self, bench: Bench, given: Given) -> CaseContext:
+        context = CaseContext(_case(self.subject.entry, given, Step("ibv_dereg_mr", {}, Expectation("open"))), bench)
+        self._cleanup.callback(context.cleanup.close)
+        set_up(context)
+        return context
 
     def close(self) -> None:
         """Gives everything back; windows before the regions that they may be bound to, whichever was made first."""
-        for scene in self._scenes:
-            for name, window in list(scene.windows.items()):
+        for context in self._contexts:
+            for name, window in list(context.windows.items()):
                 if window.dealloc().value == 0:
-                    del scene.windows[name]
+                    del context.windows[name]
         self._cleanup.close()
-        if self._scenes and self.divergence is None:
-            self.subject.left_behind.update(self._scenes[-1].left_behind)
+        if self._contexts and self.divergence is None:
+            self.subject.left_behind.update(self._contexts[-1].left_behind)
 
     def take(self, call: str, arguments: Text) -> str:
         """One step on both sides; its outcome on the reference. Where the device's differs, `divergence` is set."""
@@ -110,7 +110,7 @@ class Comparison:
         self.subject.steps += 1
         taken = [*self.taken, (call, arguments, "open")]
         self.subject.begins(row_of(self.subject.entry, self.given, taken), nearest_rule(call, arguments))
-        expected, came = (STEPS[call](scene, step) for scene in self._scenes)
+        expected, came = (STEPS[call](context, step) for context in self._contexts)
         works = self._judged(step, "success", expected).verdict == judging.PASS
         outcome = "success" if works else "refused"
         self.taken.append((call, arguments, outcome))

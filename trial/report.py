@@ -18,14 +18,14 @@ MISATTRIBUTED_AT_MOST = 0.05
 class Trial:
     """The findings of one trial. `untriable` are rules that nothing can violate, each with the reason.
 
-    `liberties` are findings on what breaks nothing and may be seen by no case.
+    `permitted_variants` are findings on what breaks nothing and may be seen by no case.
     """
 
     findings: Sequence[Finding]
     untriable: dict[str, str]
     duration_s: float
     where: str
-    liberties: Sequence[Finding] = ()
+    permitted_variants: Sequence[Finding] = ()
 
     def of(self, outcome: str) -> list[Finding]:
         """The findings with an outcome."""
@@ -40,7 +40,7 @@ class Trial:
     @property
     def false_alarms(self) -> list[Finding]:
         """Liberties that a case has failed, or with which one could not be run."""
-        return [each for each in self.liberties if each.by or each.broken]
+        return [each for each in self.permitted_variants if each.by or each.broken]
 
     def by_rule(self) -> list[tuple[str, list[Finding]]]:
         """The findings of each rule, in the order of the violations."""
@@ -58,10 +58,10 @@ def summary(trial: Trial) -> str:
     lines = [line(each) for each in trial.findings if each.outcome != KILLED]
     lines.append(f"{len(trial.findings)} violations in {trial.duration_s:.1f} s on {trial.where}: {counted}")
     lines.append(f"{len(rules)} rules tried, {whole} of them with every violation killed")
-    if trial.liberties:
+    if trial.permitted_variants:
         lines += [f"false alarm: {each.about} · {_alarm(each)}" for each in trial.false_alarms]
         alarms = len(trial.false_alarms)
-        lines.append(f"{len(trial.liberties)} liberties that the documents leave: {alarms} false alarms")
+        lines.append(f"{len(trial.permitted_variants)} liberties that the documents leave: {alarms} false alarms")
     lines += [f"not tried: {rule}, since {reason}" for rule, reason in trial.untriable.items()]
     return "\n".join(lines)
 
@@ -107,7 +107,7 @@ def write(trial: Trial, out: Path) -> None:
         "schema": "rdma-cts-trial/1", "where": trial.where, "duration_s": round(trial.duration_s, 3),
         "passed": trial.passed, "untriable": trial.untriable,
         "findings": [each.as_data() for each in trial.findings],
-        "liberties": [each.as_data() for each in trial.liberties],
+        "liberties": [each.as_data() for each in trial.permitted_variants],
     }  # fmt: skip
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -32,11 +32,11 @@ def run_case(case: Case, bench: Bench, capabilities: Capabilities) -> Judgement:
             swept = sweep(case, bench, capabilities)
             return Judgement(swept.verdict, swept.reason)
         if case.sweep:
-            case = case.sweep.judged(case, lambda name: not capabilities.lacking([name], case.entry))
+            case = case.sweep.judged(case, lambda name: not capabilities.undeclared([name], case.entry))
         observed = observed_of(case, bench, capabilities)
     except Exception as error:
         return Judgement(judging.BROKEN, f"the harness could not run the case: {type(error).__name__}: {error}")
-    return judging.judge(case, capabilities.lacking(case.needs, case.entry), observed)
+    return judging.judge(case, capabilities.undeclared(case.needs, case.entry), observed)
 
 
 def observed_of(case: Case, bench: Bench, capabilities: Capabilities) -> Observation:

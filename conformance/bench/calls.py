@@ -1,6 +1,6 @@
 """What both entries share: how a call answers, and the structures that C programs see.
 
-Not the calls themselves: libibverbs.py makes them at the library, uverbs.py at the kernel.
+Not the calls themselves: device/libibverbs.py makes them at the library, device/uverbs.py at the kernel.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Known contents in memory before an operation, and where they differ afterwards.
 
 What is sent never contains the bytes that stood there before, so that nothing that moves goes unseen. Not
-for operations (probes.py) and not for saying whether a change is right (judging.py).
+for operations (execution/traffic.py) and not for saying whether a change is right (judging.py).
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ def sent(length: int) -> bytes:
 
 
 class Area:
-    """A range of `length` bytes at `place` in memory, with known contents in it and all around.
+    """A range of `length` bytes at `start` in memory, with known contents in it and all around.
 
     `before` stands in the range when an operation comes, `wanted` when it has done all that it should. What stands
     around is one byte, again and again. Addresses and lengths in bytes.
     """
 
     def __init__(
-        self, memory: Memory, place: int, length: int, around: int, before: bytes, wanted: bytes, made: bool = True
+        self, memory: Memory, start: int, length: int, around: int, before: bytes, wanted: bytes, made: bool = True
     ) -> None:
         """Not `made` is what must not be touched, or stands there already: it is looked at and never written."""
-        self.memory, self.place, self.length = memory, place, length
+        self.memory, self.start, self.length = memory, start, length
         self.around, self.before, self.wanted, self.made = around, before, wanted, made
         self.seen: int | None = None  # of SEEN, by who has looked already
 
@@ -51,11 +51,11 @@ class Area:
         self.seen = None
         if self.made:
             ctypes.memset(self.memory.addr, self.around, self.memory.size)
-            ctypes.memmove(self.place, self.before, self.length)
+            ctypes.memmove(self.start, self.before, self.length)
 
     def content(self) -> bytes:
         """What stands in the range now."""
-        return ctypes.string_at(self.place, self.length)
+        return ctypes.string_at(self.start, self.length)
 
     def moved(self, skipped: int = 0) -> str:
         """How much of what was wanted has come: all, nothing or part; of the bytes behind the `skipped` first ones."""
@@ -76,8 +76,8 @@ class Area:
         if self.seen in (UNTOUCHED, REPLACED):
             return [[0, self.length]] if self.seen == REPLACED else []
         first, end = self.memory.addr, self.memory.addr + self.memory.size
-        behind = self.place + self.length
-        found = [[offset + first - self.place, size] for offset, size in self._strays(first, self.place)]
+        behind = self.start + self.length
+        found = [[offset + first - self.start, size] for offset, size in self._strays(first, self.start)]
         found += [[offset, size] for offset, size in _differing(self.content(), self.before)]
         found += [[offset + self.length, size] for offset, size in self._strays(behind, end)]
         return found[:SHOWN]
@@ -86,8 +86,8 @@ class Area:
         """Whether anything beside the range is no longer as it was."""
         if self.seen in (UNTOUCHED, REPLACED):
             return False
-        behind = self.place + self.length
-        parts = (self.memory.addr, self.place), (behind, self.memory.addr + self.memory.size)
+        behind = self.start + self.length
+        parts = (self.memory.addr, self.start), (behind, self.memory.addr + self.memory.size)
         return any(self._strays(start, end) for start, end in parts)
 
     def _strays(self, start: int, end: int) -> list[tuple[int, int]]:

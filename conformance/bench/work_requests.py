@@ -1,7 +1,7 @@
 """Work requests and completions as data: what is put on a queue, and what comes of it.
 
-Between those who ask (steps.py, probes.py) and whoever carries it out: the device under test, or
-what tests put in its place. Not for posting (posting.py) and not for queue pairs (queues.py).
+Between those who ask (execution/steps.py, execution/traffic.py) and whoever carries it out: the device under test, or
+what tests put in its place. Not for posting (device/posting.py) and not for queue pairs (device/queue_pairs.py).
 """
 
 from __future__ import annotations

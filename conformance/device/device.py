@@ -1,6 +1,6 @@
 """The device under test, opened with pyverbs: what it is, what it declares, its protection domains.
 
-Not for the verbs under test (calls.py) and not for finding out what the device really does.
+Not for the verbs under test (bench/calls.py) and not for finding out what the device really does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from conformance.bench.calls import IbvPd
 from conformance.device.pointers import pd_pointer
 from conformance.errors import UserError
 from conformance.kernel.netlink import RdmaNetlink
-from conformance.model.capability import Declared, declared_capabilities
+from conformance.model.capability import DeviceAttributes, declared_capabilities
 
 SYSFS = Path("/sys/class/infiniband")
 # enum ibv_port_state, from 0 upwards, and in which of them data gets through.
@@ -103,7 +103,7 @@ class Device:
         self.driver_id = self.netlink.driver_id() or 0
         attributes = self.context.query_device_ex()
         self.attributes = attributes.orig_attr
-        self.declared = Declared(
+        self.declared = DeviceAttributes(
             device_cap_flags=attributes.device_cap_flags_ex | self.attributes.device_cap_flags,
             atomic_cap=int(self.attributes.atomic_caps),
             odp_general_caps=attributes.odp_caps.general_caps,

@@ -1,4 +1,4 @@
-/* Requests one after the other and what comes of each: quick.py says when this takes the place of lines.py, which does
+/* Requests one after the other and what comes of each: native_exchange.py says when this takes the place of execution/connection.py, which does
  * the same in steps. */
 #include <infiniband/verbs.h>
 #include <sched.h>
@@ -6,8 +6,8 @@
 #include <time.h>
 
 enum { AREAS = 2, HEARD = 2, REQUESTER = 0, RESPONDER = 1, ENDS = 2 };
-enum { UNTOUCHED, REPLACED, OTHER }; /* as in targets.py */
-enum { NOT_ASKED = -1 };             /* as in quick.py */
+enum { UNTOUCHED, REPLACED, OTHER }; /* as in bench/memory_areas.py */
+enum { NOT_ASKED = -1 };             /* as in native_exchange.py */
 
 /* Memory with known contents, as targets.Area has it. */
 struct area {

@@ -1,5 +1,6 @@
-"""Requests and what comes of them, many in one call of C: what lines.py does in steps, on the device's own queue pairs.
+"""Requests and what comes of them, many in one call of C, on the queue pairs of the device itself.
 
+execution/connection.py does the same step by step.
 Between two calls Python takes longer than a device. For a stand-in (a reference, an altered call), for what only
 extended queue pairs post, and without a compiler, there is none. Not for judging what came.
 """
@@ -56,7 +57,7 @@ class _Line(ctypes.Structure):
     )  # fmt: skip
 
 
-class QuickLine:
+class NativeConnection:
     """A pair as C knows it: its requester and its responder, and how it is made new."""
 
     def __init__(self, requester: DeviceQueue, responder: DeviceQueue, silence_s: float, renewable: bool) -> None:
@@ -88,7 +89,7 @@ class QuickLine:
 
 
 # What is asked: on which pair, by which of its ends (0 is the requester), for which the other has so many receives.
-Asked = tuple[QuickLine, int, int, SendRequest, tuple[Area, Area]]
+Asked = tuple[NativeConnection, int, int, SendRequest, tuple[Area, Area]]
 
 
 def takes(request: SendRequest) -> bool:
@@ -113,7 +114,7 @@ def exchanges(asked: Sequence[Asked]) -> list[Exchange]:
         for area in areas:
             addr, size = area.memory.addr, area.memory.size
             before, wanted = _address(area.before), _address(area.wanted)
-            _AREA.pack_into(room, at_area, addr, area.place, size, area.length, before, wanted, area.around, area.made)
+            _AREA.pack_into(room, at_area, addr, area.start, size, area.length, before, wanted, area.around, area.made)
             at_area += _AREA.size
         _ANSWER.pack_into(room, at + _AT_ANSWER, 0, 0, 0, _NOT_ASKED, 0, 0, 0)
     made = compiled.rdma_cts_exchanges(room, min(len(asked), MOST))
@@ -143,7 +144,7 @@ def _address(content: bytes) -> int:
     return ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p).value or 0
 
 
-def quick_line(pair: Pair, silence_s: float, renewable: bool) -> QuickLine | None:
+def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeConnection | None:
     """What makes exchanges on this pair quickly, once this process has made enough of them to be worth it."""
     global _asked
     requester, responder = pair.requester, pair.responder
@@ -154,4 +155,4 @@ def quick_line(pair: Pair, silence_s: float, renewable: bool) -> QuickLine | Non
     _asked += 1
     if _asked <= WORTH or library(SOURCE, "-libverbs") is None:
         return None
-    return QuickLine(requester, responder, silence_s, renewable)
+    return NativeConnection(requester, responder, silence_s, renewable)

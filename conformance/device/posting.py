@@ -153,9 +153,7 @@ def pack_send(
     if destination:
         _UD.pack_into(room, at + _AT_WR, *destination)
     elif opcode.startswith("ATOMIC"):
-        _ATOMIC.pack_into(
-            room, at + _AT_WR, request.remote_addr, request.compare_add, request.swap, request.rkey
-        )
+        _ATOMIC.pack_into(room, at + _AT_WR, request.remote_addr, request.compare_add, request.swap, request.rkey)
     else:
         _RDMA.pack_into(room, at + _AT_WR, request.remote_addr, request.rkey)
     _SRQN.pack_into(room, at + _AT_SRQN, srqn)

@@ -98,9 +98,7 @@ class Uverbs:
         """IB_USER_VERBS_CMD_REREG_MR; on success the structure is told what the library would tell it."""
         answer = (ctypes.c_uint32 * 2)()
         handle = pd.handle if pd else 0
-        body = struct.pack(
-            "=QIIQQQII", ctypes.addressof(answer), mr.handle, flags, addr, length, addr, handle, access
-        )
+        body = struct.pack("=QIIQQQII", ctypes.addressof(answer), mr.handle, flags, addr, length, addr, handle, access)
         error = self._write(_REREG_MR, body, ctypes.sizeof(answer))
         if error == 0:
             mr.struct.lkey, mr.struct.rkey = answer

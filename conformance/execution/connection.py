@@ -1,7 +1,7 @@
 """A pair of queue pairs in use: requests on it one after the other, and a new beginning after a refusal.
 
 Behind each request goes a SEND of no bytes. When that has been received the request has had its chance, on
-unreliable queue pairs too, and what it wrote is visible to the receiver. Not for memory (probes.py).
+unreliable queue pairs too, and what it wrote is visible to the receiver. Not for memory (traffic.py).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Ask(NamedTuple):
     `areas` are filled before, and looked at afterwards.
     """
 
-    line: Line
+    line: LoopbackConnection
     request: SendRequest
     areas: tuple[Area, Area]
     by: int = REQUESTER
 
 
-class Line:
+class LoopbackConnection:
     """A pair that can be used again and again: renewed when the last request on it was refused."""
 
     def __init__(self, pair: Pair, next_wr_id: Callable[[], int], renewable: bool = True) -> None:
@@ -50,7 +50,7 @@ class Line:
         self.stale = False
         self._next_wr_id, self._renewable = next_wr_id, renewable
         self._receives = [0, 0]  # that stand at the requester and at the responder
-        self._quick: native_exchange.QuickLine | None = None
+        self._native: native_exchange.NativeConnection | None = None
 
     def ready(self) -> None:
         """Makes the pair new if it has to be."""
@@ -123,18 +123,18 @@ class Line:
     def _hear(self, queue: Queue) -> list[Completion]:
         return queue.completions(1) if queue.kind in RELIABLE else queue.completions(1, SILENCE_S)
 
-    def quickly(self) -> native_exchange.QuickLine | None:
+    def native(self) -> native_exchange.NativeConnection | None:
         """The same line for exchanges in C, in the state in which it is; None where there is none."""
-        if self._quick is None or not self._quick.stands_for(self.pair):
-            self._quick = native_exchange.quick_line(self.pair, SILENCE_S, self._renewable)
-        if self._quick is not None:
-            self._quick.state = self.stale, self._receives
-        return self._quick
+        if self._native is None or not self._native.stands_for(self.pair):
+            self._native = native_exchange.native_connection(self.pair, SILENCE_S, self._renewable)
+        if self._native is not None:
+            self._native.state = self.stale, self._receives
+        return self._native
 
     def learn(self) -> None:
         """Takes over the state in which exchanges in C have left the line."""
-        if self._quick is not None:
-            self.stale, self._receives = self._quick.state
+        if self._native is not None:
+            self.stale, self._receives = self._native.state
 
 
 def exchanges(asks: Sequence[Ask]) -> Iterator[Exchange]:
@@ -152,12 +152,12 @@ def exchanges(asks: Sequence[Ask]) -> Iterator[Exchange]:
 
 def _in_c(asks: Sequence[Ask]) -> list[Exchange]:
     """What comes of the first of these, as many as C makes in one go."""
-    lines: dict[Line, native_exchange.QuickLine] = {}
+    lines: dict[LoopbackConnection, native_exchange.NativeConnection] = {}
     asked: list[native_exchange.Asked] = []
     for line, request, areas, by in asks:
         if not native_exchange.takes(request):
             break
-        known = lines.get(line) or line.quickly()
+        known = lines.get(line) or line.native()
         if known is None:
             break
         lines[line] = known

@@ -1,6 +1,6 @@
 """One case in progress: its objects by name, what arguments stand for, and what must be given back.
 
-Not for making calls (steps.py, probes.py) and not for their order (execution.py).
+Not for making calls (steps.py, traffic.py) and not for their order (procedure.py).
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any
 from conformance.bench.calls import Mr, Pd, Return, errno_name
 from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair, Window
 from conformance.bench.work_requests import BindInfo
-from conformance.execution.connection import Line
-from conformance.execution.harness_resources import Equipment, give_back, make_pair
+from conformance.execution.connection import LoopbackConnection
+from conformance.execution.harness_resources import HarnessResources, give_back, make_pair
 from conformance.model.case import Argument, Case, Flags, QpSpec, Value
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import NULL, PROBES
 
 Observation = dict[str, Any]
+
 
 def answer(returned: Return) -> Observation:
     """What is recorded of a call that answers with 0 or errno."""
@@ -32,7 +33,7 @@ def no_pointer(returned: Return) -> Observation:
     return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": returned.layer}
 
 
-class Scene:
+class CaseContext:
     """One case in progress: its objects by name, and what must be given back at its end."""
 
     def __init__(self, case: Case, bench: Bench) -> None:
@@ -48,14 +49,14 @@ class Scene:
         self.pairs: dict[str, Pair] = {}
         self.windows: dict[str, Window] = {}
         self.released: set[str] = set()  # regions and windows that a step has given back
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, LoopbackConnection] = {}
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
-        self.equipment = Equipment(bench, self.pds, self.cleanup, self.left_behind)
+        self.harness = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
         self.children: dict[str, tuple[int, int, int]] = {}  # of forks: process, and pipes to and from it
         self.work_requests = 0
 
-    def branch(self, case: Case) -> Scene:
+    def branch(self, case: Case) -> CaseContext:
         """A scene for another case on what this one has set up; what it makes is its own, and goes with it."""
         branch = self._view(case)
         branch.released = set(self.released)
@@ -63,12 +64,14 @@ class Scene:
             setattr(branch, name, dict(getattr(self, name)))
         return branch
 
-    def for_call(self, case: Case) -> Scene:
+    def for_call(self, case: Case) -> CaseContext:
         """A scene for the calls of a case that is set up here: a branch, unless they make nothing and end nothing."""
         return self._view(case) if case.when.call in PROBES and not case.afterwards else self.branch(case)
 
-    def _view(self, case: Case) -> Scene:
-        view = Scene.__new__(Scene)  # what copy.copy does, in a tenth of its time: a sweep does it at every point
+    def _view(self, case: Case) -> CaseContext:
+        view = CaseContext.__new__(
+            CaseContext
+        )  # what copy.copy does, in a tenth of its time: a sweep does it at every point
         view.__dict__.update(self.__dict__)
         view.case, view.entry = case, self.bench.entry(case.entry)
         view.cleanup, view.left_behind = ExitStack(), []
@@ -80,10 +83,10 @@ class Scene:
         self.cleanup.callback(self.give_back, f"queue pair {spec.kind}", pair.close)
         return pair
 
-    def line(self, name: str) -> Line:
+    def line(self, name: str) -> LoopbackConnection:
         """A pair of the case's: used as it is, since what the case did with it may rest on its state."""
         if name not in self._lines:
-            self._lines[name] = Line(self.pairs[name], self.next_wr_id, renewable=False)
+            self._lines[name] = LoopbackConnection(self.pairs[name], self.next_wr_id, renewable=False)
         return self._lines[name]
 
     def memory_around(self, addr: int, length: int) -> Memory:

@@ -1,7 +1,7 @@
 """What the harness itself needs for traffic: pairs of its own, and registered memory for the side not looked at.
 
 Made when it is first asked for and kept as long as the set-up of a case, also where a sweep makes many
-calls on one set-up. Not for objects that a case names (scene.py).
+calls on one set-up. Not for objects that a case names (context.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from conformance.bench.calls import Pd, Sge, errno_name
 from conformance.bench.interface import Bench, Pair
 from conformance.errors import SetupRefused
-from conformance.execution.connection import Line
+from conformance.execution.connection import LoopbackConnection
 from conformance.model.case import QpSpec
 from conformance.verbs import ENUMS
 
@@ -20,23 +20,23 @@ _LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
 _FIRST_WR_ID = 0x510000
 
 
-class Equipment:
+class HarnessResources:
     """Pairs by their kind, memory by its use. All is given back with `cleanup`."""
 
     def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
         """`pds` may be filled later; what the device does not take back is told in `left_behind`."""
         self._bench, self._pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
-        self._lines: dict[tuple[str, str, int | None, str], Line] = {}
+        self._lines: dict[tuple[str, str, int | None, str], LoopbackConnection] = {}
         self._scratch: dict[tuple[int, str, int], Sge] = {}
         self._work_requests = _FIRST_WR_ID
 
-    def line(self, kind: str, pd: str, access: int | None = None, extended: str = "") -> Line:
+    def line(self, kind: str, pd: str, access: int | None = None, extended: str = "") -> LoopbackConnection:
         """A pair of the QpSpec of these, made once; as the last user has left it. Raises SetupRefused."""
         key = (kind, pd, access, extended)
         if key not in self._lines:
             pair = make_pair(self._bench, QpSpec(kind, pd, access=access, extended=extended), self._pds)
             self._cleanup.callback(give_back, self._left_behind, f"queue pair {kind}", pair.close)
-            self._lines[key] = Line(pair, self._next_wr_id)
+            self._lines[key] = LoopbackConnection(pair, self._next_wr_id)
         return self._lines[key]
 
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:

@@ -1,6 +1,6 @@
 """What happens to memory under a region: pages taken away, swapped out, moved, shared with a child by a fork.
 
-Calls of the table language that are no verbs. Not for operations on the memory (probes.py).
+Calls of the table language that are no verbs. Not for operations on the memory (traffic.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 
 from conformance.bench.memory_areas import BEFORE
 from conformance.errors import SetupRefused
-from conformance.execution.context import Observation, Scene
+from conformance.execution.context import CaseContext, Observation
 from conformance.kernel import paging
 from conformance.model.case import Step
 
@@ -22,56 +22,56 @@ def _done(returned: str = "0") -> Observation:
     return {"rc": 0, "returned": returned, "errno": "", "layer": "none"}
 
 
-def fill(scene: Scene, step: Step) -> Observation:
+def fill(context: CaseContext, step: Step) -> Observation:
     """Writes known bytes into all of the memory."""
-    memory = scene.memory[str(step.arguments["memory"])]
+    memory = context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, BEFORE, memory.size)
     return _done()
 
 
-def unmap(scene: Scene, step: Step) -> Observation:
+def unmap(context: CaseContext, step: Step) -> Observation:
     """Takes the mapping away."""
-    scene.memory[str(step.arguments["memory"])].close()
+    context.memory[str(step.arguments["memory"])].close()
     return _done()
 
 
-def move(scene: Scene, step: Step) -> Observation:
+def move(context: CaseContext, step: Step) -> Observation:
     """Moves the mapping to another address (mremap); from then on the memory's name means the new place."""
     name = str(step.arguments["memory"])
-    memory = scene.memory[name]
-    place = scene.bench.allocate("unmapped", memory.size)
-    scene.cleanup.callback(place.close)
+    memory = context.memory[name]
+    place = context.bench.allocate("unmapped", memory.size)
+    context.cleanup.callback(place.close)
     paging.move(memory.addr, memory.size, place.addr)
-    scene.memory[name] = place
+    context.memory[name] = place
     return _done()
 
 
-def discard(scene: Scene, step: Step) -> Observation:
+def discard(context: CaseContext, step: Step) -> Observation:
     """Lets the memory's pages go: for good, with the file's contents, or to swap. Raises SetupRefused if they stay."""
-    memory, how = scene.memory[str(step.arguments["memory"])], str(step.arguments["how"])
+    memory, how = context.memory[str(step.arguments["memory"])], str(step.arguments["how"])
     if how != "PAGEOUT":
         paging.let_go(memory.addr, memory.size, how)
-    elif not scene.bench.page_out(memory):
+    elif not context.bench.page_out(memory):
         raise SetupRefused("paging out", "")
     return _done()
 
 
-def resident(scene: Scene, step: Step) -> Observation:
+def resident(context: CaseContext, step: Step) -> Observation:
     """Whether the memory's pages are in core (mincore): `returned` is 0 for all, `none` or `some`."""
-    memory = scene.memory[str(step.arguments["memory"])]
+    memory = context.memory[str(step.arguments["memory"])]
     count, pages = paging.in_core(memory.addr, memory.size)
     returned = "0" if count == pages else "none" if count == 0 else "some"
     return {"rc": 0, "returned": returned, "errno": "", "layer": "kernel", "pages": [count, pages]}
 
 
-def fork(scene: Scene, step: Step) -> Observation:
+def fork(context: CaseContext, step: Step) -> Observation:
     """A child that shares the memory's pages until one side writes.
 
     `child` says what it does: it writes all of its copy at once, or it waits, and says at `join` whether its
     copy still is as it was.
     """
     name, child = str(step.arguments["memory"]), str(step.arguments["child"])
-    memory = scene.memory[name]
+    memory = context.memory[name]
     wake, told = os.pipe(), os.pipe()
     copy = ctypes.string_at(memory.addr, memory.size)
     pid = os.fork()
@@ -89,23 +89,23 @@ def fork(scene: Scene, step: Step) -> Observation:
             os._exit(0)
     os.close(wake[0])
     os.close(told[1])
-    scene.children[name] = (pid, wake[1], told[0])
-    scene.cleanup.callback(_end, scene, name)
+    context.children[name] = (pid, wake[1], told[0])
+    context.cleanup.callback(_end, context, name)
     if child == "writes":
         os.read(told[0], 1)
     return _done()
 
 
-def join(scene: Scene, step: Step) -> Observation:
+def join(context: CaseContext, step: Step) -> Observation:
     """Ends the child; `returned` is 0 if its copy of the memory is as the child left it, else `differs`."""
-    return _done("0" if _end(scene, str(step.arguments["memory"])) == _UNHARMED else "differs")
+    return _done("0" if _end(context, str(step.arguments["memory"])) == _UNHARMED else "differs")
 
 
-def _end(scene: Scene, name: str) -> bytes:
+def _end(context: CaseContext, name: str) -> bytes:
     """Lets the child go and gives what it said; nothing where there is none any more."""
-    if name not in scene.children:
+    if name not in context.children:
         return b""
-    pid, wake, told = scene.children.pop(name)
+    pid, wake, told = context.children.pop(name)
     os.write(wake, b"\0")
     said = os.read(told, 1)
     os.waitpid(pid, 0)

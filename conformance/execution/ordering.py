@@ -1,4 +1,4 @@
-"""Many operations at once, to see what order they take effect in. Not for single operations (probes.py).
+"""Many operations at once, to see what order they take effect in. Not for single operations (traffic.py).
 
 A burst is posted whole before anything is waited for, so that a device that lets data overtake each other
 has every chance to.
@@ -11,33 +11,33 @@ import ctypes
 from conformance.bench.calls import Sge
 from conformance.bench.memory_areas import EMPTY
 from conformance.bench.work_requests import SendRequest
-from conformance.execution.context import Observation, Scene, answer
+from conformance.execution.context import CaseContext, Observation, answer
 from conformance.model.case import Step
 
 _BURST = 8  # requests posted at once; half of the queues' depth
 _WORD = 8
 
 
-def receives_in_order(scene: Scene, step: Step) -> Observation:
+def receives_in_order(context: CaseContext, step: Step) -> Observation:
     """SENDs into receives of the region: the first message into the first, whole when its completion is there.
 
     `returned` is 0, or what went wrong first.
     """
-    lkey, addr, length, rounds = scene.numbers(step.arguments, "lkey", "addr", "length", "rounds")
-    line = scene.equipment.line("RC", str(step.arguments["pd"]))
+    lkey, addr, length, rounds = context.numbers(step.arguments, "lkey", "addr", "length", "rounds")
+    line = context.harness.line("RC", str(step.arguments["pd"]))
     sender, receiver = line.pair.requester, line.pair.responder
-    source = scene.equipment.scratch(sender.pd, length * _BURST, "burst")
+    source = context.harness.scratch(sender.pd, length * _BURST, "burst")
     for number in range(rounds):
         line.ready()
         ctypes.memset(addr, EMPTY, length * _BURST)
-        wr_ids = [scene.next_wr_id() for _ in range(_BURST)]
+        wr_ids = [context.next_wr_id() for _ in range(_BURST)]
         messages = [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
         for each, wr_id in enumerate(wr_ids):
             receiver.post_receive((Sge(addr + each * length, length, lkey % (1 << 32)),), wr_id)
             ctypes.memmove(source.addr + each * length, messages[each], length)
         for each in range(_BURST):
             part = Sge(source.addr + each * length, length, source.lkey)
-            returned = sender.post_send(SendRequest("SEND", scene.next_wr_id(), (part,)))
+            returned = sender.post_send(SendRequest("SEND", context.next_wr_id(), (part,)))
             if returned.value:
                 return answer(returned)
         for each, wr_id in enumerate(wr_ids):
@@ -53,12 +53,12 @@ def receives_in_order(scene: Scene, step: Step) -> Observation:
     return _wrong("0")
 
 
-def atomics_in_order(scene: Scene, step: Step) -> Observation:
+def atomics_in_order(context: CaseContext, step: Step) -> Observation:
     """An RDMA WRITE of a word and FETCH-AND-ADDs behind it: each finds what those before it have left."""
-    rkey, addr, rounds = scene.numbers(step.arguments, "rkey", "addr", "rounds")
-    line = scene.equipment.line("RC", str(step.arguments["pd"]))
+    rkey, addr, rounds = context.numbers(step.arguments, "rkey", "addr", "rounds")
+    line = context.harness.line("RC", str(step.arguments["pd"]))
     queue = line.pair.requester
-    local = scene.equipment.scratch(queue.pd, _WORD * _BURST, "burst")
+    local = context.harness.scratch(queue.pd, _WORD * _BURST, "burst")
     for number in range(rounds):
         line.ready()
         begin = number << 16
@@ -66,7 +66,7 @@ def atomics_in_order(scene: Scene, step: Step) -> Observation:
         for each in range(_BURST):
             opcode = "ATOMIC_FETCH_AND_ADD" if each else "RDMA_WRITE"
             part = Sge(local.addr + _WORD * each, _WORD, local.lkey)
-            request = SendRequest(opcode, scene.next_wr_id(), (part,), rkey=rkey % (1 << 32), remote_addr=addr)
+            request = SendRequest(opcode, context.next_wr_id(), (part,), rkey=rkey % (1 << 32), remote_addr=addr)
             returned = queue.post_send(request._replace(compare_add=each))
             if returned.value:
                 return answer(returned)

@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from conformance.bench.calls import errno_name
 from conformance.bench.interface import Bench
 from conformance.errors import SetupRefused
-from conformance.execution.context import Observation, Scene
+from conformance.execution.context import CaseContext, Observation
 from conformance.execution.steps import STEPS, alloc_window
 from conformance.execution.traffic import together
-from conformance.kernel.resources import settled, still_counted
+from conformance.kernel.resources import count_when_settled, leaked
 from conformance.model.case import Case, MrSpec, Step, WindowSpec
 from conformance.model.vocabulary import PROBES
 
@@ -30,32 +30,32 @@ def execute(case: Case, bench: Bench) -> Observation:
     `setup_failed` instead when the device refused the setup; `left_behind` for what could not be
     given back, or is there now and was not before; `held`, what the kernel counted before and after.
     """
-    return accounted(bench, lambda: enact(Scene(case, bench), set_up))
+    return accounted(bench, lambda: enact(CaseContext(case, bench), set_up))
 
 
 def accounted(bench: Bench, observe: Callable[[], Observation]) -> Observation:
     """What `observe` gives, with `left_behind` and `held` as `execute` has them."""
     before = bench.resources()
     observation = observe()
-    after = settled(before, bench.resources)
-    left = still_counted(before, after)
+    after = count_when_settled(before, bench.resources)
+    left = leaked(before, after)
     if left:
         observation.setdefault("left_behind", []).append(left)
     observation["held"] = {"before": before, "after": after}
     return observation
 
 
-def enact(scene: Scene, prepare: Callable[[Scene], None]) -> Observation:
+def enact(context: CaseContext, prepare: Callable[[CaseContext], None]) -> Observation:
     """What a case gives once `prepare` has set it up. All that the scene has made itself is given back."""
     observation: Observation
-    with scene.cleanup:
+    with context.cleanup:
         try:
-            prepare(scene)
-            observation = make_calls(scene)
+            prepare(context)
+            observation = make_calls(context)
         except SetupRefused as refusal:
             observation = not_set_up(refusal)
-    if scene.left_behind:
-        observation["left_behind"] = scene.left_behind
+    if context.left_behind:
+        observation["left_behind"] = context.left_behind
     return observation
 
 
@@ -64,50 +64,50 @@ def not_set_up(refusal: SetupRefused) -> Observation:
     return {"setup_failed": str(refusal), "errno": refusal.code}
 
 
-def make_calls(scene: Scene) -> Observation:
+def make_calls(context: CaseContext) -> Observation:
     """The judged call and the later steps of a case that is set up, as `execute` records them."""
-    limit = scene.case.given.memlock
+    limit = context.case.given.memlock
     with ExitStack() as limited:
         if limit is not None:
-            limited.enter_context(scene.bench.locked_memory_limit(scene.bytes(limit)))
-        observation = _step(scene, scene.case.when)
-    if scene.case.afterwards:
-        observation["afterwards"] = _afterwards(scene, observation)
+            limited.enter_context(context.bench.locked_memory_limit(context.bytes(limit)))
+        observation = _step(context, context.case.when)
+    if context.case.afterwards:
+        observation["afterwards"] = _afterwards(context, observation)
     return observation
 
 
-def make_all_calls(scene: Scene, cases: Sequence[Case]) -> Iterator[Observation]:
-    """What `make_calls` gives of each case on what is set up in `scene`; probes are made together."""
-    first = scene.case
+def make_all_calls(context: CaseContext, cases: Sequence[Case]) -> Iterator[Observation]:
+    """What `make_calls` gives of each case on what is set up in `context`; probes are made together."""
+    first = context.case
     if first.when.call in PROBES and not first.afterwards and first.given.memlock is None:
-        yield from map(_probed, together([(scene.for_call(case), case.when) for case in cases]))
+        yield from map(_probed, together([(context.for_call(case), case.when) for case in cases]))
         return
     for case in cases:
-        yield enact(scene.for_call(case), _is_there)
+        yield enact(context.for_call(case), _is_there)
 
 
 def _probed(seen: Observation | SetupRefused) -> Observation:
     return not_set_up(seen) if isinstance(seen, SetupRefused) else seen
 
 
-def _is_there(scene: Scene) -> None:
+def _is_there(context: CaseContext) -> None:
     """The set-up of cases that share one."""
 
 
-def _afterwards(scene: Scene, judged: Observation) -> list[Observation]:
+def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
     """The later steps, none of them when the judged call did not make what they are about.
 
     They end where a call that was not to succeed has taken what the next one is about: that one cannot be made.
     """
-    made = scene.case.when.name
-    if made and made not in scene.mrs and made not in scene.windows:
+    made = context.case.when.name
+    if made and made not in context.mrs and made not in context.windows:
         return []
     seen: list[Observation] = []
-    taken = _took(scene.case.when, judged)
-    for step in scene.case.afterwards:
-        if taken and any(step.arguments.get(key) in scene.released for key in ("mr", "mw")):
+    taken = _took(context.case.when, judged)
+    for step in context.case.afterwards:
+        if taken and any(step.arguments.get(key) in context.released for key in ("mr", "mw")):
             break
-        seen.append(_step(scene, step))
+        seen.append(_step(context, step))
         taken = taken or _took(step, seen[-1])
     return seen
 
@@ -117,62 +117,62 @@ def _took(step: Step, seen: Observation) -> bool:
     return step.then.outcome != "success" and seen["returned"] in _DONE
 
 
-def set_up(scene: Scene) -> None:
+def set_up(context: CaseContext) -> None:
     """Makes what the case gives. Raises SetupRefused."""
-    set_up_ground(scene)
-    set_up_objects(scene)
+    set_up_ground(context)
+    set_up_objects(context)
 
 
-def set_up_ground(scene: Scene) -> None:
+def set_up_ground(context: CaseContext) -> None:
     """Makes what others rest on: domains, memory and queue pairs."""
-    given = scene.case.given
+    given = context.case.given
     for name in ("pd", *given.pds):
-        scene.pds[name] = pd = scene.bench.alloc_pd()
-        scene.cleanup.callback(scene.give_back, f"PD {name}", pd.close)
+        context.pds[name] = pd = context.bench.alloc_pd()
+        context.cleanup.callback(context.give_back, f"PD {name}", pd.close)
     for name, spec in given.memory.items():
-        scene.memory[name] = memory = scene.bench.allocate(spec.kind, scene.bytes(spec.size))
-        scene.cleanup.callback(memory.close)
+        context.memory[name] = memory = context.bench.allocate(spec.kind, context.bytes(spec.size))
+        context.cleanup.callback(memory.close)
     for name, spec in given.dmabufs.items():
-        scene.dmabufs[name] = dmabuf = scene.bench.dmabuf(spec.kind, scene.bytes(spec.size))
-        scene.cleanup.callback(dmabuf.close)
+        context.dmabufs[name] = dmabuf = context.bench.dmabuf(spec.kind, context.bytes(spec.size))
+        context.cleanup.callback(dmabuf.close)
     for name, qp in given.qps.items():
-        scene.pairs[name] = scene.pair(qp)
+        context.pairs[name] = context.pair(qp)
 
 
-def set_up_objects(scene: Scene) -> None:
+def set_up_objects(context: CaseContext) -> None:
     """Makes what rests on the ground: regions and windows, and what is done with them before."""
-    given = scene.case.given
+    given = context.case.given
     for name, mr in given.mrs.items():
-        _set_up_mr(scene, name, mr)
+        _set_up_mr(context, name, mr)
     for name, window in given.windows.items():
-        _set_up_window(scene, name, window)
-    for step in scene.case.before:
-        observed = _step(scene, step)
+        _set_up_window(context, name, window)
+    for step in context.case.before:
+        observed = _step(context, step)
         if observed["returned"] not in _DONE or observed.get("wc", ["SUCCESS"]) != ["SUCCESS"]:
             raise SetupRefused(str(step), " ".join([observed["errno"], *observed.get("wc", ())]))
 
 
-def _set_up_mr(scene: Scene, name: str, spec: MrSpec) -> None:
-    observed = _step(scene, Step(spec.call, spec.arguments, scene.case.when.then, name))
+def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
+    observed = _step(context, Step(spec.call, spec.arguments, context.case.when.then, name))
     if observed["returned"] != "MR":
         raise SetupRefused(f"registering the MR {name!r}", observed["errno"])
     if spec.gone:
-        released = scene.owners[name].dereg_mr(scene.mrs.pop(name))
+        released = context.owners[name].dereg_mr(context.mrs.pop(name))
         if released.value:
             raise SetupRefused(f"deregistering the MR {name!r}", errno_name(released.value))
 
 
-def _set_up_window(scene: Scene, name: str, spec: WindowSpec) -> None:
-    observed = alloc_window(scene, name, spec.pd, spec.type)
+def _set_up_window(context: CaseContext, name: str, spec: WindowSpec) -> None:
+    observed = alloc_window(context, name, spec.pd, spec.type)
     if observed["returned"] != "MW":
         raise SetupRefused(f"allocating the window {name!r}", observed["errno"])
     if spec.bound is not None:
         call = "ibv_bind_mw" if spec.type == 1 else "post_bind_mw"
-        observed = _step(scene, Step(call, spec.bound, scene.case.when.then))
+        observed = _step(context, Step(call, spec.bound, context.case.when.then))
         if observed["returned"] != "0" or observed["wc"] != ["SUCCESS"]:
             raise SetupRefused(f"binding the window {name!r}", " ".join([observed["errno"], *observed["wc"]]))
 
 
-def _step(scene: Scene, step: Step) -> Observation:
+def _step(context: CaseContext, step: Step) -> Observation:
     """Makes one call and gives what was observed."""
-    return STEPS[step.call](scene, step)
+    return STEPS[step.call](context, step)

@@ -15,7 +15,7 @@ from conformance.bench.interface import Queue, Window
 from conformance.bench.work_requests import SIGNALED, SendRequest, next_rkey
 from conformance.errors import SetupRefused
 from conformance.execution import memory_events, ordering, traffic
-from conformance.execution.context import Observation, Scene, answer, no_pointer
+from conformance.execution.context import CaseContext, Observation, answer, no_pointer
 from conformance.header import FAIL, NOT_COVERED, PASS
 from conformance.model.case import Step
 from conformance.model.vocabulary import NULL
@@ -28,20 +28,20 @@ _REREG_CODES = ENUMS["ibv_rereg_mr_err_code"]
 _CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.value_of("CHANGE_PD")
 
 
-def registered(scene: Scene, step: Step, returned: Return, addr: int, length: int) -> Observation:
+def registered(context: CaseContext, step: Step, returned: Return, addr: int, length: int) -> Observation:
     """What is recorded of a registration; the region is the scene's from then on."""
     if returned.mr is None:
         return no_pointer(returned)
-    scene.keep_mr(step.name, returned.mr, scene.entry)
+    context.keep_mr(step.name, returned.mr, context.entry)
     asked = {"addr": addr, "length": length}
     return {
         "rc": None, "returned": "MR", "errno": errno_name(returned.errno), "layer": returned.layer,
-        "mr": _fields(scene, returned.mr, str(step.arguments["pd"])), "asked": asked,
+        "mr": _fields(context, returned.mr, str(step.arguments["pd"])), "asked": asked,
     }  # fmt: skip
 
 
-def _fields(scene: Scene, mr: Mr, pd: str) -> dict[str, Any]:
-    asked = scene.pds[pd]
+def _fields(context: CaseContext, mr: Mr, pd: str) -> dict[str, Any]:
+    asked = context.pds[pd]
     return {
         **mr.fields(),
         "pd_is_the_asked": mr.struct.pd == asked.pointer,
@@ -49,33 +49,33 @@ def _fields(scene: Scene, mr: Mr, pd: str) -> dict[str, Any]:
     }
 
 
-def _reg_mr(scene: Scene, step: Step) -> Observation:
-    addr, length, access = scene.numbers(step.arguments, "addr", "length", "access")
-    returned = scene.entry.reg_mr(scene.pds[str(step.arguments["pd"])], addr, length, access)
-    return registered(scene, step, returned, addr, length)
+def _reg_mr(context: CaseContext, step: Step) -> Observation:
+    addr, length, access = context.numbers(step.arguments, "addr", "length", "access")
+    returned = context.entry.reg_mr(context.pds[str(step.arguments["pd"])], addr, length, access)
+    return registered(context, step, returned, addr, length)
 
 
-def _reg_mr_iova(scene: Scene, step: Step) -> Observation:
-    addr, length, hca_va, access = scene.numbers(step.arguments, "addr", "length", "hca_va", "access")
-    returned = scene.entry.reg_mr_iova(scene.pds[str(step.arguments["pd"])], addr, length, hca_va, access)
-    return registered(scene, step, returned, addr, length)
+def _reg_mr_iova(context: CaseContext, step: Step) -> Observation:
+    addr, length, hca_va, access = context.numbers(step.arguments, "addr", "length", "hca_va", "access")
+    returned = context.entry.reg_mr_iova(context.pds[str(step.arguments["pd"])], addr, length, hca_va, access)
+    return registered(context, step, returned, addr, length)
 
 
-def _reg_dmabuf_mr(scene: Scene, step: Step) -> Observation:
-    offset, length, iova, access = scene.numbers(step.arguments, "offset", "length", "iova", "access")
-    fd, close = _descriptor(scene, str(step.arguments["fd"]))
+def _reg_dmabuf_mr(context: CaseContext, step: Step) -> Observation:
+    offset, length, iova, access = context.numbers(step.arguments, "offset", "length", "iova", "access")
+    fd, close = _descriptor(context, str(step.arguments["fd"]))
     try:
-        returned = scene.entry.reg_dmabuf_mr(scene.pds[str(step.arguments["pd"])], offset, length, iova, fd, access)
+        returned = context.entry.reg_dmabuf_mr(context.pds[str(step.arguments["pd"])], offset, length, iova, fd, access)
     finally:
         if close:
             os.close(fd)
-    return registered(scene, step, returned, offset, length)
+    return registered(context, step, returned, offset, length)
 
 
-def _descriptor(scene: Scene, name: str) -> tuple[int, bool]:
+def _descriptor(context: CaseContext, name: str) -> tuple[int, bool]:
     """The descriptor of a dma-buf or of what is none, and whether it must be closed afterwards."""
-    if name in scene.dmabufs:
-        return scene.dmabufs[name].fd, False
+    if name in context.dmabufs:
+        return context.dmabufs[name].fd, False
     if name == "minus_one":
         return -1, False
     fd = os.memfd_create("rdma-cts")
@@ -85,25 +85,25 @@ def _descriptor(scene: Scene, name: str) -> tuple[int, bool]:
     return fd, True
 
 
-def _dereg_mr(scene: Scene, step: Step) -> Observation:
+def _dereg_mr(context: CaseContext, step: Step) -> Observation:
     name = str(step.arguments["mr"])
-    mr = scene.mrs[name]
+    mr = context.mrs[name]
     own, which = mr.handle, step.arguments["handle"]
     if which != "own":
-        mr.struct.handle = _INVENTED_HANDLE if which == "invented" else _stale_handle(scene, mr)
-    returned = scene.owners[name].dereg_mr(mr)
+        mr.struct.handle = _INVENTED_HANDLE if which == "invented" else _stale_handle(context, mr)
+    returned = context.owners[name].dereg_mr(mr)
     if returned.value == 0:
-        del scene.mrs[name]  # and the library has freed the structure
-        scene.released.add(name)
+        del context.mrs[name]  # and the library has freed the structure
+        context.released.add(name)
     else:
         mr.struct.handle = own
     return answer(returned)
 
 
-def _stale_handle(scene: Scene, mr: Mr) -> int:
+def _stale_handle(context: CaseContext, mr: Mr) -> int:
     """The handle of a second region of the same memory, which is deregistered again at once."""
-    entry = scene.entry
-    returned = entry.reg_mr(scene.pds["pd"], mr.struct.addr or 0, mr.struct.length, 0)
+    entry = context.entry
+    returned = entry.reg_mr(context.pds["pd"], mr.struct.addr or 0, mr.struct.length, 0)
     if returned.mr is None:
         raise SetupRefused("registering a second region of the same memory", errno_name(returned.errno))
     handle = returned.mr.handle
@@ -112,37 +112,37 @@ def _stale_handle(scene: Scene, mr: Mr) -> int:
     return handle
 
 
-def _rereg_mr(scene: Scene, step: Step) -> Observation:
+def _rereg_mr(context: CaseContext, step: Step) -> Observation:
     name, pd_name = str(step.arguments["mr"]), str(step.arguments["pd"])
-    mr = scene.mrs[name]
+    mr = context.mrs[name]
     before = mr.fields()
-    old_pd = next(known for known, pd in scene.pds.items() if pd.pointer == mr.struct.pd)
-    flags, addr, length, access = scene.numbers(step.arguments, "flags", "addr", "length", "access")
-    pd = None if pd_name == NULL else scene.pds[pd_name]
-    returned = scene.entry.rereg_mr(mr, flags, pd, addr, length, access)
+    old_pd = next(known for known, pd in context.pds.items() if pd.pointer == mr.struct.pd)
+    flags, addr, length, access = context.numbers(step.arguments, "flags", "addr", "length", "access")
+    pd = None if pd_name == NULL else context.pds[pd_name]
+    returned = context.entry.rereg_mr(mr, flags, pd, addr, length, access)
     observation = answer(returned)
-    if scene.entry.name == "libibverbs" and returned.value:
+    if context.entry.name == "libibverbs" and returned.value:
         observation |= {"returned": _REREG_CODES.name_of(returned.value), "enumerated": True}
     moved = bool(flags & _CHANGE_TRANSLATION)
-    if returned.value == 0 and scene.entry.name == "uverbs":
+    if returned.value == 0 and context.entry.name == "uverbs":
         _tell(mr, moved, addr, length, pd.pointer if pd and flags & _CHANGE_PD else 0)
     # A call that failed in giving the old range back has made a new region too.
-    scene.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
+    context.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
     if returned.value == 0:
         observation["asked"] = {
             "addr": addr if moved else before["addr"], "length": length if moved else before["length"],
         }  # fmt: skip
         observation["keys"] = {"before": [before["lkey"], before["rkey"]], "after": [mr.struct.lkey, mr.struct.rkey]}
-        observation["mr"] = _fields(scene, mr, pd_name if flags & _CHANGE_PD and pd else old_pd)
+        observation["mr"] = _fields(context, mr, pd_name if flags & _CHANGE_PD and pd else old_pd)
     return observation
 
 
-def _rereg_mr_experimental(scene: Scene, step: Step) -> Observation:
+def _rereg_mr_experimental(context: CaseContext, step: Step) -> Observation:
     pd_name = str(step.arguments["pd"])
-    flags, addr, length, access = scene.numbers(step.arguments, "flags", "addr", "length", "access")
-    pd = None if pd_name == NULL else scene.pds[pd_name]
-    mr = scene.mrs[str(step.arguments["mr"])]
-    return answer(scene.bench.experimental_rereg_mr(mr, flags, pd, addr, length, access))
+    flags, addr, length, access = context.numbers(step.arguments, "flags", "addr", "length", "access")
+    pd = None if pd_name == NULL else context.pds[pd_name]
+    mr = context.mrs[str(step.arguments["mr"])]
+    return answer(context.bench.experimental_rereg_mr(mr, flags, pd, addr, length, access))
 
 
 def _tell(mr: Mr, moved: bool, addr: int, length: int, pd: int) -> None:
@@ -153,56 +153,56 @@ def _tell(mr: Mr, moved: bool, addr: int, length: int, pd: int) -> None:
         mr.struct.pd = pd
 
 
-def _advise_mr(scene: Scene, step: Step) -> Observation:
-    pd = scene.pds[str(step.arguments["pd"])]
-    advice, flags = scene.numbers(step.arguments, "advice", "flags")
+def _advise_mr(context: CaseContext, step: Step) -> Observation:
+    pd = context.pds[str(step.arguments["pd"])]
+    advice, flags = context.numbers(step.arguments, "advice", "flags")
     elements = step.arguments["sg_list"]
     assert isinstance(elements, tuple)
     sg_list = [
-        Sge(scene.bytes(each.addr), scene.bytes(each.length) % (1 << 32), scene.bytes(each.lkey) % (1 << 32))
+        Sge(context.bytes(each.addr), context.bytes(each.length) % (1 << 32), context.bytes(each.lkey) % (1 << 32))
         for each in elements
     ]
     with pd.naming(_INVENTED_HANDLE if step.arguments["pd_handle"] == "invented" else pd.handle):
-        return answer(scene.entry.advise_mr(pd, advice, flags, sg_list))
+        return answer(context.entry.advise_mr(pd, advice, flags, sg_list))
 
 
-def alloc_window(scene: Scene, name: str, pd: str, kind: int) -> Observation:
+def alloc_window(context: CaseContext, name: str, pd: str, kind: int) -> Observation:
     """Allocates a window, which from then on is found by `name`."""
-    window, returned = scene.bench.alloc_mw(scene.pds[pd], kind)
+    window, returned = context.bench.alloc_mw(context.pds[pd], kind)
     if window is None:
         return no_pointer(returned)
-    scene.windows[name] = window
-    scene.cleanup.callback(_release_window, scene, name, window)
+    context.windows[name] = window
+    context.cleanup.callback(_release_window, context, name, window)
     return {"rc": None, "returned": "MW", "errno": "", "layer": "kernel", "mw": {"rkey": window.rkey}}
 
 
-def _release_window(scene: Scene, name: str, window: Window) -> None:
-    if scene.windows.get(name) is window:
+def _release_window(context: CaseContext, name: str, window: Window) -> None:
+    if context.windows.get(name) is window:
         returned = window.dealloc()
         if returned.value:
-            scene.left_behind.append(f"window {name}: deallocating it returned {errno_name(returned.value)}")
+            context.left_behind.append(f"window {name}: deallocating it returned {errno_name(returned.value)}")
 
 
-def _alloc_mw(scene: Scene, step: Step) -> Observation:
-    return alloc_window(scene, step.name, str(step.arguments["pd"]), scene.number(step.arguments["type"]))
+def _alloc_mw(context: CaseContext, step: Step) -> Observation:
+    return alloc_window(context, step.name, str(step.arguments["pd"]), context.number(step.arguments["type"]))
 
 
-def _dealloc_mw(scene: Scene, step: Step) -> Observation:
+def _dealloc_mw(context: CaseContext, step: Step) -> Observation:
     name = str(step.arguments["mw"])
-    window = scene.windows[name]
-    scene.fields[name] = {"rkey": window.rkey, "old_rkey": window.old_rkey}
+    window = context.windows[name]
+    context.fields[name] = {"rkey": window.rkey, "old_rkey": window.old_rkey}
     returned = window.dealloc()
     if returned.value == 0:
-        del scene.windows[name]
-        scene.released.add(name)
+        del context.windows[name]
+        context.released.add(name)
     return answer(returned)
 
 
-def _bind(scene: Scene, step: Step) -> Observation:
-    queue = scene.pairs[str(step.arguments["qp"])].responder
-    window = scene.windows[str(step.arguments["mw"])]
-    flags, wr_id = scene.number(step.arguments["send_flags"]), scene.next_wr_id()
-    info = scene.bind_info(step.arguments)
+def _bind(context: CaseContext, step: Step) -> Observation:
+    queue = context.pairs[str(step.arguments["qp"])].responder
+    window = context.windows[str(step.arguments["mw"])]
+    flags, wr_id = context.number(step.arguments["send_flags"]), context.next_wr_id()
+    info = context.bind_info(step.arguments)
     window.old_rkey = window.rkey
     if step.call == "ibv_bind_mw":
         returned = queue.bind_mw(window, info, flags, wr_id)
@@ -212,7 +212,7 @@ def _bind(scene: Scene, step: Step) -> Observation:
         if returned.value == 0:
             window.rkey = key  # ibv_bind_mw does that; who posts the request does it himself
     observation = {**answer(returned), "layer": _bind_layer(returned)}
-    observation |= _completions(scene, queue, returned, bool(flags & SIGNALED), wr_id)
+    observation |= _completions(context, queue, returned, bool(flags & SIGNALED), wr_id)
     return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
 
 
@@ -220,7 +220,7 @@ def _bind_layer(returned: Return) -> str:
     return "provider" if returned.value else "device"
 
 
-def _completions(scene: Scene, queue: Queue, returned: Return, expected: bool, wr_id: int) -> Observation:
+def _completions(context: CaseContext, queue: Queue, returned: Return, expected: bool, wr_id: int) -> Observation:
     """The completions that a posted request gave: its own, or none when it asked for none."""
     if returned.value:
         return {"wc": [], "wr_id_matches": None}
@@ -230,44 +230,44 @@ def _completions(scene: Scene, queue: Queue, returned: Return, expected: bool, w
         found = queue.completions(1)
         return {"wc": [each.status for each in found], "wr_id_matches": [each.wr_id for each in found] == [wr_id]}
     # Requests of one queue complete in order: when the next one has, this one had its chance.
-    marker = scene.next_wr_id()
+    marker = context.next_wr_id()
     queue.post_send(SendRequest("RDMA_WRITE", marker))  # of no bytes: it needs no key and changes nothing
     found = queue.completions(1)
     own = [each for each in found if each.wr_id != marker]
     return {"wc": [each.status for each in own], "wr_id_matches": None, "marker": [each.status for each in found]}
 
 
-def _local_inv(scene: Scene, step: Step) -> Observation:
-    queue = scene.pairs[str(step.arguments["qp"])].responder
-    wr_id = scene.next_wr_id()
-    rkey = scene.number(step.arguments["rkey"])
+def _local_inv(context: CaseContext, step: Step) -> Observation:
+    queue = context.pairs[str(step.arguments["qp"])].responder
+    wr_id = context.next_wr_id()
+    rkey = context.number(step.arguments["rkey"])
     returned = queue.post_send(SendRequest("LOCAL_INV", wr_id, invalidate_rkey=rkey))
-    return {**answer(returned), **_completions(scene, queue, returned, True, wr_id)}
+    return {**answer(returned), **_completions(context, queue, returned, True, wr_id)}
 
 
-def _send_with_inv(scene: Scene, step: Step) -> Observation:
-    pair = scene.pairs[str(step.arguments["qp"])]
-    posted = pair.responder.post_receive((), scene.next_wr_id())
+def _send_with_inv(context: CaseContext, step: Step) -> Observation:
+    pair = context.pairs[str(step.arguments["qp"])]
+    posted = pair.responder.post_receive((), context.next_wr_id())
     if posted.value:
         raise SetupRefused("posting a receive", errno_name(posted.value))
-    wr_id = scene.next_wr_id()
-    rkey = scene.number(step.arguments["rkey"])
+    wr_id = context.next_wr_id()
+    rkey = context.number(step.arguments["rkey"])
     returned = pair.requester.post_send(SendRequest("SEND_WITH_INV", wr_id, invalidate_rkey=rkey))
-    observation = {**answer(returned), **_completions(scene, pair.requester, returned, True, wr_id)}
+    observation = {**answer(returned), **_completions(context, pair.requester, returned, True, wr_id)}
     observation["responder_wc"] = [each.status for each in pair.responder.completions(1)]
     return observation
 
 
-def _restore_rkey(scene: Scene, step: Step) -> Observation:
-    window = scene.windows[str(step.arguments["mw"])]
+def _restore_rkey(context: CaseContext, step: Step) -> Observation:
+    window = context.windows[str(step.arguments["mw"])]
     window.rkey = window.old_rkey
     return {"rc": 0, "returned": "0", "errno": "", "layer": "none"}
 
 
-def _compare_api(scene: Scene, step: Step) -> Observation:
+def _compare_api(context: CaseContext, step: Step) -> Observation:
     """The checks of one enumeration, struct or prototype; a missing header or compiler leaves none."""
     item = str(step.arguments["item"])
-    checks = [check for check in scene.bench.api_checks() if _is_about(check.item, item)]
+    checks = [check for check in context.bench.api_checks() if _is_about(check.item, item)]
     seen = {outcome: [check for check in checks if check.outcome == outcome] for outcome in (PASS, FAIL, NOT_COVERED)}
     returned = "differs" if seen[FAIL] else "0" if seen[PASS] else "nothing"
     observation: Observation = {"rc": None, "returned": returned, "errno": "", "layer": "header"}
@@ -276,7 +276,7 @@ def _compare_api(scene: Scene, step: Step) -> Observation:
         if seen[outcome]:
             observation[key] = [f"{each.item}: {each.reason} ({each.found})" for each in seen[outcome]]
     if returned == "nothing":
-        reasons = [each.reason for each in checks or scene.bench.api_checks() if each.reason]
+        reasons = [each.reason for each in checks or context.bench.api_checks() if each.reason]
         observation["unreachable"] = reasons[0] if reasons else f"nothing installed could be compared with {item}"
     return observation
 
@@ -285,7 +285,7 @@ def _is_about(check: str, item: str) -> bool:
     return check == item or (check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)"))
 
 
-STEPS: Mapping[str, Callable[[Scene, Step], Observation]] = {
+STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "ibv_reg_mr": _reg_mr,
     "ibv_reg_mr_iova": _reg_mr_iova,
     "ibv_reg_dmabuf_mr": _reg_dmabuf_mr,

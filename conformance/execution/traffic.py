@@ -15,8 +15,8 @@ from conformance.bench.calls import Return, Sge, errno_name
 from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, of_one, sent
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.errors import SetupRefused
-from conformance.execution.connection import RESPONDER, SILENCE_S, Ask, Line, exchanges
-from conformance.execution.context import Observation, Scene, answer
+from conformance.execution.connection import RESPONDER, SILENCE_S, Ask, LoopbackConnection, exchanges
+from conformance.execution.context import CaseContext, Observation, answer
 from conformance.model.case import Flags, Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.positions import WORD_OPERATIONS, locate
@@ -34,20 +34,20 @@ _RIGHTS = ENUMS["ibv_access_flags"]
 Probe = Generator[Ask, Exchange, Observation]
 
 
-def probe(scene: Scene, step: Step) -> Observation:
+def probe(context: CaseContext, step: Step) -> Observation:
     """One operation on a range, by a peer or by the range's owner. Raises SetupRefused."""
-    (seen,) = together([(scene, step)])
+    (seen,) = together([(context, step)])
     if isinstance(seen, SetupRefused):
         raise seen
     return seen
 
 
-def together(probes: Sequence[tuple[Scene, Step]]) -> list[Observation | SetupRefused]:
+def together(probes: Sequence[tuple[CaseContext, Step]]) -> list[Observation | SetupRefused]:
     """What each has seen, or why it could not be made. All that asks for no exchange is done first."""
     seen: dict[int, Observation | SetupRefused] = {}
     asking: list[tuple[int, Probe, Ask]] = []
-    for number, (scene, step) in enumerate(probes):
-        begun = _PROBES[step.call](scene, step)
+    for number, (context, step) in enumerate(probes):
+        begun = _PROBES[step.call](context, step)
         try:
             asking.append((number, begun, next(begun)))
         except StopIteration as end:
@@ -63,19 +63,19 @@ def together(probes: Sequence[tuple[Scene, Step]]) -> list[Observation | SetupRe
     return [seen[number] for number in range(len(probes))]
 
 
-def _traffic(scene: Scene, step: Step) -> Probe:
+def _traffic(context: CaseContext, step: Step) -> Probe:
     """A peer's operation on a range by an rkey: RDMA, the atomics, FLUSH."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
-    rkey, addr, at, length = _range(scene, step, operation, "rkey")
-    line = _line(scene, step, operation, kind)
+    rkey, addr, at, length = _range(context, step, operation, "rkey")
+    line = _line(context, step, operation, kind)
     reads, words = operation == "RDMA_READ", operation in WORD_OPERATIONS
     content = sent(length)
     stays = reads or operation == _UNEQUAL or operation in FLUSHES
-    target = _target(scene, at, length, str(step.arguments["contents"]), content if reads else None, not stays)
+    target = _target(context, at, length, str(step.arguments["contents"]), content if reads else None, not stays)
     before = of_one(EMPTY, length) if reads or words else content
     comes = reads or (words and operation != "ATOMIC_WRITE")
-    local = _Local(scene, line, length, before, target.before if comes else before)
-    request = _request(scene, operation, local.sge, rkey, addr, length, (target.before, content))
+    local = _Local(context, line, length, before, target.before if comes else before)
+    request = _request(context, operation, local.sge, rkey, addr, length, (target.before, content))
     exchange = yield Ask(line, request, (target, local.area))
     observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, "remote")
     late = exchange.late
@@ -94,28 +94,28 @@ def _traffic(scene: Scene, step: Step) -> Probe:
     return observation | _moved(moved, length, exchange.done, target, local, late)
 
 
-def _local_traffic(scene: Scene, step: Step) -> Probe:
+def _local_traffic(context: CaseContext, step: Step) -> Probe:
     """An access to a range by an lkey: gathered from by SEND and WRITE, scattered into by the others."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
-    lkey, addr, at, length = _range(scene, step, operation, "lkey")
-    line = scene.equipment.line(kind, str(step.arguments["pd"]))
+    lkey, addr, at, length = _range(context, step, operation, "lkey")
+    line = context.harness.line(kind, str(step.arguments["pd"]))
     gathers, receives = operation in ("SEND", "WRITE"), operation.startswith("RECV")
     content = sent(length)
-    target = _target(scene, at, length, str(step.arguments["contents"]), content if gathers else None, not gathers)
+    target = _target(context, at, length, str(step.arguments["contents"]), content if gathers else None, not gathers)
     # Whoever owns the region is the responder, whichever side asks.
     access = _RIGHTS.value_of(_GRANTED[operation]) if operation in _GRANTED else 0
     skipped = _GRH if kind == "UD" else 0
     size = max(0, length - skipped) if receives else length
     before, wanted = (of_one(EMPTY, size), target.before[:size]) if gathers else (content[:size],) * 2
-    other = _Local(scene, line, size, before, wanted, access, skipped if gathers else 0)
+    other = _Local(context, line, size, before, wanted, access, skipped if gathers else 0)
     region, rested, late = Sge(addr, length, lkey), "", False
     if receives:
-        observation = _receive(scene, line, operation, region, (target, other), kind)
+        observation = _receive(context, line, operation, region, (target, other), kind)
     elif operation == "SEND":
-        observation = _send(scene, line, region, (target, other), kind)
+        observation = _send(context, line, region, (target, other), kind)
     else:
         opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ", "FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD"}[operation]
-        request = SendRequest(opcode, scene.next_wr_id(), (region,), rkey=other.sge.rkey, remote_addr=other.sge.addr)
+        request = SendRequest(opcode, context.next_wr_id(), (region,), rkey=other.sge.rkey, remote_addr=other.sge.addr)
         exchange = yield Ask(line, request, (target, other.area), RESPONDER)
         side = "gather" if gathers else "answer"
         observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, side)
@@ -128,22 +128,24 @@ def _local_traffic(scene: Scene, step: Step) -> Probe:
     return observation | _moved(moved, length, done, target, other, late)
 
 
-_PROBES: dict[str, Callable[[Scene, Step], Probe]] = {"traffic": _traffic, "local_traffic": _local_traffic}
+_PROBES: dict[str, Callable[[CaseContext, Step], Probe]] = {"traffic": _traffic, "local_traffic": _local_traffic}
 # What a peer's memory has to allow for an operation that takes a range of ours for its local side.
 _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
 
 
-def _send(scene: Scene, line: Line, region: Sge, sides: tuple[Area, _Local], kind: str) -> Observation:
+def _send(
+    context: CaseContext, line: LoopbackConnection, region: Sge, sides: tuple[Area, _Local], kind: str
+) -> Observation:
     """A SEND from the region, which the peer receives."""
     target, other = sides
     line.ready()
     asker, peer = line.pair.responder, line.pair.requester
     target.fill()
     other.area.fill()
-    posted = peer.post_receive((other.sink,), scene.next_wr_id())
+    posted = peer.post_receive((other.sink,), context.next_wr_id())
     if posted.value:
         raise SetupRefused("posting a receive", errno_name(posted.value))
-    returned = asker.post_send(SendRequest("SEND", scene.next_wr_id(), (region,)))
+    returned = asker.post_send(SendRequest("SEND", context.next_wr_id(), (region,)))
     found = asker.completions(1) if returned.value == 0 else []
     done = Exchange(returned, found).done
     heard = peer.completions(1) if done else []
@@ -153,7 +155,7 @@ def _send(scene: Scene, line: Line, region: Sge, sides: tuple[Area, _Local], kin
 
 
 def _receive(
-    scene: Scene, line: Line, operation: str, region: Sge, sides: tuple[Area, _Local], kind: str
+    context: CaseContext, line: LoopbackConnection, operation: str, region: Sge, sides: tuple[Area, _Local], kind: str
 ) -> Observation:
     """A SEND into the region; the receiver's completion counts."""
     target, source = sides
@@ -161,18 +163,18 @@ def _receive(
     target.fill()
     source.area.fill()
     receiver, sender = line.pair.responder, line.pair.requester
-    wr_id = scene.next_wr_id()
+    wr_id = context.next_wr_id()
     returned = receiver.post_receive((region,), wr_id)
     if returned.value:
         return _answered(returned, [], [], kind, "receive")
     if kind not in RELIABLE:  # a message that is dropped leaves its receive to the next one
-        receiver.post_receive((), scene.next_wr_id())
+        receiver.post_receive((), context.next_wr_id())
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
-    posted = sender.post_send(SendRequest(opcode, scene.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
+    posted = sender.post_send(SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
     if posted.value:
         raise SetupRefused("posting a send", errno_name(posted.value))
     if kind not in RELIABLE:
-        sender.post_send(SendRequest("SEND", scene.next_wr_id(), flags=0))
+        sender.post_send(SendRequest("SEND", context.next_wr_id(), flags=0))
     sent_off = sender.completions(1)
     found = receiver.completions(1) if kind in RELIABLE else receiver.completions(1, SILENCE_S)
     line.stale = line.stale or kind not in RELIABLE
@@ -184,31 +186,31 @@ def _receive(
     return observation
 
 
-def bind_and_send(scene: Scene, step: Step) -> Observation:
+def bind_and_send(context: CaseContext, step: Step) -> Observation:
     """A bind that nobody waits for, and right behind it on the same queue pair a SEND.
 
     When the peer has received, the window must be there: a send after a bind is ordered after it.
     """
-    pair = scene.pairs[str(step.arguments["qp"])]
-    window = scene.windows[str(step.arguments["mw"])]
-    info = scene.bind_info(step.arguments)
-    scratch = scene.equipment.scratch
+    pair = context.pairs[str(step.arguments["qp"])]
+    window = context.windows[str(step.arguments["mw"])]
+    info = context.bind_info(step.arguments)
+    scratch = context.harness.scratch
     sink, source = scratch(pair.requester.pd, 4, "sink"), scratch(pair.responder.pd, 4, "source")
-    posted = pair.requester.post_receive((sink,), scene.next_wr_id())
+    posted = pair.requester.post_receive((sink,), context.next_wr_id())
     window.old_rkey = window.rkey
-    bound = pair.responder.bind_mw(window, info, 0, scene.next_wr_id())
+    bound = pair.responder.bind_mw(window, info, 0, context.next_wr_id())
     ctypes.memmove(source.addr, window.rkey.to_bytes(4, "little"), 4)
-    posted_send = pair.responder.post_send(SendRequest("SEND", scene.next_wr_id(), (source,)))
+    posted_send = pair.responder.post_send(SendRequest("SEND", context.next_wr_id(), (source,)))
     for returned in (posted, bound, posted_send):
         if returned.value:
             return {**_answered(returned, [], [], "RC", "remote"), "moved": "nothing", "changed": []}
     received = pair.requester.completions(1)
     key = int.from_bytes(ctypes.string_at(sink.addr, 4), "little")
-    target = _target(scene, info.addr, 8, "made", None, True)
+    target = _target(context, info.addr, 8, "made", None, True)
     target.fill()
     local = scratch(pair.requester.pd, 8, "local")
     ctypes.memmove(local.addr, sent(8), 8)
-    request = SendRequest("RDMA_WRITE", scene.next_wr_id(), (local,), rkey=key, remote_addr=info.addr)
+    request = SendRequest("RDMA_WRITE", context.next_wr_id(), (local,), rkey=key, remote_addr=info.addr)
     returned = pair.requester.post_send(request)
     found = pair.requester.completions(1) if [each.status for each in received] == ["SUCCESS"] else received
     changed = target.changed()
@@ -219,11 +221,18 @@ class _Local:
     """The harness's side of an operation: a buffer with guards, at the requester of a line."""
 
     def __init__(
-        self, scene: Scene, line: Line, length: int, before: bytes, wanted: bytes, access: int = 0, skipped: int = 0
+        self,
+        context: CaseContext,
+        line: LoopbackConnection,
+        length: int,
+        before: bytes,
+        wanted: bytes,
+        access: int = 0,
+        skipped: int = 0,
     ) -> None:
         """`before` and `wanted` are those of targets.Area; `skipped` bytes of a sink come before the data's."""
         size = length + skipped + 2 * _GUARD
-        around = scene.equipment.scratch(line.pair.requester.pd, size, "local", access)
+        around = context.harness.scratch(line.pair.requester.pd, size, "local", access)
         start = around.addr + _GUARD
         self.sink = Sge(start, length + skipped, around.lkey, around.rkey)
         self.sge = Sge(start + skipped, length, around.lkey, around.rkey) if skipped else self.sink
@@ -234,7 +243,7 @@ class _Local:
         """Whether anything beside the buffer is no longer as it was, but for what comes before a datagram."""
         if not self._skipped:
             return self.area.strayed()
-        ends = (self.area.memory.addr, self.area.place + self.area.length)
+        ends = (self.area.memory.addr, self.area.start + self.area.length)
         return any(ctypes.string_at(end, _GUARD) != of_one(EMPTY, _GUARD) for end in ends)
 
 
@@ -248,7 +257,7 @@ class _Scratch(NamedTuple):
         """Nothing: it goes with all of it."""
 
 
-def _target(scene: Scene, at: int, length: int, contents: str, content: bytes | None, replaced: bool) -> Area:
+def _target(context: CaseContext, at: int, length: int, contents: str, content: bytes | None, replaced: bool) -> Area:
     """A range of the case's memory. `content` is what is to be made in it, if it is to be read.
 
     `replaced`: whether the operation is to put there what it sends.
@@ -256,33 +265,33 @@ def _target(scene: Scene, at: int, length: int, contents: str, content: bytes | 
     around, made = AROUND[contents], contents == "made"
     before = (content if content is not None else of_one(BEFORE, length)) if made else of_one(around, length)
     wanted = sent(length) if replaced else before
-    return Area(scene.memory_around(at, length), at, length, around, before, wanted, made)
+    return Area(context.memory_around(at, length), at, length, around, before, wanted, made)
 
 
-def _range(scene: Scene, step: Step, operation: str, key: str) -> tuple[int, int, int, int]:
+def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[int, int, int, int]:
     """Key, address, place in this process and length of the operation."""
-    number, addr, length = scene.numbers(step.arguments, key, "addr", "length")
-    at = scene.number(step.arguments["at"]) if step.arguments["at"] else addr
-    offset, size = locate(str(step.arguments["place"]), operation, addr, length)
+    number, addr, length = context.numbers(step.arguments, key, "addr", "length")
+    at = context.number(step.arguments["at"]) if step.arguments["at"] else addr
+    offset, size = locate(str(step.arguments["position"]), operation, addr, length)
     return number % (1 << 32), (addr + offset) % (1 << 64), at + offset, size
 
 
-def _line(scene: Scene, step: Step, operation: str, kind: str) -> Line:
+def _line(context: CaseContext, step: Step, operation: str, kind: str) -> LoopbackConnection:
     """The pair that a remote operation goes over: a named one's, or one of the case's PD."""
     via = str(step.arguments["via"])
     if via != NULL:
-        return scene.line(via)
+        return context.line(via)
     access = step.arguments["qp_access"]
     assert isinstance(access, Flags)
     extended = "FLUSH" if operation in FLUSHES else "ATOMIC_WRITE" if operation == "ATOMIC_WRITE" else ""
-    return scene.equipment.line(kind, str(step.arguments["pd"]), access.mask, extended)
+    return context.harness.line(kind, str(step.arguments["pd"]), access.mask, extended)
 
 
 def _request(
-    scene: Scene, operation: str, local: Sge, rkey: int, addr: int, length: int, contents: tuple[bytes, bytes]
+    context: CaseContext, operation: str, local: Sge, rkey: int, addr: int, length: int, contents: tuple[bytes, bytes]
 ) -> SendRequest:
     """The operation on the range by the key; a word operation makes the second of the contents of the first."""
-    wr_id = scene.next_wr_id()
+    wr_id = context.next_wr_id()
     if operation in FLUSHES:
         return SendRequest(operation, wr_id, rkey=rkey, remote_addr=addr, length=length)
     if operation not in WORD_OPERATIONS:

@@ -44,5 +44,12 @@ def check_api(*, compiler: str | None = None, include_dirs: Sequence[Path | str]
 
 
 __all__ = [
-    "FAIL", "NOT_COVERED", "PASS", "UNREACHABLE", "Check", "check_api", "check_bindings", "check_header",
+    "FAIL",
+    "NOT_COVERED",
+    "PASS",
+    "UNREACHABLE",
+    "Check",
+    "check_api",
+    "check_bindings",
+    "check_header",
 ]

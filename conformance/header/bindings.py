@@ -49,9 +49,13 @@ def _enum_checks(enum: Enum, bindings: ModuleType) -> Iterator[Check]:
     known = {each.name for each in enum} | set(CONSTANTS)
     for name in _members(bindings, enum.name):
         if name not in known:
-            yield Check(f"pyverbs enum {enum.name}.{enum.short(name)}", NOT_COVERED, "",
-                        str(int(getattr(getattr(bindings, enum.name), name))),
-                        f"pyverbs has {name}, which the suite does not describe")
+            yield Check(
+                f"pyverbs enum {enum.name}.{enum.short(name)}",
+                NOT_COVERED,
+                "",
+                str(int(getattr(getattr(bindings, enum.name), name))),
+                f"pyverbs has {name}, which the suite does not describe",
+            )
 
 
 def _value_check(item: str, described: EnumValue, enum: str, bindings: ModuleType) -> Check:

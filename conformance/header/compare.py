@@ -60,6 +60,7 @@ def compare(toolchain: Toolchain) -> list[Check]:
 
 # The questions, which are also the keys of the answers.
 
+
 def _ours(struct: Struct) -> str:
     """The tag under which the described layout is compiled next to the header's."""
     return f"cts_described_{struct.name}"
@@ -96,11 +97,13 @@ def _compatible(expression: str, ctype: str) -> str:
     C takes an enumeration and its integer for compatible, but two enumerations not: what is an
     integer is compatible with a strange enumeration too, and what is an enumeration is not.
     """
+
     def has(other: str) -> str:
         return f"__builtin_types_compatible_p(__typeof__({expression}), {other})"
 
-    of_integers = re.sub(r"\bint\b", "enum cts_signed",
-                         re.sub(r"\b(unsigned int|uint32_t)\b", "enum cts_unsigned", ctype))
+    of_integers = re.sub(
+        r"\bint\b", "enum cts_signed", re.sub(r"\b(unsigned int|uint32_t)\b", "enum cts_unsigned", ctype)
+    )
     strange = {re.sub(r"\benum \w+", f"enum {each}", ctype) for each in STRANGE} - {ctype}
     return " && ".join([has(ctype), has(of_integers), *(f"!{has(each)}" for each in sorted(strange))])
 
@@ -121,6 +124,7 @@ def _questions(unknown_names: Iterable[str], unknown_fields: dict[str, list[str]
 
 
 # What the header has and the descriptions lack.
+
 
 def _undescribed_names(source: Source) -> list[tuple[str, str]]:
     """Enumerators of described enumerations, and macros with their prefix, that nobody described."""
@@ -145,22 +149,35 @@ def _undescribed_fields(source: Source, struct: Struct) -> list[str]:
 def _unknown_name_checks(names: Iterable[tuple[str, str]], answers: Answers) -> Iterator[Check]:
     for enum, name in names:
         if name in answers.values:  # else it is a macro that is no number
-            yield Check(f"enum {enum}.{ENUMS[enum].short(name)}", NOT_COVERED, "", str(answers.values[name]),
-                        f"the header has {name}, which the suite does not describe")
+            yield Check(
+                f"enum {enum}.{ENUMS[enum].short(name)}",
+                NOT_COVERED,
+                "",
+                str(answers.values[name]),
+                f"the header has {name}, which the suite does not describe",
+            )
 
 
 def _unknown_field_checks(
-    fields: dict[str, list[str]], answers: Answers, source: Source,
+    fields: dict[str, list[str]],
+    answers: Answers,
+    source: Source,
 ) -> Iterator[Check]:
     for struct, names in fields.items():
         for name in names:
             offset = answers.values.get(_offset(struct, name))
             place = "" if offset is None else f" at offset {offset}"
-            yield Check(f"struct {struct}.{name}", NOT_COVERED, "", source.fields(struct)[name] + place,
-                        "the header has a field that the suite does not describe")
+            yield Check(
+                f"struct {struct}.{name}",
+                NOT_COVERED,
+                "",
+                source.fields(struct)[name] + place,
+                "the header has a field that the suite does not describe",
+            )
 
 
 # What the descriptions have.
+
 
 def _enum_checks(answers: Answers) -> Iterator[Check]:
     for enum in ENUMS.values():
@@ -176,8 +193,7 @@ def _value_check(item: str, described: EnumValue, answers: Answers) -> Check:
 
 def _constant_checks(answers: Answers) -> Iterator[Check]:
     for each in CONSTANTS.values():
-        yield _value_check(f"constant {each.name}",
-                           EnumValue(each.name, each.value, each.meaning, each.since), answers)
+        yield _value_check(f"constant {each.name}", EnumValue(each.name, each.value, each.meaning, each.since), answers)
 
 
 def _struct_checks(struct: Struct, answers: Answers, source: Source) -> Iterator[Check]:
@@ -187,11 +203,20 @@ def _struct_checks(struct: Struct, answers: Answers, source: Source) -> Iterator
         yield missing(name, f"{len(struct.fields)} fields")
         return
     if described in answers.refused:
-        yield Check(name, FAIL, _layout(struct), "",
-                    f"the described layout needs types this header lacks: {answers.refused[described]}")
+        yield Check(
+            name,
+            FAIL,
+            _layout(struct),
+            "",
+            f"the described layout needs types this header lacks: {answers.refused[described]}",
+        )
     else:
-        yield same(f"{name} size", answers.values[described], answers.values[size],
-                   "the struct has another size; a field differs or is not described")
+        yield same(
+            f"{name} size",
+            answers.values[described],
+            answers.values[size],
+            "the struct has another size; a field differs or is not described",
+        )
     declared = source.fields(struct.name)
     for field in struct.fields:
         yield from _field_checks(struct, field, answers, declared.get(field.name, ""))
@@ -230,13 +255,13 @@ def _prototype_check(verb: Verb, answers: Answers, source: Source) -> Check:
 
 # The vendor's dialect: present in that vendor's header only, so its absence is no fault of this one.
 
+
 def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
     for struct in VENDOR_STRUCTS.values():
         item = f"struct {struct.name} (experimental)"
         if struct.name in source.code:
             fields = " ".join(f"{each};" for each in source.fields(struct.name).values())
-            yield Check(item, NOT_COVERED, "", fields,
-                        "the vendor's page names the struct and documents no field")
+            yield Check(item, NOT_COVERED, "", fields, "the vendor's page names the struct and documents no field")
         else:
             yield Check(item, UNREACHABLE, "", "", VENDOR_ONLY)
     for verb in VENDOR_VERBS.values():
@@ -260,5 +285,10 @@ def _vendor_values(enum: Enum, answers: Answers) -> Iterator[Check]:
         if each.name in answers.refused:
             yield Check(item, UNREACHABLE, "", "", VENDOR_ONLY)
         else:
-            yield Check(item, NOT_COVERED, "", str(answers.values[each.name]),
-                        "the vendor's page names the flag and gives no value to compare with")
+            yield Check(
+                item,
+                NOT_COVERED,
+                "",
+                str(answers.values[each.name]),
+                "the vendor's page names the flag and gives no value to compare with",
+            )

@@ -53,13 +53,16 @@ class Toolchain:
 
     @classmethod
     def found(
-        cls, compiler: str | None, include_dirs: Sequence[Path | str], header: str, timeout_s: float,
+        cls,
+        compiler: str | None,
+        include_dirs: Sequence[Path | str],
+        header: str,
+        timeout_s: float,
     ) -> Toolchain:
         """The toolchain of a command line, of $CC or of PATH; Unreachable if there is none."""
         wanted = compiler or os.environ.get("CC", "")
         try:
-            command = tuple(shlex.split(wanted)) or next(
-                ((name,) for name in COMPILERS if shutil.which(name)), ())
+            command = tuple(shlex.split(wanted)) or next(((name,) for name in COMPILERS if shutil.which(name)), ())
         except ValueError as error:
             raise Unreachable(f"the compiler's command line {wanted!r} is malformed: {error}") from error
         if not command:
@@ -71,8 +74,7 @@ class Toolchain:
     def preprocessed(self) -> str:
         """The header with its macros expanded and their definitions kept; Unreachable if it fails."""
         # The #error keeps an absent header apart from one that is there but broken.
-        source = (f"#if !__has_include(<{self.header}>)\n#error header-not-installed\n#endif\n"
-                  f"#include <{self.header}>\n")
+        source = f"#if !__has_include(<{self.header}>)\n#error header-not-installed\n#endif\n#include <{self.header}>\n"
         with _directory() as directory:
             (directory / "preprocess.c").write_text(source)
             status, out, err = self._run(directory, *self._compile("-E", "-P", "-dD", "preprocess.c"))
@@ -83,7 +85,9 @@ class Toolchain:
         return out
 
     def ask(
-        self, expressions: Iterable[str], declarations: Mapping[str, str] | None = None,
+        self,
+        expressions: Iterable[str],
+        declarations: Mapping[str, str] | None = None,
         undefine: Iterable[str] = (),
     ) -> Answers:
         """The numbers of integer expressions in a program that includes the header.
@@ -125,8 +129,16 @@ class Toolchain:
         environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(directory)}
         try:
             process = subprocess.Popen(
-                command, cwd=directory, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+                command,
+                cwd=directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
         except OSError as error:
             raise Unreachable(f"cannot run {Path(command[0]).name}: {error.strerror}") from error
         with process:
@@ -154,7 +166,10 @@ class _directory:
 
 
 def _source(
-    header: str, undefine: Iterable[str], declarations: Mapping[str, str], questions: Sequence[str],
+    header: str,
+    undefine: Iterable[str],
+    declarations: Mapping[str, str],
+    questions: Sequence[str],
 ) -> str:
     """The program; each question is a function of its own, so that an error is blamed on it alone."""
     lines = ["#include <stddef.h>", "#include <stdio.h>", f"#include <{header}>"]
@@ -162,8 +177,10 @@ def _source(
     for index, text in enumerate(declarations.values()):
         lines += [f'#line 1 "declaration-{index}"', text]
     for index, expression in enumerate(questions):
-        lines += [f'#line 1 "question-{index}"',
-                  f"static long long question_{index}(void) {{ return (long long)({expression}); }}"]
+        lines += [
+            f'#line 1 "question-{index}"',
+            f"static long long question_{index}(void) {{ return (long long)({expression}); }}",
+        ]
     lines += ['#line 1 "main"', "int main(void)", "{"]
     lines += [f'\tprintf("%lld\\n", question_{index}());' for index in range(len(questions))]
     lines += ["\treturn 0;", "}", ""]

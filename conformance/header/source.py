@@ -59,7 +59,7 @@ def _braced(code: str, opening: str) -> str:
     for index in range(match.end(), len(code)):
         depth += {"{": 1, "}": -1}.get(code[index], 0)
         if not depth:
-            return code[match.end():index]
+            return code[match.end() : index]
     return ""
 
 

@@ -1,6 +1,6 @@
 """What the kernel says while a case runs: its log lines and its taint.
 
-Not for the device's answers (execution.py). Reading the log needs the right to; without it the
+Not for the device's answers (execution/procedure.py). Reading the log needs the right to; without it the
 evidence says so by leaving the log out.
 """
 

@@ -1,6 +1,6 @@
 """Which pages of this process's memory are in core, and how to let them go.
 
-libc's calls with plain numbers; not for what a case does with them (situations.py).
+libc's calls with plain numbers; not for what a case does with them (execution/memory_events.py).
 """
 
 from __future__ import annotations

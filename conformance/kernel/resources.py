@@ -26,7 +26,7 @@ _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
-class Holdings:
+class ResourceCounter:
     """The counts of one device; those that this system does not tell are left out.
 
     `alone` says that nothing else on this kernel pins pages: then those are counted too.
@@ -88,18 +88,18 @@ def _group_file(proc: Path, cgroups: Path) -> Path | None:
     return path if group and path.exists() else None
 
 
-def still_counted(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+def leaked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
     """What is counted now and was not before, in words; empty if nothing."""
     left = [f"{after[kind] - count} {kind}" for kind, count in before.items() if after.get(kind, 0) > count]
     return f"the kernel still counts {', '.join(left)}" if left else ""
 
 
-def settled(before: Mapping[str, int], count: Callable[[], Counts]) -> Counts:
+def count_when_settled(before: Mapping[str, int], count: Callable[[], Counts]) -> Counts:
     """The counts once nothing is left over, or after a second in which something always was."""
     until = time.monotonic() + SETTLING_S
     while True:
         after = count()
-        if not still_counted(before, after) or time.monotonic() > until:
+        if not leaked(before, after) or time.monotonic() > until:
             return after
         time.sleep(_POLL_S)
 

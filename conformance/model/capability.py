@@ -70,7 +70,7 @@ _ODP_SUPPORT_ATOMIC = 1 << 4  # of the capabilities of one transport
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeviceAttributes:
     """The raw figures of ibv_query_device_ex that declare a capability."""
 
     device_cap_flags: int
@@ -79,7 +79,7 @@ class Declared:
     odp_rc_caps: int
 
 
-def declared_capabilities(declared: Declared) -> dict[str, bool]:
+def declared_capabilities(declared: DeviceAttributes) -> dict[str, bool]:
     """For each capability that a device can declare, whether it does."""
     flags = declared.device_cap_flags
     return {
@@ -106,7 +106,7 @@ class Capabilities:
     offered: Mapping[str, Mapping[str, bool]]
     reachable: Mapping[str, bool]
 
-    def lacking(self, needs: Sequence[str], entry: str) -> list[str]:
+    def undeclared(self, needs: Sequence[str], entry: str) -> list[str]:
         """Those of `needs` that are not there at `entry`."""
         known = {**self.declared, **self.offered.get(entry, {})}
         return [need for need in needs if known.get(need) is False]

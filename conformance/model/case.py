@@ -1,7 +1,7 @@
 """One case: what is set up, the one call that is judged, what must come of it, and what it proves.
 
 Frozen data between the tables that people write and the execution on a device. Not for reading
-tables (tables.py) and not for running (execution.py).
+tables (tables/loader.py) and not for running (execution/procedure.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import QP_RIGHTS, RANDOM_SEQUENCES
 from conformance.verbs import ENUMS
-from conformance.yamldoc.nodes import Place
+from conformance.yamldoc.nodes import Location
 
 if TYPE_CHECKING:
     from conformance.tables.sweep import Sweep
@@ -154,7 +154,7 @@ _RIGHTS = tuple(QP_RIGHTS.split())
 _ALL_RIGHTS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), _RIGHTS)
 # Arguments that say nothing to a person where they have these values.
 _UNTOLD: Mapping[str, tuple[Argument, ...]] = {
-    "at": ("",), "via": ("NULL",), "handle": ("own",), "pd_handle": ("own",), "place": ("whole",),
+    "at": ("",), "via": ("NULL",), "handle": ("own",), "pd_handle": ("own",), "position": ("whole",),
     "contents": ("made",), "qp_type": ("RC",), "qp_access": (_ALL_RIGHTS,),
 }  # fmt: skip
 
@@ -193,7 +193,7 @@ class Case:
     given: Given
     when: Step
     afterwards: tuple[Step, ...]
-    place: Place
+    location: Location
     before: tuple[Step, ...] = ()
     about: str = ""
     note: str = ""

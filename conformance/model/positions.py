@@ -9,7 +9,7 @@ from __future__ import annotations
 WORD_OPERATIONS = (
     "ATOMIC_CMP_AND_SWP", "UNEQUAL_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE", "FETCH_AND_ADD",
 )  # fmt: skip
-PLACES = {
+POSITIONS = {
     "whole": "all of the range; of a word operation its first whole word",
     "first": "the first byte, or word",
     "last": "the last byte, or word",
@@ -34,28 +34,28 @@ _OFFSETS = {
 _AT_THE_END = ("last", "after", "across-end")
 
 
-def locate(place: str, operation: str, addr: int, length: int) -> tuple[int, int]:
-    """Offset from `addr`, and length in bytes, of an operation at a place of the range of `length` at `addr`.
+def locate(position: str, operation: str, addr: int, length: int) -> tuple[int, int]:
+    """Offset from `addr`, and length in bytes, of an operation at a position of the range of `length` at `addr`.
 
-    Raises LookupError for a place that the operation does not have.
+    Raises LookupError for a position that the operation does not have.
     """
     if operation in WORD_OPERATIONS:
-        return _word(place, addr, length), _WORD
-    if place == "whole":
+        return _word(position, addr, length), _WORD
+    if position == "whole":
         return 0, length
-    offset, size = _OFFSETS[place]
-    return offset + (length if place in _AT_THE_END else 0), size
+    offset, size = _OFFSETS[position]
+    return offset + (length if position in _AT_THE_END else 0), size
 
 
-def _word(place: str, addr: int, length: int) -> int:
+def _word(position: str, addr: int, length: int) -> int:
     end = addr + length
     first, beyond = -(-addr // _WORD) * _WORD, -(-end // _WORD) * _WORD
-    places = {
+    positions = {
         "whole": first, "first": first, "last": end // _WORD * _WORD - _WORD,
         "before": addr // _WORD * _WORD - _WORD, "after": beyond,
         # Aligned, and across, where the range begins or ends in the middle of a word.
         "across-start": addr - _WORD // 2, "across-end": end - _WORD // 2,
     }  # fmt: skip
-    if place not in places:
-        raise LookupError(f"an operation on a word has no place {place!r}")
-    return places[place] - addr
+    if position not in positions:
+        raise LookupError(f"an operation on a word has no position {position!r}")
+    return positions[position] - addr

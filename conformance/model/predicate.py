@@ -2,7 +2,7 @@
 
 A word is a flag or value of an axis (`axis.WORD` where two axes have it), a capability of the device,
 or a predicate that was given a name. Of whole values: `axis=value`, `axis!=value`, `axis={one,other}`.
-Not for what follows from one (reading.py).
+Not for what follows from one (tables/sweep_reader.py).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.yamldoc.nodes import Place
+from conformance.yamldoc.nodes import Location
 
 LEVELS = ("must", "should", "may")
 LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
@@ -35,7 +35,7 @@ class Rule:
     needs: tuple[str, ...]
     since: str
     failure_means: str
-    place: Place
+    location: Location
 
     def as_data(self) -> dict[str, Any]:
         """What a results file says of the rule, so that reports of it need no other file."""

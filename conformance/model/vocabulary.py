@@ -1,7 +1,7 @@
 """The words of the table language: what a table can set up, call and expect.
 
-Data only. `tables.py` reads tables with it, `schema.py` publishes it for editors; what a call does
-on a device stands in `steps.py`. Flag and code names come from `verbs`, never from here.
+Data only. `tables/loader.py` reads tables with it, `tables/schema.py` publishes it for editors; what a call does
+on a device stands in `execution/steps.py`. Flag and code names come from `verbs`, never from here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conformance import verbs
-from conformance.model.positions import CONTENTS, PLACES
+from conformance.model.positions import CONTENTS, POSITIONS
 
 ENTRIES = ("libibverbs", "uverbs")
 OUTCOMES = {
@@ -60,7 +60,7 @@ NULL = "NULL"
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ArgumentSpec:
     """One argument of a call: `kind` says how it is written, `of` what it names.
 
     Kinds: object (the name of a `pd`, `mr`, …), quantity (see quantity.py), flags (a list of names
@@ -92,116 +92,125 @@ TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC")
 FORK_CHILDREN = ("writes", "waits")
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
 
-_ACCESS = Parameter("flags", "ibv_access_flags")
-_PD = Parameter("object", "pd", "pd")
-_ADDR = Parameter("quantity", default="buf.addr")
-_LENGTH = Parameter("quantity", default="buf.size")
-_MR = Parameter("object", "mr", "mr")
+_ACCESS = ArgumentSpec("flags", "ibv_access_flags")
+_PD = ArgumentSpec("object", "pd", "pd")
+_ADDR = ArgumentSpec("quantity", default="buf.addr")
+_LENGTH = ArgumentSpec("quantity", default="buf.size")
+_MR = ArgumentSpec("object", "mr", "mr")
 _BIND = {
-    "qp": Parameter("object", "qp", "qp"),
-    "mw": Parameter("object", "window", "mw"),
-    "mr": Parameter("object", "mr", "mr", nullable=True),
+    "qp": ArgumentSpec("object", "qp", "qp"),
+    "mw": ArgumentSpec("object", "window", "mw"),
+    "mr": ArgumentSpec("object", "mr", "mr", nullable=True),
     "addr": _ADDR,
     "length": _LENGTH,
     "access": _ACCESS,
-    "send_flags": Parameter("flags", "ibv_send_flags", "SIGNALED"),
+    "send_flags": ArgumentSpec("flags", "ibv_send_flags", "SIGNALED"),
 }
 
-_MEMORY = Parameter("object", "memory", "buf")
-_ROUNDS = Parameter("quantity", default="100")
-_PLACE = Parameter("word", "place", "whole", words=tuple(PLACES))
-_CONTENTS = Parameter("word", "contents", "made", words=tuple(CONTENTS))
+_MEMORY = ArgumentSpec("object", "memory", "buf")
+_ROUNDS = ArgumentSpec("quantity", default="100")
+_POSITION = ArgumentSpec("word", "position", "whole", words=tuple(POSITIONS))
+_CONTENTS = ArgumentSpec("word", "contents", "made", words=tuple(CONTENTS))
 
 _REREG = {
     "mr": _MR,
-    "flags": Parameter("flags", "ibv_rereg_mr_flags"),
-    "pd": Parameter("object", "pd", NULL, nullable=True),
-    "addr": Parameter("quantity", default="0"),
-    "length": Parameter("quantity", default="0"),
-    "access": Parameter("flags", "ibv_access_flags", ""),
+    "flags": ArgumentSpec("flags", "ibv_rereg_mr_flags"),
+    "pd": ArgumentSpec("object", "pd", NULL, nullable=True),
+    "addr": ArgumentSpec("quantity", default="0"),
+    "length": ArgumentSpec("quantity", default="0"),
+    "access": ArgumentSpec("flags", "ibv_access_flags", ""),
 }
 
-CALLS: Mapping[str, Mapping[str, Parameter]] = {
+CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "ibv_reg_mr": {"pd": _PD, "addr": _ADDR, "length": _LENGTH, "access": _ACCESS},
     "ibv_reg_mr_iova": {
-        "pd": _PD, "addr": _ADDR, "length": _LENGTH,
-        "hca_va": Parameter("quantity", default="buf.addr"), "access": _ACCESS,
+        "pd": _PD,
+        "addr": _ADDR,
+        "length": _LENGTH,
+        "hca_va": ArgumentSpec("quantity", default="buf.addr"),
+        "access": _ACCESS,
     },
     "ibv_reg_dmabuf_mr": {
         "pd": _PD,
-        "offset": Parameter("quantity", default="0"),
-        "length": Parameter("quantity", default="dmabuf.size"),
-        "iova": Parameter("quantity", default="0"),
+        "offset": ArgumentSpec("quantity", default="0"),
+        "length": ArgumentSpec("quantity", default="dmabuf.size"),
+        "iova": ArgumentSpec("quantity", default="0"),
         # The name of a dma-buf, or a descriptor that is none.
-        "fd": Parameter("object", "dmabuf", "dmabuf"),
+        "fd": ArgumentSpec("object", "dmabuf", "dmabuf"),
         "access": _ACCESS,
     },
     "ibv_dereg_mr": {
         "mr": _MR,
         # What the structure names when the call is made: its own handle, one that was never given
         # out, or that of a region which is gone.
-        "handle": Parameter("word", "handle", "own", words=("own", "invented", "stale")),
+        "handle": ArgumentSpec("word", "handle", "own", words=("own", "invented", "stale")),
     },
     "ibv_rereg_mr": _REREG,
     "ibv_rereg_mr_experimental": _REREG,
     "ibv_advise_mr": {
         "pd": _PD,
-        "advice": Parameter("value", "ibv_advise_mr_advice"),
-        "flags": Parameter("flags", "ibv_advise_mr_flag", ""),
-        "sg_list": Parameter("sges"),
+        "advice": ArgumentSpec("value", "ibv_advise_mr_advice"),
+        "flags": ArgumentSpec("flags", "ibv_advise_mr_flag", ""),
+        "sg_list": ArgumentSpec("sges"),
         # What the PD's structure names when the call is made.
-        "pd_handle": Parameter("word", "handle", "own", words=("own", "invented")),
+        "pd_handle": ArgumentSpec("word", "handle", "own", words=("own", "invented")),
     },
-    "ibv_alloc_mw": {"pd": _PD, "type": Parameter("value", "ibv_mw_type")},
-    "ibv_dealloc_mw": {"mw": Parameter("object", "window", "mw")},
+    "ibv_alloc_mw": {"pd": _PD, "type": ArgumentSpec("value", "ibv_mw_type")},
+    "ibv_dealloc_mw": {"mw": ArgumentSpec("object", "window", "mw")},
     "ibv_bind_mw": _BIND,
     # Not verbs of their own pages, but what these point to: posted requests, and traffic.
     "post_bind_mw": _BIND,
-    "post_local_inv": {"qp": Parameter("object", "qp", "qp"), "rkey": Parameter("quantity", default="mw.rkey")},
-    "post_send_with_inv": {"qp": Parameter("object", "qp", "qp"), "rkey": Parameter("quantity", default="mw.rkey")},
-    "restore_rkey": {"mw": Parameter("object", "window", "mw")},
+    "post_local_inv": {"qp": ArgumentSpec("object", "qp", "qp"), "rkey": ArgumentSpec("quantity", default="mw.rkey")},
+    "post_send_with_inv": {
+        "qp": ArgumentSpec("object", "qp", "qp"),
+        "rkey": ArgumentSpec("quantity", default="mw.rkey"),
+    },
+    "restore_rkey": {"mw": ArgumentSpec("object", "window", "mw")},
     # API-01: what the suite's descriptions say of one thing, against the installed header and bindings.
-    "compare_api": {"item": Parameter("word", "item", words=API_ITEMS)},
+    "compare_api": {"item": ArgumentSpec("word", "item", words=API_ITEMS)},
     RANDOM_SEQUENCES: {},
     "fill": {"memory": _MEMORY},
     "unmap": {"memory": _MEMORY},
     "move": {"memory": _MEMORY},
-    "discard": {"memory": _MEMORY, "how": Parameter("word", "how", "DONTNEED", words=tuple(DISCARDS))},
-    "fork": {"memory": _MEMORY, "child": Parameter("word", "child", words=FORK_CHILDREN)},
+    "discard": {"memory": _MEMORY, "how": ArgumentSpec("word", "how", "DONTNEED", words=tuple(DISCARDS))},
+    "fork": {"memory": _MEMORY, "child": ArgumentSpec("word", "child", words=FORK_CHILDREN)},
     "join": {"memory": _MEMORY},
     "resident": {"memory": _MEMORY},
     "receives_in_order": {
-        "lkey": Parameter("quantity"), "addr": _ADDR, "length": Parameter("quantity", default="64"), "rounds": _ROUNDS,
+        "lkey": ArgumentSpec("quantity"),
+        "addr": _ADDR,
+        "length": ArgumentSpec("quantity", default="64"),
+        "rounds": _ROUNDS,
         "pd": _PD,
     },
-    "atomics_in_order": {"rkey": Parameter("quantity"), "addr": _ADDR, "rounds": _ROUNDS, "pd": _PD},
+    "atomics_in_order": {"rkey": ArgumentSpec("quantity"), "addr": _ADDR, "rounds": _ROUNDS, "pd": _PD},
     "bind_and_send": _BIND,
     "traffic": {
-        "op": Parameter("word", "operation", words=REMOTE_OPERATIONS),
-        "rkey": Parameter("quantity"),
+        "op": ArgumentSpec("word", "operation", words=REMOTE_OPERATIONS),
+        "rkey": ArgumentSpec("quantity"),
         "addr": _ADDR,
-        "length": Parameter("quantity", default="8"),
+        "length": ArgumentSpec("quantity", default="8"),
         # Where the bytes stand in this process, if that is not `addr`.
-        "at": Parameter("quantity", default=""),
+        "at": ArgumentSpec("quantity", default=""),
         # Where in the range the operation goes.
-        "place": _PLACE,
+        "position": _POSITION,
         "contents": _CONTENTS,
         "pd": _PD,
         # The queue pair whose peer asks; a fresh one of `pd`, of this type and these rights, without it.
-        "via": Parameter("object", "qp", NULL, nullable=True),
-        "qp_type": Parameter("word", "qp_type", "RC", words=TRAFFIC_TYPES),
-        "qp_access": Parameter("flags", "ibv_access_flags", QP_RIGHTS),
+        "via": ArgumentSpec("object", "qp", NULL, nullable=True),
+        "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
+        "qp_access": ArgumentSpec("flags", "ibv_access_flags", QP_RIGHTS),
     },
     "local_traffic": {
-        "op": Parameter("word", "operation", words=LOCAL_OPERATIONS),
-        "lkey": Parameter("quantity"),
+        "op": ArgumentSpec("word", "operation", words=LOCAL_OPERATIONS),
+        "lkey": ArgumentSpec("quantity"),
         "addr": _ADDR,
-        "length": Parameter("quantity", default="8"),
-        "at": Parameter("quantity", default=""),
-        "place": _PLACE,
+        "length": ArgumentSpec("quantity", default="8"),
+        "at": ArgumentSpec("quantity", default=""),
+        "position": _POSITION,
         "contents": _CONTENTS,
         "pd": _PD,
-        "qp_type": Parameter("word", "qp_type", "RC", words=TRAFFIC_TYPES),
+        "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
     },
 }
 # What a folder of tables can be about: the verbs, each of which has a page of its own, the API as such, and all

@@ -1,6 +1,6 @@
 """pytest's options for the engine, and what follows from them: the suite and the device.
 
-Not for running cases (plugin.py) and not for writing results (recording.py).
+Not for running cases (plugin.py) and not for writing results (recorder.py).
 """
 
 from __future__ import annotations
@@ -121,5 +121,5 @@ def check(config: pytest.Config) -> None:
 
 
 def open_device(config: pytest.Config) -> Device:
-    """The device that this process uses (see ownership.py). Raises UserError."""
+    """The device that this process uses (see device_lock.py). Raises UserError."""
     return Device(own_device(config), config.getoption("--rdma-port"), config.getoption("--rdma-gid-index"))

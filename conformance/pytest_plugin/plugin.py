@@ -25,14 +25,14 @@ from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
 from conformance.pytest_plugin.recorder import PROPERTY, Recorder
-from conformance.results.records import Line, result_line
-from conformance.results.sweep_record import sweep_line
+from conformance.results.records import Record, result_record
+from conformance.results.sweep_record import sweep_record
 from conformance.sweeps.run import sweep
 from conformance.tables.tiers import of_tier, ordered
 
 _LATE = ("api", "sequences")
 RECORDER = pytest.StashKey[Recorder]()
-LINE = pytest.StashKey[Line]()
+LINE = pytest.StashKey[Record]()
 
 # The fixture `random_sequences`: for a case, with somebody to tell before each step, what was observed.
 Search = Callable[[Case, Callable[[str, int, str, str], None]], Observation]
@@ -110,7 +110,7 @@ def run(
         unreachable = capabilities.unreachable(case.needs, case.entry)
         if unreachable:
             judgement = Judgement(judging.UNREACHABLE, unreachable)
-            request.node.stash[LINE] = result_line(case, registry, judgement, {})
+            request.node.stash[LINE] = result_record(case, registry, judgement, {})
             _end(case, judgement)
             return
 
@@ -123,7 +123,7 @@ def run(
             case, bench, capabilities, present=present, watch=kernel_watch.since_last, tell=tell,
             seed=request.config.getoption("--rdma-seed"),
         )  # fmt: skip
-        line = sweep_line(case, registry, swept, (time.perf_counter_ns() - started) // 1000)
+        line = sweep_record(case, registry, swept, (time.perf_counter_ns() - started) // 1000)
         request.node.stash[LINE] = line
         _end(case, Judgement(swept.verdict, swept.reason))
 
@@ -143,7 +143,7 @@ def run(
             run_sweep(case)
             return
         if case.sweep:
-            case = case.sweep.judged(case, lambda name: not capabilities.lacking([name], case.entry))
+            case = case.sweep.judged(case, lambda name: not capabilities.undeclared([name], case.entry))
         kernel_watch.since_last()  # what came between the cases is not this case's
         started = time.perf_counter_ns()
         unreachable = capabilities.unreachable(case.needs, case.entry)
@@ -155,12 +155,12 @@ def run(
         if unreachable:
             judgement = Judgement(judging.UNREACHABLE, unreachable)
         else:
-            lacking = capabilities.lacking(case.needs, case.entry)
-            judgement = judging.judge(case, lacking, observed, kernel)
-            judgement = judging.pin(judgement, lacking, present)
-            if lacking:
-                observed["lacking"] = lacking  # so that the observation can be judged again
-        request.node.stash[LINE] = result_line(
+            undeclared = capabilities.undeclared(case.needs, case.entry)
+            judgement = judging.judge(case, undeclared, observed, kernel)
+            judgement = judging.apply_profile(judgement, undeclared, present)
+            if undeclared:
+                observed["lacking"] = undeclared  # so that the observation can be judged again
+        request.node.stash[LINE] = result_record(
             case, registry, judgement, observed, kernel=kernel, duration_us=duration_us
         )
         _end(case, judgement)
@@ -169,7 +169,7 @@ def run(
 
 
 def _end(case: Case, judgement: Judgement) -> None:
-    text = f"{judgement.verdict} {' '.join(case.rules)} {judgement.reason} · {case.place.file}:{case.place.line}"
+    text = f"{judgement.verdict} {' '.join(case.rules)} {judgement.reason} · {case.location.file}:{case.location.line}"
     if judgement.verdict in (judging.UNSUPPORTED, judging.UNREACHABLE):
         pytest.skip(text)
     if judgement.verdict != judging.PASS:
@@ -185,8 +185,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         item.user_properties.append((PROPERTY, json.dumps(line)))
 
 
-def _broken(item: pytest.Item, case: Case, call: pytest.CallInfo[None]) -> Line:
+def _broken(item: pytest.Item, case: Case, call: pytest.CallInfo[None]) -> Record:
     error = call.excinfo.value if call.excinfo else None
     text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     judgement = Judgement(judging.BROKEN, f"the harness could not run the case: {text.splitlines()[0]}")
-    return result_line(case, suite_of(item.config).registry, judgement, {})
+    return result_record(case, suite_of(item.config).registry, judgement, {})

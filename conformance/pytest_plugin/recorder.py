@@ -23,7 +23,7 @@ from conformance.judging import Judgement
 from conformance.kernel.build_ids import under_test
 from conformance.pytest_plugin.device_lock import has_several, named_devices
 from conformance.pytest_plugin.options import open_device, suite_of
-from conformance.results.records import FILE_NAME, SCHEMA, Line, encode, footer_line, result_line
+from conformance.results.records import FILE_NAME, SCHEMA, Record, encode, footer_record, result_record
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import VERSION, Suite
 
@@ -37,11 +37,11 @@ class Stream:
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
 
-    def append(self, line: Line) -> None:
+    def append(self, line: Record) -> None:
         """Writes one line whole."""
         data = memoryview(encode(line))
         while data:
-            data = data[os.write(self._fd, data):]
+            data = data[os.write(self._fd, data) :]
 
     def close(self) -> None:
         """Closes the path."""
@@ -55,7 +55,7 @@ class Recorder:
         self.config = config
         self.started = time.monotonic()
         self.planned: list[str] = []
-        self.results: list[Line] = []
+        self.results: list[Record] = []
         self.live = bool(config.getoption("--rdma-stream"))
         self.sink: Stream | ResultsFile | None = None  # there is none before there is something to say
 
@@ -78,7 +78,7 @@ class Recorder:
             self.sink = self._open_sink()
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
-        header = header_line(suite, described, self.planned, list(self.config.invocation_params.args))
+        header = header_record(suite, described, self.planned, list(self.config.invocation_params.args))
         header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
         if has_several(self.config):
             header["devices"] = named_devices(self.config)
@@ -115,7 +115,7 @@ class Recorder:
         if report.when not in ("setup", "call", "teardown"):  # xdist's own report of a worker that died
             self._take_crash(report.nodeid)
 
-    def _take(self, line: Line) -> None:
+    def _take(self, line: Record) -> None:
         if self.sink and not any(known["case"] == line["case"] for known in self.results[-1:]):
             self.results.append(line)
             self.sink.append(line)
@@ -125,7 +125,7 @@ class Recorder:
         found = suite.find(case_id(nodeid))
         if found:
             judgement = Judgement(judging.CRASH, "the process that ran the case died")
-            self._take(result_line(found, suite.registry, judgement, {}))
+            self._take(result_record(found, suite.registry, judgement, {}))
 
     def pytest_sessionfinish(self) -> None:
         if self.sink is None:
@@ -133,7 +133,7 @@ class Recorder:
         if not self.live:
             registry = suite_of(self.config).registry
             duration = time.monotonic() - self.started
-            self.sink.append(footer_line(self.planned, self.results, registry, duration_s=duration))
+            self.sink.append(footer_record(self.planned, self.results, registry, duration_s=duration))
         self.sink.close()
 
 
@@ -143,7 +143,7 @@ def case_id(nodeid: str) -> str:
     return nodeid[start + 1 : -1] if start >= 0 and nodeid.startswith("cases/") else ""
 
 
-def header_line(suite: Suite, device: dict[str, Any], planned: Sequence[str], argv: Sequence[Any]) -> Line:
+def header_record(suite: Suite, device: dict[str, Any], planned: Sequence[str], argv: Sequence[Any]) -> Record:
     """The header as the schema has it; a supervisor adds what only it knows."""
     return {
         "type": "header",

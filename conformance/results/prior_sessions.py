@@ -1,6 +1,6 @@
 """What an earlier session of a run left, for the session that carries it on.
 
-Not for reading or cutting the file (results.py, results_file.py) and not for running (supervision.py).
+Not for reading or cutting the file (records.py, writer.py) and not for running (supervision.py).
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any
 
 from conformance import judging
 from conformance.errors import UserError
-from conformance.results.records import Line, Recorded
+from conformance.results.records import Record, Recorded
 
 # What of the software around a device makes another stack when it differs; being tainted does not.
 _STACK = ("kernel", "rdma_core", "pyverbs", "python")
 
 
 @dataclass(frozen=True)
-class Earlier:
+class PriorSessions:
     """The sessions of a run so far.
 
     `boots` counts their workers and `seconds` how long they took. `in_flight` is the case that was
     begun and had no end when this host's kernel, started under another `boot_id` than now, went down.
     """
 
-    header: Line
-    done: Mapping[str, Line]
+    header: Record
+    done: Mapping[str, Record]
     boots: int
     resumed: int
     seconds: float
@@ -35,7 +35,7 @@ class Earlier:
     boot_id: str = ""
 
     @classmethod
-    def of(cls, recorded: Recorded, ended: float) -> Earlier:
+    def of(cls, recorded: Recorded, ended: float) -> PriorSessions:
         """What `recorded` tells; `ended` is when its last line was written, in seconds since the epoch."""
         resumed = [line for line in recorded.others if line["type"] == "resumed"]
         workers = [line for line in recorded.others if line["type"] == "worker"]
@@ -51,7 +51,7 @@ class Earlier:
         boot_id = workers[-1]["boot_id"] if workers else ""
         return cls(recorded.header, done, len(workers), len(resumed), seconds, in_flight, boot_id)
 
-    def line(self) -> Line:
+    def line(self) -> Record:
         """The line that says that the run is carried on from here."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return {"type": "resumed", "started": now, "earlier_s": round(self.seconds, 3)}

@@ -2,7 +2,7 @@
 
 Schema rdma-cts/1: a header, results, a footer. A file without footer is a run cut short, and a torn
 last line is a line that was being written. Reports read this file and nothing else. Not for writing it
-(results_file.py).
+(writer.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from conformance.model.rules import Registry
 SCHEMA = "rdma-cts/1"
 FILE_NAME = "results.jsonl"
 
-Line = dict[str, Any]
+Record = dict[str, Any]
 
 # What readers rest on, by the type of the line.
 _REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
@@ -37,12 +37,12 @@ _REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
 }
 
 
-def encode(line: Line) -> bytes:
+def encode(line: Record) -> bytes:
     """A line as bytes: ASCII only, so that no reader stumbles over an encoding."""
     return json.dumps(line, separators=(",", ":"), ensure_ascii=True, sort_keys=False).encode() + b"\n"
 
 
-def decode(data: bytes) -> Line:
+def decode(data: bytes) -> Record:
     """One line as it was encoded. Raises ValueError for what is none, or lacks what every reader needs."""
     try:
         line = json.loads(data)
@@ -50,9 +50,9 @@ def decode(data: bytes) -> Line:
         raise ValueError("nested too deeply") from error
     if not isinstance(line, dict) or not isinstance(line.get("type"), str):
         raise ValueError("no object with a type")
-    lacking = [key for key, type_ in _REQUIRED.get(line["type"], {}).items() if not isinstance(line.get(key), type_)]
-    if lacking:
-        raise ValueError(f"a {line['type']} without {lacking[0]}")
+    missing = [key for key, type_ in _REQUIRED.get(line["type"], {}).items() if not isinstance(line.get(key), type_)]
+    if missing:
+        raise ValueError(f"a {line['type']} without {missing[0]}")
     if line["type"] == "result" and not {line["verdict"], line["effective"]} <= set(judging.VERDICTS):
         raise ValueError("an unknown verdict")
     if line["type"] == "result" and line["verdict"] == judging.WAIVED:
@@ -60,7 +60,7 @@ def decode(data: bytes) -> Line:
     return line
 
 
-def result_line(
+def result_record(
     case: Case,
     registry: Registry,
     judgement: Judgement,
@@ -68,10 +68,10 @@ def result_line(
     *,
     kernel: Mapping[str, Any] | None = None,
     duration_us: int | None = None,
-) -> Line:
+) -> Record:
     """The result of one case as the schema has it."""
     levels = {registry[rule].level for rule in case.rules}
-    line: Line = {
+    line: Record = {
         "type": "result",
         "case": case.id,
         "rules": list(case.rules),
@@ -85,7 +85,7 @@ def result_line(
         "call": str(case.when),
         "expected": expected(case),
         "observed": dict(observed),
-        "source": {"file": case.place.file, "line": case.place.line},
+        "source": {"file": case.location.file, "line": case.location.line},
         "kernel": dict(kernel or {}),
         "duration_us": duration_us,
         "repro": f"./rdma-cts run --only {case.id}",
@@ -95,12 +95,12 @@ def result_line(
     return line | _by_rule(case, judgement, observed)
 
 
-def _by_rule(case: Case, judgement: Judgement, observed: Mapping[str, Any]) -> Line:
+def _by_rule(case: Case, judgement: Judgement, observed: Mapping[str, Any]) -> Record:
     """What random sequences say of each rule; where the kernel itself complained, they say it of all."""
     found = observed.get("divergences")
     if not found:
         return {}
-    line: Line = {"deviations": [
+    line: Record = {"deviations": [
         {"when": each["when"], "rules": [each["rule"]], "observed": each["fault"], "row": each["row"]}
         for each in found
     ]}  # fmt: skip
@@ -118,15 +118,15 @@ def expected(case: Case) -> dict[str, Any]:
     return data
 
 
-def footer_line(
+def footer_record(
     planned: Sequence[str],
-    results: Iterable[Line],
+    results: Iterable[Record],
     registry: Registry,
     *,
     duration_s: float,
     boots: int | None = None,
     resumed: int | None = None,
-) -> Line:
+) -> Record:
     """The footer: complete only if every planned case has a result that says something of the device.
 
     `boots` counts the workers and `resumed` how often the run was carried on, where there was a supervisor.
@@ -134,7 +134,7 @@ def footer_line(
     by_case = {line["case"]: line for line in results}
     effective = [line["effective"] for line in by_case.values()]
     rules = rule_verdicts(by_case.values(), registry)
-    line: Line = {
+    line: Record = {
         "type": "footer",
         "complete": all(case in by_case and by_case[case]["verdict"] != judging.MISSED for case in planned),
         "verdicts": dict(Counter(effective)),
@@ -150,7 +150,7 @@ def footer_line(
     return line
 
 
-def rule_verdicts(results: Iterable[Line], registry: Registry) -> dict[str, str]:
+def rule_verdicts(results: Iterable[Record], registry: Registry) -> dict[str, str]:
     """For each rule that has a result, the worst verdict of its cases, in the registry's order."""
     worst: dict[str, str] = {}
     for line in results:
@@ -160,14 +160,14 @@ def rule_verdicts(results: Iterable[Line], registry: Registry) -> dict[str, str]
     return {rule: worst[rule] for rule in registry if rule in worst}
 
 
-def verdict_on(rule: str, line: Line) -> str:
+def verdict_on(rule: str, line: Record) -> str:
     """What a result says of one of its rules: its effective verdict, or of a sweep that of the rule's points."""
     points = line.get("rule_verdicts", {}).get(rule, line["effective"])
     waived = line["effective"] != line["verdict"] and points in judging.VIOLATIONS
     return str(line["effective"] if waived else points)
 
 
-def told_on(rule: str, line: Line) -> tuple[str, str]:
+def headline_on(rule: str, line: Record) -> tuple[str, str]:
     """What a result has to tell of one of its rules, and the command that shows it.
 
     Of a sweep that is how the points of the rule deviate, most of them alike, and the smallest of these, by a formula
@@ -186,7 +186,7 @@ def told_on(rule: str, line: Line) -> tuple[str, str]:
     return told, str(first.get("repro") or line["repro"])
 
 
-def exit_status(footer: Line) -> int:
+def exit_status(footer: Record) -> int:
     """The exit status of the contract: 0 conformant, 1 violated, 3 incomplete or broken.
 
     A waiver that has expired, is not needed or does not fit counts as a violation: somebody has to look.
@@ -210,11 +210,11 @@ class Recorded:
     `others` are the lines of other types, in their order.
     """
 
-    header: Line
-    results: list[Line] = field(default_factory=list)
-    footer: Line | None = None
+    header: Record
+    results: list[Record] = field(default_factory=list)
+    footer: Record | None = None
     torn: bool = False
-    others: list[Line] = field(default_factory=list)
+    others: list[Record] = field(default_factory=list)
 
 
 def read_results(path: Path) -> Recorded:

@@ -15,8 +15,8 @@ from conformance.errors import UserError
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.results.points import POINTS_FILE, read_points
-from conformance.results.records import Line, Recorded, result_line
-from conformance.results.sweep_record import sweep_line
+from conformance.results.records import Record, Recorded, result_record
+from conformance.results.sweep_record import sweep_record
 from conformance.sweeps.run import judge_again
 from conformance.tables.suite import Suite
 
@@ -28,7 +28,7 @@ _KEPT = ("source", "repro", "duration_us", "kernel", "layer")
 class Again:
     """A result as today's rules have it, or as it was with `kept`, the reason why it could not be judged."""
 
-    line: Line
+    line: Record
     kept: str = ""
 
 
@@ -61,7 +61,7 @@ def known_capabilities(recorded: Recorded) -> Capabilities:
 
 
 def _again(
-    suite: Suite, line: Line, directory: Path, capabilities: Capabilities, present: Mapping[str, str]
+    suite: Suite, line: Record, directory: Path, capabilities: Capabilities, present: Mapping[str, str]
 ) -> Again:
     case = _find(suite, line["case"])
     if case is None:
@@ -71,16 +71,18 @@ def _again(
     if not line.get("observed"):
         return Again(line, "nothing was observed")
     if case.sweep:
-        case = case.sweep.judged(case, lambda name: not capabilities.lacking([name], line["entry"]))
+        case = case.sweep.judged(case, lambda name: not capabilities.undeclared([name], line["entry"]))
     observed = {key: value for key, value in line["observed"].items() if key != "lacking"}
-    lacking = capabilities.lacking(case.needs, case.entry)
+    undeclared = capabilities.undeclared(case.needs, case.entry)
     later = [each["call"] for each in line["expected"].get("afterwards", ())]
     if [line["call"], *later] != [str(step) for step in (case.when, *case.afterwards)]:
         return Again(line, "its calls are others now")
-    judgement = judging.pin(judging.judge(case, lacking, observed, line.get("kernel")), lacking, present)
-    if lacking:
-        observed["lacking"] = lacking
-    return Again(_merged(result_line(case, suite.registry, judgement, observed), line))
+    judgement = judging.apply_profile(
+        judging.judge(case, undeclared, observed, line.get("kernel")), undeclared, present
+    )
+    if undeclared:
+        observed["lacking"] = undeclared
+    return Again(_merged(result_record(case, suite.registry, judgement, observed), line))
 
 
 def _find(suite: Suite, case: str) -> Case | None:
@@ -91,7 +93,7 @@ def _find(suite: Suite, case: str) -> Case | None:
 
 
 def _sweep(
-    suite: Suite, case: Case, line: Line, directory: Path, capabilities: Capabilities, present: Mapping[str, str]
+    suite: Suite, case: Case, line: Record, directory: Path, capabilities: Capabilities, present: Mapping[str, str]
 ) -> Again:
     if not line.get(POINTS_FILE):
         return Again(line, "nothing was observed")
@@ -100,10 +102,10 @@ def _sweep(
     if points.space.as_data() != case.sweep.space.as_data():
         return Again(line, "its space is another now")
     swept = judge_again(case, points, capabilities, present, line.get("alarms", []), line["kernel"].get("log", []))
-    return Again(_merged(sweep_line(case, suite.registry, swept, 0), line))
+    return Again(_merged(sweep_record(case, suite.registry, swept, 0), line))
 
 
-def _merged(new: Line, old: Line) -> Line:
+def _merged(new: Record, old: Record) -> Record:
     """Today's line with what the run alone knew; a waiver goes with the verdict that it was for."""
     merged = {**new, **{key: old[key] for key in _KEPT if key in old}}
     if old.get("waiver") and old["verdict"] == new["verdict"]:

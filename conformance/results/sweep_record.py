@@ -1,6 +1,6 @@
 """A sweep's result line as it leaves the process that ran the sweep; its points still travel inside.
 
-What the line and its side file become on disk: storing.py.
+What the line and its side file become on disk: points.py.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from conformance.judging import Judgement
 from conformance.model.case import Case
 from conformance.model.rules import Registry
 from conformance.results.points import POINTS_DATA
-from conformance.results.records import Line, result_line
+from conformance.results.records import Record, result_record
 from conformance.sweeps.run import Swept, words
 
 
-def sweep_line(case: Case, registry: Registry, swept: Swept, duration_us: int) -> Line:
+def sweep_record(case: Case, registry: Registry, swept: Swept, duration_us: int) -> Record:
     """The result of a sweep as the schema has it, with the points under `points_data`."""
     assert case.sweep is not None
     kernel = {"log": swept.log} if swept.alarms else {}
-    line = result_line(
+    line = result_record(
         case, registry, Judgement(swept.verdict, swept.reason), {}, kernel=kernel, duration_us=duration_us
     )
     rules = swept.points.by_rule()

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from conformance import judging
 from conformance.errors import UserError
 from conformance.model.rules import RULE_ID
-from conformance.results.waivers import Known, Waiver, Waivers, Where, version
+from conformance.results.waivers import KnownOutcome, Waiver, Waivers, WaiverScope, version
 from conformance.tables.suite import Suite
 from conformance.yamldoc.nodes import Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader, suggestion
@@ -35,24 +35,22 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
     nodes = reader.items(fields.get("waivers"), "waivers")
     found = [_waiver(node, reader, cases, suite.registry, today) for node in nodes]
     waivers = [waiver for waiver in found if waiver]
-    met: dict[tuple[str, Where], Waiver] = {}
+    met: dict[tuple[str, WaiverScope], Waiver] = {}
     for waiver in waivers:
         first = met.setdefault((waiver.target, waiver.where), waiver)
         if first is not waiver:
-            reader.note(waiver.place, f"{waiver.target} is waived twice (first at {first.place})")
+            reader.note(waiver.location, f"{waiver.target} is waived twice (first at {first.location})")
     if reader.mistakes:
         raise UserError("\n".join(str(mistake) for mistake in reader.mistakes))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return Waivers(str(path), digest, tuple(sorted(waivers, key=lambda waiver: not waiver.case)), today)
 
 
-def _waiver(
-    node: Node, reader: Reader, cases: Collection[str], rules: Collection[str], today: date
-) -> Waiver | None:
+def _waiver(node: Node, reader: Reader, cases: Collection[str], rules: Collection[str], today: date) -> Waiver | None:
     before = len(reader.mistakes)
     fields = reader.mapping(node, "a waiver", _KEYS, ("where", "observed", "issue", "owner", "expires"))
     if ("case" in fields) == ("rule" in fields):
-        reader.note(node.place, "a waiver is for one case or for one rule: write `case` or `rule`")
+        reader.note(node.location, "a waiver is for one case or for one rule: write `case` or `rule`")
     case = _known_id(fields.get("case"), "case", cases, reader)
     rule = _known_id(fields.get("rule"), "rule", rules, reader)
     where = _where(fields.get("where"), reader)
@@ -62,37 +60,37 @@ def _waiver(
     expires = _expires(fields.get("expires"), reader, today)
     if len(reader.mistakes) > before or expires is None:
         return None
-    return Waiver(case, rule, where, known, issue, owner, expires, node.place)
+    return Waiver(case, rule, where, known, issue, owner, expires, node.location)
 
 
 def _known_id(node: Node | None, what: str, known: Collection[str], reader: Reader) -> str:
     name = reader.text(node, what)
     if node and name and name not in known:
-        reader.note(node.place, f"there is no {what} {quoted(name)}{suggestion(name, known)}")
+        reader.note(node.location, f"there is no {what} {quoted(name)}{suggestion(name, known)}")
     return name or ""
 
 
-def _where(node: Node | None, reader: Reader) -> Where:
+def _where(node: Node | None, reader: Reader) -> WaiverScope:
     fields = reader.mapping(node, "where", _WHERE, ("driver",)) if node else {}
     kernel = fields.get("kernel")
     span = reader.mapping(kernel, "kernel", ("from", "to")) if kernel else {}
     if kernel and isinstance(kernel.value, dict) and not kernel.value:
-        reader.note(kernel.place, "a range of kernels has a `from`, a `to`, or both")
+        reader.note(kernel.location, "a range of kernels has a `from`, a `to`, or both")
     first, last = (_version(span.get(key), key, reader) for key in ("from", "to"))
     if kernel and first and last and version(first)[: len(version(last))] > version(last):
-        reader.note(kernel.place, f"no kernel is from {first} to {last}")
+        reader.note(kernel.location, f"no kernel is from {first} to {last}")
     driver, firmware = (reader.text(fields.get(key), key) or "" for key in ("driver", "firmware"))
-    return Where(driver, first, last, firmware)
+    return WaiverScope(driver, first, last, firmware)
 
 
 def _version(node: Node | None, what: str, reader: Reader) -> str:
     text = reader.text(node, what) or ""
     if node and text and not version(text):
-        reader.note(node.place, f"{quoted(text)} is no version of a kernel; write e.g. \"6.12\"")
+        reader.note(node.location, f'{quoted(text)} is no version of a kernel; write e.g. "6.12"')
     return text
 
 
-def _observed(node: Node | None, reader: Reader) -> Known:
+def _observed(node: Node | None, reader: Reader) -> KnownOutcome:
     fields = reader.mapping(node, "observed", _OBSERVED, ("verdict",)) if node else {}
     verdict = reader.word(fields.get("verdict"), "verdict", judging.VIOLATIONS) or ""
     returned, errno, reason = (reader.text(fields.get(key), key) or "" for key in ("returned", "errno", "reason"))
@@ -101,8 +99,8 @@ def _observed(node: Node | None, reader: Reader) -> Known:
     )
     if node and verdict == judging.FAIL and not fields.keys() - {"verdict"}:
         known = ", ".join(f"`{key}`" for key in _OBSERVED[1:])
-        reader.note(node.place, f"that it fails is not enough to know it by: say how, with {known}")
-    return Known(verdict, returned, errno, wc, reason, when)
+        reader.note(node.location, f"that it fails is not enough to know it by: say how, with {known}")
+    return KnownOutcome(verdict, returned, errno, wc, reason, when)
 
 
 def _issue(node: Node | None, reader: Reader) -> str:
@@ -113,7 +111,7 @@ def _issue(node: Node | None, reader: Reader) -> str:
     except ValueError:
         good = False
     if node and text and not good:
-        reader.note(node.place, f"issue must be the address of one, beginning with https://, not {quoted(text)}")
+        reader.note(node.location, f"issue must be the address of one, beginning with https://, not {quoted(text)}")
     return text
 
 
@@ -124,10 +122,10 @@ def _expires(node: Node | None, reader: Reader, today: date) -> date | None:
     try:
         expires = date.fromisoformat(text)
     except ValueError:
-        reader.note(node.place, f"expires must be a date such as {today + LONGEST}, not {quoted(text)}")
+        reader.note(node.location, f"expires must be a date such as {today + LONGEST}, not {quoted(text)}")
         return None
     if expires > today + LONGEST:
-        reader.note(node.place, f"expires is more than {LONGEST.days} days ahead; the latest is {today + LONGEST}")
+        reader.note(node.location, f"expires is more than {LONGEST.days} days ahead; the latest is {today + LONGEST}")
     return expires
 
 

@@ -13,12 +13,12 @@ from datetime import date
 from typing import Any
 
 from conformance import judging
-from conformance.results.records import Line, verdict_on
-from conformance.yamldoc.nodes import Place
+from conformance.results.records import Record, verdict_on
+from conformance.yamldoc.nodes import Location
 
 
 @dataclass(frozen=True)
-class Where:
+class WaiverScope:
     """Where a waiver holds: the driver, and kernels from one to another, both included; empty: any.
 
     "7.2" as the last one includes every 7.2.x. `firmware` is the whole text that the device gives.
@@ -29,7 +29,7 @@ class Where:
     kernel_to: str = ""
     firmware: str = ""
 
-    def holds(self, header: Line) -> bool:
+    def holds(self, header: Record) -> bool:
         """Whether the run is on such a stack."""
         device, kernel = header["device"], version(str(header["env"].get("kernel", "")))
         first, last = version(self.kernel_from), version(self.kernel_to)
@@ -42,7 +42,7 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownOutcome:
     """The outcome that a waiver tells of; what is empty may be anything.
 
     `returned`, `errno` and `wc` are of the judged call, `reason` is part of the result's reason, `when`
@@ -56,7 +56,7 @@ class Known:
     reason: str = ""
     when: tuple[str, ...] = ()
 
-    def differs(self, line: Line) -> str:
+    def differs(self, line: Record) -> str:
         """In what a violation is another than the known one; empty if it is that one."""
         observed = line.get("observed", {})
         for what, known, came in (
@@ -79,29 +79,29 @@ class Waiver:
 
     case: str
     rule: str
-    where: Where
-    known: Known
+    where: WaiverScope
+    known: KnownOutcome
     issue: str
     owner: str
     expires: date
-    place: Place
+    location: Location
 
     @property
     def target(self) -> str:
         """What it is for."""
         return self.case or self.rule
 
-    def covers(self, line: Line) -> bool:
+    def covers(self, line: Record) -> bool:
         """Whether the result is of what it is for, and says something of the device."""
         if line["verdict"] in judging.INCOMPLETE:
             return False
         return line["case"] == self.case if self.case else self.rule in line["rules"]
 
-    def violated(self, line: Line) -> bool:
+    def violated(self, line: Record) -> bool:
         """Whether a result that it covers violates what it is for."""
         return (verdict_on(self.rule, _raw(line)) if self.rule else line["verdict"]) in judging.VIOLATIONS
 
-    def differs(self, line: Line) -> str:
+    def differs(self, line: Record) -> str:
         """In what a violation that it covers is another than the one that it tells of; empty if it is that one."""
         others = {rule for each in line.get("deviations", ()) for rule in each["rules"]} - {self.rule}
         if self.rule and others:
@@ -111,7 +111,7 @@ class Waiver:
     def as_data(self) -> dict[str, Any]:
         """What a result says of the waiver that it has."""
         return {"for": self.target, "issue": self.issue, "owner": self.owner, "expires": self.expires.isoformat(),
-                "place": str(self.place)}  # fmt: skip
+                "place": str(self.location)}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Waivers:
     items: tuple[Waiver, ...]
     today: date
 
-    def applied(self, line: Line, header: Line) -> Line:
+    def applied(self, line: Record, header: Record) -> Record:
         """The result with the waiver that fits it, or without any."""
         line = {**line, "effective": line["verdict"], "waiver": None}
         if line["verdict"] not in judging.VIOLATIONS:
@@ -135,7 +135,7 @@ class Waivers:
                 return {**line, "effective": judging.WAIVED, "waiver": waiver.as_data()}
         return line
 
-    def account(self, results: Iterable[Line], header: Line) -> dict[str, Any]:
+    def account(self, results: Iterable[Record], header: Record) -> dict[str, Any]:
         """What the footer says: how many results are waived, and whatever is wrong with a waiver."""
         lines = list(results)
         return {
@@ -145,12 +145,12 @@ class Waivers:
             "problems": [problem for waiver in self._here(header) for problem in self._problems(waiver, lines)],
         }
 
-    def _here(self, header: Line) -> list[Waiver]:
+    def _here(self, header: Record) -> list[Waiver]:
         return [waiver for waiver in self.items if waiver.where.holds(header)]
 
-    def _problems(self, waiver: Waiver, lines: Sequence[Line]) -> Iterator[str]:
+    def _problems(self, waiver: Waiver, lines: Sequence[Record]) -> Iterator[str]:
         """What is wrong with a waiver in this run; nothing where what it is for was not judged."""
-        told = f"{waiver.place}: the waiver of {waiver.target} ({waiver.owner}, {waiver.issue})"
+        told = f"{waiver.location}: the waiver of {waiver.target} ({waiver.owner}, {waiver.issue})"
         covered = [line for line in lines if waiver.covers(line)]
         violations = [line for line in covered if waiver.violated(line)]
         if covered and waiver.expires < self.today:
@@ -169,7 +169,7 @@ def version(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in found[0].split(".")) if found else ()
 
 
-def _raw(line: Line) -> Line:
+def _raw(line: Record) -> Record:
     return {**line, "effective": line["verdict"]}
 
 

@@ -1,4 +1,4 @@
-"""Writes a results file: whole lines, appended as a run goes; what the lines say stands in results.py.
+"""Writes a results file: whole lines, appended as a run goes; what the lines say stands in records.py.
 
 One process at a time: the file is locked for as long as it is open, and the kernel unlocks it with
 the process's end, however that comes about.
@@ -13,8 +13,8 @@ from pathlib import Path
 from conformance import judging
 from conformance.errors import UserError
 from conformance.results.points import POINTS_DATA, stored
-from conformance.results.prior_sessions import Earlier
-from conformance.results.records import Line, Recorded, encode, read_results
+from conformance.results.prior_sessions import PriorSessions
+from conformance.results.records import Record, Recorded, encode, read_results
 
 
 class ResultsFile:
@@ -57,7 +57,7 @@ class ResultsFile:
         data = self.path.read_bytes()
         return read_results(self.path) if b"\n" in data else None
 
-    def cut_back(self, recorded: Recorded | None) -> Earlier | None:
+    def cut_back(self, recorded: Recorded | None) -> PriorSessions | None:
         """Leaves what was observed and removes what a run's end left: a torn line, MISSED cases, the footer.
 
         Gives what a run can carry on of what `recorded` gave. Raises UserError for a file that does not end as ours.
@@ -72,18 +72,18 @@ class ResultsFile:
         if not whole.endswith(end):
             raise UserError(f"{self.path} does not end as a run ends, and cannot be carried on")
         os.ftruncate(self._fd, len(whole) - len(end))
-        return Earlier.of(recorded, ended)
+        return PriorSessions.of(recorded, ended)
 
-    def prepared(self, line: Line) -> Line:
+    def prepared(self, line: Record) -> Record:
         """The line as it is kept: the points of a sweep are on disk by then, and what explains them is in it."""
         return stored(line, self.path.parent) if POINTS_DATA in line else line
 
-    def append(self, line: Line) -> None:
+    def append(self, line: Record) -> None:
         """Writes one line, whole or (when the disk is full) with UserError; the points of a sweep before it."""
         data = memoryview(encode(self.prepared(line)))
         try:
             while data:
-                data = data[os.write(self._fd, data):]
+                data = data[os.write(self._fd, data) :]
             if self._durable:
                 os.fdatasync(self._fd)
         except OSError as error:

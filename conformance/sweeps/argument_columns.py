@@ -14,7 +14,7 @@ import sys
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 
-from conformance.execution.context import Scene
+from conformance.execution.context import CaseContext
 from conformance.model.case import Flags
 from conformance.model.space import Axis
 from conformance.model.vocabulary import CALLS
@@ -30,10 +30,16 @@ class Columns:
     """Columns of one call in a group."""
 
     def __init__(
-        self, template: Template, call: str, names: Mapping[str, str], outer: Mapping[str, int], scene: Scene
+        self, template: Template, call: str, names: Mapping[str, str], outer: Mapping[str, int], context: CaseContext
     ) -> None:
         """`outer` has the values of the axes that the group's points share; `names` are the row's objects."""
-        self._template, self._call, self._names, self._outer, self._scene = template, call, dict(names), outer, scene
+        self._template, self._call, self._names, self._outer, self._context = (
+            template,
+            call,
+            dict(names),
+            outer,
+            context,
+        )
         self._inner = [axis for axis in template.space.axes if axis.name not in outer]
         self._first = {**dict.fromkeys((axis.name for axis in self._inner), 0), **outer}
 
@@ -69,7 +75,7 @@ class Columns:
         elements = node.value if isinstance(node.value, tuple) else (node,)
         fixed, columns = 0, []
         for element in elements:
-            one = Node((element,), element.place)
+            one = Node((element,), element.location)
             axes = self._inner_axes(element)
             if not axes:
                 fixed |= self._number(key, one, {})
@@ -97,7 +103,7 @@ class Columns:
         if reader.mistakes or argument is None:
             raise ValueError("; ".join(map(str, reader.mistakes)))
         # C's int and size_t alike: what they are modulo 2^64 is what a register holds.
-        number = argument.mask if isinstance(argument, Flags) else self._scene.number(argument)
+        number = argument.mask if isinstance(argument, Flags) else self._context.number(argument)
         return number % (1 << 64)
 
     def _spread(self, axis: Axis, values: array[int], picks: range) -> array[int]:

@@ -16,7 +16,7 @@ _MOST = 256  # what a byte can tell apart
 
 
 @dataclass(frozen=True)
-class Kinds:
+class Combinations:
     """`values[ids[place]]` is what the columns have at a place; kinds are numbered as they first come."""
 
     ids: bytes | array[int]
@@ -39,7 +39,7 @@ class Kinds:
         return array("H", bytes(halves))
 
 
-def kinds(columns: Sequence[bytes]) -> Kinds:
+def kinds(columns: Sequence[bytes]) -> Combinations:
     """The kinds of places in columns of the same length."""
     ids = bytes(len(columns[0]))
     known: list[tuple[int, ...]] = [()]
@@ -58,7 +58,7 @@ def kinds(columns: Sequence[bytes]) -> Kinds:
         found = distinct(both)
         ids = both.translate(_table_of(found))
         known = [(*pairs[number][0], pairs[number][1]) for number in found]
-    return Kinds(ids, known)
+    return Combinations(ids, known)
 
 
 def distinct(column: bytes) -> bytes:
@@ -92,7 +92,7 @@ def _number(column: bytes) -> int:
     return int.from_bytes(column, "little")
 
 
-def _one_by_one(columns: Sequence[bytes]) -> Kinds:
+def _one_by_one(columns: Sequence[bytes]) -> Combinations:
     known: dict[tuple[int, ...], int] = {}
     ids = array("I", (known.setdefault(each, len(known)) for each in zip(*columns, strict=True)))
-    return Kinds(ids, list(known))
+    return Combinations(ids, list(known))

@@ -55,7 +55,7 @@ def explain(points: Points, number: int) -> Explanation:
 
 
 def describe(space: Space, table: bytes) -> tuple[str, bool]:
-    """An expression (see predicate.py) for the points where `table` is 2, which is wrong where it is 1.
+    """An expression (see model/predicate.py) for the points where `table` is 2, which is wrong where it is 1.
 
     Where it is 0 the expression may say anything. With it: whether it is minimal.
     """

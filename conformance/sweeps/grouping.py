@@ -72,9 +72,7 @@ def _steps(swept: Sweep) -> tuple[list[object], list[Node]]:
     return calls, steps
 
 
-def groups(
-    swept: Sweep, outer: Sequence[str], seed: int | None = None, largest: int = LARGEST
-) -> Iterator[Group]:
+def groups(swept: Sweep, outer: Sequence[str], seed: int | None = None, largest: int = LARGEST) -> Iterator[Group]:
     """The points that count, those that share the values of the `outer` axes together; `seed` shuffles them."""
     space = swept.space
     inside = None if swept.where is None else space.bytes_of(swept.inside)

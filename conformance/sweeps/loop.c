@@ -2,7 +2,7 @@
  * Registers and deregisters memory at many points, in C where Python's way of calling C costs more than
  * the calls. Which functions are called the caller says, who looked them up in whatever libibverbs the
  * process has loaded; all arguments are integers or pointers. Needs no header and no library but C's
- * own: those of the kernel's ABI at the end are written out, as uverbs.py has them.
+ * own: those of the kernel's ABI at the end are written out, as device/uverbs.py has them.
  */
 #include <errno.h>
 #include <stdint.h>

@@ -76,7 +76,7 @@ class Points:
         return {rule: overall(verdicts) for rule, verdicts in rules.items()}
 
     def column(self, number: int) -> int:
-        """The column (see space.py) of the points with an outcome."""
+        """The column (see model/space.py) of the points with an outcome."""
         return int.from_bytes(bytes(map(number.__eq__, self.index)), "little")
 
     def as_data(self, case: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from conformance.sweeps.grouping import Numbers
 from conformance.sweeps.outcome import MOST, OUTSIDE
 
 
-class Record:
+class PointObservations:
     """`codes[point]` is a number in `observations`."""
 
     def __init__(self, size: int) -> None:
@@ -20,7 +20,7 @@ class Record:
 
     def number(self, observed: Observation) -> int:
         """The number of what was seen, by its essence; the first of its kind is kept in full."""
-        key = repr(judging.essence(observed))
+        key = repr(judging.verdict_key(observed))
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.observations)

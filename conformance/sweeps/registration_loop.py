@@ -1,4 +1,4 @@
-"""Registrations at many points through the loop of loop.c: the same calls as steps.py makes for a row.
+"""Registrations at many points through the loop of loop.c: the same calls as execution/steps.py makes for a row.
 
 What is looked at is the same too; only the first answer of each kind is written down in full. For a
 stand-in of an entry (a reference, an injected violation), and without a compiler, there is no loop.
@@ -14,7 +14,7 @@ from conformance.bench.calls import IbvMr, Mr, Pd, Return, errno_name
 from conformance.bench.interface import Entry
 from conformance.device.libibverbs import OPTIONAL_RANGE, Libibverbs
 from conformance.device.uverbs import Uverbs
-from conformance.execution.context import Observation, Scene, no_pointer
+from conformance.execution.context import CaseContext, Observation, no_pointer
 from conformance.execution.steps import registered
 from conformance.model.case import Case, Given
 from conformance.model.vocabulary import REGISTRATIONS
@@ -22,7 +22,7 @@ from conformance.sweeps import native
 from conformance.sweeps.argument_columns import Columns
 from conformance.sweeps.byte_columns import kinds, planes
 from conformance.sweeps.grouping import Group, setup_axes
-from conformance.sweeps.point_observations import Record
+from conformance.sweeps.point_observations import PointObservations
 from conformance.sweeps.rereg_loop import rereg_loop_for
 from conformance.tables.sweep import Sweep
 from conformance.yamldoc.nodes import Node
@@ -42,7 +42,9 @@ class Loop(Protocol):
     outer: list[str]
 
     def given(self, given: Given) -> Given: ...
-    def run(self, scene: Scene, group: Group, record: Record, observe: Callable[[int], Observation]) -> list[str]: ...
+    def run(
+        self, context: CaseContext, group: Group, record: PointObservations, observe: Callable[[int], Observation]
+    ) -> list[str]: ...
 
 
 def loop_for(case: Case, swept: Sweep, entry: Entry) -> Loop | None:
@@ -82,27 +84,31 @@ class RegistrationLoop:
         """All of what is given."""
         return given
 
-    def run(self, scene: Scene, group: Group, record: Record, observe: Callable[[int], Observation]) -> list[str]:
+    def run(
+        self, context: CaseContext, group: Group, record: PointObservations, observe: Callable[[int], Observation]
+    ) -> list[str]:
         """Makes the calls of a group whose set-up is there; gives what could not be given back, in words.
 
         `observe` makes the call of one point as a row would, and gives what came.
         """
-        pd = scene.pds[str(scene.case.when.arguments["pd"])]
-        column = self._columns(scene, group)
+        pd = context.pds[str(context.case.when.arguments["pd"])]
+        column = self._columns(context, group)
         addr, length = column["addr" if "addr" in column else "offset"], column["length"]
         codes = array("H", [_NOT_MADE]) * len(group.points)
-        plain, other, undo = self._calls(scene, pd, column)
-        context, named = (pd.context_pointer, pd.pointer) if isinstance(self._entry, Libibverbs) else (0, 0)
-        loop = native.Loop(codes, plain, other, OPTIONAL_RANGE, undo, context, named, column["access"], addr, length)
+        plain, other, undo = self._calls(context, pd, column)
+        ibv_context, named = (pd.context_pointer, pd.pointer) if isinstance(self._entry, Libibverbs) else (0, 0)
+        loop = native.Loop(
+            codes, plain, other, OPTIONAL_RANGE, undo, ibv_context, named, column["access"], addr, length
+        )
         left: list[str] = []
         odd: dict[int, int] = {}
         while (ended := loop.run()) != native.DONE:
             if ended == native.ODD:
-                branch, made = scene.branch(scene.case), self._region(loop.region, pd)
+                branch, made = context.branch(context.case), self._region(loop.region, pd)
                 with branch.cleanup:
                     answer = Return(0, 0, made)
                     at = (_at(addr, loop.at), _at(length, loop.at))
-                    odd[loop.at] = record.number(registered(branch, scene.case.when, answer, *at))
+                    odd[loop.at] = record.number(registered(branch, context.case.when, answer, *at))
                 left += branch.left_behind
             else:
                 left.append(f"MR: deregistering it returned {errno_name(loop.error)}")
@@ -123,31 +129,31 @@ class RegistrationLoop:
         record.take(group.points, noted)
         return left
 
-    def _success(self, point: int, record: Record, observe: Callable[[int], Observation]) -> int:
+    def _success(self, point: int, record: PointObservations, observe: Callable[[int], Observation]) -> int:
         """The number of a region as asked for, which is written down in full once."""
         if self._good is None:
             self._good = record.number(observe(point))
         return self._good
 
-    def _columns(self, scene: Scene, group: Group) -> dict[str, int | array[int]]:
+    def _columns(self, context: CaseContext, group: Group) -> dict[str, int | array[int]]:
         values = self._swept.space.values(group.points[0])
         outer = {axis: values[axis] for axis in self.outer}
-        columns = Columns(self._swept.template, scene.case.when.call, self._names, outer, scene)
+        columns = Columns(self._swept.template, context.case.when.call, self._names, outer, context)
         found: dict[str, int | array[int]] = {}
-        for key, argument in scene.case.when.arguments.items():
+        for key, argument in context.case.when.arguments.items():
             if key in self._written and self._swept.template.axes_in(self._written[key]):
                 found[key] = columns.column(key, self._written[key], group.picks)
             elif not isinstance(argument, str):
-                found[key] = scene.number(argument)
+                found[key] = context.number(argument)
         return found
 
     def _calls(
-        self, scene: Scene, pd: Pd, column: Mapping[str, int | array[int]]
+        self, context: CaseContext, pd: Pd, column: Mapping[str, int | array[int]]
     ) -> tuple[native.Call, native.Call, Callable[..., object]]:
         """The call, the one that takes its place where an optional flag is set, and what undoes either."""
-        call, access, length, entry = scene.case.when.call, column["access"], column["length"], self._entry
+        call, access, length, entry = context.case.when.call, column["access"], column["length"], self._entry
         if call == "ibv_reg_dmabuf_mr":
-            fd = scene.dmabufs[str(scene.case.when.arguments["fd"])].fd
+            fd = context.dmabufs[str(context.case.when.arguments["fd"])].fd
             if isinstance(entry, Uverbs):
                 both = (entry.fd | entry.driver_id << 32, pd.handle | fd << 32)
                 arguments = (*both, column["offset"], length, column["iova"], access)

@@ -15,14 +15,14 @@ from conformance.bench.calls import Pd, errno_name
 from conformance.bench.interface import Entry
 from conformance.device.libibverbs import OPTIONAL_RANGE, Libibverbs
 from conformance.device.uverbs import Uverbs
-from conformance.execution.context import Observation, Scene
+from conformance.execution.context import CaseContext, Observation
 from conformance.model.case import Case, Given
 from conformance.model.vocabulary import NULL
 from conformance.sweeps import native
 from conformance.sweeps.argument_columns import Columns
 from conformance.sweeps.byte_columns import kinds, planes
 from conformance.sweeps.grouping import Group
-from conformance.sweeps.point_observations import Record
+from conformance.sweeps.point_observations import PointObservations
 from conformance.tables.sweep import Sweep
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Node
@@ -79,31 +79,33 @@ class ReregLoop:
         """What is given but the region, which each point makes for itself."""
         return replace(given, mrs={})
 
-    def run(self, scene: Scene, group: Group, record: Record, observe: Callable[[int], Observation]) -> list[str]:
+    def run(
+        self, context: CaseContext, group: Group, record: PointObservations, observe: Callable[[int], Observation]
+    ) -> list[str]:
         """Makes the calls of a group; gives what could not be given back, in words."""
         region, when = self._parts.given.mrs["mr"], self._parts.when
-        columns = Columns(self._swept.template, when.call, self._parts.names, {}, scene)
+        columns = Columns(self._swept.template, when.call, self._parts.names, {}, context)
         flags = columns.column("flags", self._when["flags"], group.picks)
         access = columns.column("access", self._when["access"], group.picks)
         old = columns.column("access", self._old, group.picks)
-        addr, length = scene.numbers(region.arguments, "addr", "length")
-        new_addr, new_length = scene.numbers(when.arguments, "addr", "length")
-        pd = scene.pds[str(region.arguments["pd"])]
-        new_pd = None if when.arguments["pd"] == NULL else scene.pds[str(when.arguments["pd"])]
+        addr, length = context.numbers(region.arguments, "addr", "length")
+        new_addr, new_length = context.numbers(when.arguments, "addr", "length")
+        pd = context.pds[str(region.arguments["pd"])]
+        new_pd = None if when.arguments["pd"] == NULL else context.pds[str(when.arguments["pd"])]
         before = self._before(pd, addr, length)
         span = (ctypes.c_uint64 * 2)(new_addr, new_length)
         arguments = (ctypes.addressof(before), old, flags, self._name(new_pd), ctypes.addressof(span), access)
         codes = array("H", bytes(2 * len(group.points)))
         call = native.Call(self._function, arguments)
         if isinstance(self._entry, Libibverbs):
-            context, undo = pd.context_pointer, self._entry.raw("ibv_dereg_mr")
+            ibv_context, undo = pd.context_pointer, self._entry.raw("ibv_dereg_mr")
             where = (
                 _either(flags, _PD if new_pd else 0, new_pd.pointer if new_pd else 0, pd.pointer),
                 _either(flags, _TRANSLATION, new_addr, addr), _either(flags, _TRANSLATION, new_length, length),
             )  # fmt: skip
         else:
-            context, undo, where = 0, native.function("rdma_cts_write_dereg"), (0, addr, length)
-        loop = native.Loop(codes, call, call, 0, undo, context, where[0], 0, *where[1:])
+            ibv_context, undo, where = 0, native.function("rdma_cts_write_dereg"), (0, addr, length)
+        loop = native.Loop(codes, call, call, 0, undo, ibv_context, where[0], 0, *where[1:])
         left, odd = self._through(loop, group, record, observe, undo)
         found = kinds(planes(codes))
         for kind, code in enumerate(found.values):
@@ -117,7 +119,7 @@ class ReregLoop:
 
     @staticmethod
     def _through(
-        loop: native.Loop, group: Group, record: Record, observe: Callable[[int], Observation],
+        loop: native.Loop, group: Group, record: PointObservations, observe: Callable[[int], Observation],
         undo: Callable[..., object],
     ) -> tuple[list[str], dict[int, int]]:  # fmt: skip
         """Runs the loop to its end; a region that is not as asked for is looked at again, as a row would."""

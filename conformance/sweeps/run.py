@@ -1,6 +1,6 @@
 """Runs a sweep on a bench: set-up once for the points that share it, one record a point, judged by kinds.
 
-What a call does stands in steps.py and its verdict in judging.py, as for every row. Points that
+What a call does stands in execution/steps.py and its verdict in judging.py, as for every row. Points that
 expect the same and gave the same are judged once, by the first of them.
 """
 
@@ -14,17 +14,17 @@ from typing import Any
 from conformance import judging
 from conformance.bench.interface import Bench
 from conformance.errors import SetupRefused
-from conformance.execution.context import Observation, Scene
+from conformance.execution.context import CaseContext, Observation
 from conformance.execution.procedure import enact, make_all_calls, not_set_up, set_up, set_up_ground, set_up_objects
-from conformance.kernel.resources import settled, still_counted
+from conformance.kernel.resources import count_when_settled, leaked
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case, Expectation
 from conformance.sweeps.byte_columns import kinds, planes
 from conformance.sweeps.grouping import LARGEST, LARGEST_IN_C, Group, Numbers, groups, setup_axes, shares_ground
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
-from conformance.sweeps.point_observations import Record
+from conformance.sweeps.point_observations import PointObservations
 from conformance.sweeps.registration_loop import loop_for
-from conformance.tables.point_template import Stencil
+from conformance.tables.point_template import PointTemplate
 from conformance.tables.sweep import Sweep
 
 # Points between two looks at the kernel's log and accounts, and two signs of life.
@@ -77,7 +77,7 @@ def judge_again(
     """
     swept = case.sweep
     assert swept is not None
-    record = Record(swept.space.size)
+    record = PointObservations(swept.space.size)
     record.codes = points.index
     record.observations = [
         {key: value for key, value in each["observed"].items() if key != "lacking"} for each in points.examples
@@ -103,15 +103,15 @@ class _Run:
 
     def __init__(self, case: Case, swept: Sweep, bench: Bench, watch: Watch, tell: Tell) -> None:
         self.case, self.swept, self.bench, self.watch, self.tell = case, swept, bench, watch, tell
-        self.record = Record(swept.space.size)
-        self.stencil = Stencil(case, swept)
+        self.record = PointObservations(swept.space.size)
+        self.point_template = PointTemplate(case, swept)
         self.alarms: list[dict[str, Any]] = []
         self.log: list[str] = []
         self.done = 0
         self.loop = loop_for(case, swept, bench.entry(case.entry))
         self.outer = self.loop.outer if self.loop else setup_axes(swept)
         self.shared = self.loop is None and case.given.memlock is None and shares_ground(swept)
-        self.ground: Scene | None = None
+        self.ground: CaseContext | None = None
         self.before = bench.resources()
 
     def through(self, seed: int | None) -> None:
@@ -143,8 +143,8 @@ class _Run:
         self.done += points
         kernel = self.watch()
         self.log += list(kernel.get("log", ()))[: max(0, _LOG_LINES - len(self.log))]
-        after = settled(self.before, self.bench.resources)
-        for what in (judging.kernel_alarm(kernel), still_counted(self.before, after)):
+        after = count_when_settled(self.before, self.bench.resources)
+        for what in (judging.kernel_alarm(kernel), leaked(self.before, after)):
             if what:
                 self._alarm(what, first, last)
         self.before = after
@@ -161,15 +161,15 @@ class _Run:
         ground.cleanup.close()
         return ground.left_behind
 
-    def _scene(self, case: Case) -> Scene:
+    def _context(self, case: Case) -> CaseContext:
         """A scene with the case's domains, memory and queue pairs: those that are there already, if points share them.
 
         The pairs are as new again when the scene goes. Raises SetupRefused.
         """
         if not self.shared:
-            return Scene(case, self.bench)
+            return CaseContext(case, self.bench)
         if self.ground is None:
-            self.ground = Scene(case, self.bench)
+            self.ground = CaseContext(case, self.bench)
             try:
                 set_up_ground(self.ground)
             except SetupRefused:
@@ -183,62 +183,60 @@ class _Run:
     def _group(self, group: Group) -> None:
         """Points that share their set-up."""
         points = group.points
-        case = self.stencil.case(points[0])
+        case = self.point_template.case(points[0])
         try:
-            scene = self._scene(replace(case, given=self.loop.given(case.given)) if self.loop else case)
+            context = self._context(replace(case, given=self.loop.given(case.given)) if self.loop else case)
         except SetupRefused as refusal:
             self._refused(points, refusal)
             return
-        with scene.cleanup:
+        with context.cleanup:
             try:
                 if self.shared:
-                    set_up_objects(scene)
+                    set_up_objects(context)
                 else:
-                    set_up(scene)
+                    set_up(context)
             except SetupRefused as refusal:
                 self._refused(points, refusal)
             else:
-                self._calls(scene, group)
-        if scene.left_behind:
-            self._alarm(f"could not be given back: {'; '.join(scene.left_behind)}", points[0], points[-1])
+                self._calls(context, group)
+        if context.left_behind:
+            self._alarm(f"could not be given back: {'; '.join(context.left_behind)}", points[0], points[-1])
 
     def _refused(self, points: Numbers, refusal: SetupRefused) -> None:
         for point in points:
             self.record.note(point, not_set_up(refusal))
 
-    def _calls(self, scene: Scene, group: Group) -> None:
+    def _calls(self, context: CaseContext, group: Group) -> None:
         if self.loop is not None:
-            scene.left_behind += self.loop.run(scene, group, self.record, self._alone)
+            context.left_behind += self.loop.run(context, group, self.record, self._alone)
             return
-        call_all(scene, self.stencil, group.points, self.record)
+        call_all(context, self.point_template, group.points, self.record)
 
     def _alone(self, point: int) -> Observation:
         """What one point gives with a set-up of its own."""
-        return enact(Scene(self.stencil.case(point), self.bench), set_up)
+        return enact(CaseContext(self.point_template.case(point), self.bench), set_up)
 
 
-def call_all(scene: Scene, stencil: Stencil, points: Numbers, record: Record) -> None:
-    """Records what the calls of each point give, on what is set up in `scene`."""
+def call_all(context: CaseContext, point_template: PointTemplate, points: Numbers, record: PointObservations) -> None:
+    """Records what the calls of each point give, on what is set up in `context`."""
     for first in range(0, len(points), _TOGETHER):
         some = points[first : first + _TOGETHER]
-        for point, observed in zip(some, make_all_calls(scene, [*map(stencil.case, some)]), strict=True):
+        for point, observed in zip(some, make_all_calls(context, [*map(point_template.case, some)]), strict=True):
             record.note(point, observed)
 
 
 class _Judge:
     """Gives every point its outcome."""
 
-    def __init__(
-        self, case: Case, swept: Sweep, capabilities: Capabilities, present: Mapping[str, str]
-    ) -> None:
+    def __init__(self, case: Case, swept: Sweep, capabilities: Capabilities, present: Mapping[str, str]) -> None:
         self.case, self.swept, self.present = case, swept, present
         self._capabilities = capabilities
 
-    def points(self, record: Record) -> Points:
+    def points(self, record: PointObservations) -> Points:
         """The outcomes of all points by what they gave."""
         swept = self.swept
         clauses = swept.decided(self._declared)
-        masks, names = swept.lacking(self._declared)
+        masks, names = swept.undeclared(self._declared)
         found = kinds([*planes(record.codes), clauses, masks])
         outcomes: dict[Outcome, int] = {}
         examples: list[dict[str, Any]] = []
@@ -258,7 +256,7 @@ class _Judge:
         return not self._lacking([name])
 
     def _lacking(self, needs: Sequence[str]) -> list[str]:
-        return self._capabilities.lacking(needs, self.case.entry)
+        return self._capabilities.undeclared(needs, self.case.entry)
 
     def _outcome(
         self, point: int, number: int, mask: int, names: Sequence[str], observed: Observation
@@ -267,8 +265,8 @@ class _Judge:
         assert clause.then is not None
         single = self.swept.single(self.case, self.swept.space.text(point))
         case = self.swept.by(single, clause, [name for bit, name in enumerate(names) if mask >> bit & 1])
-        lacking = self._lacking(case.needs)
-        judgement = judging.pin(judging.judge(case, lacking, observed), lacking, self.present)
+        undeclared = self._lacking(case.needs)
+        judgement = judging.apply_profile(judging.judge(case, undeclared, observed), undeclared, self.present)
         if "setup_failed" in observed and judgement.verdict == judging.BROKEN:
             # A row's set-up is known to work; here a combination of many may not exist on this stack.
             judgement = judging.Judgement(judging.UNREACHABLE, judgement.reason)
@@ -276,8 +274,8 @@ class _Judge:
         for step in (case.when, *case.afterwards):
             seen = seen.replace(_HEX.sub("0x…", str(step)), step.call)
         outcome = Outcome(judgement.verdict, words(clause.then), seen, clause.rule, clause.text, judgement.notes)
-        if lacking:
-            observed = {**observed, "lacking": lacking}
+        if undeclared:
+            observed = {**observed, "lacking": undeclared}
         return outcome, {"point": self.swept.space.text(point), "reason": judgement.reason, "observed": observed}
 
 

@@ -1,6 +1,6 @@
 """Reads the parts of a row: what is given, a call with its arguments, what must come of it.
 
-Turns located YAML into the frozen data of case.py. Files, rows and their expansion: tables.py.
+Turns located YAML into the frozen data of model/case.py. Files, rows and their expansion: loader.py.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from conformance.model.case import (
 )  # fmt: skip
 from conformance.model.expected_errors import REASONS
 from conformance.model.quantity import Quantity
-from conformance.model.vocabulary import CALLS, NULL, Parameter
+from conformance.model.vocabulary import CALLS, NULL, ArgumentSpec
 from conformance.verbs import ENUMS
-from conformance.yamldoc.nodes import Node, Place, quoted
+from conformance.yamldoc.nodes import Location, Node, quoted
 from conformance.yamldoc.reader import Reader, suggestion
 
 ERRNO_NAMES = (*sorted(set(errno.errorcode.values()) | {"ENOTSUP", "EOPNOTSUPP"}), "any")
@@ -43,11 +43,9 @@ _FLAG_WORDS = {"ibv_access_flags": "access flag", "ibv_rereg_mr_flags": "rereg f
 Names = dict[str, str]
 
 
-def read_step(
-    reader: Reader, call: str, fields: Node | None, then: Node | None, owner: Node, names: Names
-) -> Step:
+def read_step(reader: Reader, call: str, fields: Node | None, then: Node | None, owner: Node, names: Names) -> Step:
     """A call with what must come of it; `names` are the objects that exist by then, with their kinds."""
-    arguments = read_arguments(reader, call, f"a call of {call}", fields or Node({}, owner.place), names)
+    arguments = read_arguments(reader, call, f"a call of {call}", fields or Node({}, owner.location), names)
     expectation = read_then(reader, then, call) if then is not None else Expectation("open")
     return Step(call, arguments, expectation, vocabulary.PRODUCTS.get(call, ("", ""))[1])
 
@@ -66,7 +64,7 @@ def read_arguments(reader: Reader, call: str, what: str, node: Node, names: Name
     for key, parameter in CALLS[call].items():
         given = fields.get(key)
         if given is None and parameter.default is None:
-            reader.note(node.place, f"{call} lacks the argument {key!r}")
+            reader.note(node.location, f"{call} lacks the argument {key!r}")
             continue
         argument = _argument(reader, parameter, key, given or _default(parameter, node), names)
         if argument is not None:
@@ -79,14 +77,14 @@ def read_argument(reader: Reader, call: str, key: str, node: Node, names: Names)
     return _argument(reader, CALLS[call][key], key, node, names)
 
 
-def _default(parameter: Parameter, owner: Node) -> Node:
+def _default(parameter: ArgumentSpec, owner: Node) -> Node:
     if parameter.kind == "flags":
         names = str(parameter.default).split()
-        return Node(tuple(Node(name, owner.place) for name in names), owner.place)
-    return Node(parameter.default, owner.place)
+        return Node(tuple(Node(name, owner.location) for name in names), owner.location)
+    return Node(parameter.default, owner.location)
 
 
-def _argument(reader: Reader, parameter: Parameter, key: str, node: Node, names: Names) -> Argument | None:
+def _argument(reader: Reader, parameter: ArgumentSpec, key: str, node: Node, names: Names) -> Argument | None:
     if parameter.kind == "flags":
         return _flags(reader, node, parameter.of)
     if parameter.kind == "word":
@@ -112,12 +110,12 @@ def read_quantity(reader: Reader, node: Node, names: Names) -> Quantity | None:
         kind = names.get(name, "")
         if kind not in quantity.PROPERTIES:
             known = [known for known, kind in names.items() if kind in quantity.PROPERTIES]
-            reader.note(node.place, f"unknown object {name!r}{suggestion(name, known)}")
+            reader.note(node.location, f"unknown object {name!r}{suggestion(name, known)}")
         elif property_ and property_ not in quantity.PROPERTIES[kind]:
             properties = quantity.PROPERTIES[kind]
-            reader.note(node.place, f"{name} has no {property_!r}{suggestion(property_, properties)}")
+            reader.note(node.location, f"{name} has no {property_!r}{suggestion(property_, properties)}")
         elif not property_ and kind not in ("memory", "mr"):
-            reader.note(node.place, f"say which property of {name}: {', '.join(quantity.PROPERTIES[kind])}")
+            reader.note(node.location, f"say which property of {name}: {', '.join(quantity.PROPERTIES[kind])}")
     return value
 
 
@@ -144,7 +142,7 @@ def _flags(reader: Reader, node: Node, enum: str) -> Flags:
         if bit is None:
             continue
         if mask & bit:
-            reader.note(item.place, f"flag {item.value} stands twice")
+            reader.note(item.location, f"flag {item.value} stands twice")
         mask |= bit
         names.append(str(item.value))
     return Flags(mask, tuple(names))
@@ -154,7 +152,7 @@ def _bit(reader: Reader, item: Node, enum: str) -> int | None:
     unknown = _BIT.fullmatch(item.value) if isinstance(item.value, str) else None
     if unknown:
         if int(unknown[1]) > 31:
-            reader.note(item.place, f"bit {unknown[1]} is beyond an int's 32 bits")
+            reader.note(item.location, f"bit {unknown[1]} is beyond an int's 32 bits")
             return None
         return 1 << int(unknown[1])
     word = reader.word(item, _FLAG_WORDS.get(enum, f"name of {enum}"), ENUMS[enum].short_names)
@@ -181,10 +179,10 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
         ("errno", "refused"), ("code", "refused"), ("mr", "success"), ("completion", "success"), ("because", "refused"),
     ):  # fmt: skip
         if getattr(expectation, key) and outcome != wanted and "outcome" in fields:
-            reader.note(fields[key].place, f"{key} is only expected of a call with the outcome {wanted!r}")
+            reader.note(fields[key].location, f"{key} is only expected of a call with the outcome {wanted!r}")
     for key, calls in vocabulary.EXPECTABLE.items():
         if key in fields and call not in calls:
-            reader.note(fields[key].place, f"{key} can be expected of {', '.join(calls)} only, not of {call}")
+            reader.note(fields[key].location, f"{key} can be expected of {', '.join(calls)} only, not of {call}")
     return expectation
 
 
@@ -193,7 +191,7 @@ def _one_or_more(reader: Reader, node: Node | None, what: str, known: tuple[str,
         return ()
     if isinstance(node.value, tuple):
         if not node.value:
-            reader.note(node.place, f"an empty list of {what}s; name one or leave {what} out")
+            reader.note(node.location, f"an empty list of {what}s; name one or leave {what} out")
         return reader.words(node, what, known)
     word = reader.word(node, what, known)
     return (word,) if word else ()
@@ -220,19 +218,19 @@ class _Sections:
         for item in reader.items(fields.get("pds"), "pds"):
             pd = reader.text(item, "a PD's name") or ""
             if pd and not (pd.isidentifier() and pd.isascii()):
-                reader.note(item.place, f"{quoted(pd)} in pds is no name; use letters, digits and _")
+                reader.note(item.location, f"{quoted(pd)} in pds is no name; use letters, digits and _")
             elif pd in self.pds or pd == "pd":
-                reader.note(item.place, f"PD {pd!r} is there already")
-            elif pd and self._claim(reader, pd, "pds", item.place):
+                reader.note(item.location, f"PD {pd!r} is there already")
+            elif pd and self._claim(reader, pd, "pds", item.location):
                 self.pds += (pd,)
         if "memlock" in fields:
             self.memlock = _machine_size(reader, fields["memlock"], "a limit")
 
-    def _claim(self, reader: Reader, name: str, section: str, place: Place) -> bool:
+    def _claim(self, reader: Reader, name: str, section: str, location: Location) -> bool:
         """A name means one object: a row may replace the table's, but not by another kind."""
         owner = self.section_of.setdefault(name, section)
         if owner != section:
-            reader.note(place, f"{name!r} is the name of something in {owner} already")
+            reader.note(location, f"{name!r} is the name of something in {owner} already")
         return owner == section
 
 
@@ -271,10 +269,10 @@ def _machine_size(reader: Reader, node: Node, what: str) -> Quantity | None:
     """A quantity of bytes that is known before any object exists: not 0, and not more than a machine has."""
     size = reader.parsed(node, quantity.parse)
     if size and size.names:
-        reader.note(node.place, f"{what} cannot rest on another object")
+        reader.note(node.location, f"{what} cannot rest on another object")
         return None
     if size and not 0 < size.evaluate(4096, 2 << 20, lambda name, property_: 0) < _MAX_MEMORY:
-        reader.note(node.place, f"{what} must be between 1 byte and what a machine can have")
+        reader.note(node.location, f"{what} must be between 1 byte and what a machine can have")
         return None
     return size
 
@@ -310,8 +308,8 @@ def _window(reader: Reader, name: str, node: Node, names: Names) -> WindowSpec:
         call = vocabulary.BINDS[0 if number == 1 else 1]
         own = _without(fields["bound"], "mw")
         if own is not fields["bound"] and own.keys != fields["bound"].keys:
-            place = (fields["bound"].keys or {})["mw"]
-            reader.note(place, f"the window that is bound is {name!r} itself; leave mw out")
+            location = (fields["bound"].keys or {})["mw"]
+            reader.note(location, f"the window that is bound is {name!r} itself; leave mw out")
         arguments = read_arguments(reader, call, f"the bind of {name!r}", own, {**names, "mw": "window"})
         bound = {**arguments, "mw": name}
     return WindowSpec(pd, number, bound)
@@ -322,4 +320,6 @@ def _without(node: Node, *keys: str) -> Node:
     if not isinstance(node.value, dict):
         return node
     fields = {key: value for key, value in node.value.items() if key not in keys}
-    return Node(fields, node.place, keys={key: place for key, place in (node.keys or {}).items() if key not in keys})
+    return Node(
+        fields, node.location, keys={key: location for key, location in (node.keys or {}).items() if key not in keys}
+    )

@@ -39,11 +39,11 @@ def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Bindin
             return []
         size *= len(values)
         if size > MAX_CASES:
-            reader.note(row.place, f"expands to more than {MAX_CASES} cases; split the row or shorten an axis")
+            reader.note(row.location, f"expands to more than {MAX_CASES} cases; split the row or shorten an axis")
             return []
         choices.append(values)
     if size * _weight(row) > _MAX_NODES:
-        reader.note(row.place, f"a row of this length cannot be expanded {size} times; split it")
+        reader.note(row.location, f"a row of this length cannot be expanded {size} times; split it")
         return []
     return [dict(zip(axes, combination, strict=True)) for combination in itertools.product(*choices)]
 
@@ -53,16 +53,16 @@ def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
     before = len(reader.mistakes)
     values = reader.items(node, f"axis {name!r}")
     if isinstance(node.value, tuple) and not values:
-        reader.note(node.place, f"axis {name!r} has no values")
+        reader.note(node.location, f"axis {name!r} has no values")
     met: dict[str, int] = {}
     for value in values:
         written = repr(_bare(value))
         if written in met:
-            reader.note(value.place, f"axis {name!r} has this value twice (first in line {met[written]})")
-        met.setdefault(written, value.place.line)
+            reader.note(value.location, f"axis {name!r} has this value twice (first in line {met[written]})")
+        met.setdefault(written, value.location.line)
         for text in _texts(value):
             if "$" in str(text.value):
-                reader.note(text.place, f"a value of axis {name!r} cannot hold a $ itself")
+                reader.note(text.location, f"a value of axis {name!r} cannot hold a $ itself")
     return values if len(reader.mistakes) == before else ()
 
 
@@ -104,12 +104,12 @@ def substitute(node: Node, binding: Binding, reader: Reader, used: set[str]) -> 
     """
     if isinstance(node.value, dict):
         fields = {key: substitute(value, binding, reader, used) for key, value in node.value.items()}
-        return Node(fields, node.place, keys=node.keys)
+        return Node(fields, node.location, keys=node.keys)
     if isinstance(node.value, tuple):
         elements = tuple(itertools.islice(_elements(node.value, binding, reader, used), MAX_ELEMENTS + 1))
         if len(elements) > MAX_ELEMENTS:
-            reader.note(node.place, f"a list of more than {MAX_ELEMENTS} elements")
-        return Node(elements, node.place)
+            reader.note(node.location, f"a list of more than {MAX_ELEMENTS} elements")
+        return Node(elements, node.location)
     if not isinstance(node.value, str) or "$" not in node.value:
         return node
     whole = _PLACEHOLDER.fullmatch(node.value)
@@ -120,24 +120,24 @@ def substitute(node: Node, binding: Binding, reader: Reader, used: set[str]) -> 
 
 
 def _composed(node: Node, template: str, binding: Binding, reader: Reader, used: set[str]) -> Node:
-    text, position, place = "", 0, node.place
+    text, position, location = "", 0, node.location
     for match in _PLACEHOLDER.finditer(template):
         text += template[position : match.start()]
         position = match.end()
         if match[1] not in binding:
-            reader.note(node.place, f"unknown axis ${match[1]}{suggestion(match[1], list(binding))}")
+            reader.note(node.location, f"unknown axis ${match[1]}{suggestion(match[1], list(binding))}")
             continue
         used.add(match[1])
-        place = binding[match[1]].place
+        location = binding[match[1]].location
         text += label(binding[match[1]])
         if len(text) > MAX_TEXT:
-            reader.note(node.place, f"grows longer than {MAX_TEXT} characters by the axis ${match[1]}")
-            return Node("", node.place)
+            reader.note(node.location, f"grows longer than {MAX_TEXT} characters by the axis ${match[1]}")
+            return Node("", node.location)
     if "$" in _PLACEHOLDER.sub("", template):
-        reader.note(node.place, "a $ that no name follows; an axis is written $name")
-    within = f" (in {quoted(template)} of line {node.place.line})"
-    place = replace(place, within=within) if place != node.place else place
-    return Node(text + template[position:], place, plain=node.plain)
+        reader.note(node.location, "a $ that no name follows; an axis is written $name")
+    within = f" (in {quoted(template)} of line {node.location.line})"
+    location = replace(location, within=within) if location != node.location else location
+    return Node(text + template[position:], location, plain=node.plain)
 
 
 def _elements(nodes: tuple[Node, ...], binding: Binding, reader: Reader, used: set[str]) -> Iterator[Node]:

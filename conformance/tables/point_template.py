@@ -75,7 +75,7 @@ def _argument_of(call: str, key: str, names: Names) -> Callable[[Reader, Node], 
     return lambda reader, node: read_argument(reader, call, key, node, names)
 
 
-class Stencil:
+class PointTemplate:
     """The row of a sweep, ready to be filled in."""
 
     def __init__(self, case: Case, swept: Sweep) -> None:

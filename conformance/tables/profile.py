@@ -38,7 +38,7 @@ def read_profile(path: Path) -> Profile:
     present, absent = (_capabilities(reader, fields.get(key), key) for key in ("present", "absent"))
     for name in present:
         if name in absent:
-            reader.note(fields["absent"].place, f"{name} is both present and absent")
+            reader.note(fields["absent"].location, f"{name} is both present and absent")
     if reader.mistakes:
         raise UserError("\n".join(str(mistake) for mistake in reader.mistakes))
     return Profile(device, present, absent)
@@ -48,7 +48,7 @@ def _capabilities(reader: Reader, node: Node | None, what: str) -> dict[str, str
     found = {}
     for name, reason in reader.named(node, what).items():
         if name not in capability.NAMES:
-            place = (node.keys or {})[name] if node else reason.place
-            reader.note(place, f"unknown capability {name!r}{suggestion(name, capability.NAMES)}")
+            location = (node.keys or {})[name] if node else reason.location
+            reader.note(location, f"unknown capability {name!r}{suggestion(name, capability.NAMES)}")
         found[name] = reader.text(reason, f"the reason for {name}") or ""
     return found

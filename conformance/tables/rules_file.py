@@ -8,7 +8,7 @@ from pathlib import Path
 
 from conformance.model import capability, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID, Registry, Rule
-from conformance.yamldoc.nodes import Mistake, Node, Place, TextError, quoted, read_file
+from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader
 
 FILE_NAME = "rules.yaml"
@@ -22,7 +22,7 @@ def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[M
     Files are named in messages relative to `root`.
     """
     registry = Registry()
-    retired: dict[str, Place] = {}
+    retired: dict[str, Location] = {}
     reader = Reader()
     for folder in folders:
         for path in sorted(folder.glob(f"*/{FILE_NAME}")):
@@ -31,17 +31,17 @@ def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[M
                 _read_file(read_file(path, name), reader, registry, retired)
             except TextError as error:
                 for mistake in error.mistakes:
-                    reader.note(mistake.place, mistake.message)
+                    reader.note(mistake.location, mistake.message)
     for rule in registry.values():
         if rule.id in retired:
-            reader.note(rule.place, f"rule id {rule.id} is retired ({retired[rule.id]}); take a new one")
-    files = list(dict.fromkeys(mistake.place.file for mistake in reader.mistakes))
+            reader.note(rule.location, f"rule id {rule.id} is retired ({retired[rule.id]}); take a new one")
+    files = list(dict.fromkeys(mistake.location.file for mistake in reader.mistakes))
     return registry, sorted(
-        reader.mistakes, key=lambda each: (files.index(each.place.file), each.place.line, each.place.column)
+        reader.mistakes, key=lambda each: (files.index(each.location.file), each.location.line, each.location.column)
     )
 
 
-def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str, Place]) -> None:
+def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str, Location]) -> None:
     fields = reader.mapping(root, "a rules file", ("verb", "rules", "predicates", "retired"), ("verb", "rules"))
     verb = reader.word(fields.get("verb"), "verb", vocabulary.VERBS)
     for node in reader.items(fields.get("rules"), "rules"):
@@ -49,15 +49,15 @@ def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str
         if rule is None:
             continue
         if rule.id in registry:
-            reader.note(rule.place, f"rule id {rule.id} stands twice (first at {registry[rule.id].place})")
+            reader.note(rule.location, f"rule id {rule.id} stands twice (first at {registry[rule.id].location})")
         else:
             registry[rule.id] = rule
     for name, node in reader.named(fields.get("predicates"), "predicates", capability.NAMES).items():
-        place = (fields["predicates"].keys or {})[name]
+        location = (fields["predicates"].keys or {})[name]
         if name in registry.predicates:
-            reader.note(place, f"predicate {name} stands twice")
+            reader.note(location, f"predicate {name} stands twice")
         if not _PREDICATE.fullmatch(name):
-            reader.note(place, f"a predicate's name is of a-z, 0-9 and _, not {quoted(name)}")
+            reader.note(location, f"a predicate's name is of a-z, 0-9 and _, not {quoted(name)}")
         registry.predicates[name] = reader.text(node, "a predicate") or ""
     for node in reader.items(fields.get("retired"), "retired"):
         entry = reader.mapping(node, "a retired rule", ("id", "why"), ("id", "why"))
@@ -65,10 +65,10 @@ def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str
         reader.text(entry.get("why"), "why")
         if id_:
             if not RULE_ID.fullmatch(id_):
-                reader.note(entry["id"].place, f"{quoted(id_)} is no rule id; write e.g. REG-15")
+                reader.note(entry["id"].location, f"{quoted(id_)} is no rule id; write e.g. REG-15")
             if id_ in retired:
-                reader.note(entry["id"].place, f"rule id {id_} is retired twice (first at {retired[id_]})")
-            retired.setdefault(id_, entry["id"].place)
+                reader.note(entry["id"].location, f"rule id {id_} is retired twice (first at {retired[id_]})")
+            retired.setdefault(id_, entry["id"].location)
 
 
 def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
@@ -79,11 +79,19 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
     layer = reader.word(fields.get("layer"), "layer", LAYERS)
     needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
     if texts["id"] and not RULE_ID.fullmatch(texts["id"]):
-        reader.note(fields["id"].place, f"{quoted(texts['id'])} is no rule id; write e.g. REG-15")
+        reader.note(fields["id"].location, f"{quoted(texts['id'])} is no rule id; write e.g. REG-15")
     if len(reader.mistakes) > before:
         return None
     return Rule(
-        id=str(texts["id"]), verb=verb, statement=str(texts["statement"]), document=str(texts["document"]),
-        section=str(texts["section"]), level=str(level), layer=str(layer), needs=needs,
-        since=str(texts["since"]), failure_means=str(texts["failure_means"]), place=fields["id"].place,
+        id=str(texts["id"]),
+        verb=verb,
+        statement=str(texts["statement"]),
+        document=str(texts["document"]),
+        section=str(texts["section"]),
+        level=str(level),
+        layer=str(layer),
+        needs=needs,
+        since=str(texts["since"]),
+        failure_means=str(texts["failure_means"]),
+        location=fields["id"].location,
     )

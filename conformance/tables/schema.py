@@ -1,6 +1,6 @@
 """The table language as JSON Schema (2020-12), for editors that check a table while it is written.
 
-Built from the same data as the loader (vocabulary.py, quantity.py, verbs), so that a new call or flag is
+Built from the same data as the loader (vocabulary.py, model/quantity.py, verbs), so that a new call or flag is
 in it by itself. The loader is the judge: it also knows what no schema can say, such as which objects
 exist or how many cases a table gives.
 """
@@ -39,7 +39,8 @@ def table_schema() -> Schema:
         **_object(
             {
                 "verb": {
-                    "enum": list(vocabulary.VERBS), "description": "the verb under test; the folder is named by it",
+                    "enum": list(vocabulary.VERBS),
+                    "description": "the verb under test; the folder is named by it",
                 },
                 "about": {**_TEXT, "description": "what the table shows, for people"},
                 "cases": {"type": "integer", "minimum": 1, "description": "how many cases the rows expand to"},
@@ -120,7 +121,8 @@ def _row() -> Schema:
             "given": _or_axis({"$ref": "#/$defs/given"}),
             "before": _or_axis({"type": "array", "items": _or_axis({"$ref": "#/$defs/step before"})}),
             "call": {
-                **_or_axis(_words(vocabulary.CALLS)), "description": "the judged call, if it is not the verb's own",
+                **_or_axis(_words(vocabulary.CALLS)),
+                "description": "the judged call, if it is not the verb's own",
             },
             "when": {"description": "the arguments of the verb's one call"},
             "then": {"description": "what must come of it: an outcome, or a mapping with more"},
@@ -260,7 +262,7 @@ def _parameters(call: str) -> dict[str, Schema]:
     return {key: _parameter(parameter) for key, parameter in vocabulary.CALLS[call].items()}
 
 
-def _parameter(parameter: vocabulary.Parameter) -> Schema:
+def _parameter(parameter: vocabulary.ArgumentSpec) -> Schema:
     """How an argument is written. KeyError for a kind of parameter that this module has not learnt yet."""
     default = parameter.default
     described: Schema = {} if default is None else {"description": f"{default or 'nothing'} if left out"}

@@ -16,7 +16,7 @@ from conformance.model.case import Case
 from conformance.model.rules import Registry
 from conformance.tables.loader import Table, read_tables
 from conformance.tables.rules_file import read_registry
-from conformance.tables.stray_files import strays, unrun
+from conformance.tables.stray_files import stray_files, unrun
 
 POINT = "#"  # between a case's id and one of its points
 VERSION = "0.1.0"
@@ -66,14 +66,14 @@ def load_suite(extra: Sequence[Path] = ()) -> Suite:
     for folder in extra:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder of cases")
-        if not any(folder.glob("*/*.yaml")) and not strays(folder, ROOT):
+        if not any(folder.glob("*/*.yaml")) and not stray_files(folder, ROOT):
             raise UserError(f"{folder}: no table in it", hint=f"tables stand in {folder}/VERB/")
     folders = list(dict.fromkeys([CASES, *(folder.resolve() for folder in extra)]))
     registry, mistakes = read_registry(folders, ROOT)
     tables, found = read_tables(folders, registry, ROOT)
     mistakes += found
-    mistakes += [mistake for folder in folders for mistake in strays(folder, ROOT)]
-    mistakes += unrun([(table.cases[0].place.file, table.verb) for table in tables if table.cases], CASES, ROOT)
+    mistakes += [mistake for folder in folders for mistake in stray_files(folder, ROOT)]
+    mistakes += unrun([(table.cases[0].location.file, table.verb) for table in tables if table.cases], CASES, ROOT)
     if mistakes:
         raise UserError("\n".join(str(mistake) for mistake in mistakes))
     return Suite(registry, tuple(tables), _digest(folders))

@@ -1,7 +1,7 @@
 """A sweep: one row whose call is made at every point of a space, with what the documents want at each.
 
-Frozen data between the table and the run. Not for reading the table (reading.py) and not for
-running it (execution.py).
+Frozen data between the table and the run. Not for reading the table (sweep_reader.py) and not for
+running it (execution/procedure.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from conformance.model.case import Case, Expectation, shown
 from conformance.model.predicate import Expression, column
 from conformance.model.space import Axis, Space
 from conformance.tables.expansion import names_in, substitute
-from conformance.tables.row import Parts, read_parts
+from conformance.tables.row import RowBody, read_row_body
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
 
@@ -51,7 +51,7 @@ class Template:
         if not axis.flags:
             return self.nodes[axis.name][value]
         flags = [flag for bit, flag in enumerate(axis.flags) if value >> bit & 1]
-        return Node(tuple(Node(flag, self.row.place) for flag in flags), self.row.place)
+        return Node(tuple(Node(flag, self.row.location) for flag in flags), self.row.location)
 
     def binding(self, values: Values) -> dict[str, Node]:
         """What each axis stands for at a point."""
@@ -66,10 +66,10 @@ class Template:
         found = {name for node in nodes if node is not None for name in names_in(node)}
         return [axis.name for axis in self.space.axes if axis.name in found]
 
-    def parts(self, values: Values, reader: Reader) -> Parts:
+    def parts(self, values: Values, reader: Reader) -> RowBody:
         """The row's parts at a point; mistakes are noted."""
         fields = {key: self.fill(node, values, reader) for key, node in self.fields.items()}
-        return read_parts(reader, self.call, self.table_given, fields, self.row)
+        return read_row_body(reader, self.call, self.table_given, fields, self.row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class Sweep:
             left ^= here
         return self.space.bytes_of(total)
 
-    def lacking(self, declared: Callable[[str], bool]) -> tuple[bytes, tuple[str, ...]]:
+    def undeclared(self, declared: Callable[[str], bool]) -> tuple[bytes, tuple[str, ...]]:
         """For each point a mask of the capabilities that are needed there and not declared, and their names."""
         names: list[str] = []
         columns: list[int] = []
@@ -135,7 +135,7 @@ class Sweep:
             when=parts.when, afterwards=parts.afterwards,
         )  # fmt: skip
 
-    def parts(self, point: int) -> Parts:
+    def parts(self, point: int) -> RowBody:
         """What the row says at a point."""
         reader = Reader()
         parts = self.template.parts(self.space.values(point), reader)
@@ -147,7 +147,7 @@ class Sweep:
         """The case of one point as a row would have it on a device that declares these capabilities."""
         assert case.point is not None
         clause = self.deciding[self.decided(declared)[case.point]]
-        masks, names = self.lacking(declared)
+        masks, names = self.undeclared(declared)
         needs = [name for bit, name in enumerate(names) if masks[case.point] >> bit & 1]
         return self.by(case, clause, needs)
 
@@ -160,7 +160,7 @@ class Sweep:
         )  # fmt: skip
 
 
-def told(parts: Parts, template: Template) -> dict[str, str]:
+def told(parts: RowBody, template: Template) -> dict[str, str]:
     """The judged call's arguments for people, with axes where they vary."""
     when = template.fields.get("when")
     written = when.value if when is not None and isinstance(when.value, dict) else {}

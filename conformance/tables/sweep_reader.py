@@ -34,12 +34,12 @@ def read_sweep(
     fields = reader.mapping(node, "a sweep", KEYS, ("axes", "points", "expect"))
     named = reader.named(fields.get("axes"), "axes")
     if "axes" in fields and fields["axes"].value == {}:
-        reader.note(fields["axes"].place, "a sweep without axes has but one point; write a row")
+        reader.note(fields["axes"].location, "a sweep without axes has but one point; write a row")
     read = [_axis(reader, name, value) for name, value in named.items()]
     axes, nodes = [axis for axis, _ in read if axis], {axis.name: values for axis, values in read if axis}
     space = Space(tuple(axes))
     if space.size > MAX_POINTS:
-        reader.note(node.place, f"a space of more than {MAX_POINTS} points; shorten an axis")
+        reader.note(node.location, f"a space of more than {MAX_POINTS} points; shorten an axis")
     call, table_given, row_fields, row = template
     made = Template(call, table_given, row_fields, row, nodes, space)
     used = set(made.axes_in(*row_fields.values()))
@@ -47,12 +47,12 @@ def read_sweep(
         if axis.name not in used:
             reader.note((fields["axes"].keys or {})[axis.name], f"axis {axis.name!r} is not used in the row")
     for what, fixed in _fixed(row_fields):
-        reader.note(fixed.place, f"{what} cannot come from an axis of a sweep")
+        reader.note(fixed.location, f"{what} cannot come from an axis of a sweep")
     if len(reader.mistakes) > before or not axes:
         return None
     where = _expression(reader, fields.get("where"), space, registry)
     if where is not None and predicate.capabilities_in(where):
-        reader.note(fields["where"].place, "where decides which points there are, on every device the same;"
+        reader.note(fields["where"].location, "where decides which points there are, on every device the same;"
                     " what a device lacks belongs into expect")  # fmt: skip
     clauses = _clauses(reader, fields.get("expect"), made, registry, rules)
     stated = reader.count(fields.get("points"), "points")
@@ -61,7 +61,7 @@ def read_sweep(
     needs = {rule: registry[rule].needs for rule in rules}
     sweep = Sweep(space, where, tuple(clauses), made, needs)
     if stated != sweep.size:
-        reader.note(fields["points"].place, f"the sweep states {stated} points and has {sweep.size}")
+        reader.note(fields["points"].location, f"the sweep states {stated} points and has {sweep.size}")
     return sweep if _check(reader, made, before) else None
 
 
@@ -88,25 +88,25 @@ def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Nod
     if isinstance(node.value, dict) and set(node.value) & {SUBSETS, UNKNOWN}:
         fields = reader.mapping(node, f"axis {name!r}", (SUBSETS, UNKNOWN))
         if len(fields) > 1:
-            reader.note(node.place, f"axis {name!r} is either {SUBSETS} flags or {UNKNOWN} an enumeration")
+            reader.note(node.location, f"axis {name!r} is either {SUBSETS} flags or {UNKNOWN} an enumeration")
         return _subsets(reader, name, fields[SUBSETS]) if SUBSETS in fields else _unknown(reader, name, fields[UNKNOWN])
     if isinstance(node.value, dict):
         labels, values = tuple(node.value), tuple(node.value.values())
-        places = [(node.keys or {}).get(text, node.place) for text in labels]
+        locations = [(node.keys or {}).get(text, node.location) for text in labels]
     else:
         values = reader.items(node, f"axis {name!r}")
-        labels, places = tuple(re.sub(r"\s", "", label(each)) for each in values), [each.place for each in values]
+        labels, locations = tuple(re.sub(r"\s", "", label(each)) for each in values), [each.location for each in values]
     if isinstance(node.value, tuple | dict) and not values:
-        reader.note(node.place, f"axis {name!r} has no values")
+        reader.note(node.location, f"axis {name!r} has no values")
     for number, text in enumerate(labels):
         if not _LABEL.fullmatch(text):
-            reader.note(places[number], f"a value of axis {name!r} cannot be written on a command line; give it a name:"
-                        f" {name}: {{name: value}}")  # fmt: skip
+            hint = f"give it a name: {name}: {{name: value}}"
+            reader.note(locations[number], f"a value of axis {name!r} cannot be written on a command line; {hint}")
         elif text in labels[:number]:
-            reader.note(places[number], f"axis {name!r} has the value {text} twice")
+            reader.note(locations[number], f"axis {name!r} has the value {text} twice")
     for value in values:
         if names_in(value):
-            reader.note(value.place, f"a value of axis {name!r} cannot hold a $ itself")
+            reader.note(value.location, f"a value of axis {name!r} cannot hold a $ itself")
     words = tuple(_words(text, value) for text, value in zip(labels, values, strict=True))
     return (Axis(name, labels, words) if values else None), values
 
@@ -125,7 +125,7 @@ def _subsets(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[
         enum = reader.word(node, "enumeration of flags", FLAG_ENUMS)
         flags = ENUMS[enum].short_names if enum else ()
     if len(flags) > _MOST_FLAGS:
-        reader.note(node.place, f"axis {name!r} has more than {_MOST_FLAGS} flags")
+        reader.note(node.location, f"axis {name!r} has more than {_MOST_FLAGS} flags")
         return None, ()
     return (Axis(name, flags=flags) if flags else None), ()
 
@@ -138,20 +138,18 @@ def _unknown(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[
     known = ENUMS[enum].mask_of(*ENUMS[enum].short_names)
     bits = [bit for bit in range(_BITS) if not known >> bit & 1]
     labels = ("none", *(f"bit{bit}" for bit in bits))
-    nodes = (Node((), node.place), *(Node((Node(f"bit {bit}", node.place),), node.place) for bit in bits))
+    nodes = (Node((), node.location), *(Node((Node(f"bit {bit}", node.location),), node.location) for bit in bits))
     return Axis(name, labels, tuple((text,) for text in labels)), nodes
 
 
-def _expression(
-    reader: Reader, node: Node | None, space: Space, registry: Registry
-) -> predicate.Expression | None:
+def _expression(reader: Reader, node: Node | None, space: Space, registry: Registry) -> predicate.Expression | None:
     if node is None:
         return None
     text = reader.text(node, "a predicate")
     try:
         return predicate.parse(text, space, registry.predicates) if text else None
     except ValueError as error:
-        reader.note(node.place, str(error))
+        reader.note(node.location, str(error))
         return None
 
 
@@ -168,15 +166,15 @@ def _clauses(
         when = _expression(reader, fields.get("if"), template.space, registry)
         needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
         if ("then" in fields) == ("needs" in fields):
-            reader.note(item.place, "an expectation has either then (with the rule) or needs")
+            reader.note(item.location, "an expectation has either then (with the rule) or needs")
         elif "needs" in fields:
             clauses.append(Clause(text, when, None, needs=needs))
         else:
             rule = reader.word(fields.get("rule"), "rule", registry)
             if "rule" not in fields:
-                reader.note(item.place, "an expectation lacks the key 'rule': which one says so?")
+                reader.note(item.location, "an expectation lacks the key 'rule': which one says so?")
             elif rule and rule not in rules:
-                reader.note(fields["rule"].place, f"rule {rule} is not among the row's rules")
+                reader.note(fields["rule"].location, f"rule {rule} is not among the row's rules")
             call = template.fields.get("call")
             then = read_then(reader, fields["then"], str(call.value) if call else template.call)
             clauses.append(Clause(text, when, then, rule or ""))
@@ -184,15 +182,15 @@ def _clauses(
     if node is not None and isinstance(node.value, tuple):
         last = items[-1].value if items else {}
         if not deciding or not isinstance(last, dict) or "if" in last or "then" not in last:
-            reader.note(node.place, "the last expectation must have no `if`, so that no point is without one")
+            reader.note(node.location, "the last expectation must have no `if`, so that no point is without one")
     for clause, item in zip(clauses[:-1], items, strict=False):
         if clause.then and clause.when is None and not reader.mistakes:
-            reader.note(item.place, "nothing is left for the expectations behind one without `if`")
+            reader.note(item.location, "nothing is left for the expectations behind one without `if`")
     for rule in rules if deciding and not reader.mistakes else ():
         if rule not in {clause.rule for clause in deciding}:
-            reader.note(node.place if node else template.row.place, f"no expectation names the row's rule {rule}")
+            reader.note(node.location if node else template.row.location, f"no expectation names the row's rule {rule}")
     if len({need for clause in clauses for need in clause.needs}) > 8:
-        reader.note(template.row.place, "a sweep can need at most 8 capabilities")
+        reader.note(template.row.location, "a sweep can need at most 8 capabilities")
     return clauses
 
 

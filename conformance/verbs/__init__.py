@@ -29,9 +29,9 @@ from conformance.verbs.types import (
     declaration,
 )
 
-VERBS: Mapping[str, Verb] = MappingProxyType({
-    verb.name: verb for verb in (*reg_mr.ALL, rereg_mr.REREG_MR, advise_mr.ADVISE_MR, *bind_mw.ALL)
-})
+VERBS: Mapping[str, Verb] = MappingProxyType(
+    {verb.name: verb for verb in (*reg_mr.ALL, rereg_mr.REREG_MR, advise_mr.ADVISE_MR, *bind_mw.ALL)}
+)
 ENUMS: Mapping[str, Enum] = MappingProxyType({enum.name: enum for enum in enums.ALL})
 STRUCTS: Mapping[str, Struct] = MappingProxyType({struct.name: struct for struct in structs.ALL})
 CONSTANTS: Mapping[str, Constant] = MappingProxyType({each.name: each for each in enums.CONSTANTS})
@@ -68,7 +68,27 @@ def structs_in(verb: Verb) -> tuple[Struct, ...]:
 
 
 __all__ = [
-    "CONSTANTS", "ENUMS", "EXPERIMENTAL", "MAINLINE", "STRUCTS", "VENDOR_ENUMS", "VENDOR_STRUCTS",
-    "VENDOR_VERBS", "VERBS", "Constant", "Convention", "Enum", "EnumValue", "Field", "Linkage", "Parameter",
-    "ReturnCode", "Struct", "Verb", "declaration", "dialects", "enum_in", "structs_in",
+    "CONSTANTS",
+    "ENUMS",
+    "EXPERIMENTAL",
+    "MAINLINE",
+    "STRUCTS",
+    "VENDOR_ENUMS",
+    "VENDOR_STRUCTS",
+    "VENDOR_VERBS",
+    "VERBS",
+    "Constant",
+    "Convention",
+    "Enum",
+    "EnumValue",
+    "Field",
+    "Linkage",
+    "Parameter",
+    "ReturnCode",
+    "Struct",
+    "Verb",
+    "declaration",
+    "dialects",
+    "enum_in",
+    "structs_in",
 ]

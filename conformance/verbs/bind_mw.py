@@ -11,8 +11,13 @@ BIND_MW = Verb(
     summary="Post a request that binds a type 1 window to part of a region.",
     returns="int",
     parameters=(
-        Parameter("qp", "struct ibv_qp *", "The queue pair to post to, of type UC, RC or XRC_SEND.",
-                  enum="ibv_qp_type", allowed=("UC", "RC", "XRC_SEND")),
+        Parameter(
+            "qp",
+            "struct ibv_qp *",
+            "The queue pair to post to, of type UC, RC or XRC_SEND.",
+            enum="ibv_qp_type",
+            allowed=("UC", "RC", "XRC_SEND"),
+        ),
         Parameter("mw", "struct ibv_mw *", "The window, of type 1.", enum="ibv_mw_type", allowed=("1",)),
         Parameter("mw_bind", "struct ibv_mw_bind *", "The request: region, range, rights and wr_id."),
     ),
@@ -30,8 +35,7 @@ BIND_MW = Verb(
         "A window of type 2 is bound by a request posted with ibv_post_send, not by this verb.",
     ),
     discrepancies=(
-        "The page puts the new key into mw_bind->mw->rkey, but struct ibv_mw_bind has no mw; "
-        "the key is in mw->rkey.",
+        "The page puts the new key into mw_bind->mw->rkey, but struct ibv_mw_bind has no mw; the key is in mw->rkey.",
     ),
 )
 

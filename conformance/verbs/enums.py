@@ -10,80 +10,126 @@ from conformance.verbs.types import EXPERIMENTAL, Constant, Enum, EnumValue
 
 V = EnumValue
 
-NODE_TYPE = Enum("ibv_node_type", "IBV_NODE_", "What kind of node an RDMA device is.", (
-    V("IBV_NODE_UNKNOWN", -1, "not known to the library"),
-    V("IBV_NODE_CA", 1, "InfiniBand channel adapter, RoCE included"),
-    V("IBV_NODE_SWITCH", 2, "InfiniBand switch"),
-    V("IBV_NODE_ROUTER", 3, "InfiniBand router"),
-    V("IBV_NODE_RNIC", 4, "iWARP adapter"),
-    V("IBV_NODE_USNIC", 5, "usNIC adapter"),
-    V("IBV_NODE_USNIC_UDP", 6, "usNIC adapter over UDP"),
-    V("IBV_NODE_UNSPECIFIED", 7, "a node that follows none of these standards", since="26"),
-))
+NODE_TYPE = Enum(
+    "ibv_node_type",
+    "IBV_NODE_",
+    "What kind of node an RDMA device is.",
+    (
+        V("IBV_NODE_UNKNOWN", -1, "not known to the library"),
+        V("IBV_NODE_CA", 1, "InfiniBand channel adapter, RoCE included"),
+        V("IBV_NODE_SWITCH", 2, "InfiniBand switch"),
+        V("IBV_NODE_ROUTER", 3, "InfiniBand router"),
+        V("IBV_NODE_RNIC", 4, "iWARP adapter"),
+        V("IBV_NODE_USNIC", 5, "usNIC adapter"),
+        V("IBV_NODE_USNIC_UDP", 6, "usNIC adapter over UDP"),
+        V("IBV_NODE_UNSPECIFIED", 7, "a node that follows none of these standards", since="26"),
+    ),
+)
 
-TRANSPORT_TYPE = Enum("ibv_transport_type", "IBV_TRANSPORT_", "Which transport a device speaks.", (
-    V("IBV_TRANSPORT_UNKNOWN", -1, "not known to the library"),
-    V("IBV_TRANSPORT_IB", 0, "InfiniBand transport, over InfiniBand or Ethernet"),
-    V("IBV_TRANSPORT_IWARP", 1, "iWARP"),
-    V("IBV_TRANSPORT_USNIC", 2, "usNIC"),
-    V("IBV_TRANSPORT_USNIC_UDP", 3, "usNIC over UDP"),
-    V("IBV_TRANSPORT_UNSPECIFIED", 4, "a transport that follows none of these standards", since="26"),
-))
+TRANSPORT_TYPE = Enum(
+    "ibv_transport_type",
+    "IBV_TRANSPORT_",
+    "Which transport a device speaks.",
+    (
+        V("IBV_TRANSPORT_UNKNOWN", -1, "not known to the library"),
+        V("IBV_TRANSPORT_IB", 0, "InfiniBand transport, over InfiniBand or Ethernet"),
+        V("IBV_TRANSPORT_IWARP", 1, "iWARP"),
+        V("IBV_TRANSPORT_USNIC", 2, "usNIC"),
+        V("IBV_TRANSPORT_USNIC_UDP", 3, "usNIC over UDP"),
+        V("IBV_TRANSPORT_UNSPECIFIED", 4, "a transport that follows none of these standards", since="26"),
+    ),
+)
 
-QP_STATE = Enum("ibv_qp_state", "IBV_QPS_", "The state of a queue pair.", (
-    V("IBV_QPS_RESET", 0, "newly created"),
-    V("IBV_QPS_INIT", 1, "initialised; receives may be posted"),
-    V("IBV_QPS_RTR", 2, "ready to receive"),
-    V("IBV_QPS_RTS", 3, "ready to send; a bind needs it"),
-    V("IBV_QPS_SQD", 4, "the send queue drains"),
-    V("IBV_QPS_SQE", 5, "the send queue failed"),
-    V("IBV_QPS_ERR", 6, "failed; what is posted is flushed"),
-    V("IBV_QPS_UNKNOWN", 7, "not known to the library"),
-))
+QP_STATE = Enum(
+    "ibv_qp_state",
+    "IBV_QPS_",
+    "The state of a queue pair.",
+    (
+        V("IBV_QPS_RESET", 0, "newly created"),
+        V("IBV_QPS_INIT", 1, "initialised; receives may be posted"),
+        V("IBV_QPS_RTR", 2, "ready to receive"),
+        V("IBV_QPS_RTS", 3, "ready to send; a bind needs it"),
+        V("IBV_QPS_SQD", 4, "the send queue drains"),
+        V("IBV_QPS_SQE", 5, "the send queue failed"),
+        V("IBV_QPS_ERR", 6, "failed; what is posted is flushed"),
+        V("IBV_QPS_UNKNOWN", 7, "not known to the library"),
+    ),
+)
 
-QP_TYPE = Enum("ibv_qp_type", "IBV_QPT_", "The transport service of a queue pair.", (
-    V("IBV_QPT_RC", 2, "reliable connected; may bind windows"),
-    V("IBV_QPT_UC", 3, "unreliable connected; may bind windows"),
-    V("IBV_QPT_UD", 4, "unreliable datagram"),
-    V("IBV_QPT_RAW_PACKET", 8, "raw packets"),
-    V("IBV_QPT_XRC_SEND", 9, "sending half of an extended reliable connection; may bind windows"),
-    V("IBV_QPT_XRC_RECV", 10, "receiving half of an extended reliable connection"),
-    V("IBV_QPT_DRIVER", 255, "the provider's own service", since="17"),
-))
+QP_TYPE = Enum(
+    "ibv_qp_type",
+    "IBV_QPT_",
+    "The transport service of a queue pair.",
+    (
+        V("IBV_QPT_RC", 2, "reliable connected; may bind windows"),
+        V("IBV_QPT_UC", 3, "unreliable connected; may bind windows"),
+        V("IBV_QPT_UD", 4, "unreliable datagram"),
+        V("IBV_QPT_RAW_PACKET", 8, "raw packets"),
+        V("IBV_QPT_XRC_SEND", 9, "sending half of an extended reliable connection; may bind windows"),
+        V("IBV_QPT_XRC_RECV", 10, "receiving half of an extended reliable connection"),
+        V("IBV_QPT_DRIVER", 255, "the provider's own service", since="17"),
+    ),
+)
 
-MW_TYPE = Enum("ibv_mw_type", "IBV_MW_TYPE_", "The type of a memory window.", (
-    V("IBV_MW_TYPE_1", 1, "bound by ibv_bind_mw; the library chooses the new rkey"),
-    V("IBV_MW_TYPE_2", 2, "bound by a posted bind request, which names the new rkey (2A or 2B)"),
-), document="ibv_alloc_mw(3)")
+MW_TYPE = Enum(
+    "ibv_mw_type",
+    "IBV_MW_TYPE_",
+    "The type of a memory window.",
+    (
+        V("IBV_MW_TYPE_1", 1, "bound by ibv_bind_mw; the library chooses the new rkey"),
+        V("IBV_MW_TYPE_2", 2, "bound by a posted bind request, which names the new rkey (2A or 2B)"),
+    ),
+    document="ibv_alloc_mw(3)",
+)
 
-ACCESS_FLAGS = Enum("ibv_access_flags", "IBV_ACCESS_", "The rights of a memory region or window.", (
-    V("IBV_ACCESS_LOCAL_WRITE", 1 << 0, "the local device may write; reading is always allowed"),
-    V("IBV_ACCESS_REMOTE_WRITE", 1 << 1, "peers may write; needs LOCAL_WRITE"),
-    V("IBV_ACCESS_REMOTE_READ", 1 << 2, "peers may read"),
-    V("IBV_ACCESS_REMOTE_ATOMIC", 1 << 3, "peers may do atomics, if supported; needs LOCAL_WRITE"),
-    V("IBV_ACCESS_MW_BIND", 1 << 4, "memory windows may be bound to the region"),
-    V("IBV_ACCESS_ZERO_BASED", 1 << 5, "addresses count bytes from the start of the region"),
-    V("IBV_ACCESS_ON_DEMAND", 1 << 6, "pages are faulted in by the device, not pinned"),
-    V("IBV_ACCESS_HUGETLB", 1 << 7, "all pages are huge; only with ON_DEMAND in explicit mode", since="28"),
-    V("IBV_ACCESS_FLUSH_GLOBAL", 1 << 8, "peers may flush to global visibility, if supported", since="45"),
-    V("IBV_ACCESS_FLUSH_PERSISTENT", 1 << 9, "peers may flush to persistence, if supported", since="45"),
-    V("IBV_ACCESS_RELAXED_ORDERING", 1 << 20, "data may reach memory out of order; optional", since="28"),
-), flags=True, document="ibv_reg_mr(3)")
+ACCESS_FLAGS = Enum(
+    "ibv_access_flags",
+    "IBV_ACCESS_",
+    "The rights of a memory region or window.",
+    (
+        V("IBV_ACCESS_LOCAL_WRITE", 1 << 0, "the local device may write; reading is always allowed"),
+        V("IBV_ACCESS_REMOTE_WRITE", 1 << 1, "peers may write; needs LOCAL_WRITE"),
+        V("IBV_ACCESS_REMOTE_READ", 1 << 2, "peers may read"),
+        V("IBV_ACCESS_REMOTE_ATOMIC", 1 << 3, "peers may do atomics, if supported; needs LOCAL_WRITE"),
+        V("IBV_ACCESS_MW_BIND", 1 << 4, "memory windows may be bound to the region"),
+        V("IBV_ACCESS_ZERO_BASED", 1 << 5, "addresses count bytes from the start of the region"),
+        V("IBV_ACCESS_ON_DEMAND", 1 << 6, "pages are faulted in by the device, not pinned"),
+        V("IBV_ACCESS_HUGETLB", 1 << 7, "all pages are huge; only with ON_DEMAND in explicit mode", since="28"),
+        V("IBV_ACCESS_FLUSH_GLOBAL", 1 << 8, "peers may flush to global visibility, if supported", since="45"),
+        V("IBV_ACCESS_FLUSH_PERSISTENT", 1 << 9, "peers may flush to persistence, if supported", since="45"),
+        V("IBV_ACCESS_RELAXED_ORDERING", 1 << 20, "data may reach memory out of order; optional", since="28"),
+    ),
+    flags=True,
+    document="ibv_reg_mr(3)",
+)
 
-REREG_FLAGS = Enum("ibv_rereg_mr_flags", "IBV_REREG_MR_", "Which properties ibv_rereg_mr changes.", (
-    V("IBV_REREG_MR_CHANGE_TRANSLATION", 1 << 0, "change address and length"),
-    V("IBV_REREG_MR_CHANGE_PD", 1 << 1, "change the protection domain"),
-    V("IBV_REREG_MR_CHANGE_ACCESS", 1 << 2, "change the access flags"),
-    V("IBV_REREG_MR_FLAGS_SUPPORTED", 0b111, "every flag that the library accepts", mask=True),
-), flags=True, document="ibv_rereg_mr(3)")
+REREG_FLAGS = Enum(
+    "ibv_rereg_mr_flags",
+    "IBV_REREG_MR_",
+    "Which properties ibv_rereg_mr changes.",
+    (
+        V("IBV_REREG_MR_CHANGE_TRANSLATION", 1 << 0, "change address and length"),
+        V("IBV_REREG_MR_CHANGE_PD", 1 << 1, "change the protection domain"),
+        V("IBV_REREG_MR_CHANGE_ACCESS", 1 << 2, "change the access flags"),
+        V("IBV_REREG_MR_FLAGS_SUPPORTED", 0b111, "every flag that the library accepts", mask=True),
+    ),
+    flags=True,
+    document="ibv_rereg_mr(3)",
+)
 
-REREG_CODES = Enum("ibv_rereg_mr_err_code", "IBV_REREG_MR_", "Why ibv_rereg_mr failed.", (
-    V("IBV_REREG_MR_ERR_INPUT", -1, "the library refused the arguments"),
-    V("IBV_REREG_MR_ERR_DONT_FORK_NEW", -2, "the new range could not be kept from children of fork"),
-    V("IBV_REREG_MR_ERR_DO_FORK_OLD", -3, "the old range could not be given back to children of fork"),
-    V("IBV_REREG_MR_ERR_CMD", -4, "the command failed"),
-    V("IBV_REREG_MR_ERR_CMD_AND_DO_FORK_NEW", -5, "the command failed, and so did undoing the fork mark"),
-), document="ibv_rereg_mr(3)")
+REREG_CODES = Enum(
+    "ibv_rereg_mr_err_code",
+    "IBV_REREG_MR_",
+    "Why ibv_rereg_mr failed.",
+    (
+        V("IBV_REREG_MR_ERR_INPUT", -1, "the library refused the arguments"),
+        V("IBV_REREG_MR_ERR_DONT_FORK_NEW", -2, "the new range could not be kept from children of fork"),
+        V("IBV_REREG_MR_ERR_DO_FORK_OLD", -3, "the old range could not be given back to children of fork"),
+        V("IBV_REREG_MR_ERR_CMD", -4, "the command failed"),
+        V("IBV_REREG_MR_ERR_CMD_AND_DO_FORK_NEW", -5, "the command failed, and so did undoing the fork mark"),
+    ),
+    document="ibv_rereg_mr(3)",
+)
 
 
 def _advice(prefix: str) -> tuple[EnumValue, ...]:
@@ -95,45 +141,83 @@ def _advice(prefix: str) -> tuple[EnumValue, ...]:
 
 
 UVERBS_ADVICE = Enum(
-    "ib_uverbs_advise_mr_advice", "IB_UVERBS_ADVISE_MR_ADVICE_", "Advice in the kernel's spelling.",
+    "ib_uverbs_advise_mr_advice",
+    "IB_UVERBS_ADVISE_MR_ADVICE_",
+    "Advice in the kernel's spelling.",
     _advice("IB_UVERBS_ADVISE_MR_ADVICE_"),
     document="<rdma/ib_user_ioctl_verbs.h>",
 )
 ADVICE = Enum(
-    "ibv_advise_mr_advice", "IBV_ADVISE_MR_ADVICE_", "What ibv_advise_mr is to do with a range.",
+    "ibv_advise_mr_advice",
+    "IBV_ADVISE_MR_ADVICE_",
+    "What ibv_advise_mr is to do with a range.",
     _advice("IBV_ADVISE_MR_ADVICE_"),
-    alias_of="ib_uverbs_advise_mr_advice", document="ibv_advise_mr(3)",
+    alias_of="ib_uverbs_advise_mr_advice",
+    document="ibv_advise_mr(3)",
 )
 
 UVERBS_ADVISE_FLAG = Enum(
-    "ib_uverbs_advise_mr_flag", "IB_UVERBS_ADVISE_MR_FLAG_", "Flags of an advice in the kernel's spelling.",
+    "ib_uverbs_advise_mr_flag",
+    "IB_UVERBS_ADVISE_MR_FLAG_",
+    "Flags of an advice in the kernel's spelling.",
     (V("IB_UVERBS_ADVISE_MR_FLAG_FLUSH", 1, "return only when the operation is complete", since="22"),),
-    flags=True, document="<rdma/ib_user_ioctl_verbs.h>",
+    flags=True,
+    document="<rdma/ib_user_ioctl_verbs.h>",
 )
 # verbs_api.h gives the flag its IBV name and the enumeration none; this name follows the advice's.
 ADVISE_FLAG = Enum(
-    "ibv_advise_mr_flag", "IBV_ADVISE_MR_FLAG_", "How ibv_advise_mr carries the advice out.",
+    "ibv_advise_mr_flag",
+    "IBV_ADVISE_MR_FLAG_",
+    "How ibv_advise_mr carries the advice out.",
     (V("IBV_ADVISE_MR_FLAG_FLUSH", 1, "return only when the operation is complete", since="22"),),
-    flags=True, alias_of="ib_uverbs_advise_mr_flag", document="ibv_advise_mr(3)",
+    flags=True,
+    alias_of="ib_uverbs_advise_mr_flag",
+    document="ibv_advise_mr(3)",
 )
 
-SEND_FLAGS = Enum("ibv_send_flags", "IBV_SEND_", "Properties of a work request on a send queue.", (
-    V("IBV_SEND_FENCE", 1 << 0, "wait for earlier reads and atomics"),
-    V("IBV_SEND_SIGNALED", 1 << 1, "ask for a completion; matters where sq_sig_all is 0"),
-    V("IBV_SEND_SOLICITED", 1 << 2, "raise a solicited event at the receiver"),
-    V("IBV_SEND_INLINE", 1 << 3, "copy the data into the request itself"),
-    V("IBV_SEND_IP_CSUM", 1 << 4, "let the device compute IP checksums"),
-), flags=True, document="ibv_bind_mw(3), <infiniband/verbs.h>")
+SEND_FLAGS = Enum(
+    "ibv_send_flags",
+    "IBV_SEND_",
+    "Properties of a work request on a send queue.",
+    (
+        V("IBV_SEND_FENCE", 1 << 0, "wait for earlier reads and atomics"),
+        V("IBV_SEND_SIGNALED", 1 << 1, "ask for a completion; matters where sq_sig_all is 0"),
+        V("IBV_SEND_SOLICITED", 1 << 2, "raise a solicited event at the receiver"),
+        V("IBV_SEND_INLINE", 1 << 3, "copy the data into the request itself"),
+        V("IBV_SEND_IP_CSUM", 1 << 4, "let the device compute IP checksums"),
+    ),
+    flags=True,
+    document="ibv_bind_mw(3), <infiniband/verbs.h>",
+)
 
 # The vendor's page on its experimental verb adds one flag and gives it no number.
-EXPERIMENTAL_ACCESS_FLAGS = Enum("ibv_access_flags", "IBV_ACCESS_", "The rights of the vendor's dialect.", (
-    *ACCESS_FLAGS,
-    V("IBV_ACCESS_ALLOCATE_MR", None, "the library allocates the memory and tries for contiguous pages"),
-), flags=True, dialect=EXPERIMENTAL, document="the vendor's page on memory region re-registration")
+EXPERIMENTAL_ACCESS_FLAGS = Enum(
+    "ibv_access_flags",
+    "IBV_ACCESS_",
+    "The rights of the vendor's dialect.",
+    (
+        *ACCESS_FLAGS,
+        V("IBV_ACCESS_ALLOCATE_MR", None, "the library allocates the memory and tries for contiguous pages"),
+    ),
+    flags=True,
+    dialect=EXPERIMENTAL,
+    document="the vendor's page on memory region re-registration",
+)
 
 ALL = (
-    NODE_TYPE, TRANSPORT_TYPE, QP_STATE, QP_TYPE, MW_TYPE, ACCESS_FLAGS, REREG_FLAGS, REREG_CODES,
-    ADVICE, UVERBS_ADVICE, ADVISE_FLAG, UVERBS_ADVISE_FLAG, SEND_FLAGS,
+    NODE_TYPE,
+    TRANSPORT_TYPE,
+    QP_STATE,
+    QP_TYPE,
+    MW_TYPE,
+    ACCESS_FLAGS,
+    REREG_FLAGS,
+    REREG_CODES,
+    ADVICE,
+    UVERBS_ADVICE,
+    ADVISE_FLAG,
+    UVERBS_ADVISE_FLAG,
+    SEND_FLAGS,
 )
 
 # The kernel and libibverbs ignore unknown bits of this range and refuse unknown bits outside of it.

@@ -10,11 +10,17 @@ DOCUMENT = "ibv_reg_mr(3)"
 _PD = Parameter("pd", "struct ibv_pd *", "The protection domain that the region joins.")
 _ADDR = Parameter("addr", "void *", "The first byte of the region; 0 asks for an implicit ODP region.")
 _LENGTH = Parameter(
-    "length", "size_t", "The size of the region; SIZE_MAX asks for an implicit ODP region.",
-    unit="bytes", discrepancy=SIZE_T_AS_INT,
+    "length",
+    "size_t",
+    "The size of the region; SIZE_MAX asks for an implicit ODP region.",
+    unit="bytes",
+    discrepancy=SIZE_T_AS_INT,
 )
 _ACCESS = Parameter(
-    "access", "int", "The rights of the region: 0 or an OR of access flags.", enum="ibv_access_flags",
+    "access",
+    "int",
+    "The rights of the region: 0 or an OR of access flags.",
+    enum="ibv_access_flags",
 )
 
 _SUCCESS = "A pointer to the new region, whose lkey serves local SGEs and whose rkey serves peers."
@@ -52,8 +58,11 @@ REG_MR_IOVA = Verb(
         _ADDR,
         _LENGTH,
         Parameter(
-            "hca_va", "uint64_t", "The address that lkey and rkey use for the region's first byte.",
-            unit="address", discrepancy="the page calls it hca_va, the header iova",
+            "hca_va",
+            "uint64_t",
+            "The address that lkey and rkey use for the region's first byte.",
+            unit="address",
+            discrepancy="the page calls it hca_va, the header iova",
         ),
         _ACCESS,
     ),
@@ -80,12 +89,17 @@ REG_DMABUF_MR = Verb(
         Parameter("offset", "uint64_t", "Where in the dma-buf the region starts.", unit="bytes"),
         Parameter("length", "size_t", "The size of the region.", unit="bytes"),
         Parameter(
-            "iova", "uint64_t", "The address that lkey and rkey use for the region's first byte; "
-            "it lies as far into its page as offset does.", unit="address",
+            "iova",
+            "uint64_t",
+            "The address that lkey and rkey use for the region's first byte; "
+            "it lies as far into its page as offset does.",
+            unit="address",
         ),
         Parameter("fd", "int", "The file descriptor of the dma-buf."),
         Parameter(
-            "access", "int", "The rights of the region: 0 or an OR of the flags allowed.",
+            "access",
+            "int",
+            "The rights of the region: 0 or an OR of the flags allowed.",
             enum="ibv_access_flags",
             allowed=("LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "RELAXED_ORDERING"),
         ),

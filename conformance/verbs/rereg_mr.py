@@ -13,8 +13,11 @@ UNUSABLE = "MR unusable"
 _CHANGES = ("CHANGE_TRANSLATION", "CHANGE_PD", "CHANGE_ACCESS")
 _MR = Parameter("mr", "struct ibv_mr *", "The region to change.")
 _FLAGS = Parameter(
-    "flags", "int", "Which properties to change: an OR of the flags allowed.",
-    enum="ibv_rereg_mr_flags", allowed=_CHANGES,
+    "flags",
+    "int",
+    "Which properties to change: an OR of the flags allowed.",
+    enum="ibv_rereg_mr_flags",
+    allowed=_CHANGES,
 )
 
 
@@ -33,8 +36,11 @@ REREG_MR = Verb(
         Parameter("pd", "struct ibv_pd *", "With CHANGE_PD, the protection domain to move to."),
         Parameter("addr", "void *", "With CHANGE_TRANSLATION, the new first byte in the process."),
         Parameter(
-            "length", "size_t", "With CHANGE_TRANSLATION, the new size.",
-            unit="bytes", discrepancy=SIZE_T_AS_INT,
+            "length",
+            "size_t",
+            "With CHANGE_TRANSLATION, the new size.",
+            unit="bytes",
+            discrepancy=SIZE_T_AS_INT,
         ),
         Parameter("access", "int", "The new rights: 0 or an OR of access flags.", enum="ibv_access_flags"),
     ),
@@ -49,8 +55,9 @@ REREG_MR = Verb(
         _code("ERR_DONT_FORK_NEW", "the new range could not be marked as not copied on fork", OLD_VALID),
         _code("ERR_DO_FORK_OLD", "the old range could not be marked as copied on fork again", NEW_VALID),
         _code("ERR_CMD", "the command failed", UNUSABLE),
-        _code("ERR_CMD_AND_DO_FORK_NEW",
-              "the command failed, and the new range is left in a wrong fork state", UNUSABLE),
+        _code(
+            "ERR_CMD_AND_DO_FORK_NEW", "the command failed, and the new range is left in a wrong fork state", UNUSABLE
+        ),
     ),
     notes=(
         "Works as a deregistration followed by a registration, reusing resources where possible.",
@@ -74,8 +81,11 @@ EXPERIMENTAL_REREG_MR = Verb(
         Parameter("addr", "void *", "With CHANGE_TRANSLATION, the new first byte; else ignored."),
         Parameter("length", "size_t", "With CHANGE_TRANSLATION, the new size; else ignored.", unit="bytes"),
         Parameter(
-            "access", "uint64_t", "With CHANGE_ACCESS, the new rights out of those allowed; else ignored.",
-            enum="ibv_access_flags", allowed=("LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "ALLOCATE_MR"),
+            "access",
+            "uint64_t",
+            "With CHANGE_ACCESS, the new rights out of those allowed; else ignored.",
+            enum="ibv_access_flags",
+            allowed=("LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "ALLOCATE_MR"),
             discrepancy="the page says 'one of' the flags, where its purpose needs an OR",
         ),
         Parameter("attr", "struct ibv_rereg_mr_attr *", "Reserved for extensions."),

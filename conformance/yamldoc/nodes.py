@@ -1,7 +1,7 @@
 """YAML text with the place of every value: safe, bounded, and never a traceback.
 
 Reads one document into `Node`s that know their line and column, so that whoever finds a mistake
-later can say where it stands. Not for meaning: what a table may say is `tables.py`'s business.
+later can say where it stands. Not for meaning: what a table may say is `tables/loader.py`'s business.
 
 Built on PyYAML's event stream, not on its loaders: events need no recursion (deep nesting is an
 error message, not a crash), nothing is constructed, and a duplicate key or an alias is seen. All
@@ -42,7 +42,7 @@ Scalar = str | int | bool | None
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where something stands: a file as people name it, and line and column counted from 1.
 
     `within` is a remark on how the value came there, such as the text an axis's value was put into.
@@ -61,11 +61,11 @@ class Place:
 class Mistake:
     """One thing wrong in a file that a person wrote."""
 
-    place: Place
+    location: Location
     message: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.message}{self.place.within}"
+        return f"{self.location}: {self.message}{self.location.within}"
 
 
 class TextError(Exception):
@@ -84,9 +84,9 @@ class Node:
     """
 
     value: Scalar | tuple[Node, ...] | dict[str, Node]
-    place: Place
+    location: Location
     plain: bool = True
-    keys: dict[str, Place] | None = None
+    keys: dict[str, Location] | None = None
 
     @property
     def kind(self) -> str:
@@ -120,11 +120,11 @@ def read_file(path: Path, name: str | None = None) -> Node:
         regular = stat.S_ISREG(status.st_mode)
         data = path.read_bytes() if regular and status.st_size <= MAX_BYTES else b""
     except OSError as error:
-        _stop(Place(shown, 1, 1), f"cannot be read: {error.strerror or error}")
+        _stop(Location(shown, 1, 1), f"cannot be read: {error.strerror or error}")
     if not regular:
-        _stop(Place(shown, 1, 1), "is no regular file")
+        _stop(Location(shown, 1, 1), "is no regular file")
     if status.st_size > MAX_BYTES:
-        _stop(Place(shown, 1, 1), f"larger than {MAX_BYTES} bytes; split the table")
+        _stop(Location(shown, 1, 1), f"larger than {MAX_BYTES} bytes; split the table")
     return read_bytes(data, shown)
 
 
@@ -134,10 +134,10 @@ def read_bytes(data: bytes, name: str) -> Node:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8", "replace")
-        _stop(_place_after(before, name), f"byte 0x{data[error.start]:02x} is not UTF-8 text")
+        _stop(_location_after(before, name), f"byte 0x{data[error.start]:02x} is not UTF-8 text")
     misleading = _MISLEADING.search(text)
     if misleading:
-        _stop(_place_after(text[: misleading.start()], name), _misleading(misleading[0]))
+        _stop(_location_after(text[: misleading.start()], name), _misleading(misleading[0]))
     if _FAST is not None:
         fast = _Builder(name)
         with suppress(yaml.YAMLError, ValueError, OverflowError, TextError):
@@ -148,16 +148,16 @@ def read_bytes(data: bytes, name: str) -> Node:
         builder.read(text, yaml.SafeLoader)
     except yaml.reader.ReaderError as error:
         character = ord(text[error.position])
-        place = _place_after(text[: error.position], name)
-        builder.note(place, f"a control character that YAML forbids (U+{character:04X})")
+        location = _location_after(text[: error.position], name)
+        builder.note(location, f"a control character that YAML forbids (U+{character:04X})")
     except yaml.MarkedYAMLError as error:
-        builder.note(*_explained(error, name, builder.stack[-1].place if builder.stack else None))
+        builder.note(*_explained(error, name, builder.stack[-1].location if builder.stack else None))
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # PyYAML lets ValueError out for an escape beyond Unicode, such as "\UFFFFFFFF".
         escape = _BEYOND_UNICODE.search(text)
-        place = _place_after(text[: escape.start()], name) if escape else Place(name, 1, 1)
+        location = _location_after(text[: escape.start()], name) if escape else Location(name, 1, 1)
         problem = "an escape for what is beyond Unicode" if escape else str(error).splitlines()[0]
-        builder.note(place, f"not valid YAML: {problem}")
+        builder.note(location, f"not valid YAML: {problem}")
     return builder.result()
 
 
@@ -167,7 +167,7 @@ def _misleading(character: str) -> str:
     return f"a line break that editors do not count (U+{ord(character):04X}); end lines with a line feed"
 
 
-def _explained(error: yaml.MarkedYAMLError, name: str, opened: Place | None) -> tuple[Place, str]:
+def _explained(error: yaml.MarkedYAMLError, name: str, opened: Location | None) -> tuple[Location, str]:
     """Where PyYAML's complaint belongs, and what it means to the person who wrote the file.
 
     `opened` is where the innermost list or mapping that has not ended begins.
@@ -188,31 +188,31 @@ def _explained(error: yaml.MarkedYAMLError, name: str, opened: Place | None) -> 
         message = "not valid YAML: the indentation differs from the lines before, or a ':', ',' or quote is missing"
     elif error.context_mark and _OPENING.match(context):
         message += f" (in what begins at {error.context_mark.line + 1}:{error.context_mark.column + 1})"
-    return (Place(name, mark.line + 1, mark.column + 1) if mark else Place(name, 1, 1)), message
+    return (Location(name, mark.line + 1, mark.column + 1) if mark else Location(name, 1, 1)), message
 
 
-def _place_after(before: str, name: str) -> Place:
-    return Place(name, before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
+def _location_after(before: str, name: str) -> Location:
+    return Location(name, before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
 
 
-def _stop(place: Place, message: str) -> NoReturn:
-    raise TextError([Mistake(place, message)])
+def _stop(location: Location, message: str) -> NoReturn:
+    raise TextError([Mistake(location, message)])
 
 
 class _Open:
     """A list or mapping whose end has not been met yet. `key` is the one that awaits its value."""
 
-    def __init__(self, place: Place, mapping: bool) -> None:
-        self.place = place
+    def __init__(self, location: Location, mapping: bool) -> None:
+        self.location = location
         self.items: list[Node] = []
         self.fields: dict[str, Node] | None = {} if mapping else None
-        self.keys: dict[str, Place] = {}
+        self.keys: dict[str, Location] = {}
         self.key: str | None = None
 
     def close(self) -> Node:
         if self.fields is None:
-            return Node(tuple(self.items), self.place)
-        return Node(self.fields, self.place, keys=self.keys)
+            return Node(tuple(self.items), self.location)
+        return Node(self.fields, self.location, keys=self.keys)
 
 
 class _Builder:
@@ -224,8 +224,8 @@ class _Builder:
         self.root: Node | None = None
         self.mistakes: list[Mistake] = []
 
-    def note(self, place: Place, message: str) -> None:
-        self.mistakes.append(Mistake(place, message))
+    def note(self, location: Location, message: str) -> None:
+        self.mistakes.append(Mistake(location, message))
 
     def read(self, text: str, loader: type) -> None:
         """Builds the tree up to the end, or up to where nothing sensible can follow."""
@@ -238,46 +238,46 @@ class _Builder:
     def result(self) -> Node:
         """The root. Raises TextError with the mistakes, if there are any."""
         if self.root is None and not self.mistakes:
-            self.note(Place(self.name, 1, 1), "the file is empty")
+            self.note(Location(self.name, 1, 1), "the file is empty")
         if self.mistakes or self.root is None:
-            raise TextError(sorted(self.mistakes, key=lambda mistake: (mistake.place.line, mistake.place.column)))
+            raise TextError(sorted(self.mistakes, key=lambda mistake: (mistake.location.line, mistake.location.column)))
         return self.root
 
     def _take(self, event: yaml.Event) -> bool:
         """Takes one event; False where reading has to end."""
         mark: Any = event.start_mark  # the stubs allow for None, which the parser never gives
-        place = Place(self.name, mark.line + 1, mark.column + 1)
+        location = Location(self.name, mark.line + 1, mark.column + 1)
         if isinstance(event, yaml.DocumentStartEvent):
             if self.root is not None:
-                self.note(place, "a second document; a file holds one")
+                self.note(location, "a second document; a file holds one")
                 return False
             if event.version or event.tags:
-                self.note(place, "directives (%YAML, %TAG) are not allowed")
+                self.note(location, "directives (%YAML, %TAG) are not allowed")
         if isinstance(event, yaml.NodeEvent):
-            self._refuse_indirection(event, place)
+            self._refuse_indirection(event, location)
         if isinstance(event, yaml.AliasEvent):
-            self._finish(Node(None, place))
+            self._finish(Node(None, location))
         elif isinstance(event, yaml.ScalarEvent):
-            self._finish(self._scalar(event, place))
+            self._finish(self._scalar(event, location))
         elif isinstance(event, yaml.CollectionStartEvent):
             if len(self.stack) >= MAX_DEPTH:
-                self.note(place, f"nested deeper than {MAX_DEPTH} levels")
+                self.note(location, f"nested deeper than {MAX_DEPTH} levels")
                 return False
-            self.stack.append(_Open(place, isinstance(event, yaml.MappingStartEvent)))
+            self.stack.append(_Open(location, isinstance(event, yaml.MappingStartEvent)))
         elif isinstance(event, yaml.CollectionEndEvent):
             self._finish(self.stack.pop().close())
         return True
 
-    def _refuse_indirection(self, event: yaml.NodeEvent, place: Place) -> None:
+    def _refuse_indirection(self, event: yaml.NodeEvent, location: Location) -> None:
         """Aliases, anchors and tags make a value come from, or turn into, something else than is seen."""
         if isinstance(event, yaml.AliasEvent):
-            self.note(place, f"aliases are not allowed (*{event.anchor}); write the value out")
+            self.note(location, f"aliases are not allowed (*{event.anchor}); write the value out")
         elif event.anchor is not None:
-            self.note(place, f"anchors are not allowed (&{event.anchor}); write the value out")
+            self.note(location, f"anchors are not allowed (&{event.anchor}); write the value out")
         tag = getattr(event, "tag", None)
         if tag is not None:
             shown = "!!" + tag.removeprefix(_CORE_TAG) if tag.startswith(_CORE_TAG) else tag
-            self.note(place, f"tags are not allowed ({shown}); write the value without")
+            self.note(location, f"tags are not allowed ({shown}); write the value without")
 
     def _finish(self, node: Node) -> None:
         if not self.stack:
@@ -292,41 +292,43 @@ class _Builder:
             parent.fields[parent.key] = node
             parent.key = None
 
-    def _key(self, node: Node, met: dict[str, Place]) -> str:
+    def _key(self, node: Node, met: dict[str, Location]) -> str:
         if not isinstance(node.value, str):
             hint = "; write it in quotes" if isinstance(node.value, bool | int) else ""
-            self.note(node.place, f"a key must be a word, not {node.kind}{hint}")
+            self.note(node.location, f"a key must be a word, not {node.kind}{hint}")
             return ""
         if node.value == "<<" and node.plain:
-            self.note(node.place, "merge keys (<<) are not allowed; write the values out")
+            self.note(node.location, "merge keys (<<) are not allowed; write the values out")
         elif node.value in met:
             first = met[node.value].line
-            self.note(node.place, f"key {quoted(node.value)} stands twice (first in line {first})")
-        met.setdefault(node.value, node.place)
+            self.note(node.location, f"key {quoted(node.value)} stands twice (first in line {first})")
+        met.setdefault(node.value, node.location)
         return node.value
 
-    def _scalar(self, event: yaml.ScalarEvent, place: Place) -> Node:
+    def _scalar(self, event: yaml.ScalarEvent, location: Location) -> Node:
         text = event.value
         if event.style:  # of a plain one PyYAML says None and libyaml nothing
             # An escape can write what the file itself must not hold: half a character, a terminal's control code.
             strange = next(filter(_is_control, text), None)
             if strange is not None:
-                self.note(place, f"an escape for U+{ord(strange):04X}, which is no text")
-                return Node(None, place)
-            return Node(text, place, plain=False)
+                self.note(location, f"an escape for U+{ord(strange):04X}, which is no text")
+                return Node(None, location)
+            return Node(text, location, plain=False)
         if text in ("", "~", "null"):
-            return Node(None, place)
+            return Node(None, location)
         if text in _TRUTH:
-            return Node(_TRUTH[text], place)
+            return Node(_TRUTH[text], location)
         if text.lower() in _TREACHEROUS:
-            self.note(place, f"{text!r} is a truth value to some YAML readers and a word to others; write it in quotes")
+            self.note(
+                location, f"{text!r} is a truth value to some YAML readers and a word to others; write it in quotes"
+            )
         if _INTEGER.fullmatch(text):
             number = int(text, 0) if len(text) <= 24 else MAX_NUMBER + 1
             if abs(number) > MAX_NUMBER:
-                self.note(place, "a number of more than 64 bits")
-                return Node(0, place)
-            return Node(number, place)
-        return Node(text, place)
+                self.note(location, "a number of more than 64 bits")
+                return Node(0, location)
+            return Node(number, location)
+        return Node(text, location)
 
 
 def _is_control(character: str) -> bool:

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from conformance.yamldoc.nodes import Mistake, Node, Place, quoted
+from conformance.yamldoc.nodes import Location, Mistake, Node, quoted
 
 T = TypeVar("T")
 
@@ -36,23 +36,23 @@ class Reader:
         """The mistakes noted so far, in that order."""
         return list(self._mistakes)
 
-    def note(self, place: Place, message: str) -> None:
+    def note(self, location: Location, message: str) -> None:
         """Adds a mistake; the same one at the same place (seen through two expansions) counts once."""
-        self._mistakes.setdefault(Mistake(place, message))
+        self._mistakes.setdefault(Mistake(location, message))
 
     def mapping(
         self, node: Node, what: str, known: Collection[str], required: Collection[str] = ()
     ) -> Mapping[str, Node]:
         """The fields of a mapping; unknown keys and lacking ones are mistakes."""
         if not isinstance(node.value, dict):
-            self.note(node.place, f"{what} must be a mapping, not {node.kind}")
+            self.note(node.location, f"{what} must be a mapping, not {node.kind}")
             return {}
-        for key, place in (node.keys or {}).items():
+        for key, location in (node.keys or {}).items():
             if key not in known:
-                self.note(place, f"unknown key {quoted(key)} in {what}{suggestion(key, known)}")
+                self.note(location, f"unknown key {quoted(key)} in {what}{suggestion(key, known)}")
         for key in required:
             if key not in node.value:
-                self.note(node.place, f"{what} lacks the key {key!r}")
+                self.note(node.location, f"{what} lacks the key {key!r}")
         return {key: value for key, value in node.value.items() if key in known}
 
     def named(self, node: Node | None, what: str, reserved: Collection[str] = ()) -> Mapping[str, Node]:
@@ -60,13 +60,13 @@ class Reader:
         if node is None:
             return {}
         if not isinstance(node.value, dict):
-            self.note(node.place, f"{what} must be a mapping of names, not {node.kind}")
+            self.note(node.location, f"{what} must be a mapping of names, not {node.kind}")
             return {}
-        for key, place in (node.keys or {}).items():
+        for key, location in (node.keys or {}).items():
             if not key.isidentifier() or not key.isascii():
-                self.note(place, f"{quoted(key)} in {what} is no name; use letters, digits and _")
+                self.note(location, f"{quoted(key)} in {what} is no name; use letters, digits and _")
             elif key in reserved:
-                self.note(place, f"{key!r} in {what} has a meaning of its own; choose another name")
+                self.note(location, f"{key!r} in {what} has a meaning of its own; choose another name")
         return node.value
 
     def items(self, node: Node | None, what: str) -> tuple[Node, ...]:
@@ -74,7 +74,7 @@ class Reader:
         if node is None:
             return ()
         if not isinstance(node.value, tuple):
-            self.note(node.place, f"{what} must be a list, not {node.kind}")
+            self.note(node.location, f"{what} must be a list, not {node.kind}")
             return ()
         return node.value
 
@@ -83,7 +83,7 @@ class Reader:
         if node is None:
             return None
         if not isinstance(node.value, str) or not node.value.strip():
-            self.note(node.place, f"{what} must be text, not {node.kind}{_quote_hint(node)}")
+            self.note(node.location, f"{what} must be text, not {node.kind}{_quote_hint(node)}")
             return None
         return node.value
 
@@ -93,10 +93,10 @@ class Reader:
             return None
         if not isinstance(node.value, str):
             hint = _quote_hint(node) if isinstance(node.value, bool) or str(node.value) in known else ""
-            self.note(node.place, f"{what} must be a word, not {node.kind}{hint}")
+            self.note(node.location, f"{what} must be a word, not {node.kind}{hint}")
             return None
         if node.value not in known:
-            self.note(node.place, f"unknown {what} {quoted(node.value)}{suggestion(node.value, known)}")
+            self.note(node.location, f"unknown {what} {quoted(node.value)}{suggestion(node.value, known)}")
             return None
         return node.value
 
@@ -104,13 +104,13 @@ class Reader:
         """A list of different words out of a closed set."""
         if node is not None and not isinstance(node.value, tuple):
             hint = f"; write [{node.value}]" if isinstance(node.value, str) and node.value in known else ""
-            self.note(node.place, f"expected a list of {_plural(what)}, not {node.kind}{hint}")
+            self.note(node.location, f"expected a list of {_plural(what)}, not {node.kind}{hint}")
             return ()
         found: list[str] = []
         for item in self.items(node, _plural(what)):
             word = self.word(item, what, known)
             if word is not None and word in found:
-                self.note(item.place, f"{what} {word} stands twice")
+                self.note(item.location, f"{what} {word} stands twice")
             elif word is not None:
                 found.append(word)
         return tuple(found)
@@ -120,7 +120,7 @@ class Reader:
         if node is None:
             return None
         if not isinstance(node.value, int) or isinstance(node.value, bool) or node.value < 0:
-            self.note(node.place, f"{what} must be a count, not {node.kind}")
+            self.note(node.location, f"{what} must be a count, not {node.kind}")
             return None
         return node.value
 
@@ -129,7 +129,7 @@ class Reader:
         if node is None:
             return False
         if not isinstance(node.value, bool):
-            self.note(node.place, f"{what} must be true or false, not {node.kind}")
+            self.note(node.location, f"{what} must be true or false, not {node.kind}")
             return False
         return node.value
 
@@ -137,12 +137,12 @@ class Reader:
         """What `parse` makes of a scalar; its ValueError becomes a mistake."""
         value = node.value
         if isinstance(value, bool) or not isinstance(value, str | int):
-            self.note(node.place, f"expected a number or an expression, not {node.kind}")
+            self.note(node.location, f"expected a number or an expression, not {node.kind}")
             return None
         try:
             return parse(value)
         except ValueError as error:
-            self.note(node.place, str(error))
+            self.note(node.location, str(error))
             return None
 
 

@@ -38,7 +38,7 @@ Start = Callable[[Sequence[str]], Worker]
 
 
 @dataclass(frozen=True)
-class Place:
+class Target:
     """A stack to run on; `repro` and a case's id make the command that runs just that case there.
 
     `given` are the hashes of what was put under test. `boot_id` names this start of the kernel, where that is
@@ -84,7 +84,7 @@ def _named_device(arguments: argparse.Namespace) -> str:
     return names[0] if len(names) == 1 and not arguments.guest else ""
 
 
-def on_host(arguments: argparse.Namespace, device: str, out: Path, say: Say) -> Place:
+def on_host(arguments: argparse.Namespace, device: str, out: Path, say: Say) -> Target:
     """The place where cases run on `device` of this host; what is lacking for it is installed."""
     builds.refuse_on_host(arguments)
     persistent.device()  # what the environment names and is none is told here, once
@@ -104,15 +104,15 @@ def on_host(arguments: argparse.Namespace, device: str, out: Path, say: Say) -> 
 
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     given = {"rdma_core": own.hashes()} if own else {}
-    return Place("host", _repro(arguments, f"--device={device}"), start, given, boot_id)
+    return Target("host", _repro(arguments, f"--device={device}"), start, given, boot_id)
 
 
-def in_guest(arguments: argparse.Namespace, _device: str, out: Path, say: Say) -> Place:
+def in_guest(arguments: argparse.Namespace, _device: str, out: Path, say: Say) -> Target:
     """The place where cases run in the guest; what is lacking for it is installed, its image built."""
     guests = Guests(arguments, out, say)
     options = _plain_options(arguments)
     repro = _repro(arguments, "--guest")
-    return Place(guests.stack, repro, lambda cases: guests.run(cases, options), guests.given)
+    return Target(guests.stack, repro, lambda cases: guests.run(cases, options), guests.given)
 
 
 def _plain_options(arguments: argparse.Namespace) -> list[str]:

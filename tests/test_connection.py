@@ -12,7 +12,7 @@ from conformance.bench.calls import Return
 from conformance.bench.memory_areas import BEFORE, Area, of_one, sent
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.execution import connection
-from conformance.execution.connection import Ask, Line, exchanges
+from conformance.execution.connection import Ask, LoopbackConnection, exchanges
 
 Made = list[int]
 SIZE = 64
@@ -29,14 +29,14 @@ class Stub:
         self.made.append(ask.request.wr_id)
         return Exchange(Return(0, 0))
 
-    def quickly(self) -> None:
+    def native(self) -> None:
         """None: nothing is made in C."""
 
 
 def asks(line: Stub, number: int) -> list[Ask]:
     """So many, numbered from 0."""
     areas = cast(Any, ())
-    return [Ask(cast(Line, line), SendRequest("RDMA_WRITE", wr_id), areas) for wr_id in range(number)]
+    return [Ask(cast(LoopbackConnection, line), SendRequest("RDMA_WRITE", wr_id), areas) for wr_id in range(number)]
 
 
 def test_in_steps_each_is_given_before_the_next_is_made() -> None:
@@ -123,14 +123,14 @@ def test_what_is_read_has_to_be_there_when_the_read_completes(with_answer: bool,
     there, here = area(of_one(BEFORE, 8)), area(sent(8))
 
     def bring(_: int) -> None:
-        ctypes.memmove(here.place, sent(8), 8)
+        ctypes.memmove(here.start, sent(8), 8)
 
     def nothing(_: int) -> None:
         pass
 
     sides = (bring, nothing) if with_answer else (nothing, bring)
     pair = Pair(Side(["RDMA_READ"], sides[0]), Side(["RECV"], sides[1]))
-    line = Line(cast(Any, pair), lambda: 1)
+    line = LoopbackConnection(cast(Any, pair), lambda: 1)
     (exchange,) = exchanges([Ask(line, SendRequest("RDMA_READ", 1), (there, here))])
     assert exchange.late is late
     assert here.moved() == "all"
@@ -143,10 +143,10 @@ def test_what_immediate_data_speaks_of_has_to_be_there_when_it_is_received(poll:
 
     def bring(times: int) -> None:
         if times == poll:
-            ctypes.memmove(there.place, sent(8), 8)
+            ctypes.memmove(there.start, sent(8), 8)
 
     pair = Pair(Side(["RDMA_WRITE"], lambda _: None), Side(["RECV_RDMA_WITH_IMM", "RECV"], bring))
-    line = Line(cast(Any, pair), lambda: 1)
+    line = LoopbackConnection(cast(Any, pair), lambda: 1)
     (exchange,) = exchanges([Ask(line, SendRequest("RDMA_WRITE_WITH_IMM", 1), (there, here))])
     assert exchange.late is late
     assert there.moved() == "all"

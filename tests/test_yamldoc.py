@@ -39,7 +39,7 @@ def test_every_value_and_key_knows_its_place() -> None:
     root = read_bytes(b"a: 1\nbc:\n  - x\n  -  z\n", "f")
     assert isinstance(root.value, dict)
     assert str(root.keys["bc"] if root.keys else "") == "f:2:1"
-    assert [str(item.place) for item in root.value["bc"].value] == ["f:3:5", "f:4:6"]  # type: ignore[union-attr]
+    assert [str(item.location) for item in root.value["bc"].value] == ["f:3:5", "f:4:6"]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("text", ["08", "1.5", "1e3", "2026-01-02", "12:30", "0o17", "1_000", "NULL", ".inf"])
@@ -121,7 +121,7 @@ def test_nesting_is_bounded(opening: str) -> None:
 
 
 def test_a_long_value_is_cut_in_messages() -> None:
-    assert len(Node("x" * 1000, read_bytes(b"a", "f").place).kind) < 80
+    assert len(Node("x" * 1000, read_bytes(b"a", "f").location).kind) < 80
 
 
 def test_a_file_that_is_missing_is_a_located_mistake(tmp_path: Path) -> None:

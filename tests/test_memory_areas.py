@@ -45,13 +45,13 @@ def test_untouched_memory_has_not_changed(memory: Buffer) -> None:
 
 def test_a_byte_right_behind_the_range_is_a_stretch_of_its_own(memory: Buffer) -> None:
     made = target(memory)
-    ctypes.memmove(made.place, sent(17), 17)
+    ctypes.memmove(made.start, sent(17), 17)
     assert made.changed() == [[0, 16], [16, 1]]
 
 
 def test_a_byte_before_the_range_and_one_pages_away_are_seen(memory: Buffer) -> None:
     made = target(memory)
-    ctypes.memset(made.place - 1, 1, 1)
+    ctypes.memset(made.start - 1, 1, 1)
     ctypes.memset(memory.addr + 9000, 1, 2)
     assert made.changed() == [[-1, 1], [8900, 2]]
 
@@ -65,6 +65,6 @@ def test_memory_that_was_filled_or_never_touched_is_left_as_it_is(memory: Buffer
 @pytest.mark.parametrize(("come", "moved"), [(16, "all"), (0, "nothing"), (8, "part")])
 def test_how_much_has_come(memory: Buffer, come: int, moved: str) -> None:
     made = target(memory)
-    ctypes.memmove(made.place, sent(16), come)
+    ctypes.memmove(made.start, sent(16), come)
     assert made.moved() == moved
     assert not made.strayed()

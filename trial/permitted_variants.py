@@ -20,10 +20,10 @@ from reference.stack import WHOLE, Stack
 from trial.violation import violates, violations_in
 
 # Liberties are told by the rule that leaves the choice.
-takes_liberty = violates
+permits = violates
 
 
-@takes_liberty("REREG-15")
+@permits("REREG-15")
 class KeysKept(Device):
     """A region keeps its keys when it is re-registered."""
 
@@ -31,7 +31,7 @@ class KeysKept(Device):
         """Stays."""
 
 
-@takes_liberty("REREG-15")
+@permits("REREG-15")
 class KeysOfAnotherIndex(Device):
     """A region gets keys that have nothing in common with the old ones when it is re-registered."""
 
@@ -41,7 +41,7 @@ class KeysOfAnotherIndex(Device):
         self.keys[region.key] = region
 
 
-@takes_liberty("REG-21")
+@permits("REG-21")
 class KeysReused(Device):
     """The key of a region that is gone is given to the next one."""
 
@@ -59,7 +59,7 @@ class KeysReused(Device):
         return self._free.pop() if self._free else super().new_key()
 
 
-@takes_liberty("REREG-06")
+@permits("REREG-06")
 class UnselectedAccessTaken(Device):
     """The library lets access pass that no flag selects, and the device ignores it."""
 
@@ -68,7 +68,7 @@ class UnselectedAccessTaken(Device):
         return super().input_fault(Change(change.flags, change.pd, change.addr, change.length, selected))
 
 
-@takes_liberty("REREG-05")
+@permits("REREG-05")
 class NoChangeRefused(Device):
     """A re-registration that selects nothing is an input error."""
 
@@ -76,7 +76,7 @@ class NoChangeRefused(Device):
         return not change.flags or super().input_fault(change)
 
 
-@takes_liberty("BIND-12")
+@permits("BIND-12")
 class BindsRefusedWhenPosted(Device):
     """What the region does not allow is refused when the bind is posted, by an errno."""
 
@@ -86,7 +86,7 @@ class BindsRefusedWhenPosted(Device):
         return errno.EPERM if refused else fault
 
 
-@takes_liberty("BIND-11")
+@permits("BIND-11")
 class BindsRefusedByCompletion(Device):
     """What the arguments rule out is refused by the completion, for windows of type 1 but for another type's."""
 
@@ -97,7 +97,7 @@ class BindsRefusedByCompletion(Device):
         return fault if region is None or region.domain is not window.domain else 0
 
 
-@takes_liberty("BIND-15")
+@permits("BIND-15")
 class InvalidationOfNothing(Device):
     """A local invalidation of a window that is not bound completes with success."""
 
@@ -107,7 +107,7 @@ class InvalidationOfNothing(Device):
         return unbound or super().local_invalidate(key, queue)
 
 
-@takes_liberty("BIND-14")
+@permits("BIND-14")
 class TypeOnePosted(Device):
     """A window of type 1 can be bound by a posted request as well."""
 
@@ -115,7 +115,7 @@ class TypeOnePosted(Device):
         return not posted and window.kind == 2
 
 
-@takes_liberty("BIND-03")
+@permits("BIND-03")
 class UnconnectedTakesBinds(Device):
     """A queue pair that is not ready to send takes a bind and never carries it out."""
 
@@ -125,7 +125,7 @@ class UnconnectedTakesBinds(Device):
         return super().ibv_bind_mw(queue, window, info, flags, wr_id)
 
 
-@takes_liberty("REG-23")
+@permits("REG-23")
 class NothingRegistered(Device):
     """A region of no bytes can be had."""
 
@@ -133,7 +133,7 @@ class NothingRegistered(Device):
         return super().range_fault(addr, length, access) if length else 0
 
 
-@takes_liberty("REG-13")
+@permits("REG-13")
 class HugeWithoutPaging(Device):
     """HUGETLB without ON_DEMAND is refused."""
 
@@ -141,7 +141,7 @@ class HugeWithoutPaging(Device):
         return super().unsupported(access) or access & (HUGETLB | ON_DEMAND) == HUGETLB
 
 
-@takes_liberty("REG-02")
+@permits("REG-02")
 class OtherErrnos(Device):
     """Every refusal of a registration has another errno."""
 
@@ -149,7 +149,7 @@ class OtherErrnos(Device):
         return errno + 1
 
 
-@takes_liberty("DEREG-02")
+@permits("DEREG-02")
 class OtherBusy(Device):
     """A region that cannot be deregistered yet answers EINVAL."""
 
@@ -157,7 +157,7 @@ class OtherBusy(Device):
         return Return(errno.EINVAL, errno.EINVAL) if returned.value == errno.EBUSY else returned
 
 
-@takes_liberty("ADV-01")
+@permits("ADV-01")
 class AdviceOnNothingRefused(Device):
     """Advice on a list of no elements is refused."""
 
@@ -167,7 +167,7 @@ class AdviceOnNothingRefused(Device):
         super().advise(pd, advice, flags, sg_list)
 
 
-@takes_liberty("ADV-05")
+@permits("ADV-05")
 class PlainAdviceNotFound(Device):
     """Advice on a region that is not on demand answers ENOENT."""
 
@@ -176,7 +176,7 @@ class PlainAdviceNotFound(Device):
         return errno.ENOENT if plain else super().element_fault(domain, advice, region, sge)
 
 
-@takes_liberty("ADV-14")
+@permits("ADV-14")
 class AdviceOfWholePages(Device):
     """Advice brings the whole of the pages in that it touches, also without FLUSH and also for writing."""
 
@@ -185,7 +185,7 @@ class AdviceOfWholePages(Device):
         return super().follow(start, -(-(addr + length) // PAGE) * PAGE - start, advice, flags)
 
 
-@takes_liberty("BIND-01")
+@permits("BIND-01")
 class ErrorsAreLoud(Device):
     """A queue pair goes to the error state after a failed bind, and so does its peer."""
 
@@ -195,4 +195,4 @@ class ErrorsAreLoud(Device):
             self.fail(queue.peer)
 
 
-LIBERTIES = tuple(violations_in([sys.modules[__name__]]))
+PERMITTED_VARIANTS = tuple(violations_in([sys.modules[__name__]]))

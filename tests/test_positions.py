@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.model.positions import PLACES, WORD_OPERATIONS, locate
+from conformance.model.positions import POSITIONS, WORD_OPERATIONS, locate
 
 ADDR, LENGTH = 4096 + 100, 200
 
 
-@pytest.mark.parametrize("place", sorted(set(PLACES) - {"empty"}))
+@pytest.mark.parametrize("place", sorted(set(POSITIONS) - {"empty"}))
 @pytest.mark.parametrize("operation", ["RDMA_WRITE", "SEND", "ATOMIC_WRITE", "ATOMIC_FETCH_AND_ADD"])
 def test_a_place_lies_inside_or_outside_of_the_range_as_its_name_says(operation: str, place: str) -> None:
     offset, size = locate(place, operation, ADDR, LENGTH)
@@ -25,7 +25,7 @@ def test_before_and_after_are_next_to_the_range() -> None:
 
 
 @pytest.mark.parametrize("operation", WORD_OPERATIONS)
-@pytest.mark.parametrize("place", sorted(set(PLACES) - {"empty"}))
+@pytest.mark.parametrize("place", sorted(set(POSITIONS) - {"empty"}))
 def test_words_are_aligned_where_the_range_begins_and_ends_in_the_middle_of_one(operation: str, place: str) -> None:
     offset, size = locate(place, operation, ADDR, LENGTH)
     assert ((ADDR + offset) % 8, size) == (0, 8)

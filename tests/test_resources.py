@@ -9,7 +9,16 @@ import pytest
 
 from conformance.judging import judge
 from conformance.kernel import resources
-from conformance.kernel.resources import LOCKED, OTHERS, PAGES, PINNED, Holdings, evidence, settled, still_counted
+from conformance.kernel.resources import (
+    LOCKED,
+    OTHERS,
+    PAGES,
+    PINNED,
+    ResourceCounter,
+    count_when_settled,
+    evidence,
+    leaked,
+)
 from samples import case
 
 STATUS = "Name:\tpython3\nVmLck:\t       4 kB\nVmPin:\t      16 kB\n"
@@ -36,7 +45,7 @@ def system(tmp_path: Path) -> Path:
 
 
 def count(system: Path, netlink: Any, alone: bool = True) -> dict[str, int]:
-    return Holdings("rxe0", netlink, alone, system / "proc", system / "cgroup").count()
+    return ResourceCounter("rxe0", netlink, alone, system / "proc", system / "cgroup").count()
 
 
 def test_windows_are_what_the_control_group_counts_beyond_the_netlink(system: Path) -> None:
@@ -56,15 +65,15 @@ def test_what_a_system_does_not_tell_is_left_out(system: Path, lack: str) -> Non
 
 
 def test_more_than_before_is_left_over_and_less_is_not() -> None:
-    assert still_counted({"MR": 1, PINNED: 4}, {"MR": 3, PINNED: 16}) == "the kernel still counts 2 MR, 12 kB pinned"
-    assert still_counted({"MR": 1, PINNED: 4}, {"MR": 0}) == ""
+    assert leaked({"MR": 1, PINNED: 4}, {"MR": 3, PINNED: 16}) == "the kernel still counts 2 MR, 12 kB pinned"
+    assert leaked({"MR": 1, PINNED: 4}, {"MR": 0}) == ""
 
 
 def test_what_is_freed_a_little_later_is_not_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter([{"MR": 1}, {"MR": 1}, {"MR": 0}])
-    assert settled({"MR": 0}, lambda: next(counts)) == {"MR": 0}
+    assert count_when_settled({"MR": 0}, lambda: next(counts)) == {"MR": 0}
     monkeypatch.setattr(resources, "SETTLING_S", 0.02)
-    assert settled({"MR": 0}, lambda: {"MR": 1}) == {"MR": 1}
+    assert count_when_settled({"MR": 0}, lambda: {"MR": 1}) == {"MR": 1}
 
 
 def test_the_evidence_keeps_objects_and_memory_apart() -> None:
@@ -75,7 +84,7 @@ def test_the_evidence_keeps_objects_and_memory_apart() -> None:
 
 
 def test_what_is_left_over_fails_a_case_that_was_good_otherwise() -> None:
-    left = still_counted({PINNED: 0}, {PINNED: 4})
+    left = leaked({PINNED: 0}, {PINNED: 4})
     observed = {"returned": "MR", "errno": "", "left_behind": [left]}
     judgement = judge(case("{rules: [REG-01], when: {access: []}, then: success}"), [], observed)
     assert judgement.verdict == "FAIL"
