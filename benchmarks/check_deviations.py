@@ -21,9 +21,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from conformance import judging
 from conformance.model import predicate
 from conformance.model.space import Space
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.points import read_points
 from conformance.results.records import read_results
 from conformance.sweeps.formula import ALWAYS
@@ -66,7 +66,7 @@ def _neighbour(points: Points, smallest: int, deviation: dict[str, Any]) -> int 
         point for point, number in enumerate(points.index)
         if number != OUTSIDE and not inside[point]
         and (points.outcomes[number].clause, points.outcomes[number].rule) == (own.clause, own.rule)
-        and points.outcomes[number].verdict not in (judging.UNSUPPORTED, judging.UNREACHABLE)
+        and points.outcomes[number].verdict not in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
     ]  # fmt: skip
     return min(candidates, key=lambda point: (_distance(points.space, smallest, point), point), default=None)
 
@@ -118,7 +118,7 @@ def main() -> int:
 
 def _shows(line: dict[str, Any], observed: str) -> bool:
     """Whether a case failed with what a deviation tells; the calls are told with their arguments here."""
-    if line["verdict"] not in judging.VIOLATIONS:
+    if line["verdict"] not in VIOLATIONS:
         return False
     call = line["call"].partition("(")[0]
     reason = str(line["reason"]).replace(line["call"], call)

@@ -18,8 +18,8 @@ from typing import Any
 
 from commands import case_options
 from conformance.errors import UserError
-from conformance.judging import VERDICTS
 from conformance.model.case import Case, Step
+from conformance.model.verdict import VERDICTS
 from conformance.results.records import Record, read_results, rule_verdicts
 from conformance.tables.suite import Suite
 from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb

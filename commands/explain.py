@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from commands import case_options
-from conformance import judging
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.rules import Rule
+from conformance.model.verdict import VERDICTS, VIOLATIONS
 from conformance.results.records import FILE_NAME, Record, headline_on, verdict_on
 from conformance.results.sweep_record import clauses
 from conformance.tables.suite import Suite
@@ -86,7 +86,7 @@ def _of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
         line = results.get(case.id)
         verdict = verdict_on(rule.id, line) if line else "-"
         yield f"  {verdict:<11}  {case.id}  {case.location.file}:{case.location.line}"
-        if line and verdict_on(rule.id, line) in judging.VIOLATIONS:
+        if line and verdict_on(rule.id, line) in VIOLATIONS:
             reason, repro = headline_on(rule.id, line)
             yield from _wrapped(reason, "      ")
             yield f"      {repro}"
@@ -95,7 +95,7 @@ def _of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
 
 
 def _rank(rule: Rule, line: Record | None) -> int:
-    return judging.VERDICTS.index(verdict_on(rule.id, line)) if line else len(judging.VERDICTS)
+    return VERDICTS.index(verdict_on(rule.id, line)) if line else len(VERDICTS)
 
 
 def _of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:

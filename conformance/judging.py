@@ -12,16 +12,8 @@ from typing import Any
 
 from conformance.model.case import Case, Step
 from conformance.model.expected_errors import RELIABLE, refusal
+from conformance.model.verdict import Verdict
 from conformance.verbs import ENUMS, VERBS
-
-PASS, FAIL, UNSUPPORTED, UNREACHABLE = "PASS", "FAIL", "UNSUPPORTED", "UNREACHABLE"
-BROKEN, CRASH, HANG, MISSED = "BROKEN", "CRASH", "HANG", "MISSED"
-# Never what a device did: the effective verdict of a violation that a waiver tells of (results/waivers.py).
-WAIVED = "WAIVED"
-# From the worst to the best: a rule's verdict is the worst of its cases'.
-VERDICTS = (CRASH, HANG, FAIL, BROKEN, MISSED, WAIVED, UNREACHABLE, UNSUPPORTED, PASS)
-VIOLATIONS = (CRASH, HANG, FAIL)
-INCOMPLETE = (BROKEN, MISSED)
 
 # How a kernel says that something went wrong in it, whatever the call returned.
 _KERNEL_ALARMS = ("WARNING:", "BUG:", "Oops", "general protection", "UBSAN:", "KASAN:", "refcount_t:")
@@ -42,9 +34,9 @@ def judge(
     """The verdict on `case` given what execution.execute observed and the kernel's evidence."""
     alarm = kernel_alarm(kernel or {})
     if alarm:
-        return Judgement(FAIL, f"{case.when}: {alarm}")
+        return Judgement(Verdict.FAIL, f"{case.when}: {alarm}")
     if "unreachable" in observed:
-        return Judgement(UNREACHABLE, observed["unreachable"])
+        return Judgement(Verdict.UNREACHABLE, observed["unreachable"])
     if "setup_failed" in observed:
         judgement = _judge_setup(undeclared, observed)
     elif case.when.then.outcome == "open":
@@ -53,8 +45,8 @@ def judge(
         judgement = _judge_undeclared(case, undeclared, observed)
     else:
         judgement = _judge_steps(case, observed)
-    if judgement.verdict != FAIL and observed.get("left_behind"):
-        return Judgement(FAIL, f"could not be given back: {'; '.join(observed['left_behind'])}")
+    if judgement.verdict != Verdict.FAIL and observed.get("left_behind"):
+        return Judgement(Verdict.FAIL, f"could not be given back: {'; '.join(observed['left_behind'])}")
     return judgement
 
 
@@ -77,27 +69,27 @@ def verdict_key(observed: Mapping[str, Any]) -> dict[str, Any]:
 def apply_profile(judgement: Judgement, undeclared: Sequence[str], present: Mapping[str, str]) -> Judgement:
     """The judgement where a profile says what must be there (capability to reason): then absence is a failure."""
     pinned = [name for name in undeclared if name in present]
-    if judgement.verdict != UNSUPPORTED or not pinned:
+    if judgement.verdict != Verdict.UNSUPPORTED or not pinned:
         return judgement
     reasons = "; ".join(f"{name} must be present: {present[name]}" for name in pinned)
-    return Judgement(FAIL, f"{judgement.reason}, yet by the profile {reasons}", judgement.notes)
+    return Judgement(Verdict.FAIL, f"{judgement.reason}, yet by the profile {reasons}", judgement.notes)
 
 
 def _judge_setup(undeclared: Sequence[str], observed: dict[str, Any]) -> Judgement:
     if undeclared:
         return Judgement(
-            UNSUPPORTED, f"{observed['setup_failed']}; the device does not declare {', '.join(undeclared)}"
+            Verdict.UNSUPPORTED, f"{observed['setup_failed']}; the device does not declare {', '.join(undeclared)}"
         )
-    return Judgement(BROKEN, f"the setup failed: {observed['setup_failed']}")
+    return Judgement(Verdict.BROKEN, f"the setup failed: {observed['setup_failed']}")
 
 
 def _judge_open(case: Case, observed: dict[str, Any]) -> Judgement:
     """The call itself cannot be wrong; the steps after it can."""
     judgement = _judge_steps(case, observed)
-    if judgement.verdict == FAIL:
+    if judgement.verdict == Verdict.FAIL:
         return judgement
     note = "the documents leave this open"
-    return Judgement(PASS, f"{judgement.reason}; {note}", (note, *judgement.notes))
+    return Judgement(Verdict.PASS, f"{judgement.reason}; {note}", (note, *judgement.notes))
 
 
 def _judge_undeclared(case: Case, undeclared: Sequence[str], observed: dict[str, Any]) -> Judgement:
@@ -105,14 +97,14 @@ def _judge_undeclared(case: Case, undeclared: Sequence[str], observed: dict[str,
     names = ", ".join(undeclared)
     if _outcome(case.when, observed) == "refused":
         if observed.get("changed") or observed.get("moved", "nothing") != "nothing":
-            return Judgement(FAIL, f"{case.when} {_came(observed)}, and moved bytes that it should not")
+            return Judgement(Verdict.FAIL, f"{case.when} {_came(observed)}, and moved bytes that it should not")
         because = f" with {observed['errno']}" if observed.get("errno") else ""
-        return Judgement(UNSUPPORTED, f"{case.when} was refused{because}; the device does not declare {names}")
+        return Judgement(Verdict.UNSUPPORTED, f"{case.when} was refused{because}; the device does not declare {names}")
     note = f"accepted although the device does not declare {names}"
     judgement = _judge_steps(case, observed)
     inert = _first_refused(case, observed)
     if inert:
-        return Judgement(UNSUPPORTED, f"{judgement.reason} ({note})", (*judgement.notes, note))
+        return Judgement(Verdict.UNSUPPORTED, f"{judgement.reason} ({note})", (*judgement.notes, note))
     return Judgement(judgement.verdict, f"{judgement.reason} ({note})", (*judgement.notes, note))
 
 
@@ -133,8 +125,8 @@ def _judge_steps(case: Case, observed: dict[str, Any]) -> Judgement:
         fault = fault or _fault(step, seen, "afterwards ")
     notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
     if fault:
-        return Judgement(FAIL, fault, tuple(notes))
-    return Judgement(PASS, f"{case.when} {_came(observed)}", tuple(notes))
+        return Judgement(Verdict.FAIL, fault, tuple(notes))
+    return Judgement(Verdict.PASS, f"{case.when} {_came(observed)}", tuple(notes))
 
 
 def _fault(step: Step, seen: dict[str, Any], when: str = "") -> str:

@@ -18,6 +18,7 @@ from conformance import judging
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.case import Case
+from conformance.model.verdict import Verdict
 from conformance.results.prior_sessions import PriorSessions
 from conformance.results.records import Record, decode, footer_record, result_record
 from conformance.results.waivers import Waivers
@@ -141,7 +142,7 @@ class Supervisor:
         if self.workers and not self.heard:
             raise UserError(f"no case was begun: {self.why_ended}", log=str(self.console), status=3)
         for case in [case for case in self.cases if case not in self.done]:
-            self._record(case, judging.MISSED, f"not run: {self.why_ended}", [])
+            self._record(case, Verdict.MISSED, f"not run: {self.why_ended}", [])
         return self._finish(time.monotonic() - began)
 
     def _finish(self, duration_s: float) -> Record:
@@ -162,7 +163,7 @@ class Supervisor:
         self.file.append(prior.line())
         self.listener.began(prior.header, len(self.cases))
         if prior.in_flight in self.cases and self.boot_id and prior.boot_id != self.boot_id:
-            self._record(prior.in_flight, judging.CRASH, "this host went down while the case ran", [])
+            self._record(prior.in_flight, Verdict.CRASH, "this host went down while the case ran", [])
 
     def _progress(self) -> tuple[int, int]:
         """Differs after a worker with which it makes sense to start another."""
@@ -184,7 +185,7 @@ class Supervisor:
             if raw is None:
                 self.why_ended = reason = "no answer within its deadline"
                 if in_flight:
-                    self._lost(in_flight, judging.HANG, reason, worker)
+                    self._lost(in_flight, Verdict.HANG, reason, worker)
                 worker.kill()
                 return
             if not raw:
@@ -244,9 +245,9 @@ class Supervisor:
         if end.outside:
             self.killed[in_flight] += 1
             if in_flight and self.killed[in_flight] == TRIES:
-                self._record(in_flight, judging.BROKEN, f"{end.what}, {TRIES} times in this case", [])
+                self._record(in_flight, Verdict.BROKEN, f"{end.what}, {TRIES} times in this case", [])
         elif in_flight:
-            self._lost(in_flight, judging.CRASH, end.what, worker)
+            self._lost(in_flight, Verdict.CRASH, end.what, worker)
 
     def _lost(self, in_flight: str, verdict: str, reason: str, worker: Worker) -> None:
         self.why_ended = f"{reason} in {in_flight}"
@@ -261,7 +262,7 @@ class Supervisor:
         if row:  # one of random sequences: what it was in, and which of the case's rules that is about
             rule = str(self.at.get("rule"))
             more["deviations"] = [{"when": self.at["point"], "rules": [rule], "row": str(row)}]
-            more["rule_verdicts"] = {**dict.fromkeys(case.rules, judging.PASS), rule: verdict}
+            more["rule_verdicts"] = {**dict.fromkeys(case.rules, Verdict.PASS), rule: verdict}
         self._record(in_flight, verdict, f"{case.when}: {reason}{cause and f' ({cause})'}", log, more)
 
     def _record(self, case: str, verdict: str, reason: str, log: Sequence[str], more: Mapping[str, Any] = {}) -> None:

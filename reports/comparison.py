@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from conformance import judging
 from conformance.errors import UserError
+from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.records import Record
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.digest import Digest
@@ -29,7 +29,7 @@ KINDS: Mapping[str, str] = {
     NEW: "only in the new run",
     GONE: "only in the old run",
 }
-_ABSENT = (judging.UNSUPPORTED, judging.UNREACHABLE)
+_ABSENT = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
 _POINTS_TOLD = 3
 
 
@@ -90,16 +90,16 @@ def kind_of(old: str, new: str) -> str:
     """What the change from one verdict to another is; empty if it is none."""
     if old == new:
         return ""
-    if new in judging.VIOLATIONS:
-        worse = old not in judging.VIOLATIONS or judging.VERDICTS.index(new) < judging.VERDICTS.index(old)
+    if new in VIOLATIONS:
+        worse = old not in VIOLATIONS or VERDICTS.index(new) < VERDICTS.index(old)
         return REGRESSED if worse else CHANGED
-    if new in judging.INCOMPLETE:
-        return CHANGED if old in judging.INCOMPLETE else UNDECIDED
-    if old == judging.WAIVED:
+    if new in INCOMPLETE:
+        return CHANGED if old in INCOMPLETE else UNDECIDED
+    if old == Verdict.WAIVED:
         return UNNEEDED
     if new in _ABSENT:
-        return CHANGED if old in _ABSENT or old in judging.INCOMPLETE else UNSUPPORTED
-    return FIXED if old in judging.VIOLATIONS and new == judging.PASS else CHANGED
+        return CHANGED if old in _ABSENT or old in INCOMPLETE else UNSUPPORTED
+    return FIXED if old in VIOLATIONS and new == Verdict.PASS else CHANGED
 
 
 def _changes(old: Digest, new: Digest, before: Record, after: Record | None) -> Iterator[Change]:
@@ -110,7 +110,7 @@ def _changes(old: Digest, new: Digest, before: Record, after: Record | None) -> 
     kind = kind_of(before["effective"], after["effective"])
     if kind:
         yield Change(kind, case, before["effective"], after["effective"], after)
-    elif after["effective"] in judging.VIOLATIONS:
+    elif after["effective"] in VIOLATIONS:
         known = {each["when"] for each in before["deviations"]}
         for each in after["deviations"]:
             if each["row"] and each["when"] not in known:  # random sequences have found another one

@@ -15,17 +15,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from conformance import judging
 from conformance.errors import UserError
+from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.records import Record, Recorded, exit_status, read_results, verdict_on
 
 # What the verdicts mean for a rule, in the order in which the sentence tells them.
 VERIFIED, VIOLATED, WAIVED = "verified", "violated", "waived"
 UNSUPPORTED, UNREACHABLE, UNDECIDED, NOT_RUN = "unsupported", "unreachable", "undecided", "not run"
 STANDING: Mapping[str, str] = {
-    judging.PASS: VERIFIED, judging.FAIL: VIOLATED, judging.CRASH: VIOLATED, judging.HANG: VIOLATED,
-    judging.WAIVED: WAIVED, judging.UNSUPPORTED: UNSUPPORTED, judging.UNREACHABLE: UNREACHABLE,
-    judging.BROKEN: UNDECIDED, judging.MISSED: UNDECIDED,
+    Verdict.PASS: VERIFIED, Verdict.FAIL: VIOLATED, Verdict.CRASH: VIOLATED, Verdict.HANG: VIOLATED,
+    Verdict.WAIVED: WAIVED, Verdict.UNSUPPORTED: UNSUPPORTED, Verdict.UNREACHABLE: UNREACHABLE,
+    Verdict.BROKEN: UNDECIDED, Verdict.MISSED: UNDECIDED,
 }  # fmt: skip
 STANDINGS = (VERIFIED, VIOLATED, WAIVED, UNSUPPORTED, UNREACHABLE, UNDECIDED, NOT_RUN)
 _PHRASES: Mapping[str, str] = {
@@ -131,7 +131,7 @@ class Digest:
         worst: dict[str, str] = {}
         for line in self.results:
             for rule in line["rules"]:
-                worst[rule] = min(worst.get(rule, judging.PASS), verdict_on(rule, line), key=judging.VERDICTS.index)
+                worst[rule] = min(worst.get(rule, Verdict.PASS), verdict_on(rule, line), key=VERDICTS.index)
         return worst
 
     @cached_property
@@ -195,7 +195,7 @@ class Digest:
     @property
     def points(self) -> int:
         """Calls or operations judged: the points of sweeps, and one for each other case."""
-        sizes = (sum(line["points"].values()) for line in self.results if line["verdict"] != judging.MISSED)
+        sizes = (sum(line["points"].values()) for line in self.results if line["verdict"] != Verdict.MISSED)
         return sum(size or 1 for size in sizes)
 
     @property
@@ -207,9 +207,9 @@ class Digest:
     def violations(self) -> dict[str, list[Record]]:
         """The results that violate each violated rule, in the rules' order, the worst first."""
         found: dict[str, list[Record]] = {}
-        for line in sorted(self.results, key=lambda line: judging.VERDICTS.index(line["effective"])):
+        for line in sorted(self.results, key=lambda line: VERDICTS.index(line["effective"])):
             for rule in line["rules"]:
-                if verdict_on(rule, line) in judging.VIOLATIONS:
+                if verdict_on(rule, line) in VIOLATIONS:
                     found.setdefault(rule, []).append(line)
         order = list(self.rules)
         return dict(sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
@@ -220,12 +220,12 @@ class Digest:
                 yield from ((rule, line) for rule in line["rules"] if self.verdicts[rule] == verdict)
 
     def _why_unreachable(self) -> tuple[str, ...]:
-        return _most({(line["reason"], rule) for rule, line in self._of_rules(judging.UNREACHABLE)})
+        return _most({(line["reason"], rule) for rule, line in self._of_rules(Verdict.UNREACHABLE)})
 
     def _why_unsupported(self) -> tuple[str, ...]:
         undeclared = {
             (str(name), rule)
-            for rule, line in self._of_rules(judging.UNSUPPORTED) for name in line["observed"].get("lacking", ())
+            for rule, line in self._of_rules(Verdict.UNSUPPORTED) for name in line["observed"].get("lacking", ())
         }  # fmt: skip
         names = [name for name, _ in Counter(name for name, _ in sorted(undeclared)).most_common()]
         return (f"it does not declare {', '.join(names)}",) if names else ()
@@ -293,7 +293,7 @@ def _result(line: Record, where: str) -> Record:
                f"{where}: axis {name}")  # fmt: skip
     if any(not isinstance(count, int) for count in shaped["points"].values()):
         raise UserError(f"{where}: a count of points is no number")
-    if not set(map(str, shaped["rule_verdicts"].values())) <= set(judging.VERDICTS):
+    if not set(map(str, shaped["rule_verdicts"].values())) <= set(VERDICTS):
         raise UserError(f"{where}: an unknown verdict in `rule_verdicts`")
     shaped["deviations"] = [_shaped(each, _DEVIATION, f"{where}: a deviation") for each in shaped["deviations"]]
     undeclared = shaped["observed"].get("lacking", [])
@@ -325,7 +325,7 @@ def _texts(value: Any, where: str) -> None:
 
 
 def _never_recorded(case: str) -> Record:
-    line = {"type": "result", "case": case, "verdict": judging.MISSED, "effective": judging.MISSED}
+    line = {"type": "result", "case": case, "verdict": Verdict.MISSED, "effective": Verdict.MISSED}
     return _result({**line, "reason": "planned and never recorded"}, "")
 
 

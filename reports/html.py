@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from conformance import judging
+from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.records import Record, headline_on, verdict_on
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
 from reports import pictures
@@ -30,11 +30,11 @@ FILE_NAME = "report.html"
 TEMPLATES = Path(__file__).with_name("templates")
 # Columns of the matrix of a single run, and the verdicts that each of them counts.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "pass": (judging.PASS,), "fail": judging.VIOLATIONS, "waived": (judging.WAIVED,),
-    "unsup.": (judging.UNSUPPORTED,), "unreach.": (judging.UNREACHABLE,), "other": judging.INCOMPLETE,
+    "pass": (Verdict.PASS,), "fail": VIOLATIONS, "waived": (Verdict.WAIVED,),
+    "unsup.": (Verdict.UNSUPPORTED,), "unreach.": (Verdict.UNREACHABLE,), "other": INCOMPLETE,
 }  # fmt: skip
 _FAULTS_TOLD = 3
-_SIGNS = {judging.UNSUPPORTED: "○", **dict.fromkeys(judging.VIOLATIONS, "✗"), judging.WAIVED: "✗"}
+_SIGNS: dict[str, str] = {Verdict.UNSUPPORTED: "○", **dict.fromkeys(VIOLATIONS, "✗"), Verdict.WAIVED: "✗"}
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class SweepView:
         outcomes = self.points.outcomes if self.points else ()
         worst = [each for each in cell.counts if outcomes[each].verdict == cell.verdict]
         sign = _SIGNS.get(cell.verdict, "?")
-        if cell.verdict == judging.PASS:
+        if cell.verdict == Verdict.PASS:
             refused = {outcomes[number].expected.startswith("refused") for number in worst}
             sign = "✓⊘" if len(refused) > 1 else "⊘" if True in refused else "✓"
         number = sum(cell.counts[each] for each in worst)
@@ -245,7 +245,7 @@ class Page:
     def verdicts(self) -> list[tuple[str, int]]:
         """The effective verdicts that occur, with their number of cases in all runs."""
         total = sum((Counter(run.counts) for run in self.runs), Counter[str]())
-        return [(verdict, total[verdict]) for verdict in judging.VERDICTS if total[verdict]]
+        return [(verdict, total[verdict]) for verdict in VERDICTS if total[verdict]]
 
     @property
     def differing(self) -> int:
@@ -287,7 +287,7 @@ def hashes(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
 
 
 def _rank(verdict: str) -> int:
-    return judging.VERDICTS.index(verdict) if verdict in judging.VERDICTS else len(judging.VERDICTS)
+    return VERDICTS.index(verdict) if verdict in VERDICTS else len(VERDICTS)
 
 
 def outcome_text(outcome: Outcome) -> str:

@@ -9,7 +9,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
-from conformance import judging
+from conformance.model.verdict import Verdict
 from conformance.results.records import Record
 from reports.digest import Digest, flat, told_deviation
 
@@ -18,14 +18,14 @@ _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 # JUnit knows three ways not to pass. What says something of the device is a failure; what says
 # something of the harness or the environment is an error.
 _ELEMENT = {
-    judging.FAIL: "failure",
-    judging.CRASH: "failure",
-    judging.HANG: "failure",
-    judging.BROKEN: "error",
-    judging.MISSED: "error",
-    judging.WAIVED: "skipped",
-    judging.UNSUPPORTED: "skipped",
-    judging.UNREACHABLE: "skipped",
+    Verdict.FAIL: "failure",
+    Verdict.CRASH: "failure",
+    Verdict.HANG: "failure",
+    Verdict.BROKEN: "error",
+    Verdict.MISSED: "error",
+    Verdict.WAIVED: "skipped",
+    Verdict.UNSUPPORTED: "skipped",
+    Verdict.UNREACHABLE: "skipped",
 }
 
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from conformance import judging
+from conformance.model.verdict import Verdict
 from conformance.results.records import Record
 from reports.digest import Digest, flat, told_deviation
 
 # Verdict to outcome and directive.
 _RESULT = {
-    judging.PASS: ("ok", ""),
-    judging.UNSUPPORTED: ("ok", "SKIP"),
-    judging.UNREACHABLE: ("ok", "SKIP"),
-    judging.WAIVED: ("ok", "XFAIL"),
-    judging.FAIL: ("not ok", ""),
-    judging.CRASH: ("not ok", ""),
-    judging.HANG: ("not ok", "TIMEOUT"),
-    judging.BROKEN: ("not ok", "ERROR"),
-    judging.MISSED: ("not ok", "ERROR"),
+    Verdict.PASS: ("ok", ""),
+    Verdict.UNSUPPORTED: ("ok", "SKIP"),
+    Verdict.UNREACHABLE: ("ok", "SKIP"),
+    Verdict.WAIVED: ("ok", "XFAIL"),
+    Verdict.FAIL: ("not ok", ""),
+    Verdict.CRASH: ("not ok", ""),
+    Verdict.HANG: ("not ok", "TIMEOUT"),
+    Verdict.BROKEN: ("not ok", "ERROR"),
+    Verdict.MISSED: ("not ok", "ERROR"),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from conformance import judging
+from conformance.model.verdict import VERDICTS
 from conformance.results.records import headline_on
 from reports.digest import Digest
 
@@ -32,7 +32,7 @@ def _run(run: Digest) -> Iterator[str]:
     yield "| verdict | rules | cases |"
     yield "|---|---:|---:|"
     rules = list(run.verdicts.values())
-    for verdict in reversed(judging.VERDICTS):
+    for verdict in reversed(VERDICTS):
         if run.counts.get(verdict):
             yield f"| {verdict} | {rules.count(verdict)} | {run.counts[verdict]} |"
     problems = run.waivers.get("problems", ())

@@ -14,22 +14,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod, sqrt
 
-from conformance import judging
 from conformance.model.space import Space
+from conformance.model.verdict import VERDICTS, Verdict
 from conformance.sweeps.outcome import OUTSIDE, Points
 
 # Shades for the outcomes of a verdict, so that what was accepted and what was refused, both as documented,
 # stay apart. Chosen to be told apart on white and on black paper; the words are beside them.
 SHADES: Mapping[str, Sequence[str]] = {
-    judging.PASS: ("#2e9e63", "#9bd3b0", "#1f6f6a", "#c9e7cf"),
-    judging.FAIL: ("#d4313d", "#f08a4b", "#a3123f", "#f5b7a0"),
-    judging.CRASH: ("#5b1a8b",),
-    judging.HANG: ("#8e44ad",),
-    judging.WAIVED: ("#c8a415", "#e3cf76"),
-    judging.UNSUPPORTED: ("#7f93ad", "#b4c2d4"),
-    judging.UNREACHABLE: ("#a9a9a9", "#cfcfcf"),
-    judging.BROKEN: ("#e0559a",),
-    judging.MISSED: ("#f2a6cc",),
+    Verdict.PASS: ("#2e9e63", "#9bd3b0", "#1f6f6a", "#c9e7cf"),
+    Verdict.FAIL: ("#d4313d", "#f08a4b", "#a3123f", "#f5b7a0"),
+    Verdict.CRASH: ("#5b1a8b",),
+    Verdict.HANG: ("#8e44ad",),
+    Verdict.WAIVED: ("#c8a415", "#e3cf76"),
+    Verdict.UNSUPPORTED: ("#7f93ad", "#b4c2d4"),
+    Verdict.UNREACHABLE: ("#a9a9a9", "#cfcfcf"),
+    Verdict.BROKEN: ("#e0559a",),
+    Verdict.MISSED: ("#f2a6cc",),
 }
 _MATRIX_AXES = ("op", "place")
 _WIDEST = 512
@@ -169,5 +169,5 @@ def _cells(
         if counts is None:
             yield None
         else:
-            worst = min((points.outcomes[each].verdict for each in counts), key=judging.VERDICTS.index)
+            worst = min((points.outcomes[each].verdict for each in counts), key=VERDICTS.index)
             yield Cell(worst, counts)

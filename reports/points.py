@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from conformance import judging
 from conformance.errors import UserError
+from conformance.model.verdict import VERDICTS
 from conformance.results.points import points_path
 from conformance.results.records import Record
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
@@ -39,7 +39,7 @@ def read_points(directory: Path, line: Record) -> Points | None:
 def _parsed(data: bytes) -> Points:
     points = Points.of_data(plain(json.loads(data)))
     for outcome in points.outcomes:
-        if outcome.verdict not in judging.VERDICTS:
+        if outcome.verdict not in VERDICTS:
             raise ValueError(f"an unknown verdict {outcome.verdict}")
         if not all(isinstance(text, str) for text in (outcome.expected, outcome.observed, outcome.rule)):
             raise TypeError("an outcome that is not said in words")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from conformance import judging
+from conformance.model.verdict import Verdict
 from conformance.results.records import Record
 from reports.digest import one_line
 from reports.terminal import coloured, device_line, moves
@@ -48,7 +48,7 @@ class Progress:
     def took(self, line: Record, done: int, total: int) -> None:
         """A result has come; what is no PASS and no UNSUPPORTED is shown at once."""
         self._ticks = [*self._ticks[-_LATELY:], self.clock()]
-        if self.level == VERBOSE or line["effective"] not in (judging.PASS, judging.UNSUPPORTED):
+        if self.level == VERBOSE or line["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED):
             self._show(line)
         if self.moving:
             self._clear()

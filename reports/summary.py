@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from conformance import judging
+from conformance.model.verdict import VERDICTS
 from conformance.results.records import headline_on
 from reports.digest import STANDINGS, Digest
 
@@ -58,7 +58,7 @@ def schema() -> dict[str, Any]:
     """The JSON Schema of a summary."""
     count = {"type": "integer", "minimum": 0}
     text = {"type": "string"}
-    verdict = {"enum": list(judging.VERDICTS)}
+    verdict = {"enum": list(VERDICTS)}
     violation = {
         "rule": text, "verdict": verdict, "cases": {"type": "array", "items": text, "minItems": 1}, "reason": text,
         "repro": {**text, "description": "the command that shows it again"}, "table": text,
@@ -73,7 +73,7 @@ def schema() -> dict[str, Any]:
         "started": text,
         "duration_s": {"type": ["number", "null"]},
         "tables_sha256": text,
-        "cases": _counts(judging.VERDICTS, count),
+        "cases": _counts(VERDICTS, count),
         "points": {**count, "description": "calls and operations judged"},
         "rules": {"type": "object", "additionalProperties": verdict, "description": "the verdict on each rule"},
         "standings": _counts(STANDINGS, count),

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from conformance import judging
+from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.records import Record, headline_on, verdict_on
 from reports.digest import Digest, one_line
 
-_COLOURS = {
-    judging.PASS: "32", judging.FAIL: "31", judging.CRASH: "31", judging.HANG: "31",
-    judging.BROKEN: "35", judging.MISSED: "35", judging.UNSUPPORTED: "33", judging.UNREACHABLE: "33",
-    judging.WAIVED: "33",
+_COLOURS: dict[str, str] = {
+    Verdict.PASS: "32", Verdict.FAIL: "31", Verdict.CRASH: "31", Verdict.HANG: "31",
+    Verdict.BROKEN: "35", Verdict.MISSED: "35", Verdict.UNSUPPORTED: "33", Verdict.UNREACHABLE: "33",
+    Verdict.WAIVED: "33",
 }  # fmt: skip
 REPORT = "report.html"
 
@@ -30,7 +30,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None) -> str:
     duration = f" in {run.footer['duration_s']:.1f} s" if run.footer and "duration_s" in run.footer else ""
     figures = ", ".join(
         f"{run.counts[verdict]} {coloured(verdict, stream)}"
-        for verdict in reversed(judging.VERDICTS) if run.counts.get(verdict)
+        for verdict in reversed(VERDICTS) if run.counts.get(verdict)
     )  # fmt: skip
     points = f", {run.points:,} calls judged" if run.points != len(run.results) else ""
     lines += [f"{len(run.results)} cases{duration}{points}: {figures}", run.short_words]
@@ -47,7 +47,7 @@ def _unsettled(run: Digest, stream: TextIO) -> Iterator[str]:
     found: dict[str, list[Record]] = {}
     for line in run.results:
         for rule in line["rules"]:
-            if verdict_on(rule, line) in (*judging.VIOLATIONS, *judging.INCOMPLETE):
+            if verdict_on(rule, line) in (*VIOLATIONS, *INCOMPLETE):
                 found.setdefault(rule, []).append(line)
     for rule, lines in sorted(found.items()):
         line, more = lines[0], f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
@@ -62,7 +62,7 @@ def _unsettled(run: Digest, stream: TextIO) -> Iterator[str]:
 def _next(run: Digest, out: Path) -> str:
     """What helps most in this state."""
     violated = next(iter(run.violations()), "")
-    if run.footer is None or run.counts.get(judging.MISSED):
+    if run.footer is None or run.counts.get(Verdict.MISSED):
         return f"./rdma-cts run --resume {out} carries on with what is missing"
     if violated:
         return f"./rdma-cts explain {violated} --results {out} says what that means"

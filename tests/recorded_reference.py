@@ -10,6 +10,7 @@ from typing import Any
 from conformance import judging
 from conformance.judging import Judgement
 from conformance.model.case import Case
+from conformance.model.verdict import Verdict
 from conformance.results.records import FILE_NAME, Record, footer_record, result_record
 from conformance.results.sweep_record import sweep_record
 from conformance.results.writer import ResultsFile
@@ -43,7 +44,7 @@ def _line(suite: Suite, case: Case, bench: ReferenceBench) -> Record:
     capabilities = bench.capabilities()
     unreachable = capabilities.unreachable(case.needs, case.entry)
     if unreachable:
-        return result_record(case, suite.registry, Judgement(judging.UNREACHABLE, unreachable), {})
+        return result_record(case, suite.registry, Judgement(Verdict.UNREACHABLE, unreachable), {})
     if case.sweep:
         return sweep_record(case, suite.registry, sweep(case, bench, capabilities), 1000)
     observed = observed_of(case, bench, capabilities)

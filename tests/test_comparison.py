@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from commands.__main__ import main
-from conformance import judging
+from conformance.model.verdict import VERDICTS
 from conformance.results.records import Record, encode, footer_record
 from made_sweeps import FLAGS, sweep
 from reports.comparison import KINDS, Change, compare, kind_of
@@ -49,8 +49,8 @@ def test_a_change_of_verdict_is_of_one_kind(old: str, new: str, kind: str) -> No
 
 
 def test_every_change_has_a_kind_and_no_change_has_none() -> None:
-    for old in judging.VERDICTS:
-        for new in judging.VERDICTS:
+    for old in VERDICTS:
+        for new in VERDICTS:
             assert (kind_of(old, new) in KINDS) == (old != new)
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from tap.parser import Parser
 
-from conformance import judging
 from conformance.errors import UserError
+from conformance.model.verdict import VERDICTS
 from conformance.results.records import Record, Recorded, decode, encode, footer_record
 from conformance.tables.suite import ROOT
 from reports import html, junit, ktap, markdown, summary, terminal
@@ -61,7 +61,7 @@ def tables(text: str) -> list[list[str]]:
 
 def test_ktap_has_a_line_for_each_verdict() -> None:
     found = results_in(ktap.render([digested(one_of_each())]))
-    assert {verdict: (line.ok, line.skip) for verdict, line in zip(judging.VERDICTS, found, strict=True)} == {
+    assert {verdict: (line.ok, line.skip) for verdict, line in zip(VERDICTS, found, strict=True)} == {
         "CRASH": (False, False), "HANG": (False, False), "FAIL": (False, False), "BROKEN": (False, False),
         "MISSED": (False, False), "WAIVED": (True, False), "UNREACHABLE": (True, True), "UNSUPPORTED": (True, True),
         "PASS": (True, False),
@@ -112,7 +112,7 @@ def test_the_summary_keeps_to_its_published_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SUMMARY)
     data = json.loads(summary.render([digested(one_of_each())]))
     jsonschema.validate(data, SUMMARY)
-    assert data["cases"] == dict.fromkeys(judging.VERDICTS, 1)
+    assert data["cases"] == dict.fromkeys(VERDICTS, 1)
     assert data["violations"][0]["rule"] == "REG-01"
     assert data["exit_status"] == 1
     for key, wrong in [("cases", {"GOOD": 1}), ("exit_status", "1"), ("violations", [{}])]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
-from conformance import judging
+from conformance.model.verdict import Verdict
 from conformance.results.records import Record, encode, read_results
 from conformance.results.rejudge import rejudge
 from conformance.tables.suite import Suite, load_suite
@@ -80,7 +80,7 @@ def test_todays_rules_decide(run: Path) -> None:
         if line["verdict"] != next(old for old in read_results(run).results if old["case"] == case)["verdict"]
     }
     assert list(changed) == [passed]
-    assert changed[passed]["verdict"] == judging.FAIL
+    assert changed[passed]["verdict"] == Verdict.FAIL
     assert "should succeed" in changed[passed]["reason"]
 
 

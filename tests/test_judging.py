@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from conformance.judging import BROKEN, FAIL, PASS, UNREACHABLE, UNSUPPORTED, judge
+from conformance.judging import judge
+from conformance.model.verdict import Verdict
 from samples import case
 
 REGISTER = case("{rules: [REG-01], when: {access: [LOCAL_WRITE]}, then: {outcome: success, mr: as_asked}}")
@@ -109,53 +110,53 @@ def moved(how: str, wc: str, changed: tuple[tuple[int, int], ...] | None = None)
 
 
 def test_a_call_that_does_as_documented_passes() -> None:
-    assert judge(REGISTER, [], region()).verdict == PASS
-    assert judge(REFUSE, [], null()).verdict == PASS
-    assert judge(DEREGISTER, [], status("0")).verdict == PASS
+    assert judge(REGISTER, [], region()).verdict == Verdict.PASS
+    assert judge(REFUSE, [], null()).verdict == Verdict.PASS
+    assert judge(DEREGISTER, [], status("0")).verdict == Verdict.PASS
 
 
 def test_a_refusal_where_success_is_promised_fails_and_names_the_errno() -> None:
     judgement = judge(REGISTER, [], null("EFAULT"))
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert "should succeed" in judgement.reason
     assert "EFAULT" in judgement.reason
 
 
 def test_an_acceptance_where_refusal_is_promised_fails() -> None:
     judgement = judge(REFUSE, [], region())
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert "access=REMOTE_WRITE" in judgement.reason
     assert "should fail, returned an MR" in judgement.reason
 
 
 @pytest.mark.parametrize("errno", ["EINVAL", "EOPNOTSUPP"])
 def test_any_of_the_allowed_errnos_passes(errno: str) -> None:
-    assert judge(REFUSE_EINVAL, [], null(errno)).verdict == PASS
+    assert judge(REFUSE_EINVAL, [], null(errno)).verdict == Verdict.PASS
 
 
 def test_an_errno_that_is_not_among_the_allowed_fails() -> None:
     judgement = judge(REFUSE_EINVAL, [], null("EFAULT"))
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert "EINVAL or EOPNOTSUPP" in judgement.reason
     assert "EFAULT" in judgement.reason
 
 
 def test_a_refusal_without_errno_fails_only_where_an_errno_is_promised() -> None:
-    assert judge(REFUSE_ANY, [], null("")).verdict == FAIL
-    assert judge(REFUSE, [], null("")).verdict == PASS
-    assert judge(REFUSE_ANY, [], null("EPERM")).verdict == PASS
+    assert judge(REFUSE_ANY, [], null("")).verdict == Verdict.FAIL
+    assert judge(REFUSE, [], null("")).verdict == Verdict.PASS
+    assert judge(REFUSE_ANY, [], null("EPERM")).verdict == Verdict.PASS
 
 
 def test_an_int_that_is_no_errno_fails() -> None:
     judgement = judge(DEREGISTER_REFUSED, [], status("-1", afterwards=[status("0")]))
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert "-1" in judgement.reason
 
 
 def test_later_steps_are_judged_too() -> None:
-    assert judge(DEREGISTER_REFUSED, [], status("EINVAL", afterwards=[status("0")])).verdict == PASS
+    assert judge(DEREGISTER_REFUSED, [], status("EINVAL", afterwards=[status("0")])).verdict == Verdict.PASS
     judgement = judge(DEREGISTER_REFUSED, [], status("EINVAL", afterwards=[status("EBUSY")]))
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert judgement.reason.startswith("afterwards ")
 
 
@@ -170,61 +171,61 @@ def test_later_steps_are_judged_too() -> None:
 )
 def test_each_wrong_field_of_the_region_fails(fields: dict[str, Any], said: str) -> None:
     judgement = judge(REGISTER, [], region(fields))
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert said in judgement.reason
 
 
 def test_fields_of_the_region_do_not_matter_where_no_one_asks() -> None:
     plain = case("{rules: [REG-03], when: {access: []}, then: success}")
-    assert judge(plain, [], region({"addr": 1})).verdict == PASS
+    assert judge(plain, [], region({"addr": 1})).verdict == Verdict.PASS
 
 
 def test_a_region_whose_keys_and_handle_are_all_zero_fails() -> None:
-    assert judge(REGISTER, [], region({"lkey": 0, "rkey": 0, "handle": 0})).verdict == FAIL
-    assert judge(REGISTER, [], region({"lkey": 0, "rkey": 0})).verdict == PASS
+    assert judge(REGISTER, [], region({"lkey": 0, "rkey": 0, "handle": 0})).verdict == Verdict.FAIL
+    assert judge(REGISTER, [], region({"lkey": 0, "rkey": 0})).verdict == Verdict.PASS
 
 
 def test_a_bind_has_to_complete_and_change_the_key() -> None:
-    assert judge(BIND, [], bound("SUCCESS")).verdict == PASS
+    assert judge(BIND, [], bound("SUCCESS")).verdict == Verdict.PASS
     twice, failed, same_key = bound("SUCCESS", "SUCCESS"), bound("MW_BIND_ERR"), bound("SUCCESS", after=1)
     for wrong in (bound(), twice, failed, same_key, status("EINVAL")):
-        assert judge(BIND, [], wrong).verdict == FAIL
+        assert judge(BIND, [], wrong).verdict == Verdict.FAIL
 
 
 def test_a_completion_of_another_request_fails() -> None:
     judgement = judge(BIND, [], bound("SUCCESS", wr_id_matches=False))
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert "wr_id" in judgement.reason
 
 
 def test_a_completion_that_was_not_asked_for_fails() -> None:
-    assert judge(BIND_QUIETLY, [], bound()).verdict == PASS
+    assert judge(BIND_QUIETLY, [], bound()).verdict == Verdict.PASS
     judgement = judge(BIND_QUIETLY, [], bound("SUCCESS"))
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert "asked for no completion" in judgement.reason
 
 
 def test_an_enumerated_code_is_judged_by_its_name() -> None:
-    assert judge(REREGISTER_REFUSED, [], status("ERR_INPUT", enumerated=True)).verdict == PASS
+    assert judge(REREGISTER_REFUSED, [], status("ERR_INPUT", enumerated=True)).verdict == Verdict.PASS
     judgement = judge(REREGISTER_REFUSED, [], status("ERR_CMD", enumerated=True))
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert "should fail with ERR_INPUT, failed with ERR_CMD" in judgement.reason
 
 
 @pytest.mark.parametrize(
     ("expected", "how", "wc", "verdict"),
     [
-        ("success", "all", "SUCCESS", PASS),
-        ("success", "nothing", "REM_ACCESS_ERR", FAIL),
-        ("refused", "nothing", "REM_ACCESS_ERR", PASS),
-        ("refused", "all", "SUCCESS", FAIL),
-        ("refused", "all", "REM_ACCESS_ERR", FAIL),
-        ("refused", "part", "REM_ACCESS_ERR", FAIL),
-        ("success", "part", "SUCCESS", FAIL),
-        ("success", "nothing", "SUCCESS", FAIL),
-        ("refused", "nothing", "SUCCESS", FAIL),
-        ("open", "nothing", "REM_ACCESS_ERR", PASS),
-        ("open", "part", "SUCCESS", FAIL),
+        ("success", "all", "SUCCESS", Verdict.PASS),
+        ("success", "nothing", "REM_ACCESS_ERR", Verdict.FAIL),
+        ("refused", "nothing", "REM_ACCESS_ERR", Verdict.PASS),
+        ("refused", "all", "SUCCESS", Verdict.FAIL),
+        ("refused", "all", "REM_ACCESS_ERR", Verdict.FAIL),
+        ("refused", "part", "REM_ACCESS_ERR", Verdict.FAIL),
+        ("success", "part", "SUCCESS", Verdict.FAIL),
+        ("success", "nothing", "SUCCESS", Verdict.FAIL),
+        ("refused", "nothing", "SUCCESS", Verdict.FAIL),
+        ("open", "nothing", "REM_ACCESS_ERR", Verdict.PASS),
+        ("open", "part", "SUCCESS", Verdict.FAIL),
     ],
 )
 def test_traffic_is_judged_by_its_completion_and_by_the_bytes(expected: str, how: str, wc: str, verdict: str) -> None:
@@ -243,19 +244,19 @@ def test_bytes_that_changed_elsewhere_fail_whatever_the_completion(
     expected: str, how: str, wc: str, changed: tuple[tuple[int, int], ...]
 ) -> None:
     judgement = judge(traffic(expected), [], moved(how, wc, changed))
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert "remote bytes changed" in judgement.reason
 
 
 def test_what_the_run_found_to_be_out_of_reach_is_unreachable_with_its_reason() -> None:
     judgement = judge(REGISTER, [], {"unreachable": "this library has no such call"})
-    assert (judgement.verdict, judgement.reason) == (UNREACHABLE, "this library has no such call")
+    assert (judgement.verdict, judgement.reason) == (Verdict.UNREACHABLE, "this library has no such call")
 
 
 @pytest.mark.parametrize("observed", [null(), region()])
 def test_what_the_documents_leave_open_passes_and_is_noted(observed: dict[str, Any]) -> None:
     judgement = judge(OPEN, [], observed)
-    assert judgement.verdict == PASS
+    assert judgement.verdict == Verdict.PASS
     assert any("open" in note for note in judgement.notes)
 
 
@@ -269,35 +270,37 @@ def test_a_step_after_an_open_call_is_judged() -> None:
           afterwards: [{call: ibv_dereg_mr, mr: new, then: success}]
         """
     )
-    assert judge(of, [], region(afterwards=[status("0")])).verdict == PASS
-    assert judge(of, [], region(afterwards=[status("EBUSY")])).verdict == FAIL
+    assert judge(of, [], region(afterwards=[status("0")])).verdict == Verdict.PASS
+    assert judge(of, [], region(afterwards=[status("EBUSY")])).verdict == Verdict.FAIL
 
 
 def test_an_undeclared_capability_that_is_refused_is_unsupported() -> None:
     judgement = judge(ON_DEMAND, ["odp"], null("EOPNOTSUPP"))
-    assert judgement.verdict == UNSUPPORTED
+    assert judgement.verdict == Verdict.UNSUPPORTED
     assert "odp" in judgement.reason
     assert "EOPNOTSUPP" in judgement.reason
 
 
 def test_an_undeclared_capability_that_works_passes_with_a_note() -> None:
     judgement = judge(ON_DEMAND, ["odp"], region())
-    assert judgement.verdict == PASS
+    assert judgement.verdict == Verdict.PASS
     assert any("does not declare odp" in note for note in judgement.notes)
 
 
 def test_an_undeclared_capability_that_works_wrongly_fails() -> None:
-    assert judge(ON_DEMAND, ["odp"], region({"length": 1})).verdict == FAIL
+    assert judge(ON_DEMAND, ["odp"], region({"length": 1})).verdict == Verdict.FAIL
 
 
 def test_what_is_accepted_and_does_nothing_is_unsupported_where_it_is_not_declared() -> None:
     judgement = judge(traffic("success"), ["atomics"], moved("nothing", "REM_INV_REQ_ERR"))
-    assert judgement.verdict == UNSUPPORTED
+    assert judgement.verdict == Verdict.UNSUPPORTED
     assert any("accepted although" in note for note in judgement.notes)
-    assert judge(traffic("success"), [], moved("nothing", "REM_INV_REQ_ERR")).verdict == FAIL
-    assert judge(traffic("success"), ["atomics"], moved("part", "SUCCESS")).verdict == FAIL
-    assert judge(traffic("success"), ["atomics"], moved("nothing", "REM_INV_REQ_ERR", ((-8, 8),))).verdict == FAIL
-    assert judge(traffic("refused"), ["atomics"], moved("all", "SUCCESS")).verdict == FAIL
+    assert judge(traffic("success"), [], moved("nothing", "REM_INV_REQ_ERR")).verdict == Verdict.FAIL
+    assert judge(traffic("success"), ["atomics"], moved("part", "SUCCESS")).verdict == Verdict.FAIL
+    assert (
+        judge(traffic("success"), ["atomics"], moved("nothing", "REM_INV_REQ_ERR", ((-8, 8),))).verdict == Verdict.FAIL
+    )
+    assert judge(traffic("refused"), ["atomics"], moved("all", "SUCCESS")).verdict == Verdict.FAIL
 
 
 @pytest.mark.parametrize(
@@ -319,18 +322,18 @@ def test_an_undeclared_operation_that_is_refused_and_moves_bytes_fails(observed:
           then: success
         """
     )
-    assert judge(of, ["atomics"], observed).verdict == FAIL
+    assert judge(of, ["atomics"], observed).verdict == Verdict.FAIL
     refused = status("0", wc=["REM_INV_REQ_ERR"], moved="nothing", changed=[])
-    assert judge(of, ["atomics"], refused).verdict == UNSUPPORTED
+    assert judge(of, ["atomics"], refused).verdict == Verdict.UNSUPPORTED
 
 
 def test_a_receiver_that_is_told_of_what_was_refused_fails() -> None:
     observed = moved("nothing", "REM_ACCESS_ERR")
     observed["afterwards"][0] |= {"side": "remote", "imm": [None, 7]}
-    assert judge(traffic("refused"), [], observed).verdict == PASS
+    assert judge(traffic("refused"), [], observed).verdict == Verdict.PASS
     observed["afterwards"][0]["imm"] = [7, 7]
     judgement = judge(traffic("refused"), [], observed)
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert "told the receiver" in judgement.reason
 
 
@@ -338,28 +341,28 @@ def test_a_success_that_is_an_error_at_the_other_side_fails() -> None:
     observed = moved("all", "SUCCESS")
     observed["afterwards"][0]["peer_wc"] = ["LOC_LEN_ERR"]
     judgement = judge(traffic("success"), [], observed)
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert "at the other side with LOC_LEN_ERR" in judgement.reason
 
 
 def test_data_that_comes_after_its_completion_fails() -> None:
     observed = moved("all", "SUCCESS")
-    assert judge(traffic("success"), [], observed).verdict == PASS
+    assert judge(traffic("success"), [], observed).verdict == Verdict.PASS
     observed["afterwards"][0]["late"] = True
     judgement = judge(traffic("success"), [], observed)
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert "before its data was there" in judgement.reason
 
 
 def test_a_declared_capability_that_is_refused_fails() -> None:
-    assert judge(ON_DEMAND, [], null("EOPNOTSUPP")).verdict == FAIL
+    assert judge(ON_DEMAND, [], null("EOPNOTSUPP")).verdict == Verdict.FAIL
 
 
 def test_a_refused_setup_is_unsupported_only_when_a_capability_is_lacking() -> None:
     observed = {"setup_failed": "registering the MR 'mr' was refused with EOPNOTSUPP", "errno": "EOPNOTSUPP"}
-    assert judge(ON_DEMAND, ["odp"], observed).verdict == UNSUPPORTED
+    assert judge(ON_DEMAND, ["odp"], observed).verdict == Verdict.UNSUPPORTED
     judgement = judge(DEREGISTER, [], observed)
-    assert judgement.verdict == BROKEN
+    assert judgement.verdict == Verdict.BROKEN
     assert "registering the MR" in judgement.reason
 
 
@@ -377,7 +380,7 @@ def test_what_cannot_be_given_back_fails_whatever_the_call_did(
     of: Any, undeclared: list[str], observed: dict[str, Any]
 ) -> None:
     judgement = judge(of, undeclared, {**observed, "left_behind": ["MR new: ibv_dereg_mr returned EBUSY"]})
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert "MR new" in judgement.reason
 
 
@@ -398,7 +401,7 @@ def test_a_failure_is_not_hidden_by_what_was_left_behind() -> None:
 )
 def test_a_kernel_that_complains_fails_the_case(kernel: dict[str, Any]) -> None:
     judgement = judge(REGISTER, [], region(), kernel)
-    assert judgement.verdict == FAIL
+    assert judgement.verdict == Verdict.FAIL
     assert "kernel" in judgement.reason
 
 
@@ -413,7 +416,7 @@ def test_a_kernel_that_complains_fails_the_case(kernel: dict[str, Any]) -> None:
     ],
 )
 def test_a_kernel_that_was_tainted_before_or_only_talks_changes_no_verdict(kernel: dict[str, Any]) -> None:
-    assert judge(REGISTER, [], region(), kernel).verdict == PASS
+    assert judge(REGISTER, [], region(), kernel).verdict == Verdict.PASS
 
 
 @pytest.mark.parametrize("of", [REGISTER, REFUSE, REFUSE_ANY, OPEN, ON_DEMAND])
@@ -462,13 +465,13 @@ def test_a_refusal_is_judged_by_its_status_and_by_the_queue_pairs_state(
     because: str, seen: dict[str, Any], complaint: str
 ) -> None:
     judgement = judge(refused_traffic(because), [], seen)
-    assert (judgement.verdict == FAIL) == bool(complaint)
+    assert (judgement.verdict == Verdict.FAIL) == bool(complaint)
     assert complaint in judgement.reason
 
 
 @pytest.mark.parametrize("key", ["byte_len", "imm"])
 def test_a_receiver_that_was_told_something_else_fails(key: str) -> None:
     seen = moved("all", "SUCCESS", ((0, 8),))
-    assert judge(traffic("success"), [], seen).verdict == PASS
+    assert judge(traffic("success"), [], seen).verdict == Verdict.PASS
     seen["afterwards"][0][key] = [8, 9]
     assert "the receiver was told 8" in judge(traffic("success"), [], seen).reason

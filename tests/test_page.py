@@ -17,7 +17,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from conformance import judging
+from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.records import Record, Recorded, footer_record
 from made_sweeps import DATA_PATH, FLAGS, OUTCOMES, sweep
 from reports import html
@@ -59,8 +59,8 @@ def run(directory: Path, lines: list[Record], **head: Any) -> Digest:
 def varied(directory: Path) -> list[Record]:
     """A result for each verdict, one whose every text is markup, a sweep and a data path."""
     cases = iter(SUITE.cases)
-    lines = [result(next(cases), verdict, f"it was {verdict}") for verdict in judging.VERDICTS]
-    waived = judging.VERDICTS.index(judging.WAIVED)
+    lines = [result(next(cases), verdict, f"it was {verdict}") for verdict in VERDICTS]
+    waived = VERDICTS.index(Verdict.WAIVED)
     lines[waived] |= {"verdict": "FAIL", "waiver": {"issue": "javascript:alert(1)", "owner": MARKUP, "expires": "x"}}
     lines.append(result(
         next(cases), "FAIL", MARKUP, rules=["REG-15"], case=f"reg_mr/{MARKUP}", call=MARKUP, layer=MARKUP, repro=MARKUP,
@@ -161,7 +161,7 @@ def test_verdicts_filter(page: webdriver.Chrome) -> None:
     everything = cases(page)
     chip = page.find_element(By.CSS_SELECTOR, "button[data-verdict=CRASH]")
     chip.click()
-    assert cases(page) == [SUITE.cases[judging.VERDICTS.index("CRASH")].id]
+    assert cases(page) == [SUITE.cases[VERDICTS.index("CRASH")].id]
     assert chip.get_attribute("aria-pressed") == "true"
     page.find_element(By.CSS_SELECTOR, "button[data-verdict=HANG]").click()
     assert len(cases(page)) == 2
@@ -217,7 +217,7 @@ def test_the_first_tab_leads_past_the_top(page: webdriver.Chrome) -> None:
 
 
 def test_a_result_has_all_that_a_person_needs(page: webdriver.Chrome) -> None:
-    case = SUITE.cases[judging.VERDICTS.index("FAIL")]
+    case = SUITE.cases[VERDICTS.index("FAIL")]
     page.execute_script("location.hash = arguments[0]", case.id)
     WebDriverWait(page, 5).until(lambda _: focused(page) == case.id)
     text = page.find_element(By.ID, case.id).text
@@ -307,7 +307,7 @@ def test_on_paper_violations_are_open_and_tools_are_not_there(page: webdriver.Ch
     assert printed.startswith(b"%PDF-")
     assert len(printed) > 20_000
     violations = [each for each in varied(Path(page.current_url.removeprefix("file://")).parent)
-                  if each["effective"] in judging.VIOLATIONS]  # fmt: skip
+                  if each["effective"] in VIOLATIONS]  # fmt: skip
     assert page.execute_script("return window.seen") == len(violations)
     assert page.execute_script(count) == 0
     media(page, medium="print")

@@ -15,6 +15,7 @@ from conformance import judging
 from conformance.bench.calls import Mr, Sge
 from conformance.bench.work_requests import BindInfo, SendRequest
 from conformance.model.case import Case, QpSpec
+from conformance.model.verdict import Verdict
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from conformance.verbs import ENUMS
@@ -54,14 +55,14 @@ def faults(found: Iterator[tuple[Case, judging.Judgement]], *allowed: str) -> li
 
 def test_every_case_of_the_tables_passes_on_the_reference_within_seconds(suite: Suite) -> None:
     started = time.monotonic()
-    assert faults(on_reference(suite.cases), judging.PASS) == []
+    assert faults(on_reference(suite.cases), Verdict.PASS) == []
     assert time.monotonic() - started <= SECONDS_FOR_THE_TABLES
 
 
 def test_every_point_of_the_larger_spaces_passes_on_the_reference() -> None:
     larger = [case for case in of_tier(load_suite().cases, DEFAULT) if not is_small(case)]
     assert len(larger) > 5
-    assert faults(on_reference(larger), judging.PASS) == []
+    assert faults(on_reference(larger), Verdict.PASS) == []
 
 
 def test_every_case_has_a_stack_that_reaches_it(suite: Suite) -> None:
@@ -73,10 +74,10 @@ def test_what_a_stack_does_not_declare_is_unsupported_and_never_a_failure(
     undeclared: tuple[str, ...], suite: Suite
 ) -> None:
     found = list(on_reference(suite.cases, only=without(*undeclared)))
-    assert faults(iter(found), judging.PASS, judging.UNSUPPORTED, judging.UNREACHABLE) == []
+    assert faults(iter(found), Verdict.PASS, Verdict.UNSUPPORTED, Verdict.UNREACHABLE) == []
     needed = [case for case, _ in found if set(case.needs) & set(undeclared)]
     if needed:
-        assert judging.UNSUPPORTED in {each.verdict for _, each in found}
+        assert Verdict.UNSUPPORTED in {each.verdict for _, each in found}
 
 
 def test_capabilities_are_found_out_as_on_a_real_device() -> None:

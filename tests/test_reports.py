@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from conformance import judging
+from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.records import Record, Recorded, footer_record
 from reports import junit
 from reports.digest import Digest, digest
@@ -21,7 +21,7 @@ from reports.terminal import summary
 from samples import header, numbered, registry, result
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
-SUITE = numbered(len(judging.VERDICTS))
+SUITE = numbered(len(VERDICTS))
 HOSTILE = "a\x00b\x1b[31mc\nd\re\tf <b>&amp; ]]> \"'g\u2028h\x85 \U0001f600 \ufffe \ud800"
 
 
@@ -39,9 +39,9 @@ def digested(run: Recorded) -> Digest:
 
 def one_of_each() -> Recorded:
     """A run with one case for each verdict."""
-    lines = [result(case, verdict) for case, verdict in zip(SUITE.cases, judging.VERDICTS, strict=True)]
-    waived = judging.VERDICTS.index(judging.WAIVED)
-    lines[waived] |= {"verdict": judging.FAIL, "waiver": {"issue": "https://bugs.example/1"}}
+    lines = [result(case, verdict) for case, verdict in zip(SUITE.cases, VERDICTS, strict=True)]
+    waived = VERDICTS.index(Verdict.WAIVED)
+    lines[waived] |= {"verdict": Verdict.FAIL, "waiver": {"issue": "https://bugs.example/1"}}
     return recorded(lines)
 
 
@@ -64,7 +64,7 @@ def test_the_schema_itself_refuses_what_is_no_junit() -> None:
 def test_each_verdict_has_its_element() -> None:
     suite = parsed(junit.render([digested(one_of_each())]))
     found = {case.get("name"): [child.tag for child in case] for case in suite.iter("testcase")}
-    assert dict(zip(judging.VERDICTS, found.values(), strict=True)) == {
+    assert dict(zip(VERDICTS, found.values(), strict=True)) == {
         "CRASH": ["failure"],
         "HANG": ["failure"],
         "FAIL": ["failure"],

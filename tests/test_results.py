@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from conformance import judging
 from conformance.errors import UserError
 from conformance.judging import Judgement
+from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.records import (
     Recorded,
     decode,
@@ -47,7 +47,7 @@ def footer(*verdicts: str, planned: int | None = None) -> dict[str, Any]:
 
 def test_a_result_has_every_field_of_the_contract() -> None:
     observed = {"rc": None, "returned": "NULL", "errno": "EPERM", "layer": "kernel"}
-    judgement = Judgement(judging.FAIL, "one line", ("a note",))
+    judgement = Judgement(Verdict.FAIL, "one line", ("a note",))
     line = result_record(CASE, registry(), judgement, observed, kernel={"taint": 0, "log": ["x"]}, duration_us=7)
     assert line == {
         "type": "result",
@@ -91,7 +91,7 @@ def test_a_planned_case_without_result_makes_the_run_incomplete() -> None:
     assert footer("PASS", "CRASH")["complete"] is True
 
 
-@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(judging.VERDICTS, 2)))
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(VERDICTS, 2)))
 def test_the_verdict_of_a_rule_is_the_worst_of_its_cases(one: str, other: str) -> None:
     first, second = numbered(2).cases
     lines = [result(first, other), result(second, one)]
@@ -221,9 +221,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_the_figures_of_the_footer_add_up() -> None:
-    line = footer(*judging.VERDICTS)
-    assert line["verdicts"] == dict(Counter(judging.VERDICTS))
-    assert line["points"] == len(judging.VERDICTS)
+    line = footer(*VERDICTS)
+    assert line["verdicts"] == dict(Counter(VERDICTS))
+    assert line["points"] == len(VERDICTS)
     assert sum(line["rule_totals"].values()) == len(registry())
 
 

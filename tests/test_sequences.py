@@ -21,6 +21,7 @@ from conformance import judging
 from conformance.errors import UserError
 from conformance.model import capability
 from conformance.model.case import Case
+from conformance.model.verdict import Verdict
 from conformance.results.records import encode, read_results, result_record
 from conformance.tables.loader import read_table
 from conformance.tables.suite import ROOT, Suite, load_suite
@@ -94,8 +95,8 @@ def test_a_violation_is_found_and_told_in_few_steps_that_show_it_again(
     assert divergence is not None
     assert len(divergence.taken) <= steps
     assert divergence.row.startswith(ROW)
-    assert verdict_of(divergence.row, Device, tmp_path, suite) == judging.PASS
-    assert verdict_of(divergence.row, violation(name), tmp_path, suite) == judging.FAIL
+    assert verdict_of(divergence.row, Device, tmp_path, suite) == Verdict.PASS
+    assert verdict_of(divergence.row, violation(name), tmp_path, suite) == Verdict.FAIL
 
 
 def test_the_sequences_of_a_seed_are_the_same_again() -> None:
@@ -148,9 +149,9 @@ def test_a_finding_violates_the_nearest_rule_alone(searching: Case, suite: Suite
         observed = observe(searching, bench, bench.capabilities(), for_sequences(300), 5,
                            lambda point, done, row, rule: said.append((point, row)))  # fmt: skip
     line = result_record(searching, suite.registry, judging.judge(searching, [], observed), observed)
-    assert (line["verdict"], line["observed"]["seed"]) == (judging.FAIL, 5)
+    assert (line["verdict"], line["observed"]["seed"]) == (Verdict.FAIL, 5)
     rules = {rule for each in line["deviations"] for rule in each["rules"]}
-    assert {rule for rule, verdict in line["rule_verdicts"].items() if verdict == judging.FAIL} == rules
+    assert {rule for rule, verdict in line["rule_verdicts"].items() if verdict == Verdict.FAIL} == rules
     assert rules < set(searching.rules) == set(line["rule_verdicts"])
     assert all(each["row"].startswith(ROW) for each in line["deviations"])
     assert said[-1][1].startswith(ROW)
@@ -181,12 +182,12 @@ def test_a_worker_that_dies_in_a_sequence_tells_the_sequence_and_the_rule_of_its
     recorded = stage.play([HEADER, start(0), encode({"type": "progress", "case": "reg_mr/sample/c0", **point})],
                           suite=made)  # fmt: skip
     [line] = recorded.results
-    assert line["verdict"] == judging.CRASH
+    assert line["verdict"] == Verdict.CRASH
     assert "died, in sequence 3 from seed 1" in line["reason"]
     assert line["deviations"] == [{"when": point["point"], "rules": ["REG-15"], "row": ROW}]
-    assert line["rule_verdicts"] == {"REG-01": judging.PASS, "REG-15": judging.CRASH}
+    assert line["rule_verdicts"] == {"REG-01": Verdict.PASS, "REG-15": Verdict.CRASH}
     assert recorded.footer is not None
-    assert recorded.footer["rules"] == {"REG-01": judging.PASS, "REG-15": judging.CRASH}
+    assert recorded.footer["rules"] == {"REG-01": Verdict.PASS, "REG-15": Verdict.CRASH}
 
 
 def test_each_sequence_is_a_sign_of_life(tmp_path: Path) -> None:
@@ -236,12 +237,12 @@ def test_a_guest_that_dies_in_a_sequence_costs_that_case_alone_and_the_sequence_
     assert run.footer is not None
     assert (run.footer["complete"], run.footer["boots"]) == (True, 2)
     crash, other = (next(line for line in run.results if line["entry"] == entry) for entry in ("libibverbs", "uverbs"))
-    assert crash["verdict"] == judging.CRASH
+    assert crash["verdict"] == Verdict.CRASH
     assert "from seed 1" in crash["reason"]
     assert any("sysrq triggered crash" in text for text in crash["kernel"]["log"])
     [flight] = crash["deviations"]
-    assert verdict_of(flight["row"], Device, tmp_path, suite) == judging.PASS
-    assert [rule for rule, verdict in crash["rule_verdicts"].items() if verdict == judging.CRASH] == flight["rules"]
+    assert verdict_of(flight["row"], Device, tmp_path, suite) == Verdict.PASS
+    assert [rule for rule, verdict in crash["rule_verdicts"].items() if verdict == Verdict.CRASH] == flight["rules"]
     # Whatever the other entry's sequences found, they were made, to the end of their time.
-    assert other["verdict"] in (judging.PASS, judging.FAIL)
+    assert other["verdict"] in (Verdict.PASS, Verdict.FAIL)
     assert other["observed"]["steps"] > other["observed"]["sequences"] > 0

@@ -15,11 +15,11 @@ import pytest
 
 import samples
 from actors import HEADER, Stage, ran, start
-from conformance import judging
 from conformance.bench.calls import Mr, Pd, Return
 from conformance.bench.interface import Entry
 from conformance.errors import UserError
 from conformance.model.case import Case
+from conformance.model.verdict import Verdict
 from conformance.results.points import read_points
 from conformance.results.records import encode, headline_on, rule_verdicts
 from conformance.results.sweep_record import sweep_record
@@ -102,7 +102,7 @@ def run(case: Case, bench: Bench, seed: int | None = None) -> Swept:
 
 def test_a_row_with_a_sweep_is_one_case_of_many_points(space: Case, bench: Bench) -> None:
     swept = run(space, bench)
-    assert swept.verdict == judging.PASS
+    assert swept.verdict == Verdict.PASS
     assert swept.points.by_verdict() == {"PASS": 24}
     assert swept.points.by_rule() == {"REG-15": "PASS", "REG-17": "PASS"}
     assert {outcome.observed for outcome in swept.points.outcomes} == {
@@ -206,7 +206,7 @@ def test_a_set_up_that_works_at_no_point_is_broken(bench: Bench) -> None:
       when: {op: RDMA_READ, rkey: mr.rkey}
     """
     swept = run(samples.case(row), bench)
-    assert swept.verdict == judging.BROKEN
+    assert swept.verdict == Verdict.BROKEN
     assert swept.points.by_verdict() == {"UNREACHABLE": 4}
 
 
@@ -254,7 +254,7 @@ def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
 def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at(space: Case, bench: Bench) -> None:
     evidence = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}, {}, {}])
     swept = sweep(space, bench, bench.capabilities(), watch=lambda: next(evidence))
-    assert swept.verdict == judging.FAIL
+    assert swept.verdict == Verdict.FAIL
     assert swept.alarms[0]["from"] == "length=1page,access=none"
     assert "WARNING: something" in swept.reason
     assert set(sweep_record(space, samples.registry(), swept, 1)["rule_verdicts"].values()) == {"FAIL"}

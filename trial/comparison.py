@@ -15,6 +15,7 @@ from conformance.execution.context import CaseContext, Observation
 from conformance.execution.procedure import set_up
 from conformance.execution.steps import STEPS
 from conformance.model.case import Case, Expectation, Given, Step
+from conformance.model.verdict import Verdict
 from conformance.tables.arguments import Names, product, read_given, read_step
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Location, read_bytes
@@ -111,11 +112,11 @@ class Comparison:
         taken = [*self.taken, (call, arguments, "open")]
         self.subject.begins(row_of(self.subject.entry, self.given, taken), nearest_rule(call, arguments))
         expected, came = (STEPS[call](context, step) for context in self._contexts)
-        works = self._judged(step, "success", expected).verdict == judging.PASS
+        works = self._judged(step, "success", expected).verdict == Verdict.PASS
         outcome = "success" if works else "refused"
         self.taken.append((call, arguments, outcome))
         told = self._judged(step, outcome, came)
-        if told.verdict != judging.PASS:
+        if told.verdict != Verdict.PASS:
             key = arguments.get("rkey", arguments.get("lkey", arguments.get("mw", "")))
             signature = " ".join([call, arguments.get("op", ""), key, arguments.get("flags", ""),
                                   arguments.get("advice", ""), outcome])  # fmt: skip

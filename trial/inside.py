@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from conformance import judging
 from conformance.bench.interface import Bench
 from conformance.device.device import Device
 from conformance.judging import Judgement
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
+from conformance.model.verdict import VIOLATIONS
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier, ordered
 from fixtures.bench import DeviceBench
@@ -68,10 +68,10 @@ class RealTrial:
         bench = cast(Bench, AlteredBench(self.bench, alteration))
         seen = {}
         for case in cases:
-            if self.sound(case).verdict in judging.VIOLATIONS:
+            if self.sound(case).verdict in VIOLATIONS:
                 continue
             judgement = run_case(case, bench, self.capabilities)
-            if judgement.verdict in judging.VIOLATIONS:
+            if judgement.verdict in VIOLATIONS:
                 seen[case.id] = judgement.reason
             if len(seen) >= _ENOUGH:
                 break

@@ -12,6 +12,7 @@ from conformance.execution.procedure import accounted, execute
 from conformance.judging import Judgement
 from conformance.model.capability import REACH, Capabilities
 from conformance.model.case import Case
+from conformance.model.verdict import Verdict
 from conformance.sweeps.run import sweep
 from reference.bench import ReferenceBench
 from reference.device import Device
@@ -26,7 +27,7 @@ def run_case(case: Case, bench: Bench, capabilities: Capabilities) -> Judgement:
     """The judgement on one case; what the harness itself cannot do is BROKEN, as in a run."""
     unreachable = capabilities.unreachable(case.needs, case.entry)
     if unreachable:
-        return Judgement(judging.UNREACHABLE, unreachable)
+        return Judgement(Verdict.UNREACHABLE, unreachable)
     try:
         if case.sweep and case.point is None:
             swept = sweep(case, bench, capabilities)
@@ -35,7 +36,7 @@ def run_case(case: Case, bench: Bench, capabilities: Capabilities) -> Judgement:
             case = case.sweep.judged(case, lambda name: not capabilities.undeclared([name], case.entry))
         observed = observed_of(case, bench, capabilities)
     except Exception as error:
-        return Judgement(judging.BROKEN, f"the harness could not run the case: {type(error).__name__}: {error}")
+        return Judgement(Verdict.BROKEN, f"the harness could not run the case: {type(error).__name__}: {error}")
     return judging.judge(case, capabilities.undeclared(case.needs, case.entry), observed)
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from conformance import judging
 from conformance.errors import UserError
 from conformance.model.case import Case
+from conformance.model.verdict import VIOLATIONS, Verdict
 from trial.running import on_reference
 from trial.violation import Violation
 
@@ -45,7 +45,7 @@ class Finding:
 def check_baseline(cases: Sequence[Case]) -> None:
     """Raises UserError (status 3) where a case does not pass on the sound reference."""
     faults = [f"{case.id}: {each.verdict} {each.reason}" for case, each in on_reference(cases)
-              if each.verdict != judging.PASS]  # fmt: skip
+              if each.verdict != Verdict.PASS]  # fmt: skip
     if faults:
         raise UserError("\n".join(["the reference itself does not pass:", *faults]), status=3)
 
@@ -79,9 +79,9 @@ def _seen(violation: Violation, cases: Sequence[Case]) -> tuple[dict[str, str], 
     seen: dict[str, str] = {}
     broken = []
     for case, judgement in on_reference(cases, violation.kind):
-        if judgement.verdict in judging.VIOLATIONS:
+        if judgement.verdict in VIOLATIONS:
             seen[case.id] = judgement.reason
-        elif judgement.verdict == judging.BROKEN:
+        elif judgement.verdict == Verdict.BROKEN:
             broken.append(f"{case.id}: {judgement.reason}")
     return seen, broken
 

@@ -23,6 +23,7 @@ from conformance.kernel.log import KernelWatch
 from conformance.kernel.resources import evidence
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
+from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
 from conformance.pytest_plugin.recorder import PROPERTY, Recorder
 from conformance.results.records import Record, result_record
@@ -109,7 +110,7 @@ def run(
         started = time.perf_counter_ns()
         unreachable = capabilities.unreachable(case.needs, case.entry)
         if unreachable:
-            judgement = Judgement(judging.UNREACHABLE, unreachable)
+            judgement = Judgement(Verdict.UNREACHABLE, unreachable)
             request.node.stash[LINE] = result_record(case, registry, judgement, {})
             _end(case, judgement)
             return
@@ -153,7 +154,7 @@ def run(
         if held := observed.pop("held", None):
             kernel |= evidence(**held)
         if unreachable:
-            judgement = Judgement(judging.UNREACHABLE, unreachable)
+            judgement = Judgement(Verdict.UNREACHABLE, unreachable)
         else:
             undeclared = capabilities.undeclared(case.needs, case.entry)
             judgement = judging.judge(case, undeclared, observed, kernel)
@@ -170,9 +171,9 @@ def run(
 
 def _end(case: Case, judgement: Judgement) -> None:
     text = f"{judgement.verdict} {' '.join(case.rules)} {judgement.reason} · {case.location.file}:{case.location.line}"
-    if judgement.verdict in (judging.UNSUPPORTED, judging.UNREACHABLE):
+    if judgement.verdict in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE):
         pytest.skip(text)
-    if judgement.verdict != judging.PASS:
+    if judgement.verdict != Verdict.PASS:
         pytest.fail(text, pytrace=False)
 
 
@@ -188,5 +189,5 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def _broken(item: pytest.Item, case: Case, call: pytest.CallInfo[None]) -> Record:
     error = call.excinfo.value if call.excinfo else None
     text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    judgement = Judgement(judging.BROKEN, f"the harness could not run the case: {text.splitlines()[0]}")
+    judgement = Judgement(Verdict.BROKEN, f"the harness could not run the case: {text.splitlines()[0]}")
     return result_record(case, suite_of(item.config).registry, judgement, {})

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from conformance import judging
 from conformance.device.device import environment
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.kernel.build_ids import under_test
+from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.device_lock import has_several, named_devices
 from conformance.pytest_plugin.options import open_device, suite_of
 from conformance.results.records import FILE_NAME, SCHEMA, Record, encode, footer_record, result_record
@@ -124,7 +124,7 @@ class Recorder:
         suite = suite_of(self.config)
         found = suite.find(case_id(nodeid))
         if found:
-            judgement = Judgement(judging.CRASH, "the process that ran the case died")
+            judgement = Judgement(Verdict.CRASH, "the process that ran the case died")
             self._take(result_record(found, suite.registry, judgement, {}))
 
     def pytest_sessionfinish(self) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance import judging
 from conformance.errors import UserError
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.sweeps.formula import explain
 from conformance.sweeps.outcome import Points
 
@@ -40,7 +40,7 @@ def deviations(points: Points, repro: str) -> list[dict[str, Any]]:
     counts = points.counts()
     found = []
     for number, outcome in enumerate(points.outcomes):
-        if outcome.verdict not in (*judging.VIOLATIONS, judging.BROKEN):
+        if outcome.verdict not in (*VIOLATIONS, Verdict.BROKEN):
             continue
         explained = explain(points, number)
         text = points.space.text(explained.smallest)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from conformance import judging
 from conformance.errors import UserError
+from conformance.model.verdict import Verdict
 from conformance.results.records import Record, Recorded
 
 # What of the software around a device makes another stack when it differs; being tainted does not.
@@ -40,7 +40,7 @@ class PriorSessions:
         resumed = [line for line in recorded.others if line["type"] == "resumed"]
         workers = [line for line in recorded.others if line["type"] == "worker"]
         starts = [line["case"] for line in recorded.others if line["type"] == "start"]
-        done = {line["case"]: line for line in recorded.results if line["verdict"] != judging.MISSED}
+        done = {line["case"]: line for line in recorded.results if line["verdict"] != Verdict.MISSED}
         in_flight = starts[-1] if starts and starts[-1] not in done else ""
         if recorded.footer:
             seconds = float(recorded.footer["duration_s"])

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance import judging
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.case import Case
 from conformance.model.rules import Registry
+from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
 
 SCHEMA = "rdma-cts/1"
 FILE_NAME = "results.jsonl"
@@ -53,9 +53,9 @@ def decode(data: bytes) -> Record:
     missing = [key for key, type_ in _REQUIRED.get(line["type"], {}).items() if not isinstance(line.get(key), type_)]
     if missing:
         raise ValueError(f"a {line['type']} without {missing[0]}")
-    if line["type"] == "result" and not {line["verdict"], line["effective"]} <= set(judging.VERDICTS):
+    if line["type"] == "result" and not {line["verdict"], line["effective"]} <= set(VERDICTS):
         raise ValueError("an unknown verdict")
-    if line["type"] == "result" and line["verdict"] == judging.WAIVED:
+    if line["type"] == "result" and line["verdict"] == Verdict.WAIVED:
         raise ValueError("a verdict that a waiver alone can give")
     return line
 
@@ -106,7 +106,7 @@ def _by_rule(case: Case, judgement: Judgement, observed: Mapping[str, Any]) -> R
     ]}  # fmt: skip
     if all(each["fault"] in judgement.reason for each in found):
         broken = {each["rule"] for each in found}
-        line["rule_verdicts"] = {rule: judging.FAIL if rule in broken else judging.PASS for rule in case.rules}
+        line["rule_verdicts"] = {rule: Verdict.FAIL if rule in broken else Verdict.PASS for rule in case.rules}
     return line
 
 
@@ -136,7 +136,7 @@ def footer_record(
     rules = rule_verdicts(by_case.values(), registry)
     line: Record = {
         "type": "footer",
-        "complete": all(case in by_case and by_case[case]["verdict"] != judging.MISSED for case in planned),
+        "complete": all(case in by_case and by_case[case]["verdict"] != Verdict.MISSED for case in planned),
         "verdicts": dict(Counter(effective)),
         "rules": rules,
         "rule_totals": {**dict(Counter(rules.values())), "without_case": len(registry) - len(rules)},
@@ -155,15 +155,15 @@ def rule_verdicts(results: Iterable[Record], registry: Registry) -> dict[str, st
     worst: dict[str, str] = {}
     for line in results:
         for rule in line["rules"]:
-            both = (worst.get(rule, judging.PASS), verdict_on(rule, line))
-            worst[rule] = min(both, key=judging.VERDICTS.index)
+            both = (worst.get(rule, Verdict.PASS), verdict_on(rule, line))
+            worst[rule] = min(both, key=VERDICTS.index)
     return {rule: worst[rule] for rule in registry if rule in worst}
 
 
 def verdict_on(rule: str, line: Record) -> str:
     """What a result says of one of its rules: its effective verdict, or of a sweep that of the rule's points."""
     points = line.get("rule_verdicts", {}).get(rule, line["effective"])
-    waived = line["effective"] != line["verdict"] and points in judging.VIOLATIONS
+    waived = line["effective"] != line["verdict"] and points in VIOLATIONS
     return str(line["effective"] if waived else points)
 
 
@@ -196,9 +196,9 @@ def exit_status(footer: Record) -> int:
     verdicts = footer["verdicts"]
     if footer.get("waivers", {}).get("problems"):
         return 1
-    if any(verdicts.get(verdict) for verdict in judging.VIOLATIONS):
+    if any(verdicts.get(verdict) for verdict in VIOLATIONS):
         return 1
-    if not footer["complete"] or any(verdicts.get(verdict) for verdict in judging.INCOMPLETE):
+    if not footer["complete"] or any(verdicts.get(verdict) for verdict in INCOMPLETE):
         return 3
     return 0
 

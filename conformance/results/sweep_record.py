@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance import judging
 from conformance.judging import Judgement
 from conformance.model.case import Case
 from conformance.model.rules import Registry
+from conformance.model.verdict import Verdict
 from conformance.results.points import POINTS_DATA
 from conformance.results.records import Record, result_record
 from conformance.sweeps.run import Swept, words
@@ -29,7 +29,7 @@ def sweep_record(case: Case, registry: Registry, swept: Swept, duration_us: int)
         "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size},
         "points": swept.points.by_verdict(),
         # Nobody knows which rule's points the kernel complained about.
-        "rule_verdicts": dict.fromkeys(rules, judging.FAIL) if swept.alarms else rules,
+        "rule_verdicts": dict.fromkeys(rules, Verdict.FAIL) if swept.alarms else rules,
         POINTS_DATA: swept.points.as_data(case.id),
     }
     if swept.alarms:

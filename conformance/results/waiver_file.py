@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from conformance import judging
 from conformance.errors import UserError
 from conformance.model.rules import RULE_ID
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.waivers import KnownOutcome, Waiver, Waivers, WaiverScope, version
 from conformance.tables.suite import Suite
 from conformance.yamldoc.nodes import Node, TextError, quoted, read_file
@@ -92,12 +92,12 @@ def _version(node: Node | None, what: str, reader: Reader) -> str:
 
 def _observed(node: Node | None, reader: Reader) -> KnownOutcome:
     fields = reader.mapping(node, "observed", _OBSERVED, ("verdict",)) if node else {}
-    verdict = reader.word(fields.get("verdict"), "verdict", judging.VIOLATIONS) or ""
+    verdict = reader.word(fields.get("verdict"), "verdict", VIOLATIONS) or ""
     returned, errno, reason = (reader.text(fields.get(key), key) or "" for key in ("returned", "errno", "reason"))
     wc, when = (
         tuple(reader.text(item, key) or "" for item in reader.items(fields.get(key), key)) for key in ("wc", "when")
     )
-    if node and verdict == judging.FAIL and not fields.keys() - {"verdict"}:
+    if node and verdict == Verdict.FAIL and not fields.keys() - {"verdict"}:
         known = ", ".join(f"`{key}`" for key in _OBSERVED[1:])
         reader.note(node.location, f"that it fails is not enough to know it by: say how, with {known}")
     return KnownOutcome(verdict, returned, errno, wc, reason, when)
@@ -137,7 +137,7 @@ def waivers_schema() -> dict[str, Any]:
     where = _object({"driver": text, "kernel": _object({"from": kernel, "to": kernel}), "firmware": text}, ["driver"])
     observed = _object(
         {
-            "verdict": {"enum": list(judging.VIOLATIONS)},
+            "verdict": {"enum": list(VIOLATIONS)},
             "returned": {**text, "description": "of the judged call, as in results.jsonl"},
             "errno": text,
             "wc": {**words, "description": "the statuses of its completions"},

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from conformance import judging
+from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.records import Record, verdict_on
 from conformance.yamldoc.nodes import Location
 
@@ -93,13 +93,13 @@ class Waiver:
 
     def covers(self, line: Record) -> bool:
         """Whether the result is of what it is for, and says something of the device."""
-        if line["verdict"] in judging.INCOMPLETE:
+        if line["verdict"] in INCOMPLETE:
             return False
         return line["case"] == self.case if self.case else self.rule in line["rules"]
 
     def violated(self, line: Record) -> bool:
         """Whether a result that it covers violates what it is for."""
-        return (verdict_on(self.rule, _raw(line)) if self.rule else line["verdict"]) in judging.VIOLATIONS
+        return (verdict_on(self.rule, _raw(line)) if self.rule else line["verdict"]) in VIOLATIONS
 
     def differs(self, line: Record) -> str:
         """In what a violation that it covers is another than the one that it tells of; empty if it is that one."""
@@ -126,13 +126,13 @@ class Waivers:
     def applied(self, line: Record, header: Record) -> Record:
         """The result with the waiver that fits it, or without any."""
         line = {**line, "effective": line["verdict"], "waiver": None}
-        if line["verdict"] not in judging.VIOLATIONS:
+        if line["verdict"] not in VIOLATIONS:
             return line
         for waiver in self._here(header):
             if waiver.expires >= self.today and waiver.covers(line) and waiver.violated(line):
                 if waiver.differs(line):
                     continue
-                return {**line, "effective": judging.WAIVED, "waiver": waiver.as_data()}
+                return {**line, "effective": Verdict.WAIVED, "waiver": waiver.as_data()}
         return line
 
     def account(self, results: Iterable[Record], header: Record) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Waivers:
         lines = list(results)
         return {
             "file": self.file,
-            "waived": sum(line["effective"] == judging.WAIVED for line in lines),
+            "waived": sum(line["effective"] == Verdict.WAIVED for line in lines),
             "elsewhere": len(self.items) - len(self._here(header)),
             "problems": [problem for waiver in self._here(header) for problem in self._problems(waiver, lines)],
         }
@@ -159,7 +159,7 @@ class Waivers:
             yield f"{told} is not needed any more: {covered[0]['case']} is {covered[0]['verdict']}"
         for line in violations:
             difference = waiver.differs(line)
-            if difference and line["effective"] != judging.WAIVED:
+            if difference and line["effective"] != Verdict.WAIVED:
                 yield f"{told} does not fit: {line['case']} fails differently, {difference}"
 
 

@@ -10,8 +10,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from conformance import judging
 from conformance.errors import UserError
+from conformance.model.verdict import Verdict
 from conformance.results.points import POINTS_DATA, stored
 from conformance.results.prior_sessions import PriorSessions
 from conformance.results.records import Record, Recorded, encode, read_results
@@ -67,7 +67,7 @@ class ResultsFile:
             return None
         data, ended = self.path.read_bytes(), self.path.stat().st_mtime
         whole = data[: data.rfind(b"\n") + 1]
-        missed = [line for line in recorded.results if line["verdict"] == judging.MISSED]
+        missed = [line for line in recorded.results if line["verdict"] == Verdict.MISSED]
         end = b"".join(encode(line) for line in (*missed, recorded.footer) if line)
         if not whole.endswith(end):
             raise UserError(f"{self.path} does not end as a run ends, and cannot be carried on")

@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from conformance import judging
 from conformance.model.space import Space
+from conformance.model.verdict import Verdict
 from conformance.sweeps.outcome import OUTSIDE, Points
 
 # sympy takes a third of a second for 8 variables, half a minute for 11; above, the set is taken apart first.
@@ -21,7 +21,7 @@ MOST_VARIABLES = 8
 # Parts that a set is split into at most; beyond, no formula would be worth reading.
 _MOST_PARTS = 64
 # Of these nobody knows whether what deviates elsewhere deviates there too.
-_NOT_TRIED = (judging.UNSUPPORTED, judging.UNREACHABLE)
+_NOT_TRIED = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
 ALWAYS, NEVER = "always", "never"
 NO_SYMPY = "not described, since sympy is not installed (Debian: python3-sympy)"
 

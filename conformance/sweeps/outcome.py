@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance import judging
 from conformance.model.space import MAX_POINTS, Space
+from conformance.model.verdict import VERDICTS, Verdict
 from conformance.sweeps.byte_columns import kinds, planes
 
 OUTSIDE = 0xFFFF  # the index of a point that is not in the space
@@ -61,7 +61,7 @@ class Points:
         total: Counter[str] = Counter()
         for outcome, count in zip(self.outcomes, self.counts(), strict=True):
             total[outcome.verdict] += count
-        return {verdict: total[verdict] for verdict in reversed(judging.VERDICTS) if total[verdict]}
+        return {verdict: total[verdict] for verdict in reversed(VERDICTS) if total[verdict]}
 
     def by_rule(self) -> dict[str, str]:
         """The verdict on each rule that decided a point."""
@@ -72,7 +72,7 @@ class Points:
             proving.setdefault(outcome.rule, set()).add(outcome.verdict)
         # What is left open says something of a rule only if nothing else does, or if it failed all the same.
         for rule, verdicts in open_.items():
-            rules[rule] = verdicts if rule not in rules else rules[rule] | (verdicts - {judging.PASS})
+            rules[rule] = verdicts if rule not in rules else rules[rule] | (verdicts - {Verdict.PASS})
         return {rule: overall(verdicts) for rule, verdicts in rules.items()}
 
     def column(self, number: int) -> int:
@@ -117,9 +117,9 @@ def overall(verdicts: Sequence[str] | set[str]) -> str:
     What is worse than a pass counts, but for absence: a space of which a part is verified to be
     unsupported, or cannot be reached, has passed where the rest does.
     """
-    absent = (judging.UNSUPPORTED, judging.UNREACHABLE)
+    absent = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
     present = [verdict for verdict in verdicts if verdict not in absent] or list(verdicts)
-    return min(present, key=judging.VERDICTS.index)
+    return min(present, key=VERDICTS.index)
 
 
 def encode_index(index: array[int]) -> str:

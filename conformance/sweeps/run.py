@@ -19,6 +19,7 @@ from conformance.execution.procedure import enact, make_all_calls, not_set_up, s
 from conformance.kernel.resources import count_when_settled, leaked
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case, Expectation
+from conformance.model.verdict import Verdict
 from conformance.sweeps.byte_columns import kinds, planes
 from conformance.sweeps.grouping import LARGEST, LARGEST_IN_C, Group, Numbers, groups, setup_axes, shares_ground
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
@@ -87,9 +88,9 @@ def judge_again(
 
 def _conclusion(swept: Sweep, points: Points, alarms: list[dict[str, Any]], log: list[str]) -> Swept:
     counts = points.by_verdict()
-    verdict = judging.FAIL if alarms else overall(list(counts))
-    if verdict == judging.UNREACHABLE and not alarms:
-        verdict = judging.BROKEN  # not one point could be set up: that is no property of a combination
+    verdict = Verdict.FAIL if alarms else overall(list(counts))
+    if verdict == Verdict.UNREACHABLE and not alarms:
+        verdict = Verdict.BROKEN  # not one point could be set up: that is no property of a combination
     told = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
     reason = f"{swept.size:,} points: {told}"
     if alarms:
@@ -267,9 +268,9 @@ class _Judge:
         case = self.swept.by(single, clause, [name for bit, name in enumerate(names) if mask >> bit & 1])
         undeclared = self._lacking(case.needs)
         judgement = judging.apply_profile(judging.judge(case, undeclared, observed), undeclared, self.present)
-        if "setup_failed" in observed and judgement.verdict == judging.BROKEN:
+        if "setup_failed" in observed and judgement.verdict == Verdict.BROKEN:
             # A row's set-up is known to work; here a combination of many may not exist on this stack.
-            judgement = judging.Judgement(judging.UNREACHABLE, judgement.reason)
+            judgement = judging.Judgement(Verdict.UNREACHABLE, judgement.reason)
         seen = _HEX.sub("0x…", judgement.reason)
         for step in (case.when, *case.afterwards):
             seen = seen.replace(_HEX.sub("0x…", str(step)), step.call)

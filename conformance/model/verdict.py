@@ -1,0 +1,25 @@
+"""The verdicts that a result can have, and which of them say what."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """What is concluded from one result. Their order is that of severity: the first is the worst."""
+
+    CRASH = "CRASH"  # the kernel or process under test died in the case
+    HANG = "HANG"  # it gave no answer within the deadline
+    FAIL = "FAIL"  # it departed from what a document says
+    BROKEN = "BROKEN"  # the harness or the environment failed: says nothing about the device
+    MISSED = "MISSED"  # planned and not run
+    WAIVED = "WAIVED"  # only as an effective verdict: of a violation that a waiver covers
+    UNREACHABLE = "UNREACHABLE"  # this stack cannot be brought into the situation
+    UNSUPPORTED = "UNSUPPORTED"  # the device does not declare the capability, and refuses properly
+    PASS = "PASS"
+
+
+# From the worst to the best: a rule's verdict is the worst of its cases'.
+VERDICTS = tuple(Verdict)
+VIOLATIONS = (Verdict.CRASH, Verdict.HANG, Verdict.FAIL)
+INCOMPLETE = (Verdict.BROKEN, Verdict.MISSED)
