@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import shlex
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,6 +23,8 @@ from fixtures.softroce.guest import Guest, boot
 from fixtures.softroce.image import cache_directory, ensure_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import recipe_for
+from fixtures.softroce.request import Request
+from fixtures.softroce.start import Starter
 from fixtures.softroce.under_test import Prepared, UnderTest
 
 DEVICE = "rxe0"
@@ -57,17 +61,25 @@ class Guests:
         self._out = out
         self._say = say
         self._prepared: Prepared | None = None
+        self._starter = Starter(cache_directory(), say)
 
     def run(self, cases: Sequence[str], options: Sequence[str]) -> Guest:
         """The next guest, up and about to run these cases with these options of the engine's plugin."""
-        command = " ".join([
-            "exec python3 -m pytest -p no:cacheprovider --color=no -q cases",
-            f"--rdma-device {DEVICE} --rdma-only only --rdma-stream {PORT} --rdma-alone",
-            *(f"--rdma-cases {name}" for _, name in self._vendor),
-            *(["--rdma-profile profile.yaml"] if self._profile else []),
-            *options,
-        ])  # fmt: skip
-        watch = f"sh fixtures/softroce/watch.sh $$ {self._deadline_s / 3:.1f} &"
+        tables = [word for _, name in self._vendor for word in ("--rdma-cases", name)]
+        arguments = [
+            *["-p", "no:cacheprovider", "--color=no", "-q", "cases", "--rdma-only", "only", "--rdma-alone"],
+            "--rdma-device", DEVICE, "--rdma-stream", PORT, *tables,
+            *(["--rdma-profile", "profile.yaml"] if self._profile else []), *options,
+        ]  # fmt: skip
+        silence_s = self._deadline_s / 3
+        if not self._keep:
+            only = "".join(f"{case}\n" for case in cases)
+            request = Request(tuple(arguments), {"only": only}, silence_s)
+            wait = shlex.join(["exec", "python3", "-m", "fixtures.softroce.warm", PORT, *tables])
+            if guest := self._resume("\n".join([_COUNTED, wait]), request):
+                return guest
+        watch = f"sh fixtures/softroce/watch.sh $$ {silence_s:.1f} &"
+        command = shlex.join(["exec", "python3", "-m", "pytest", *arguments])
         return self._boot("\n".join([_COUNTED, watch, command]), cases)
 
     def shell(self) -> None:
@@ -80,6 +92,23 @@ class Guests:
                 self._say(f"a shell in the guest, in the suite's directory; its device is {DEVICE}, `exit` ends it")
                 terminal.relay(here)
 
+    def _resume(self, command: str, request: Request) -> Guest | None:
+        self._out.mkdir(parents=True, exist_ok=True)
+        prepared = self._lay_out()
+        console = self._out / f"console{_unused(self._out)}.log"
+        began = time.monotonic()
+        guest = self._starter.resume(prepared.image, self._job(command, prepared), request, console, prepared.overlay)
+        if guest:
+            version, took = prepared.image.kernel_version, time.monotonic() - began
+            self._say(f"the Soft-RoCE guest is up after {took:.2f} s (kernel {version}; its console: {console})")
+        return guest
+
+    def _job(self, command: str, prepared: Prepared, *more: tuple[Path, str]) -> Job:
+        tree = [*((ROOT / part, part) for part in SUITE_PARTS), *more, *self._vendor]
+        if self._profile:
+            tree.append((self._profile, "profile.yaml"))
+        return Job(tuple(tree), command, {**prepared.environment, **self._environment}, prepared.prepare)
+
     def _boot(self, command: str, cases: Sequence[str], shell: socket.socket | None = None) -> Guest:
         self._out.mkdir(parents=True, exist_ok=True)
         prepared = self._lay_out()
@@ -89,10 +118,7 @@ class Guests:
         with tempfile.TemporaryDirectory(prefix="work-", dir=self._out) as work:
             only = Path(work) / "only"
             only.write_text("".join(f"{case}\n" for case in cases))
-            tree = [*((ROOT / part, part) for part in SUITE_PARTS), (only, "only"), *self._vendor]
-            if self._profile:
-                tree.append((self._profile, "profile.yaml"))
-            job = Job(tuple(tree), command, {**prepared.environment, **self._environment}, prepared.prepare)
+            job = self._job(command, prepared, (only, "only"))
             guest = boot(
                 prepared.image, job, console=console, overlay=prepared.overlay,
                 keep=self._out / f"guest{name}" if self._keep else None,
