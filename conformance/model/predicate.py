@@ -75,7 +75,7 @@ def parse(text: str, space: Space, named: Mapping[str, str]) -> Expression:
 class _Parser:
     def __init__(self, text: str, space: Space, named: Mapping[str, str], depth: int = 0) -> None:
         if depth > _MAX_DEPTH:
-            raise ValueError("nested too deeply, or a predicate that rests on itself")
+            raise ValueError("nested too deeply, or a predicate that refers to itself")
         self._text, self._space, self._named, self._depth = text, space, named, depth
         self._tokens = list(_tokens(text))
         self._at = 0
@@ -83,7 +83,7 @@ class _Parser:
     def read(self) -> Expression:
         expression = self._either(0)
         if self._at < len(self._tokens):
-            raise ValueError(f"{quoted(self._text)}: an operator is lacking before {self._tokens[self._at][0]!r}")
+            raise ValueError(f"{quoted(self._text)}: missing operator before {self._tokens[self._at][0]!r}")
         return expression
 
     def _next(self) -> str:
@@ -107,7 +107,7 @@ class _Parser:
         if depth > _MAX_DEPTH:
             raise ValueError("nested too deeply")
         if self._at >= len(self._tokens):
-            raise ValueError(f"{quoted(self._text)} ends where a word is due")
+            raise ValueError(f"{quoted(self._text)} ends where a word is expected")
         token, rest = self._tokens[self._at]
         self._at += 1
         if token == "!":
@@ -115,11 +115,11 @@ class _Parser:
         if token == "(":
             inner = self._either(depth + 1)
             if self._next() != ")":
-                raise ValueError(f"{quoted(self._text)}: a ( that is not closed")
+                raise ValueError(f"{quoted(self._text)}: missing )")
             self._at += 1
             return inner
         if token in ("&", "|", ")"):
-            raise ValueError(f"{quoted(self._text)}: {token!r} where a word is due")
+            raise ValueError(f"{quoted(self._text)}: {token!r} where a word is expected")
         return self._word(token, rest)
 
     def _word(self, name: str, rest: str) -> Expression:
@@ -136,7 +136,9 @@ class _Parser:
             return Declared(name)
         holders = [axis.name for axis in self._space.axes if axis.knows(name)]
         if len(holders) > 1:
-            raise ValueError(f"{name!r} is of the axes {' and '.join(holders)}; write {holders[0]}.{name}")
+            raise ValueError(
+                f"{name!r} is ambiguous: the axes {' and '.join(holders)} have it; write {holders[0]}.{name}"
+            )
         if not holders:
             raise ValueError(f"unknown word {name!r}{suggestion(name, self._known())}")
         return Word(holders[0], name)
@@ -174,7 +176,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         match = _TOKEN.match(text, position)
         if not match:
             rest = text[position:].strip()
-            raise ValueError(f"{quoted(text)} is no expression of words, &, |, ! and () (at {quoted(rest)})")
+            raise ValueError(f"{quoted(text)} is not an expression of words, &, |, ! and () (at {quoted(rest)})")
         yield match["symbol"] or match["name"], (match["rest"] or "").strip()
         position = match.end()
     if position == 0:

@@ -88,7 +88,7 @@ def parse(text: str | int) -> Quantity:
         # A second sign is a term's own, as in `buf + -1`, which an axis gives; the first term has just one.
         if not match or (terms and not match["sign"]) or (not terms and match["own"]):
             rest = source[position:].strip()
-            where = f"at {quoted(rest)}" if rest else "nothing follows"
+            where = f"at {quoted(rest)}" if rest else "it is blank"
             raise ValueError(f"{quoted(source)} is not a sum of numbers, units and names ({where})")
         terms.append(_term(match))
         position = match.end()
@@ -106,7 +106,9 @@ def _term(match: re.Match[str]) -> Term:
     if unit and unit not in units:
         raise ValueError(f"unknown unit {quoted(unit)}{suggestion(unit, units)}")
     if len(digits) > 1 and digits[0] == "0" and not digits.startswith("0x"):
-        raise ValueError(f"{quoted(digits)} begins with 0, which some read as octal; write it without")
+        raise ValueError(
+            f"{quoted(digits)} begins with 0, which some programs read as octal; write it without the leading 0"
+        )
     # Longer than 64 bits in either notation: Python would take its time over a million digits.
     number = int(digits, 0) if len(digits) <= 20 else MAX_NUMBER + 1
     factor = _SMALLEST_PAGE if unit in PAGES | HUGE_PAGES else UNITS.get(unit, 1)
@@ -117,7 +119,7 @@ def _term(match: re.Match[str]) -> Term:
 
 def _named_term(sign: int, name: str, property_: str) -> Term:
     if name in CONSTANTS and property_:
-        raise ValueError(f"{name} is a constant and has no {property_!r}")
+        raise ValueError(f"{name} is a constant and has no property {property_!r}")
     if name in RESERVED and name not in CONSTANTS:
         raise ValueError(f"{name!r} is a unit and needs a number, such as 1 {name}")
     return Term(sign, name=name, property=property_)

@@ -141,7 +141,7 @@ class Space:
             if not equals or name not in known:
                 raise ValueError(f"{part!r} is not AXIS=VALUE{suggestion(name, known)}")
             if name in values:
-                raise ValueError(f"axis {name!r} stands twice")
+                raise ValueError(f"duplicate axis {name!r}")
             values[name] = self.axis(name).value(label)
         for axis in self.axes:
             if axis.name not in values:

@@ -43,7 +43,7 @@ def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Bindin
             return []
         choices.append(values)
     if size * _weight(row) > _MAX_NODES:
-        reader.note(row.location, f"a row of this length cannot be expanded {size} times; split it")
+        reader.note(row.location, f"the row is too long to be expanded {size} times; split it")
         return []
     return [dict(zip(axes, combination, strict=True)) for combination in itertools.product(*choices)]
 
@@ -58,11 +58,11 @@ def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
     for value in values:
         written = repr(_bare(value))
         if written in met:
-            reader.note(value.location, f"axis {name!r} has this value twice (first in line {met[written]})")
+            reader.note(value.location, f"duplicate value of axis {name!r} (first in line {met[written]})")
         met.setdefault(written, value.location.line)
         for text in _texts(value):
             if "$" in str(text.value):
-                reader.note(text.location, f"a value of axis {name!r} cannot hold a $ itself")
+                reader.note(text.location, f"a value of axis {name!r} cannot contain $")
     return values if len(reader.mistakes) == before else ()
 
 
@@ -131,10 +131,10 @@ def _composed(node: Node, template: str, binding: Binding, reader: Reader, used:
         location = binding[match[1]].location
         text += label(binding[match[1]])
         if len(text) > MAX_TEXT:
-            reader.note(node.location, f"grows longer than {MAX_TEXT} characters by the axis ${match[1]}")
+            reader.note(node.location, f"becomes longer than {MAX_TEXT} characters with the value of axis ${match[1]}")
             return Node("", node.location)
     if "$" in _PLACEHOLDER.sub("", template):
-        reader.note(node.location, "a $ that no name follows; an axis is written $name")
+        reader.note(node.location, "a $ without a name after it; write an axis as $name")
     within = f" (in {quoted(template)} of line {node.location.line})"
     location = replace(location, within=within) if location != node.location else location
     return Node(text + template[position:], location, plain=node.plain)

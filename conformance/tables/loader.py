@@ -28,7 +28,7 @@ _ROW_KEYS = (
     "id", "about", "rules", "needs", "each", "entries", "given", "before", "call", "when", "then", "afterwards",
     "note", "hazardous", "tier", "sweep",
 )  # fmt: skip
-_INSTEAD = {"each": "its axes stand in the sweep", "then": "what must come stands in the sweep's expect"}
+_INSTEAD = {"each": "write its axes in the sweep", "then": "write the expectations in the sweep's expect"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]*")
 _ROW_ID = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}")
 
@@ -56,9 +56,8 @@ def read_tables(folders: Iterable[Path], registry: Registry, root: Path) -> tupl
             table, found = read_table(path, shown, registry)
             for case in table.cases if table else ():
                 if case.id in seen:
-                    found.append(
-                        Mistake(case.location, f"case {case.id} stands twice (first at {seen[case.id].location})")
-                    )
+                    first = seen[case.id].location
+                    found.append(Mistake(case.location, f"duplicate case id {case.id} (first at {first})"))
                 seen.setdefault(case.id, case)
             mistakes += found
             if table and not found:
@@ -80,12 +79,12 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
     reader = Reader()
     fields = reader.mapping(root, "a table", _TABLE_KEYS, ("verb", "cases", "rows"))
     if not _NAME.fullmatch(path.stem):
-        reader.note(root.location, f"a table's file name is of a-z, 0-9 and _, not {path.stem!r}")
+        reader.note(root.location, f"invalid name of a table's file: {path.stem!r}; use a-z, 0-9 and _")
     verb = reader.word(fields.get("verb"), "verb", vocabulary.VERBS)
     if verb and path.parent.name != verb.removeprefix("ibv_"):
         folder = verb.removeprefix("ibv_")
         reader.note(
-            fields["verb"].location, f"tables of {verb} stand in the folder {folder!r}, not {path.parent.name!r}"
+            fields["verb"].location, f"tables of {verb} belong in the folder {folder!r}, not {path.parent.name!r}"
         )
     if "about" in fields:
         reader.text(fields["about"], "about")
@@ -94,13 +93,14 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
     reader.words(fields.get("entries"), "entry", vocabulary.ENTRIES)
     nodes = reader.items(fields.get("rows"), "rows")
     if "rows" in fields and fields["rows"].value == ():
-        reader.note(fields["rows"].location, "a table without rows proves nothing")
+        reader.note(fields["rows"].location, "a table must have at least one row")
     if verb:
         rows = _Rows(reader, registry, verb, f"{path.parent.name}/{path.stem}", fields)
         for node in nodes:
             cases += rows.expand(node)
             if len(cases) > MAX_CASES:
-                reader.note(node.location, f"up to here the table expands to more than {MAX_CASES} cases; split it")
+                message = f"with this row the table expands to more than {MAX_CASES} cases; split the table"
+                reader.note(node.location, message)
                 break
     if not reader.mistakes and stated != len(cases):
         reader.note(fields["cases"].location, f"the table states {stated} cases and expands to {len(cases)}")
@@ -130,7 +130,7 @@ class _Rows:
             return []
         for key in ("each", "then") if swept else ():
             if key in fields:
-                self.reader.note((row.keys or {})[key], f"a row with a sweep has no {key!r}: {_INSTEAD[key]}")
+                self.reader.note((row.keys or {})[key], f"a row with a sweep cannot have {key!r}; {_INSTEAD[key]}")
         if swept:
             return self._cases(row, fields)
         axes = self.reader.named(fields.get("each"), "each")
@@ -154,9 +154,8 @@ class _Rows:
         reader = self.reader
         row_id = reader.text(fields.get("id"), "id")
         if row_id is not None and not _ROW_ID.fullmatch(slug(row_id)):
-            reader.note(
-                fields["id"].location, f"{quoted(row_id)} is no row id; use a-z, 0-9 and -, at most 200 of them"
-            )
+            message = f"invalid row id {quoted(row_id)}; use a-z, 0-9 and -, at most 200 characters"
+            reader.note(fields["id"].location, message)
         about = reader.text(fields["about"], "about") if "about" in fields else ""
         rules = reader.words(fields.get("rules"), "rule", self.registry)
         if "rules" in fields and fields["rules"].value == ():
@@ -178,7 +177,7 @@ class _Rows:
         tier = reader.word(fields.get("tier"), "tier", vocabulary.TIERS)
         chosen = fields.get("entries", self.entries)
         if chosen is not None and chosen.value == ():
-            reader.note(chosen.location, "a list of no entries; leave it out to call at libibverbs")
+            reader.note(chosen.location, "empty list of entries; leave it out to call at libibverbs")
         entries = reader.words(chosen, "entry", vocabulary.ENTRIES) or ("libibverbs",)
         # The row's own place: that of an expanded id is where its axis's value stands.
         own_location = row.value["id"].location if isinstance(row.value, dict) and "id" in row.value else row.location
@@ -188,10 +187,10 @@ class _Rows:
             case_id = f"{self.table}/{slug(row_id or 'row')}{suffix}"
             if case_id in self.ids and "id" in fields:
                 first = self.ids[case_id].location
-                how = f"twice (first in line {first.line})"
+                message = f"duplicate id {case_id!r} (first in line {first.line})"
                 if first == fields["id"].location:
-                    how = "for several cases of the row; put its axes into the id"
-                reader.note(fields["id"].location, f"id {case_id!r} stands {how}")
+                    message = f"several cases of the row have the id {case_id!r}; put the row's axes into the id"
+                reader.note(fields["id"].location, message)
             self.ids.setdefault(case_id, fields.get("id", row))
             if parts is None:
                 continue

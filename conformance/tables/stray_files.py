@@ -45,9 +45,9 @@ def _fault(path: Path) -> str:
     if path.suffix != ".yaml":
         return f"a table's name ends in .yaml, not in {path.suffix}"
     if len(path.parts) < 2:
-        return "a table stands in the folder of its verb, such as reg_mr/"
+        return "a table belongs in the folder of its verb, such as reg_mr/"
     if len(path.parts) > 2:
-        return "a table stands right in the folder of its verb, not deeper"
+        return "a table belongs directly in the folder of its verb, not deeper"
     return ""
 
 

@@ -42,7 +42,7 @@ class Suite:
         if case is None or not hash_:
             return case
         if case.sweep is None:
-            raise UserError(f"{name} is one case and has no points", hint=f"--only {name}")
+            raise UserError(f"{name} is not a sweep and has no points", hint=f"--only {name}")
         try:
             return case.sweep.single(case, point)
         except ValueError as error:
@@ -67,7 +67,7 @@ def load_suite(extra: Sequence[Path] = ()) -> Suite:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder of cases")
         if not any(folder.glob("*/*.yaml")) and not stray_files(folder, ROOT):
-            raise UserError(f"{folder}: no table in it", hint=f"tables stand in {folder}/VERB/")
+            raise UserError(f"{folder}: no table in this folder", hint=f"tables belong in {folder}/VERB/")
     folders = list(dict.fromkeys([CASES, *(folder.resolve() for folder in extra)]))
     registry, mistakes = read_registry(folders, ROOT)
     tables, found = read_tables(folders, registry, ROOT)

@@ -98,7 +98,7 @@ class Node:
         if self.value is None:
             return "nothing"
         if isinstance(self.value, bool):
-            return f"the truth value {str(self.value).lower()}"
+            return f"the boolean {str(self.value).lower()}"
         if isinstance(self.value, int):
             return f"the number {self.value}"
         return f"the text {quoted(self.value)}"
@@ -122,7 +122,7 @@ def read_file(path: Path, name: str | None = None) -> Node:
     except OSError as error:
         _stop(Location(shown, 1, 1), f"cannot be read: {error.strerror or error}")
     if not regular:
-        _stop(Location(shown, 1, 1), "is no regular file")
+        _stop(Location(shown, 1, 1), "not a regular file")
     if status.st_size > MAX_BYTES:
         _stop(Location(shown, 1, 1), f"larger than {MAX_BYTES} bytes; split the table")
     return read_bytes(data, shown)
@@ -156,7 +156,7 @@ def read_bytes(data: bytes, name: str) -> Node:
         # PyYAML lets ValueError out for an escape beyond Unicode, such as "\UFFFFFFFF".
         escape = _BEYOND_UNICODE.search(text)
         location = _location_after(text[: escape.start()], name) if escape else Location(name, 1, 1)
-        problem = "an escape for what is beyond Unicode" if escape else str(error).splitlines()[0]
+        problem = "an escape beyond the range of Unicode" if escape else str(error).splitlines()[0]
         builder.note(location, f"not valid YAML: {problem}")
     return builder.result()
 
@@ -164,7 +164,7 @@ def read_bytes(data: bytes, name: str) -> Node:
 def _misleading(character: str) -> str:
     if character == "\ufeff":
         return "a byte order mark; save the file as UTF-8 without it"
-    return f"a line break that editors do not count (U+{ord(character):04X}); end lines with a line feed"
+    return f"a line break that most editors do not show (U+{ord(character):04X}); end lines with a line feed"
 
 
 def _explained(error: yaml.MarkedYAMLError, name: str, opened: Location | None) -> tuple[Location, str]:
@@ -183,11 +183,12 @@ def _explained(error: yaml.MarkedYAMLError, name: str, opened: Location | None) 
     elif "found character '\\t'" in problem:
         message = "a tab; indent with spaces"
     elif error.context_mark and context == "while scanning a simple key":
-        mark, message = error.context_mark, "not valid YAML: a ':' or an indentation is missing after this"
+        mark, message = error.context_mark, "not valid YAML: a ':' or indentation is missing after this"
     elif "expected <block end>" in problem:
         message = "not valid YAML: the indentation differs from the lines before, or a ':', ',' or quote is missing"
     elif error.context_mark and _OPENING.match(context):
-        message += f" (in what begins at {error.context_mark.line + 1}:{error.context_mark.column + 1})"
+        start = error.context_mark
+        message += f" (in the bracket or quote that begins at {start.line + 1}:{start.column + 1})"
     return (Location(name, mark.line + 1, mark.column + 1) if mark else Location(name, 1, 1)), message
 
 
@@ -277,7 +278,7 @@ class _Builder:
         tag = getattr(event, "tag", None)
         if tag is not None:
             shown = "!!" + tag.removeprefix(_CORE_TAG) if tag.startswith(_CORE_TAG) else tag
-            self.note(location, f"tags are not allowed ({shown}); write the value without")
+            self.note(location, f"tags are not allowed ({shown}); write the value without a tag")
 
     def _finish(self, node: Node) -> None:
         if not self.stack:
@@ -301,7 +302,7 @@ class _Builder:
             self.note(node.location, "merge keys (<<) are not allowed; write the values out")
         elif node.value in met:
             first = met[node.value].line
-            self.note(node.location, f"key {quoted(node.value)} stands twice (first in line {first})")
+            self.note(node.location, f"duplicate key {quoted(node.value)} (first in line {first})")
         met.setdefault(node.value, node.location)
         return node.value
 
@@ -311,7 +312,7 @@ class _Builder:
             # An escape can write what the file itself must not hold: half a character, a terminal's control code.
             strange = next(filter(_is_control, text), None)
             if strange is not None:
-                self.note(location, f"an escape for U+{ord(strange):04X}, which is no text")
+                self.note(location, f"an escape for U+{ord(strange):04X}, which is not a printable character")
                 return Node(None, location)
             return Node(text, location, plain=False)
         if text in ("", "~", "null"):
@@ -319,9 +320,7 @@ class _Builder:
         if text in _TRUTH:
             return Node(_TRUTH[text], location)
         if text.lower() in _TREACHEROUS:
-            self.note(
-                location, f"{text!r} is a truth value to some YAML readers and a word to others; write it in quotes"
-            )
+            self.note(location, f"{text!r} is a boolean to some YAML readers and text to others; write it in quotes")
         if _INTEGER.fullmatch(text):
             number = int(text, 0) if len(text) <= 24 else MAX_NUMBER + 1
             if abs(number) > MAX_NUMBER:

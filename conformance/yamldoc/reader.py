@@ -64,9 +64,9 @@ class Reader:
             return {}
         for key, location in (node.keys or {}).items():
             if not key.isidentifier() or not key.isascii():
-                self.note(location, f"{quoted(key)} in {what} is no name; use letters, digits and _")
+                self.note(location, f"invalid name {quoted(key)} in {what}; use letters, digits and _")
             elif key in reserved:
-                self.note(location, f"{key!r} in {what} has a meaning of its own; choose another name")
+                self.note(location, f"reserved name {key!r} in {what}; choose another name")
         return node.value
 
     def items(self, node: Node | None, what: str) -> tuple[Node, ...]:
@@ -110,7 +110,7 @@ class Reader:
         for item in self.items(node, _plural(what)):
             word = self.word(item, what, known)
             if word is not None and word in found:
-                self.note(item.location, f"{what} {word} stands twice")
+                self.note(item.location, f"duplicate {what} {word}")
             elif word is not None:
                 found.append(word)
         return tuple(found)
@@ -120,7 +120,7 @@ class Reader:
         if node is None:
             return None
         if not isinstance(node.value, int) or isinstance(node.value, bool) or node.value < 0:
-            self.note(node.location, f"{what} must be a count, not {node.kind}")
+            self.note(node.location, f"{what} must be a whole number, 0 or more, not {node.kind}")
             return None
         return node.value
 
