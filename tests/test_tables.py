@@ -212,7 +212,7 @@ def test_a_broken_link_is_a_located_mistake(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "fragment"),
     [
-        ("", "nothing runs this table: {cases}/reg_mr/test_reg_mr.py has no test function that takes `case`"),
+        ("", "nothing runs this table: {cases}/reg_mr/test_reg_mr.py has no test function with the argument `case`"),
         ("def test_other(run): ...", "nothing runs this table"),
         ("def helper(case): ...", "nothing runs this table"),
         ("def test_broken(case:", "nothing runs this table"),

@@ -1,7 +1,8 @@
-"""Reads the tables of cases that people write, into frozen cases or located mistakes.
+"""Reads the tables that people write. The result is frozen cases, or mistakes with their locations.
 
-A table is one YAML file in a verb's folder. Every mistake found is reported with file, line and
-column; a table with a mistake gives no cases. Not for rules (model/rules.py) or running (execution/procedure.py).
+A table is one YAML file in the folder of its verb. Every mistake is reported with file, line and
+column; a table with a mistake has no cases. Not for reading rules (rules_file.py) and not for running
+cases (execution/procedure.py).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from conformance.tables.expansion import MAX_CASES, bindings, slug, substitute
 from conformance.tables.row import KEYS as PART_KEYS
 from conformance.tables.row import read_row_body
 from conformance.tables.rules_file import FILE_NAME as RULES_FILE
+from conformance.tables.stray_files import display_path
 from conformance.tables.sweep import told
 from conformance.tables.sweep_reader import read_sweep
 from conformance.yamldoc.nodes import Mistake, Node, TextError, quoted, read_file
@@ -35,7 +37,7 @@ _ROW_ID = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}")
 
 @dataclass(frozen=True)
 class Table:
-    """A table that was read without a mistake. `name` is `<folder>/<file stem>`."""
+    """A table without mistakes. `name` is `<folder>/<file name without .yaml>`."""
 
     name: str
     verb: str
@@ -44,7 +46,10 @@ class Table:
 
 
 def read_tables(folders: Iterable[Path], registry: Registry, root: Path) -> tuple[list[Table], list[Mistake]]:
-    """All tables in the verb folders under each of `folders`, sorted by path, and all mistakes."""
+    """Returns all valid tables in the verb folders under `folders`, sorted by path, and all mistakes.
+
+    Paths in messages are relative to `root` if they are below it.
+    """
     tables: list[Table] = []
     mistakes: list[Mistake] = []
     seen: dict[str, Case] = {}
@@ -52,8 +57,7 @@ def read_tables(folders: Iterable[Path], registry: Registry, root: Path) -> tupl
         for path in sorted(folder.glob("*/*.yaml")):
             if path.name == RULES_FILE:
                 continue
-            shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-            table, found = read_table(path, shown, registry)
+            table, found = read_table(path, display_path(path, root), registry)
             for case in table.cases if table else ():
                 if case.id in seen:
                     first = seen[case.id].location
@@ -66,7 +70,7 @@ def read_tables(folders: Iterable[Path], registry: Registry, root: Path) -> tupl
 
 
 def read_table(path: Path, shown: str, registry: Registry) -> tuple[Table | None, list[Mistake]]:
-    """The table in the file `path`, called `shown` in messages; None beside its mistakes."""
+    """Returns the table in the file `path`, or None and its mistakes. Messages name the file `shown`."""
     try:
         root = read_file(path, shown)
     except TextError as error:
@@ -75,7 +79,7 @@ def read_table(path: Path, shown: str, registry: Registry) -> tuple[Table | None
 
 
 def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | None, list[Mistake]]:
-    """The table that `root` holds, or its mistakes."""
+    """Returns the table whose root node is `root`, or None and its mistakes. `path` gives the table its name."""
     reader = Reader()
     fields = reader.mapping(root, "a table", _TABLE_KEYS, ("verb", "cases", "rows"))
     if not _NAME.fullmatch(path.stem):
@@ -110,7 +114,7 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
 
 
 class _Rows:
-    """Turns the rows of one table into cases."""
+    """Expands the rows of one table to cases."""
 
     def __init__(self, reader: Reader, registry: Registry, verb: str, table: str, fields: Mapping[str, Node]) -> None:
         self.reader = reader
@@ -123,7 +127,7 @@ class _Rows:
         self.ids: dict[str, Node] = {}
 
     def expand(self, row: Node) -> list[Case]:
-        """The cases of one row, one for each combination of its axes and each entry."""
+        """Returns the cases of one row: one for each combination of axis values and entries."""
         swept = isinstance(row.value, dict) and "sweep" in row.value
         fields = self.reader.mapping(row, "a row", _ROW_KEYS, ("id", "rules", "sweep" if swept else "then"))
         if not isinstance(row.value, dict):
@@ -145,7 +149,7 @@ class _Rows:
                     location = (fields["each"].keys or {})[name]
                     self.reader.note(location, f"axis {name!r} is not used in the row")
             if len(self.reader.mistakes) > before and not cases:
-                break  # what a row with a wrong axis would mean is not worth complaining about
+                break  # the axes are wrong: mistakes in the expanded rows would only repeat that
             assert isinstance(body.value, dict)
             cases += self._cases(row, body.value)
         return cases
@@ -161,7 +165,7 @@ class _Rows:
         if "rules" in fields and fields["rules"].value == ():
             reader.note(fields["rules"].location, "a case must prove a rule; name at least one")
         needs = list(reader.words(fields.get("needs"), "capability", capability.NAMES))
-        if "sweep" not in fields:  # whose points need what the one rule needs that decides them
+        if "sweep" not in fields:  # in a sweep the needs come from the rule that decides each point
             needs = list(dict.fromkeys([*needs, *(need for rule in rules for need in self.registry[rule].needs)]))
         sweep = None
         if "sweep" in fields:
@@ -170,7 +174,7 @@ class _Rows:
             parts = sweep.template.parts(sweep.space.values(0), Reader()) if sweep else None
         else:
             parts = read_row_body(reader, self.call, self.given, fields, row)
-            if parts.when.call == vocabulary.RANDOM_SEQUENCES:  # which make no call that the device does not have
+            if parts.when.call == vocabulary.RANDOM_SEQUENCES:  # they only make calls that the device offers
                 needs = []
         note = reader.text(fields["note"], "note") if "note" in fields else ""
         hazardous = reader.truth(fields.get("hazardous"), "hazardous")
@@ -179,7 +183,7 @@ class _Rows:
         if chosen is not None and chosen.value == ():
             reader.note(chosen.location, "empty list of entries; leave it out to call at libibverbs")
         entries = reader.words(chosen, "entry", vocabulary.ENTRIES) or ("libibverbs",)
-        # The row's own place: that of an expanded id is where its axis's value stands.
+        # Use the location of the id in the row: after expansion the id's location is that of an axis value.
         own_location = row.value["id"].location if isinstance(row.value, dict) and "id" in row.value else row.location
         cases = []
         for entry in entries:

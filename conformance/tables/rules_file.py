@@ -1,4 +1,7 @@
-"""Reads the rules: `rules.yaml` of every folder of cases, into frozen rules or located mistakes."""
+"""Reads the rules from `rules.yaml` in the folder of each verb. The result is frozen rules, or located mistakes.
+
+Not for the type of a rule (model/rules.py) and not for tables (loader.py).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 
 from conformance.model import capability, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID, Registry, Rule
+from conformance.tables.stray_files import display_path
 from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader
 
@@ -17,18 +21,17 @@ _PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[Mistake]]:
-    """Every rule under `folders` by id, in the files' order, and the mistakes met.
+    """Returns all rules under `folders`, in the order of the files, and all mistakes.
 
-    Files are named in messages relative to `root`.
+    Paths in messages are relative to `root` if they are below it.
     """
     registry = Registry()
     retired: dict[str, Location] = {}
     reader = Reader()
     for folder in folders:
         for path in sorted(folder.glob(f"*/{FILE_NAME}")):
-            name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
             try:
-                _read_file(read_file(path, name), reader, registry, retired)
+                _read_file(read_file(path, display_path(path, root)), reader, registry, retired)
             except TextError as error:
                 for mistake in error.mistakes:
                     reader.note(mistake.location, mistake.message)
