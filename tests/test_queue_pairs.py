@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from conformance.device import queue_pairs
 from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue, moves
 from conformance.model.case import QpSpec
 
@@ -27,7 +26,6 @@ def bindings(monkeypatch: pytest.MonkeyPatch) -> None:
         for each in classes:
             setattr(module, each, lambda *_, **given: SimpleNamespace(**given))
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(queue_pairs, "ah_pointer", lambda *_: AH)
 
 
 def queue(kind: str) -> DeviceQueue:
@@ -35,7 +33,10 @@ def queue(kind: str) -> DeviceQueue:
     made = DeviceQueue.__new__(DeviceQueue)
     made.kind, made.spec = kind, QpSpec(kind, "pd")
     made.pd = cast(Any, SimpleNamespace(pyverbs=None, pointer=0x4000))
-    device = SimpleNamespace(port=1, active_mtu=3, gid="gid", source_gid_index=0, lid=0, capabilities={"atomics": True})
+    pointers = SimpleNamespace(ah=lambda *_: AH)
+    device = SimpleNamespace(
+        pointers=pointers, port=1, active_mtu=3, gid="gid", source_gid_index=0, lid=0, capabilities={"atomics": True}
+    )
     made.device = cast(Any, device)
     return made
 

@@ -11,12 +11,10 @@ from collections.abc import Mapping, Sequence
 from enum import IntFlag
 from typing import Any, cast
 
-from conformance.bench.calls import Pd, Return, Sge
-from conformance.bench.interface import Window
+from conformance.bench.calls import Pd, Return, Sge, Window
 from conformance.bench.work_requests import EXTENDED_OPCODES, BindInfo, Completion, SendRequest
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.libibverbs import exact
-from conformance.device.pointers import ah_pointer, pyverbs_mr, qp_pointer
 from conformance.device.posting import Poster
 from conformance.device.windows import DeviceWindow
 from conformance.model.case import QpSpec
@@ -97,7 +95,7 @@ class DeviceQueue:
             self.cq.close()
             raise
         self.number = int(self.qp.qp_num)
-        self.poster = Poster(qp_pointer(self.qp))
+        self.poster = Poster(device.pointers.qp(self.qp))
         self._attributes: Any = None
         self._address_handle: Any = None
         self._destination: tuple[int, int, int] | None = None
@@ -176,7 +174,8 @@ class DeviceQueue:
 
         if self.kind == "UD":
             self._address_handle = AH(self.pyverbs_pd, attr=self._path())
-            self._destination = (ah_pointer(self._address_handle, self.pd.pointer), peer, DATAGRAM_QKEY)
+            pointer = self.device.pointers.ah(self._address_handle, self.pd.pointer)
+            self._destination = (pointer, peer, DATAGRAM_QKEY)
 
     def _rights(self) -> int:
         if self.kind == "UD":
@@ -218,7 +217,7 @@ class DeviceQueue:
         """ibv_bind_mw, the header's own checks included: 0 once posted, or the value of errno."""
         from pyverbs.mr import MWBind, MWBindInfo
 
-        with pyverbs_mr(info.mr.pointer if info.mr else 0) as wrapper:
+        with self.device.pointers.mr(info.mr.pointer if info.mr else 0) as wrapper:
             request = MWBind(MWBindInfo(wrapper, info.addr, info.length, info.access), flags, wr_id)
         return exact(lambda: self.qp.bind_mw(cast(DeviceWindow, window).pyverbs, request))
 
