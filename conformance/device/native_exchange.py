@@ -20,7 +20,7 @@ from conformance.bench.work_requests import WR_OPCODES, Exchange, SendRequest
 from conformance.device.compiled import library
 from conformance.device.pointers import attributes_pointer
 from conformance.device.posting import SEND_SIZE, SGE, WC, completion, pack_send
-from conformance.device.queue_pairs import DEADLINE_S, DeviceQueue, moves
+from conformance.device.queue_pairs import DeviceQueue, moves
 from conformance.verbs import ENUMS
 
 SOURCE = Path(__file__).with_name("exchange.c")
@@ -61,13 +61,13 @@ class NativeConnection:
     """A pair as C knows it: its requester and its responder, and how it is made new."""
 
     def __init__(self, requester: DeviceQueue, responder: DeviceQueue, silence_s: float, renewable: bool) -> None:
-        """`silence_s` is how long to wait for a side that may have nothing to say."""
+        """`silence_s` is how long to wait for a side that may have nothing to say, else the queues' deadlines hold."""
         self._queues = requester, responder
         steps = [number for step in moves(responder.kind) for number in step] if renewable else []
         self._moves = (ctypes.c_uint32 * len(steps))(*steps)
         ends = (_End(queue.poster.qp, attributes_pointer(queue.attributes), 0) for queue in self._queues)
-        hearing_s = DEADLINE_S if responder.kind == "RC" else silence_s
-        times = (int(seconds * _NS) for seconds in (DEADLINE_S, hearing_s, silence_s))
+        hearing_s = responder.deadline_s if responder.kind == "RC" else silence_s
+        times = (int(seconds * _NS) for seconds in (requester.deadline_s, hearing_s, silence_s))
         self._struct = _Line((_End * 2)(*ends), ctypes.addressof(self._moves), len(steps) // 2, 0, *times)
         self.address = ctypes.addressof(self._struct)
 
