@@ -20,6 +20,7 @@ from commands.plan import Plan, read_plan, write_plan
 from conformance.device.libibverbs import DIALECTS
 from conformance.errors import UserError
 from conformance.model.case import Case
+from conformance.model.record import SupervisorFacts
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
@@ -117,7 +118,7 @@ def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
         else:
             where = (target.on_host if device else target.in_guest)(arguments, device, out, progress.say)
             _plan(arguments, suite, cases, where, plan, out)
-            header = {"stack": where.stack, "seed": arguments.seed, "tier": arguments.tier,
+            header: SupervisorFacts = {"stack": where.stack, "seed": arguments.seed, "tier": arguments.tier,
                       "argv": [NAME, *arguments.argv], "under_test": {"given": where.given},
                       "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None}  # fmt: skip
             if before and before.header.get("waivers") != header["waivers"]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.results.records import Record, read_results
+from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 
 pytestmark = pytest.mark.guest
@@ -48,12 +48,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
                           timeout=PATIENCE_S, check=False)  # fmt: skip
 
 
-def footer(out: Path) -> Record:
+def footer(out: Path) -> dict[str, object]:
     """What must be the same in the footers of a disturbed run and of one that was not; empty without a footer."""
     if b'"type":"footer"' not in (out / "results.jsonl").read_bytes():
         return {}
     found = read_results(out).footer
-    return {key: found[key] for key in SAME} if found else {}
+    return {key: value for key, value in found.items() if key in SAME} if found else {}
 
 
 def guests_of(out: Path) -> list[int]:
@@ -80,7 +80,7 @@ def await_true(condition: Callable[[], object], patience_s: float = 120.0) -> No
 class Unbroken:
     """A run that was not disturbed, and how long it took."""
 
-    footer: Record
+    footer: dict[str, object]
     took_s: float
 
 

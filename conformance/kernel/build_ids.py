@@ -10,7 +10,8 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+from conformance.model.record import UnderTest
 
 _SYS = Path("/sys")
 _MAPS = Path("/proc/self/maps")
@@ -19,7 +20,7 @@ _GNU, _BUILD_ID = b"GNU\0", 3  # NT_GNU_BUILD_ID of <elf.h>
 _NOTE = struct.Struct("=III")
 
 
-def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> dict[str, Any]:
+def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> UnderTest:
     """`kernel` and each of `modules` by build id (modules also by srcversion), `libraries` by SHA-256 of their file.
 
     Of the providers, all of which libibverbs loads, only the driver's is named, if it is called like the driver.

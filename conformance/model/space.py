@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from conformance.model.record import Axes, Subsets
 from conformance.yamldoc.reader import suggestion
 
 # Far beyond what a run takes the time for; it keeps a slip from eating the machine.
@@ -71,7 +71,7 @@ class Axis:
         """How far a value is from the plainest one: its flags, or 1 for any value but the first."""
         return value.bit_count() if self.flags else int(value > 0)
 
-    def as_data(self) -> list[str] | dict[str, list[str]]:
+    def as_data(self) -> list[str] | Subsets:
         """The axis as results have it: the labels of its values, or the flags whose subsets they are."""
         return {"subsets": list(self.flags)} if self.flags else list(self.labels)
 
@@ -83,7 +83,7 @@ class Space:
     axes: tuple[Axis, ...]
 
     @classmethod
-    def of_data(cls, axes: Mapping[str, Any]) -> Space:
+    def of_data(cls, axes: Axes) -> Space:
         """The space as results have it. Raises ValueError for what is none."""
         found = []
         for name, data in axes.items():
@@ -94,7 +94,7 @@ class Space:
                 found.append(Axis(name, labels, tuple((label,) for label in labels)))
         return cls(tuple(found))
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> Axes:
         """The axes as results have them."""
         return {axis.name: axis.as_data() for axis in self.axes}
 
