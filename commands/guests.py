@@ -1,11 +1,10 @@
 """The guests of a run: what they are made of, how the next one is booted for some cases, and a shell in one.
 
-Not for a device of this host (place.py) and not for how a guest is made (fixtures/softroce/).
+Not for a device of this host (target.py) and not for how a guest is made (fixtures/softroce/).
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import shlex
 import shutil
@@ -16,13 +15,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from commands import builds
+from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures import packages
 from fixtures.softroce import terminal
 from fixtures.softroce.guest import Guest, boot
 from fixtures.softroce.image import cache_directory, ensure_image
 from fixtures.softroce.job import Job
-from fixtures.softroce.recipe import recipe_for
+from fixtures.softroce.recipe import DEFAULT_STACK, recipe_for
 from fixtures.softroce.request import Request
 from fixtures.softroce.start import Starter
 from fixtures.softroce.under_test import Prepared, UnderTest
@@ -31,7 +31,7 @@ DEVICE = "rxe0"
 PORT = "/dev/virtio-ports/rdma-cts.results"
 # What the guest needs of the project; names as in the checkout.
 SUITE_PARTS = ("conformance", "fixtures", "reference", "trial", "cases", "conftest.py", "tox.ini")
-
+_PROFILE = Path("profile.yaml")
 
 # In a control group of its own the kernel counts all RDMA objects of the cases, windows among them.
 _COUNTED = """\
@@ -43,41 +43,38 @@ mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && 
 class Guests:
     """The guests of one run; their consoles are console.log, console-2.log, … in the directory `out`."""
 
-    def __init__(self, arguments: argparse.Namespace, out: Path, say: Callable[[str], None]) -> None:
-        """Reads what is under test and ensures packages and image. Raises UserError."""
-        self._environment = builds.environment_from(arguments)
-        packages.ensure_tools(packages.GUEST, assume_yes=arguments.yes, say=say)
-        recipe = recipe_for(arguments.stack)
+    def __init__(self, options: RunOptions, out: Path, say: Callable[[str], None], assume_yes: bool = False) -> None:
+        """Reads what is under test and ensures packages and image; asks before it installs unless `assume_yes`.
+
+        Raises UserError.
+        """
+        self._options = options
+        self._environment = builds.environment_from(options)
+        packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
+        recipe = recipe_for(options.stack or DEFAULT_STACK)
         image = ensure_image(recipe, cache_directory(), say)
         self.stack = recipe.stack
-        self._under_test = UnderTest(builds.builds_from(arguments), image, recipe)
+        self._under_test = UnderTest(builds.builds_from(options), image, recipe)
         self.given = self._under_test.hashes()
         if self._environment:
             self.given["environment"] = self._environment
-        self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(arguments.cases)]
-        self._profile = arguments.profile
-        self._deadline_s = arguments.deadline
-        self._keep = arguments.keep
+        self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
         self._out = out
         self._say = say
         self._prepared: Prepared | None = None
         self._starter = Starter(cache_directory(), say)
 
-    def run(self, cases: Sequence[str], options: Sequence[str]) -> Guest:
-        """The next guest, up and about to run these cases with these options of the engine's plugin."""
-        tables = [word for _, name in self._vendor for word in ("--rdma-cases", name)]
+    def run(self, cases: Sequence[str]) -> Guest:
+        """The next guest, up and about to run these cases."""
+        tables = tuple(Path(name) for _, name in self._vendor)
+        inside = self._options.inside_guest(DEVICE, tables, _PROFILE if self._options.profile else None)
         arguments = [
-            *["-p", "no:cacheprovider", "--color=no", "-q", "cases", "--rdma-only", "only", "--rdma-alone"],
-            "--rdma-device", DEVICE, "--rdma-stream", PORT, *tables,
-            *(["--rdma-profile", "profile.yaml"] if self._profile else []), *options,
+            "-p", "no:cacheprovider", "--color=no", "-q", "cases",
+            "--rdma-only", "only", "--rdma-stream", PORT, "--rdma-alone", *inside.plugin_arguments(),
         ]  # fmt: skip
-        silence_s = self._deadline_s / 3
-        if not self._keep:
-            only = "".join(f"{case}\n" for case in cases)
-            request = Request(tuple(arguments), {"only": only}, silence_s)
-            wait = shlex.join(["exec", "python3", "-m", "fixtures.softroce.warm", PORT, *tables])
-            if guest := self._resume("\n".join([_COUNTED, wait]), request):
-                return guest
+        silence_s = self._options.deadline / 3
+        if not self._options.keep and (guest := self._resume(arguments, cases, silence_s)):
+            return guest
         watch = f"sh fixtures/softroce/watch.sh $$ {silence_s:.1f} &"
         command = shlex.join(["exec", "python3", "-m", "pytest", *arguments])
         return self._boot("\n".join([_COUNTED, watch, command]), cases)
@@ -92,12 +89,17 @@ class Guests:
                 self._say(f"a shell in the guest, in the suite's directory; its device is {DEVICE}, `exit` ends it")
                 terminal.relay(here)
 
-    def _resume(self, command: str, request: Request) -> Guest | None:
+    def _resume(self, arguments: Sequence[str], cases: Sequence[str], silence_s: float) -> Guest | None:
+        """A guest from a template, which has these arguments of pytest for these cases; None if there can be none."""
         self._out.mkdir(parents=True, exist_ok=True)
         prepared = self._lay_out()
         console = self._out / f"console{_unused(self._out)}.log"
+        tables = [word for _, name in self._vendor for word in ("--rdma-cases", name)]
+        wait = shlex.join(["exec", "python3", "-m", "fixtures.softroce.warm", PORT, *tables])
+        job = self._job("\n".join([_COUNTED, wait]), prepared)
+        request = Request(tuple(arguments), {"only": "".join(f"{case}\n" for case in cases)}, silence_s)
         began = time.monotonic()
-        guest = self._starter.resume(prepared.image, self._job(command, prepared), request, console, prepared.overlay)
+        guest = self._starter.resume(prepared.image, job, request, console, prepared.overlay)
         if guest:
             version, took = prepared.image.kernel_version, time.monotonic() - began
             self._say(f"the Soft-RoCE guest is up after {took:.2f} s (kernel {version}; its console: {console})")
@@ -105,8 +107,8 @@ class Guests:
 
     def _job(self, command: str, prepared: Prepared, *more: tuple[Path, str]) -> Job:
         tree = [*((ROOT / part, part) for part in SUITE_PARTS), *more, *self._vendor]
-        if self._profile:
-            tree.append((self._profile, "profile.yaml"))
+        if self._options.profile:
+            tree.append((self._options.profile, str(_PROFILE)))
         return Job(tuple(tree), command, {**prepared.environment, **self._environment}, prepared.prepare)
 
     def _boot(self, command: str, cases: Sequence[str], shell: socket.socket | None = None) -> Guest:
@@ -121,7 +123,7 @@ class Guests:
             job = self._job(command, prepared, (only, "only"))
             guest = boot(
                 prepared.image, job, console=console, overlay=prepared.overlay,
-                keep=self._out / f"guest{name}" if self._keep else None,
+                keep=self._out / f"guest{name}" if self._options.keep else None,
                 terminal=shell.fileno() if shell else None,
             )  # fmt: skip
         self._say(f"the guest is up after {guest.up['uptime_s']} s")
@@ -130,7 +132,7 @@ class Guests:
     def _lay_out(self) -> Prepared:
         """What lies over the image, laid out for the first guest and used by all."""
         if self._prepared is None:
-            if self._keep:
+            if self._options.keep:
                 stage = self._out / "own-build"
                 shutil.rmtree(stage, ignore_errors=True)  # of an earlier session
             else:
