@@ -16,9 +16,10 @@ from conformance.kernel.resources import (
     PINNED,
     ResourceCounter,
     count_when_settled,
-    evidence,
     leaked,
+    resource_evidence,
 )
+from conformance.model.observation import Observation
 from samples import case
 
 STATUS = "Name:\tpython3\nVmLck:\t       4 kB\nVmPin:\t      16 kB\n"
@@ -77,7 +78,7 @@ def test_what_is_freed_a_little_later_is_not_left_over(monkeypatch: pytest.Monke
 
 
 def test_the_evidence_keeps_objects_and_memory_apart() -> None:
-    assert evidence({"MR": 0, PINNED: 0}, {"MR": 1, PINNED: 4}) == {
+    assert resource_evidence({"MR": 0, PINNED: 0}, {"MR": 1, PINNED: 4}) == {
         "resources": {"before": {"MR": 0}, "after": {"MR": 1}},
         "memory": {"before": {PINNED: 0}, "after": {PINNED: 4}},
     }
@@ -85,7 +86,7 @@ def test_the_evidence_keeps_objects_and_memory_apart() -> None:
 
 def test_what_is_left_over_fails_a_case_that_was_good_otherwise() -> None:
     left = leaked({PINNED: 0}, {PINNED: 4})
-    observed = {"returned": "MR", "errno": "", "left_behind": [left]}
+    observed: Observation = {"returned": "MR", "errno": "", "left_behind": [left]}
     judgement = judge(case("{rules: [REG-01], when: {access: []}, then: success}"), [], observed)
     assert judgement.verdict == "FAIL"
     assert "4 kB pinned" in judgement.reason

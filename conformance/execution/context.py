@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any
 
 from conformance.bench.calls import Mr, Pd, Return, errno_name
 from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair, Window
@@ -15,10 +14,9 @@ from conformance.bench.work_requests import BindInfo
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.harness_resources import HarnessResources, give_back, make_pair
 from conformance.model.case import Argument, Case, Flags, QpSpec, Value
+from conformance.model.observation import Observation
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import NULL, PROBES
-
-Observation = dict[str, Any]
 
 
 def answer(returned: Return) -> Observation:

@@ -10,9 +10,10 @@ import os
 
 from conformance.bench.memory_areas import BEFORE
 from conformance.errors import SetupRefused
-from conformance.execution.context import CaseContext, Observation
+from conformance.execution.context import CaseContext
 from conformance.kernel import paging
 from conformance.model.case import Step
+from conformance.model.observation import Observation
 
 _WRITTEN = 0xEE  # what a child puts into its copy
 _UNHARMED, _HARMED = b"\0", b"\1"

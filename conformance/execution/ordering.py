@@ -11,8 +11,9 @@ import ctypes
 from conformance.bench.calls import Sge
 from conformance.bench.memory_areas import EMPTY
 from conformance.bench.work_requests import SendRequest
-from conformance.execution.context import CaseContext, Observation, answer
+from conformance.execution.context import CaseContext, answer
 from conformance.model.case import Step
+from conformance.model.observation import Observation
 
 _BURST = 8  # requests posted at once; half of the queues' depth
 _WORD = 8

@@ -16,9 +16,10 @@ from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, o
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.errors import SetupRefused
 from conformance.execution.connection import RESPONDER, SILENCE_S, Ask, LoopbackConnection, exchanges
-from conformance.execution.context import CaseContext, Observation, answer
+from conformance.execution.context import CaseContext, answer
 from conformance.model.case import Flags, Step
 from conformance.model.expected_errors import RELIABLE
+from conformance.model.observation import Observation
 from conformance.model.positions import WORD_OPERATIONS, locate
 from conformance.model.vocabulary import FLUSHES, NULL
 from conformance.verbs import ENUMS
@@ -311,7 +312,7 @@ def _answered(
     """What the queue pairs said: of the request itself, and at the other side unless all succeeded."""
     statuses = [each.status for each in found]
     observation = answer(returned)
-    observation.update(layer="device", wc=statuses, qp_type=kind, side=side)
+    observation |= {"layer": "device", "wc": statuses, "qp_type": kind, "side": side}
     others = [each.status for each in peer]
     if statuses != ["SUCCESS"] or set(others) - {"SUCCESS"}:
         observation["peer_wc"] = others

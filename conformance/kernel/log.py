@@ -1,6 +1,6 @@
 """What the kernel says while a case runs: its log lines and its taint.
 
-Not for the device's answers (execution/procedure.py). Reading the log needs the right to; without it the
+Not for the device's answers (execution/). Reading the log needs the right to; without it the
 evidence says so by leaving the log out.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+
+from conformance.model.observation import KernelEvidence
 
 _TAINT = Path("/proc/sys/kernel/tainted")
 _KMSG = "/dev/kmsg"
@@ -27,10 +28,10 @@ class KernelWatch:
             self._fd = None
         self._taint = taint()
 
-    def since_last(self) -> dict[str, Any]:
+    def since_last(self) -> KernelEvidence:
         """Taint now and before, and the log lines since the last call."""
         before, self._taint = self._taint, taint()
-        evidence: dict[str, Any] = {"taint": self._taint, "log": self._lines()}
+        evidence: KernelEvidence = {"taint": self._taint, "log": self._lines()}
         if before != self._taint:
             evidence["taint_before"] = before
         if self._fd is None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from conformance.kernel.netlink import RdmaNetlink
+from conformance.model.observation import KernelEvidence, ResourceCounts
 
 Counts = dict[str, int]
 
@@ -104,14 +105,17 @@ def count_when_settled(before: Mapping[str, int], count: Callable[[], Counts]) -
         time.sleep(_POLL_S)
 
 
-def evidence(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, dict[str, Counts]]:
+def resource_evidence(before: Mapping[str, int], after: Mapping[str, int]) -> KernelEvidence:
     """Both counts as a result's `kernel` shows them, if there are any: `resources` are objects, `memory` the rest."""
-    found = {}
-    for name, wanted in (("resources", False), ("memory", True)):
-        sides = {
-            when: {kind: count for kind, count in counts.items() if (kind in _MEMORY) == wanted}
-            for when, counts in (("before", before), ("after", after))
-        }
-        if any(sides.values()):
-            found[name] = sides
+    found: KernelEvidence = {}
+    if objects := _counts(before, after, memory=False):
+        found["resources"] = objects
+    if memory := _counts(before, after, memory=True):
+        found["memory"] = memory
     return found
+
+
+def _counts(before: Mapping[str, int], after: Mapping[str, int], memory: bool) -> ResourceCounts | None:
+    """The counts of memory, or of all else; None where both are empty."""
+    first, last = ({kind: n for kind, n in each.items() if (kind in _MEMORY) == memory} for each in (before, after))
+    return {"before": first, "after": last} if first or last else None

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conformance import verbs
+from conformance.model.kind import BY_CALL, Kind
 from conformance.model.positions import CONTENTS, POSITIONS
 
 ENTRIES = ("libibverbs", "uverbs")
@@ -46,8 +47,6 @@ DISCARDS = {
     "PAGEOUT": "pages go to swap",
 }
 QP_STATES = ("RESET", "INIT", "RTR", "RTS")
-# The call that stands for many of others' choosing: sequences that trial/ makes up, with a reference as oracle.
-RANDOM_SEQUENCES = "random_sequences"
 # What API-01 is asked of: every enumeration, struct and verb that is described.
 API_ITEMS = (
     *(f"enum {name}" for name in verbs.ENUMS),
@@ -167,8 +166,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     },
     "restore_rkey": {"mw": ArgumentSpec("object", "window", "mw")},
     # API-01: what the suite's descriptions say of one thing, against the installed header and bindings.
-    "compare_api": {"item": ArgumentSpec("word", "item", words=API_ITEMS)},
-    RANDOM_SEQUENCES: {},
+    Kind.API.traits.call: {"item": ArgumentSpec("word", "item", words=API_ITEMS)},
+    # Sequences that trial/ makes up, with the reference as oracle.
+    Kind.SEQUENCES.traits.call: {},
     "fill": {"memory": _MEMORY},
     "unmap": {"memory": _MEMORY},
     "move": {"memory": _MEMORY},
@@ -215,9 +215,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
 }
 # What a folder of tables can be about: the verbs, each of which has a page of its own, the API as such, and all
 # verbs together.
-VERBS = (*(name for name in CALLS if name.startswith("ibv_")), "api", "sequences")
+VERBS = (*(name for name in CALLS if name.startswith("ibv_")), *(kind.traits.folder for kind in BY_CALL.values()))
 # What a table's rows call when they do not say.
-DEFAULT_CALLS = {"api": "compare_api", "sequences": RANDOM_SEQUENCES}
+DEFAULT_CALLS = {kind.traits.folder: call for call, kind in BY_CALL.items()}
 # Descriptors that are no dma-buf, beside the names of those that are.
 BAD_FDS = ("closed", "regular_file", "minus_one")
 # What a call makes: its kind, and the name under which later steps find it.

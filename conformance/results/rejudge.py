@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance import judging
 from conformance.errors import UserError
+from conformance.judging import Basis, conclude
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
+from conformance.model.kind import Kind
+from conformance.model.observation import without_undeclared
 from conformance.results.points import POINTS_FILE, read_points
 from conformance.results.records import Record, Recorded, result_record
 from conformance.results.sweep_record import sweep_record
@@ -40,10 +42,10 @@ def rejudge(
     A sweep's line has its points under `points_data`, as one that has just been run. Raises UserError for an
     observation that is none.
     """
-    capabilities = known_capabilities(recorded)
+    basis = Basis(known_capabilities(recorded), present or {})
     for line in recorded.results:
         try:
-            yield _again(suite, line, directory, capabilities, present or {})
+            yield _again(suite, line, directory, basis)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise UserError(f"{directory}: what was observed of {line['case']} cannot be judged ({reason})") from error
@@ -60,29 +62,20 @@ def known_capabilities(recorded: Recorded) -> Capabilities:
     return Capabilities({name: value for name, value in caps.items() if isinstance(value, bool)}, offered, {})
 
 
-def _again(
-    suite: Suite, line: Record, directory: Path, capabilities: Capabilities, present: Mapping[str, str]
-) -> Again:
+def _again(suite: Suite, line: Record, directory: Path, basis: Basis) -> Again:
     case = _find(suite, line["case"])
     if case is None:
         return Again(line, "there is no such case any more")
-    if case.sweep and case.point is None:
-        return _sweep(suite, case, line, directory, capabilities, present)
+    if case.kind is Kind.SWEEP:
+        return _sweep(suite, case, line, directory, basis)
     if not line.get("observed"):
         return Again(line, "nothing was observed")
-    if case.sweep:
-        case = case.sweep.judged(case, lambda name: not capabilities.undeclared([name], line["entry"]))
-    observed = {key: value for key, value in line["observed"].items() if key != "lacking"}
-    undeclared = capabilities.undeclared(case.needs, case.entry)
+    case = basis.resolved(case)
     later = [each["call"] for each in line["expected"].get("afterwards", ())]
     if [line["call"], *later] != [str(step) for step in (case.when, *case.afterwards)]:
         return Again(line, "its calls are others now")
-    judgement = judging.apply_profile(
-        judging.judge(case, undeclared, observed, line.get("kernel")), undeclared, present
-    )
-    if undeclared:
-        observed["lacking"] = undeclared
-    return Again(_merged(result_record(case, suite.registry, judgement, observed), line))
+    came = conclude(case, basis, without_undeclared(line["observed"]), line.get("kernel"))
+    return Again(_merged(result_record(case, suite.registry, came.judgement, came.observation), line))
 
 
 def _find(suite: Suite, case: str) -> Case | None:
@@ -92,16 +85,14 @@ def _find(suite: Suite, case: str) -> Case | None:
         return None
 
 
-def _sweep(
-    suite: Suite, case: Case, line: Record, directory: Path, capabilities: Capabilities, present: Mapping[str, str]
-) -> Again:
+def _sweep(suite: Suite, case: Case, line: Record, directory: Path, basis: Basis) -> Again:
     if not line.get(POINTS_FILE):
         return Again(line, "nothing was observed")
     points = read_points(directory, line)
     assert case.sweep is not None
     if points.space.as_data() != case.sweep.space.as_data():
         return Again(line, "its space is another now")
-    swept = judge_again(case, points, capabilities, present, line.get("alarms", []), line["kernel"].get("log", []))
+    swept = judge_again(case, points, basis, line.get("alarms", []), line["kernel"].get("log", []))
     return Again(_merged(sweep_record(case, suite.registry, swept, 0), line))
 
 

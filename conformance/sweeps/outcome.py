@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.model.observation import PointExample
 from conformance.model.space import MAX_POINTS, Space
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.sweeps.byte_columns import kinds, planes
@@ -48,7 +49,7 @@ class Points:
     space: Space
     outcomes: list[Outcome]
     index: array[int]
-    examples: list[dict[str, Any]] = field(default_factory=list)
+    examples: list[PointExample] = field(default_factory=list)
 
     def counts(self) -> list[int]:
         """How many points have each outcome."""

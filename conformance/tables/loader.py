@@ -1,7 +1,7 @@
 """Reads the tables of cases that people write, into frozen cases or located mistakes.
 
 A table is one YAML file in a verb's folder. Every mistake found is reported with file, line and
-column; a table with a mistake gives no cases. Not for rules (model/rules.py) or running (execution/procedure.py).
+column; a table with a mistake gives no cases. Not for rules (model/rules.py) or running (execution/runner.py).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from conformance.model import capability, vocabulary
 from conformance.model.case import Case
+from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
 from conformance.tables.expansion import MAX_CASES, bindings, slug, substitute
 from conformance.tables.row import KEYS as PART_KEYS
@@ -164,15 +165,20 @@ class _Rows:
         needs = list(reader.words(fields.get("needs"), "capability", capability.NAMES))
         if "sweep" not in fields:  # whose points need what the one rule needs that decides them
             needs = list(dict.fromkeys([*needs, *(need for rule in rules for need in self.registry[rule].needs)]))
-        sweep = None
+        sweep, kind = None, Kind.SWEEP
         if "sweep" in fields:
             own = {key: fields[key] for key in PART_KEYS if key in fields}
             sweep = read_sweep(reader, fields["sweep"], (self.call, self.given, own, row), self.registry, rules)
             parts = sweep.template.parts(sweep.space.values(0), Reader()) if sweep else None
         else:
             parts = read_row_body(reader, self.call, self.given, fields, row)
-            if parts.when.call == vocabulary.RANDOM_SEQUENCES:  # which make no call that the device does not have
+            kind = BY_CALL.get(parts.when.call, Kind.ROW)
+            if kind is Kind.SEQUENCES:  # which make no call that the device does not have
                 needs = []
+        if parts is not None and parts.when.call in BY_CALL:
+            for key in ("given", "before", "afterwards", "sweep"):
+                if key in fields:
+                    reader.note(fields[key].location, f"a row that calls {parts.when.call} has no {key!r}")
         note = reader.text(fields["note"], "note") if "note" in fields else ""
         hazardous = reader.truth(fields.get("hazardous"), "hazardous")
         tier = reader.word(fields.get("tier"), "tier", vocabulary.TIERS)
@@ -211,6 +217,7 @@ class _Rows:
                     note=note or "",
                     hazardous=hazardous,
                     tier=tier or "default",
+                    kind=kind,
                     sweep=sweep,
                 )
             )

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from conformance.model import vocabulary
 from conformance.model.case import Argument, Case, Expectation, Given, Step
+from conformance.model.kind import Kind
 from conformance.tables.arguments import Names, product, read_argument, read_given, read_then
 from conformance.tables.sweep import Sweep, Template, Values
 from conformance.yamldoc.nodes import Node
@@ -104,7 +105,7 @@ class PointTemplate:
         _, given, before = self._setup
         return replace(
             self._case, given=given, before=before, when=self._when.at(values),
-            afterwards=tuple(step.at(values) for step in self._later), sweep=None,
+            afterwards=tuple(step.at(values) for step in self._later), kind=Kind.ROW, sweep=None,
         )  # fmt: skip
 
     def _set_up(self, values: Values) -> tuple[Given, tuple[Step, ...]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from conformance.model import vocabulary
 from conformance.model.case import Given, Step
+from conformance.model.kind import BY_CALL
 from conformance.tables.arguments import Names, product, read_given, read_step
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
@@ -59,6 +60,9 @@ def _extra(reader: Reader, node: Node, names: Names, what: str) -> list[Step]:
             return []
     call = reader.word(node.value["call"], "call", vocabulary.CALLS)
     if call is None:
+        return []
+    if call in BY_CALL:
+        reader.note(node.value["call"].location, f"{call} is a case of its own and cannot be {what}; give it a row")
         return []
     own = {key: value for key, value in node.value.items() if key not in required}
     keys = {key: location for key, location in (node.keys or {}).items() if key in own}

@@ -1,7 +1,7 @@
 """A sweep: one row whose call is made at every point of a space, with what the documents want at each.
 
 Frozen data between the table and the run. Not for reading the table (sweep_reader.py) and not for
-running it (execution/procedure.py).
+running it (sweeps/run.py).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from conformance.model.case import Case, Expectation, shown
+from conformance.model.kind import Kind
 from conformance.model.predicate import Expression, column
 from conformance.model.space import Axis, Space
 from conformance.tables.expansion import names_in, substitute
@@ -131,8 +132,8 @@ class Sweep:
             raise ValueError("the sweep's constraint excludes this point")
         parts = self.parts(point)
         return replace(
-            case, id=f"{case.id}#{self.space.text(point)}", point=point, given=parts.given, before=parts.before,
-            when=parts.when, afterwards=parts.afterwards,
+            case, id=f"{case.id}#{self.space.text(point)}", kind=Kind.POINT, point=point, given=parts.given,
+            before=parts.before, when=parts.when, afterwards=parts.afterwards,
         )  # fmt: skip
 
     def parts(self, point: int) -> RowBody:
@@ -155,7 +156,7 @@ class Sweep:
         """The case of one point as a row whose expectation is a clause's."""
         assert clause.then is not None
         return replace(
-            case, when=replace(case.when, then=clause.then), rules=(clause.rule,), sweep=None,
+            case, when=replace(case.when, then=clause.then), rules=(clause.rule,), kind=Kind.ROW, sweep=None,
             needs=tuple(dict.fromkeys([*case.needs, *self.needs_of[clause.rule], *needs])),
         )  # fmt: skip
 
