@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from conformance.bench.calls import Mr, Return, Sge, errno_name
-from conformance.bench.interface import Queue, Window
+from conformance.bench.calls import Mr, Return, Sge, Window, errno_name
+from conformance.bench.interface import Queue
 from conformance.bench.work_requests import SIGNALED, SendRequest, next_rkey
 from conformance.errors import SetupRefused
 from conformance.execution import memory_events, ordering, traffic
