@@ -28,7 +28,7 @@ _CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.
 
 
 def registered(context: CaseContext, step: Step, returned: Return, addr: int, length: int) -> Observation:
-    """What is recorded of a registration; the region is the scene's from then on."""
+    """What is recorded of a registration; the context keeps the region from then on."""
     if returned.mr is None:
         return no_pointer(returned)
     context.keep_mr(step.name, returned.mr, context.entry)
