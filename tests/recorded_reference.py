@@ -11,8 +11,9 @@ from typing import Any
 from conformance.execution.runner import run_case
 from conformance.model.case import Case
 from conformance.model.observation import KernelEvidence
+from conformance.model.record import ResultRecord
 from conformance.results.case_record import case_record
-from conformance.results.records import FILE_NAME, Record, footer_record
+from conformance.results.records import FILE_NAME, footer_record
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import Suite
 from reference.bench import ReferenceBench
@@ -38,7 +39,7 @@ def record(directory: Path, suite: Suite, cases: Iterable[Case], device: Device 
         rules = {rule.id: rule.as_data() for rule in suite.registry.values()}
         suite_data = {"version": "0", "tables_sha256": suite.tables_sha256}
         file.append(header(planned=[case.id for case in chosen], device=caps, rules=rules, suite=suite_data, **head))
-        lines: list[Record] = []
+        lines: list[ResultRecord] = []
         for case in chosen:
             line = file.prepared(case_record(run_case(case, run), suite.registry))
             lines.append(line)

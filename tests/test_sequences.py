@@ -21,11 +21,13 @@ from conformance import judging
 from conformance.errors import UserError
 from conformance.model import capability
 from conformance.model.case import Case
+from conformance.model.kind import Kind
 from conformance.model.observation import Observation
 from conformance.model.verdict import Verdict
 from conformance.results.records import encode, read_results, result_record
 from conformance.tables.loader import read_table
 from conformance.tables.suite import ROOT, Suite, load_suite
+from patience import PATIENCE_S
 from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import nearest, sequences
@@ -35,7 +37,6 @@ from trial.searching import divergences, for_seconds, for_sequences, observe
 from trial.violations import VIOLATIONS
 
 AT_MOST = 3000  # sequences until something must have been found; most seeds need a few dozen
-PATIENCE_S = 1800  # the image may have to be built first
 ROW = "- id: found-by-random-sequences\n"
 
 
@@ -46,7 +47,7 @@ def suite() -> Suite:
 
 @pytest.fixture(scope="module")
 def searching(suite: Suite) -> Case:
-    return next(each for each in suite.cases if each.searches and each.entry == "libibverbs")
+    return next(each for each in suite.cases if each.kind is Kind.SEQUENCES and each.entry == "libibverbs")
 
 
 def violation(name: str) -> type[Device]:

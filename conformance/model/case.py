@@ -204,11 +204,6 @@ class Case:
     sweep: Sweep | None = None
     point: int | None = None
 
-    @property
-    def searches(self) -> bool:
-        """Whether it stands for random sequences, which take as long as they are given."""
-        return self.kind is Kind.SEQUENCES
-
 
 def shown(argument: Argument) -> str:
     """An argument as a person writes it."""

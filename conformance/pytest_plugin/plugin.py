@@ -20,16 +20,17 @@ from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import Observation
+from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
 from conformance.pytest_plugin.recorder import PROPERTY, Recorder
 from conformance.results.case_record import case_record
-from conformance.results.records import Record, result_record
+from conformance.results.records import result_record
 from conformance.sweeps.runners import RandomSequences, runners
 from conformance.tables.tiers import of_tier, ordered
 
 RECORDER = pytest.StashKey[Recorder]()
-RECORD = pytest.StashKey[Record]()
+RECORD = pytest.StashKey[ResultRecord]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -138,6 +139,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         item.user_properties.append((PROPERTY, json.dumps(record)))
 
 
-def _broken_record(item: pytest.Item, case: Case, call: pytest.CallInfo[None]) -> Record:
+def _broken_record(item: pytest.Item, case: Case, call: pytest.CallInfo[None]) -> ResultRecord:
     judgement = broken(call.excinfo.value if call.excinfo else None)
     return result_record(case, suite_of(item.config).registry, judgement, {})

@@ -26,7 +26,7 @@ from conformance.execution.runner import CaseRun, Progress, RunContext
 from conformance.judging import Basis, Judgement, conclude, kernel_alarm
 from conformance.kernel.resources import count_when_settled, leaked
 from conformance.model.case import Case, Expectation
-from conformance.model.observation import Alarm, Observation, PointExample, without_undeclared
+from conformance.model.observation import Alarm, KernelEvidence, Observation, PointExample, without_undeclared
 from conformance.model.sweep import Sweep
 from conformance.model.verdict import Verdict
 from conformance.sweeps.byte_columns import kinds, planes
@@ -55,6 +55,11 @@ class Swept:
     alarms: list[Alarm] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
+    @property
+    def kernel(self) -> KernelEvidence:
+        """What is recorded of the kernel: its log where anything was amiss."""
+        return {"log": self.log} if self.alarms else {}
+
 
 @dataclass(frozen=True)
 class SweepRun(CaseRun):
@@ -71,7 +76,7 @@ def run_sweep(case: Case, run: RunContext, progress: Progress) -> SweepRun:
     pass_.through(run.seed)
     swept = _conclusion(case.sweep, _Judge(case, case.sweep, run.basis).points(pass_.record), pass_.alarms, pass_.log)
     duration_us = (time.perf_counter_ns() - started) // 1000
-    return SweepRun(case, Judgement(swept.verdict, swept.reason), {}, {}, duration_us, swept)
+    return SweepRun(case, Judgement(swept.verdict, swept.reason), {}, swept.kernel, duration_us, swept)
 
 
 def judge_again(case: Case, points: Points, basis: Basis, alarms: list[Alarm], log: list[str]) -> Swept:
