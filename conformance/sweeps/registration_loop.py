@@ -6,13 +6,14 @@ stand-in of an entry (a reference, an injected violation), and without a compile
 
 from __future__ import annotations
 
+import ctypes
 from array import array
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from conformance.bench.calls import IbvMr, Mr, Pd, Return, errno_name
 from conformance.bench.interface import Entry
-from conformance.device.libibverbs import OPTIONAL_RANGE, Libibverbs
+from conformance.device.libibverbs import Libibverbs
 from conformance.device.uverbs import Uverbs
 from conformance.execution.context import CaseContext, Observation, no_pointer
 from conformance.execution.steps import registered
@@ -25,6 +26,7 @@ from conformance.sweeps.byte_columns import kinds, planes
 from conformance.sweeps.grouping import Group, setup_axes
 from conformance.sweeps.point_observations import PointObservations
 from conformance.sweeps.rereg_loop import rereg_loop_for
+from conformance.verbs import OPTIONAL_ACCESS
 
 # Compiling the loop takes as long as some of these without it.
 LEAST_POINTS = 2048
@@ -68,6 +70,7 @@ class RegistrationLoop:
         self._swept, self._entry = swept, entry
         self.outer = setup_axes(swept)
         self._good: int | None = None
+        self._descriptor = native.descriptor(entry)
 
     def given(self, given: Given) -> Given:
         """All of what is given."""
@@ -87,7 +90,7 @@ class RegistrationLoop:
         plain, other, undo = self._calls(context, pd, column)
         ibv_context, named = (pd.context_pointer, pd.pointer) if isinstance(self._entry, Libibverbs) else (0, 0)
         loop = native.Loop(
-            codes, plain, other, OPTIONAL_RANGE, undo, ibv_context, named, column["access"], addr, length
+            codes, plain, other, OPTIONAL_ACCESS, undo, ibv_context, named, column["access"], addr, length
         )
         left: list[str] = []
         odd: dict[int, int] = {}
@@ -142,7 +145,7 @@ class RegistrationLoop:
         if call == "ibv_reg_dmabuf_mr":
             fd = context.dmabufs[str(context.case.when.arguments["fd"])].fd
             if isinstance(entry, Uverbs):
-                both = (entry.fd | entry.driver_id << 32, pd.handle | fd << 32)
+                both = (ctypes.addressof(self._descriptor), pd.handle | fd << 32)
                 arguments = (*both, column["offset"], length, column["iova"], access)
                 ioctl = native.Call(native.function("rdma_cts_ioctl_reg_dmabuf"), arguments)
                 return ioctl, ioctl, native.function("rdma_cts_write_dereg")
@@ -151,7 +154,7 @@ class RegistrationLoop:
         addr = column["addr"]
         iova = column.get("hca_va", addr)
         if isinstance(entry, Uverbs):
-            arguments = (entry.fd, pd.handle, addr, length, iova, access)
+            arguments = (ctypes.addressof(self._descriptor), pd.handle, addr, length, iova, access)
             write = native.Call(native.function("rdma_cts_write_reg"), arguments)
             return write, write, native.function("rdma_cts_write_dereg")
         translated = (pd.pointer, addr, length, iova, access)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from conformance.bench.calls import Pd, errno_name
 from conformance.bench.interface import Entry
-from conformance.device.libibverbs import OPTIONAL_RANGE, Libibverbs
+from conformance.device.libibverbs import Libibverbs
 from conformance.device.uverbs import Uverbs
 from conformance.execution.context import CaseContext, Observation
 from conformance.model.case import Case, Given
@@ -25,18 +25,10 @@ from conformance.sweeps.argument_columns import Columns
 from conformance.sweeps.byte_columns import kinds, planes
 from conformance.sweeps.grouping import Group
 from conformance.sweeps.point_observations import PointObservations
-from conformance.verbs import ENUMS
+from conformance.verbs import ENUMS, OPTIONAL_ACCESS
 
 _LEAST_POINTS = 2048
 _TRANSLATION, _PD = (ENUMS["ibv_rereg_mr_flags"].value_of(name) for name in ("CHANGE_TRANSLATION", "CHANGE_PD"))
-
-
-class _Before(ctypes.Structure):
-    _fields_ = (
-        ("fd", ctypes.c_uint64), ("pd", ctypes.c_uint64), ("addr", ctypes.c_uint64), ("length", ctypes.c_uint64),
-        ("reg", ctypes.c_void_p), ("reg_optional", ctypes.c_void_p), ("rereg", ctypes.c_void_p),
-        ("dereg", ctypes.c_void_p), ("optional_mask", ctypes.c_uint64),
-    )  # fmt: skip
 
 
 def rereg_loop_for(case: Case, swept: Sweep, entry: Entry) -> ReregLoop | None:
@@ -64,6 +56,7 @@ class ReregLoop:
         self.outer: list[str] = []
         self._swept, self._entry, self._old = swept, entry, old
         self._known: dict[tuple[int, ...], int] = {}
+        self._descriptor = native.descriptor(entry)
 
     def given(self, given: Given) -> Given:
         """What is given but the region, which each point makes for itself."""
@@ -134,14 +127,15 @@ class ReregLoop:
             return 0
         return pd.pointer if isinstance(self._entry, Libibverbs) else pd.handle
 
-    def _before(self, pd: Pd, addr: int, length: int) -> _Before:
+    def _before(self, pd: Pd, addr: int, length: int) -> native.Before:
         if isinstance(self._entry, Uverbs):
-            return _Before(fd=self._entry.fd, pd=pd.handle, addr=addr, length=length)
+            on = ctypes.addressof(self._descriptor)
+            return native.Before(on=on, pd=pd.handle, addr=addr, length=length)
         raw = self._entry.raw
-        return _Before(
+        return native.Before(
             pd=pd.pointer, addr=addr, length=length, reg=native.address(raw("ibv_reg_mr")),
             reg_optional=native.address(raw("ibv_reg_mr_iova2")), rereg=native.address(raw("ibv_rereg_mr")),
-            dereg=native.address(raw("ibv_dereg_mr")), optional_mask=OPTIONAL_RANGE,
+            dereg=native.address(raw("ibv_dereg_mr")), optional_mask=OPTIONAL_ACCESS,
         )  # fmt: skip
 
 

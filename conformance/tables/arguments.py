@@ -5,7 +5,6 @@ Turns located YAML into the frozen data of model/case.py. Files, rows and their 
 
 from __future__ import annotations
 
-import errno
 import re
 
 from conformance.model import quantity, vocabulary
@@ -18,16 +17,18 @@ from conformance.model.case import (
     Step,
     Value,
 )  # fmt: skip
-from conformance.model.expected_errors import REASONS
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import CALLS, NULL, ArgumentSpec
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader, suggestion
 
-ERRNO_NAMES = (*sorted(set(errno.errorcode.values()) | {"ENOTSUP", "EOPNOTSUPP"}), "any")
 _BIT = re.compile(r"bit ([0-9]{1,9})")
-_THEN_KEYS = ("outcome", "errno", "code", "mr", "completion", "rkey", "because")
+_THEN_KEYS = ("outcome", *vocabulary.EXPECTATIONS)
+# What a mistake calls the value of a key of `then`, where that is not the key itself.
+_THEN_NAMES = {
+    "mr": "expectation of the MR", "rkey": "expectation of the rkey", "because": "reason of a refusal",
+}  # fmt: skip
 _FLAG_WORDS = {"ibv_access_flags": "access flag", "ibv_rereg_mr_flags": "rereg flag", "ibv_send_flags": "send flag"}
 
 Names = dict[str, str]
@@ -155,25 +156,27 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
         return Expectation(reader.word(node, "outcome", vocabulary.OUTCOMES) or "open")
     fields = reader.mapping(node, "then", _THEN_KEYS, ("outcome",))
     outcome = reader.word(fields.get("outcome"), "outcome", vocabulary.OUTCOMES) or "open"
-    codes = ENUMS["ibv_rereg_mr_err_code"].short_names
-    expectation = Expectation(
-        outcome,
-        errno=_one_or_more(reader, fields.get("errno"), "errno", ERRNO_NAMES),
-        code=_one_or_more(reader, fields.get("code"), "code", codes),
-        mr=reader.word(fields.get("mr"), "expectation of the MR", ("as_asked",)) or "",
-        completion=reader.word(fields.get("completion"), "completion", ("none",)) or "",
-        rkey=reader.word(fields.get("rkey"), "expectation of the rkey", ("changed", "unchanged")) or "",
-        because=reader.word(fields.get("because"), "reason of a refusal", REASONS) or "",
+    words = {key: _expected(reader, fields.get(key), key) for key in vocabulary.EXPECTATIONS}
+    for key, spec in vocabulary.EXPECTATIONS.items():
+        if words[key] and spec.outcome and outcome != spec.outcome and "outcome" in fields:
+            reader.note(fields[key].location, f"{key} is only expected of a call with the outcome {spec.outcome!r}")
+    for key, spec in vocabulary.EXPECTATIONS.items():
+        if key in fields and not spec.applies_to(call):
+            calls = ", ".join(spec.calls)
+            reader.note(fields[key].location, f"{key} can be expected of {calls} only, not of {call}")
+    mr, completion, rkey, because = (
+        words[key][0] if words[key] else "" for key in ("mr", "completion", "rkey", "because")
     )
-    for key, wanted in (
-        ("errno", "refused"), ("code", "refused"), ("mr", "success"), ("completion", "success"), ("because", "refused"),
-    ):  # fmt: skip
-        if getattr(expectation, key) and outcome != wanted and "outcome" in fields:
-            reader.note(fields[key].location, f"{key} is only expected of a call with the outcome {wanted!r}")
-    for key, calls in vocabulary.EXPECTABLE.items():
-        if key in fields and call not in calls:
-            reader.note(fields[key].location, f"{key} can be expected of {', '.join(calls)} only, not of {call}")
-    return expectation
+    return Expectation(outcome, words["errno"], words["code"], mr, completion, rkey, because)
+
+
+def _expected(reader: Reader, node: Node | None, key: str) -> tuple[str, ...]:
+    """The words that a key of `then` has, where the table gives it."""
+    spec, name = vocabulary.EXPECTATIONS[key], _THEN_NAMES.get(key, key)
+    if spec.several:
+        return _one_or_more(reader, node, name, spec.words)
+    word = reader.word(node, name, spec.words)
+    return (word,) if word else ()
 
 
 def _one_or_more(reader: Reader, node: Node | None, what: str, known: tuple[str, ...]) -> tuple[str, ...]:
