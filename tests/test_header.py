@@ -384,7 +384,7 @@ def test_no_compiler_is_unreachable(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("no-such-compiler -O2", "the C compiler 'no-such-compiler' is not there"),
+        ("no-such-compiler -O2", "the C compiler 'no-such-compiler' was not found"),
         ("cc 'unclosed", "the compiler's command line \"cc 'unclosed\" is malformed"),
         ("true", "cannot run ask: "),
         ("false", "<infiniband/verbs.h> cannot be read: no message"),
