@@ -27,22 +27,22 @@ class Device(Reregistration, Advice, Work):
 
     def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
         """Returns the struct ibv_mr of a new region."""
-        lkey, rkey = self.told_keys(region)
+        lkey, rkey = self.reported_keys(region)
         return IbvMr(pd.context_pointer, pd.pointer, addr, length, region.handle, lkey, rkey)
 
-    def told_errno(self, errno: int) -> int:
+    def reported_errno(self, errno: int) -> int:
         """Returns the errno that a program sees after a registration that returned NULL."""
         return errno
 
-    def told_keys(self, region: Region) -> tuple[int, int]:
+    def reported_keys(self, region: Region) -> tuple[int, int]:
         """Returns lkey and rkey for the structure."""
         return region.key, region.key
 
-    def told_range(self, change: Change) -> tuple[int, int]:
+    def reported_range(self, change: Change) -> tuple[int, int]:
         """Returns addr and length for the structure after a change of translation."""
         return change.addr, change.length
 
-    def told_pd(self, pd: Pd, old: int) -> int:
+    def reported_pd(self, pd: Pd, old: int) -> int:
         """Returns the PD for the structure after a change to `pd`."""
         return pd.pointer
 

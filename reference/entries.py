@@ -26,7 +26,7 @@ class Library:
         try:
             region = register()
         except Refused as refused:
-            return Return(0, self._device.told_errno(refused.errno))
+            return Return(0, self._device.reported_errno(refused.errno))
         struct = self._device.structure(region, pd, addr, length)
         pointer = ctypes.addressof(struct)
         return Return(pointer, 0, Mr(struct, pointer))
@@ -116,7 +116,7 @@ class Kernel:
             region = self._device.change(mr.handle, change)
         except Refused as refused:
             return Return(refused.errno, refused.errno)
-        mr.struct.lkey, mr.struct.rkey = self._device.told_keys(region)
+        mr.struct.lkey, mr.struct.rkey = self._device.reported_keys(region)
         return Return(0, 0)
 
     def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
@@ -135,7 +135,7 @@ def _code(call: Callable[[], object]) -> Return:
 def _update_structure(device: Device, mr: Mr, region: Region, change: Change, pd: Pd | None) -> None:
     """Writes into the structure what the library writes after a change."""
     if change.flags & CHANGE_TRANSLATION:
-        mr.struct.addr, mr.struct.length = device.told_range(change)
+        mr.struct.addr, mr.struct.length = device.reported_range(change)
     if change.flags & CHANGE_PD and pd:
-        mr.struct.pd = device.told_pd(pd, int(mr.struct.pd or 0))
-    mr.struct.lkey, mr.struct.rkey = device.told_keys(region)
+        mr.struct.pd = device.reported_pd(pd, int(mr.struct.pd or 0))
+    mr.struct.lkey, mr.struct.rkey = device.reported_keys(region)

@@ -73,7 +73,7 @@ class Queues(Access):
         """Adds a completion if the request asked for one or failed. A failure puts the queue pair into state ERR."""
         if status != SUCCESS or self.asks_completion(queue, request.flags):
             opcode = _COMPLETED.get(request.opcode, request.opcode) if status == SUCCESS else ""
-            queue.polled.append(Completion(self.told_wr_id(request.wr_id), status, opcode))
+            queue.polled.append(Completion(self.reported_wr_id(request.wr_id), status, opcode))
         if status not in (SUCCESS, FLUSHED):
             self.fail(queue)
 
@@ -81,7 +81,7 @@ class Queues(Access):
         """Returns whether a request generates a completion on success."""
         return bool(flags & SIGNALED) or queue.sq_sig_all
 
-    def told_wr_id(self, wr_id: int) -> int:
+    def reported_wr_id(self, wr_id: int) -> int:
         """Returns the wr_id of a completion."""
         return wr_id
 
