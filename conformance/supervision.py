@@ -73,7 +73,7 @@ class Supervisor:
         listener: Listener,
         header: Mapping[str, Any],
         console: Path,
-        repro: str = "./rdma-cts run --only",
+        reproduction: Callable[[Case], str] = lambda case: f"./rdma-cts run --only {case.id}",
         *,
         deadline_s: float | None = None,
         boot_id: str = "",
@@ -82,8 +82,8 @@ class Supervisor:
     ) -> None:
         """`console` is where workers put what they have to say besides lines.
 
-        `header` holds what only this side knows: stack, argv and the like. `repro` and a case's id
-        make the command that runs just that case in the same place. A case may take `deadline_s`
+        `header` holds what only this side knows: stack, argv and the like. `reproduction` gives
+        the command that runs just that case in the same place. A case may take `deadline_s`
         seconds. `boot_id` names this start of the kernel under test if that is this host's own: then
         the file also says which case was begun, for the kernel may take this process with it.
         `prior` is what the file holds of a run that is carried on. `waivers` decide what counts.
@@ -94,7 +94,7 @@ class Supervisor:
         self.listener = listener
         self.known = dict(header)
         self.console = console
-        self.repro = repro
+        self.reproduction = reproduction
         self.deadline_s = deadline_s or CASE_DEADLINE_S
         self.boot_id = boot_id
         self.prior = prior
@@ -272,8 +272,9 @@ class Supervisor:
 
     def _append(self, line: Record) -> None:
         # Where the table stands on this side, which a guest sees elsewhere.
-        place = self.cases[line["case"]].location
-        line = {**line, "source": {"file": place.file, "line": place.line}, "repro": f"{self.repro} {line['case']}"}
+        case = self.cases[line["case"]]
+        source = {"file": case.location.file, "line": case.location.line}
+        line = {**line, "source": source, "repro": self.reproduction(case)}
         line = self.file.prepared(line)
         if self.waivers and self.header:
             line = self.waivers.applied(line, self.header)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import random
 
+from conformance.verbs import OPTIONAL_ACCESS
 from reference.memory import PAGE, SPACE, Memory
 from reference.objects import (
     ACCESS,
@@ -18,7 +19,6 @@ from reference.objects import (
     LOCAL_WRITE,
     MW_BIND,
     ON_DEMAND,
-    OPTIONAL_BITS,
     RELAXED_ORDERING,
     REMOTE_ATOMIC,
     REMOTE_READ,
@@ -97,7 +97,7 @@ class Regions:
 
     def unknown_bits(self, access: int) -> int:
         """Returns the bits that must be refused: those without a name outside the optional range."""
-        return access & WORD & ~_KNOWN & ~OPTIONAL_BITS
+        return access & WORD & ~_KNOWN & ~OPTIONAL_ACCESS
 
     def unsupported(self, access: int) -> bool:
         """Returns whether a flag needs a capability that the device does not have."""
@@ -167,7 +167,7 @@ class Regions:
 
     def dmabuf_unsupported(self, access: int) -> bool:
         """Returns whether there is a flag other than the five that the page allows for dma-bufs."""
-        return bool(access & WORD & ~_DMABUF & ~OPTIONAL_BITS)
+        return bool(access & WORD & ~_DMABUF & ~OPTIONAL_ACCESS)
 
     def dmabuf_range_fault(self, offset: int, length: int, size: int) -> int:
         """Returns the errno for a range that is empty or extends beyond the buffer, or 0."""

@@ -122,6 +122,17 @@ class Pd(Protocol):
     def close(self) -> None: ...
 
 
+class Window(Protocol):
+    """A memory window: `rkey` is the key that its structure holds, `old_rkey` the one before the latest bind."""
+
+    rkey: int
+    old_rkey: int
+
+    @property
+    def pointer(self) -> int: ...
+    def dealloc(self) -> Return: ...
+
+
 def errno_name(number: int) -> str:
     """Returns the name of an errno: `EINVAL` for 22, `errno 524` for a number without a name, an empty text for 0."""
     if number == 0:

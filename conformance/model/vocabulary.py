@@ -6,10 +6,12 @@ Data only. `tables/` reads tables with it, `tables/schema.py` publishes it for e
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conformance import verbs
+from conformance.model.expected_errors import REASONS
 from conformance.model.positions import CONTENTS, POSITIONS
 
 ENTRIES = ("libibverbs", "uverbs")
@@ -228,13 +230,32 @@ PRODUCTS: Mapping[str, tuple[str, str]] = {
 }
 REGISTRATIONS = tuple(call for call, (kind, _) in PRODUCTS.items() if kind == "mr")
 BINDS = ("ibv_bind_mw", "post_bind_mw")
-# Keys of `then` that only some calls can have.
-EXPECTABLE: Mapping[str, tuple[str, ...]] = {
-    "code": ("ibv_rereg_mr",),
-    "mr": (*REGISTRATIONS, "ibv_rereg_mr"),
-    "completion": BINDS,
-    "rkey": BINDS,
-    "because": ("traffic", "local_traffic"),
+
+
+@dataclass(frozen=True)
+class ExpectationSpec:
+    """What `then` can say of a call beside its outcome: with which `outcome` (empty: with any), of which `calls`
+    (empty: of all), and by which `words`. `several` lets a table give a list of words, of which one has to come.
+    """
+
+    words: tuple[str, ...]
+    outcome: str = ""
+    calls: tuple[str, ...] = ()
+    several: bool = False
+
+    def applies_to(self, call: str) -> bool:
+        """Whether it can be expected of the call."""
+        return not self.calls or call in self.calls
+
+
+ERRNO_NAMES = (*sorted(set(errno.errorcode.values()) | {"ENOTSUP", "EOPNOTSUPP"}), "any")
+EXPECTATIONS: Mapping[str, ExpectationSpec] = {
+    "errno": ExpectationSpec(ERRNO_NAMES, "refused", several=True),
+    "code": ExpectationSpec(verbs.ENUMS["ibv_rereg_mr_err_code"].short_names, "refused", ("ibv_rereg_mr",), True),
+    "mr": ExpectationSpec(("as_asked",), "success", (*REGISTRATIONS, "ibv_rereg_mr")),
+    "completion": ExpectationSpec(("none",), "success", BINDS),
+    "rkey": ExpectationSpec(("changed", "unchanged"), calls=BINDS),
+    "because": ExpectationSpec(tuple(REASONS), "refused", PROBES),
 }
 # Names that objects of a table cannot have, because they have another meaning in steps and calls.
 RESERVED = (NULL, *BAD_FDS, *(name for _, name in PRODUCTS.values()))

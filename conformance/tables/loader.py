@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.model import capability, vocabulary
 from conformance.model.case import Case
 from conformance.model.rules import Registry
+from conformance.model.sweep import Sweep
 from conformance.tables.expansion import MAX_CASES, bindings, slug, substitute
 from conformance.tables.row import KEYS as PART_KEYS
-from conformance.tables.row import read_row_body
+from conformance.tables.row import RowBody, read_row_body
 from conformance.tables.rules_file import FILE_NAME as RULES_FILE
 from conformance.tables.stray_files import display_path
-from conformance.tables.sweep import told
 from conformance.tables.sweep_reader import read_sweep
 from conformance.yamldoc.nodes import Mistake, Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader
@@ -167,11 +167,12 @@ class _Rows:
         needs = list(reader.words(fields.get("needs"), "capability", capability.NAMES))
         if "sweep" not in fields:  # in a sweep the needs come from the rule that decides each point
             needs = list(dict.fromkeys([*needs, *(need for rule in rules for need in self.registry[rule].needs)]))
-        sweep = None
+        sweep: Sweep | None = None
+        parts: RowBody | None
         if "sweep" in fields:
             own = {key: fields[key] for key in PART_KEYS if key in fields}
-            sweep = read_sweep(reader, fields["sweep"], (self.call, self.given, own, row), self.registry, rules)
-            parts = sweep.template.parts(sweep.space.values(0), Reader()) if sweep else None
+            swept = read_sweep(reader, fields["sweep"], (self.call, self.given, own, row), self.registry, rules)
+            sweep, parts = swept or (None, None)
         else:
             parts = read_row_body(reader, self.call, self.given, fields, row)
             if parts.when.call == vocabulary.RANDOM_SEQUENCES:  # they only make calls that the device offers
@@ -207,7 +208,7 @@ class _Rows:
                     entry=entry,
                     given=parts.given,
                     before=parts.before,
-                    when=replace(parts.when, arguments=told(parts, sweep.template)) if sweep else parts.when,
+                    when=parts.when,
                     afterwards=parts.afterwards,
                     location=own_location,
                     about=about or "",

@@ -220,7 +220,8 @@ ALL = (
     SEND_FLAGS,
 )
 
-# The kernel and libibverbs ignore unknown bits in this range and refuse unknown bits outside it.
+# From <infiniband/verbs.h>. The kernel and libibverbs ignore unknown bits in this range and refuse unknown bits
+# outside it. Other modules take the number from here.
 OPTIONAL_FIRST = Constant("IBV_ACCESS_OPTIONAL_FIRST", 1 << 20, "lowest optional access flag", since="28")
 OPTIONAL_RANGE = Constant("IBV_ACCESS_OPTIONAL_RANGE", 0x3FF00000, "bits 20 to 29, all optional", since="28")
 
