@@ -9,7 +9,8 @@ import sys
 import pytest
 
 import bad_driver
-from conformance.results.records import Record, Recorded, read_results
+from conformance.model.record import ResultRecord
+from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
 from patience import PATIENCE_S
 
@@ -33,7 +34,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     return read_results(place / "out")
 
 
-def result(run: Recorded, row: str) -> Record:
+def result(run: Recorded, row: str) -> ResultRecord:
     (line,) = [line for line in run.results if line["case"] == f"reg_mr/bad/{row}"]
     return line
 

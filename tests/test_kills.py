@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.results.records import Record, read_results
+from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from patience import PATIENCE_S, await_true
 
@@ -47,12 +47,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
                           timeout=PATIENCE_S, check=False)  # fmt: skip
 
 
-def footer(out: Path) -> Record:
+def footer(out: Path) -> dict[str, object]:
     """What must be the same in the footers of a disturbed run and of one that was not; empty without a footer."""
     if b'"type":"footer"' not in (out / "results.jsonl").read_bytes():
         return {}
     found = read_results(out).footer
-    return {key: found[key] for key in SAME} if found else {}
+    return {key: value for key, value in found.items() if key in SAME} if found else {}
 
 
 def guests_of(out: Path) -> list[int]:
@@ -72,7 +72,7 @@ def guests_of(out: Path) -> list[int]:
 class Unbroken:
     """A run that was not disturbed, and how long it took."""
 
-    footer: Record
+    footer: dict[str, object]
     took_s: float
 
 

@@ -17,8 +17,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from conformance.model.record import Axes, Deviation, ResultRecord, Subsets
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
-from conformance.results.records import Record, Recorded, footer_record
+from conformance.results.records import Recorded, footer_record
 from made_sweeps import DATA_PATH, FLAGS, OUTCOMES, sweep
 from patience import PATIENCE_S
 from reports import html
@@ -49,19 +50,22 @@ def browser() -> Iterator[webdriver.Chrome]:
     chrome.quit()
 
 
-def run(directory: Path, lines: list[Record], **head: Any) -> Digest:
+def run(directory: Path, lines: list[ResultRecord], **head: Any) -> Digest:
     """The digest of a run of these results."""
     ids = [line["case"] for line in lines]
     footer = footer_record(ids, lines, registry(), duration_s=12.5)
     return digest(Recorded(header(planned=ids, rules=RULES, **head), lines, footer), directory)
 
 
-def varied(directory: Path) -> list[Record]:
+def varied(directory: Path) -> list[ResultRecord]:
     """A result for each verdict, one whose every text is markup, a sweep and a data path."""
     cases = iter(SUITE.cases)
     lines = [result(next(cases), verdict, f"it was {verdict}") for verdict in VERDICTS]
     waived = VERDICTS.index(Verdict.WAIVED)
-    lines[waived] |= {"verdict": "FAIL", "waiver": {"issue": "javascript:alert(1)", "owner": MARKUP, "expires": "x"}}
+    lines[waived] |= {
+        "verdict": Verdict.FAIL,
+        "waiver": {"issue": "javascript:alert(1)", "owner": MARKUP, "expires": "x"},
+    }
     lines.append(result(
         next(cases), "FAIL", MARKUP, rules=["REG-15"], case=f"reg_mr/{MARKUP}", call=MARKUP, layer=MARKUP, repro=MARKUP,
         observed={MARKUP: MARKUP, "afterwards": [{"call": MARKUP, MARKUP: [MARKUP]}]}, notes=[MARKUP],
@@ -359,8 +363,8 @@ def test_dark_mode_is_dark(page: webdriver.Chrome) -> None:
 
 
 def test_a_hundred_thousand_points_take_no_elements_of_their_own(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    flags = {"subsets": [f"FLAG_{number}" for number in range(11)]}
-    axes = {"access": flags, "start": [str(each) for each in range(50)]}
+    flags: Subsets = {"subsets": [f"FLAG_{number}" for number in range(11)]}
+    axes: Axes = {"access": flags, "start": [str(each) for each in range(50)]}
     many = numbered(700)
     lines = [result(case, "FAIL" if number % 10 == 0 else "PASS") for number, case in enumerate(many.cases)]
     lines[0] = sweep(tmp_path, many.cases[0], axes, lambda at: len(at["access"]) % 3, OUTCOMES)
@@ -373,7 +377,7 @@ def test_a_hundred_thousand_points_take_no_elements_of_their_own(browser: webdri
 def test_a_violated_rule_tells_what_its_own_points_did(browser: webdriver.Chrome, tmp_path: Path) -> None:
     swept = sweep(tmp_path, SUITE.cases[0], FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0)
     (own,) = swept["deviations"]
-    other = {**own, "rules": ["REG-01"], "observed": "what another rule's points did"}
+    other: Deviation = {**own, "rules": ["REG-01"], "observed": "what another rule's points did"}
     show(browser, tmp_path, run(tmp_path, [{**swept, "deviations": [other, own]}]))
     (finding,) = (each.text for each in browser.find_elements(By.CSS_SELECTOR, "article.finding")
                   if each.text.startswith(own["rules"][0]))  # fmt: skip

@@ -18,7 +18,8 @@ import jsonschema
 import pytest
 from lxml import etree
 
-from conformance.results.records import Record, Recorded, read_results
+from conformance.model.record import FooterRecord
+from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
 from fixtures.softroce.guest import Job, boot
 from fixtures.softroce.image import cache_directory, ensure_image
@@ -47,7 +48,7 @@ class Run:
     recorded: Recorded
 
     @property
-    def footer(self) -> Record:
+    def footer(self) -> FooterRecord:
         """The footer, which a run that got through has."""
         assert self.recorded.footer is not None, self.done.stdout + self.done.stderr
         return self.recorded.footer

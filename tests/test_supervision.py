@@ -15,7 +15,8 @@ import samples
 from actors import HEADER, IDS, SILENCE, SUITE, Actor, Audience, Stage, killed, passed, ran, start, verdicts
 from conformance import supervision
 from conformance.errors import UserError
-from conformance.results.records import Recorded, encode, exit_status, read_results
+from conformance.results.conclusions import exit_status
+from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import TRIES, Supervisor, Worker
 from conformance.tables.suite import load_suite
