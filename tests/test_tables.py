@@ -1,4 +1,4 @@
-"""Tables: what they give, and where each mistake in one is told."""
+"""Reading tables: the cases of valid ones, and the location and message of each mistake in others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TABLE = HEAD.format(cases=1) + ROW
 
 
 def parsed(rows: str, cases: int, name: str = "sample") -> tuple[Table | None, list[str]]:
-    """The table of these rows, or its mistakes as `line:column: message`; rows begin in line 5."""
+    """Returns the table of these rows, or its mistakes as `line:column: message`; rows begin in line 5."""
     text = HEAD.format(cases=cases) + rows
     table, mistakes = parse_table(read_bytes(text.encode(), "f"), Path("reg_mr") / f"{name}.yaml", registry())
     return table, [str(mistake).removeprefix("f:") for mistake in mistakes]
@@ -41,11 +41,11 @@ def cases_of(rows: str, cases: int) -> tuple[Case, ...]:
 @pytest.mark.parametrize("name", corpus.FILES)
 def test_a_malformed_file_is_refused_where_it_is_wrong(name: str, tmp_path: Path) -> None:
     expected = corpus.expectations((corpus.FOLDER / name).read_bytes())
-    assert expected, "the file says nothing of what must be told"
+    assert expected, "the file has no `# expect` lines"
     found = corpus.mistakes(name, tmp_path)
     missing = [
         each for each in expected
-        if not any(one.startswith(f"{each.place}: ") and each.fragment in one for one in found)
+        if not any(one.startswith(f"{each.location}: ") and each.fragment in one for one in found)
     ]  # fmt: skip
     assert missing == [], found
     assert len(found) == len(expected), found
@@ -159,7 +159,7 @@ def test_a_folder_named_twice_counts_once(tmp_path: Path) -> None:
         ("reg_mr/deep/flags.yaml", "not deeper"),
     ],
 )
-def test_a_table_that_nobody_would_read_is_a_mistake(tmp_path: Path, name: str, fragment: str) -> None:
+def test_a_file_that_would_be_ignored_is_a_mistake(tmp_path: Path, name: str, fragment: str) -> None:
     folder = vendor(tmp_path, {name: TABLE})
     with pytest.raises(UserError, match=re.escape(f"{folder / name}:1:1: would be ignored: ")) as caught:
         load_suite([folder])
@@ -186,13 +186,13 @@ def test_a_folder_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
 def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path: Path) -> None:
     one = vendor(tmp_path, {"reg_mr/own.yaml": TABLE})
     other = vendor(tmp_path / "b", {"reg_mr/own.yaml": TABLE})
-    place = re.escape(f"{other}/reg_mr/own.yaml:5:10: duplicate case id reg_mr/own/a (first at {one}")
-    with pytest.raises(UserError, match=place):
+    expected = re.escape(f"{other}/reg_mr/own.yaml:5:10: duplicate case id reg_mr/own/a (first at {one}")
+    with pytest.raises(UserError, match=expected):
         load_suite([one, other])
 
 
 @pytest.mark.usefixtures("own")
-def test_every_mistake_of_every_file_is_told_at_once(tmp_path: Path) -> None:
+def test_every_mistake_of_every_file_is_reported_at_once(tmp_path: Path) -> None:
     files = {"reg_mr/p.yaml": TABLE.replace("REG-01", "REG-1"), "reg_mr/q.yaml": TABLE.replace("success", "sucess")}
     with pytest.raises(UserError) as caught:
         load_suite([vendor(tmp_path, files)])
@@ -226,7 +226,7 @@ def test_a_table_that_nothing_runs_once_is_a_mistake(own: Path, module: str, fra
     assert fragment.format(cases=own) in str(caught.value)
 
 
-def test_files_are_named_as_people_name_them() -> None:
+def test_messages_name_files_relative_to_the_project() -> None:
     tables, mistakes = read_tables([CASES], registry(), ROOT)
     assert mistakes == []
     assert {case.location.file.split("/")[0] for table in tables for case in table.cases} == {"cases"}
@@ -234,7 +234,7 @@ def test_files_are_named_as_people_name_them() -> None:
 
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize("command", ["list", "coverage"])
-def test_a_person_sees_mistakes_one_a_line_and_status_2(
+def test_the_command_line_prints_one_mistake_a_line_and_exits_with_2(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = vendor(tmp_path, {"reg_mr/own.yaml": TABLE.replace("LOCAL_WRITE", "LOCAL_WIRTE, REMOTE_REED")})
