@@ -15,6 +15,7 @@ from types import MappingProxyType
 from conformance.verbs import advise_mr, bind_mw, enums, reg_mr, rereg_mr, structs
 from conformance.verbs.types import (
     EXPERIMENTAL,
+    INT_BITS,
     MAINLINE,
     Constant,
     Convention,
@@ -73,6 +74,7 @@ __all__ = [
     "CONSTANTS",
     "ENUMS",
     "EXPERIMENTAL",
+    "INT_BITS",
     "MAINLINE",
     "OPTIONAL_ACCESS",
     "STRUCTS",
