@@ -328,7 +328,7 @@ def test_a_finding_says_what_was_expected_and_what_is_there(header: Callable[...
         "struct ibv_mw.handle type", FAIL, "uint32_t", "uint32_t handle[2]", "the header declares another type"
     )
     assert only(checks, "struct ibv_mw.handle size") == Check(
-        "struct ibv_mw.handle size", FAIL, "4", "8", "the header gives the field another size"
+        "struct ibv_mw.handle size", FAIL, "4", "8", "the field has another size in the header"
     )
     assert only(checks, "prototype ibv_dereg_mr") == Check(
         "prototype ibv_dereg_mr",
@@ -460,7 +460,7 @@ def test_a_wrong_an_absent_and_an_added_name_of_the_bindings_are_told_apart() ->
     grown = {"IBV_SEND_FENCE": 1, "IBV_SEND_NEW": 512}
     vars(module)["ibv_send_flags"] = enum.IntEnum("ibv_send_flags", grown)
     assert [each for each in check_bindings(module) if each.outcome != PASS] == [
-        Check("pyverbs enum ibv_access_flags.REMOTE_READ", FAIL, "4", "1024", "pyverbs gives it another value"),
+        Check("pyverbs enum ibv_access_flags.REMOTE_READ", FAIL, "4", "1024", "pyverbs has another value"),
         Check("pyverbs enum ibv_advise_mr_flag.FLUSH", UNREACHABLE, "1", "", "own_bindings does not export it"),
         Check(
             "pyverbs enum ibv_send_flags.NEW",

@@ -14,7 +14,7 @@ import corpus
 from commands import schema as command
 from commands.__main__ import main
 from conformance.model import vocabulary
-from conformance.tables import arguments, loader, rules_file
+from conformance.tables import arguments, given, loader, rules_file
 from conformance.tables.schema import rules_schema, table_schema
 from conformance.tables.suite import CASES, ROOT
 from conformance.verbs import ENUMS
@@ -79,7 +79,7 @@ def test_the_schema_knows_the_keys_that_the_loader_knows() -> None:
     table, definitions = table_schema(), table_schema()["$defs"]
     assert set(table["properties"]) == set(loader._TABLE_KEYS)
     assert set(definitions["row"]["properties"]) == set(loader._ROW_KEYS)
-    assert set(definitions["given"]["properties"]) == set(arguments._GIVEN_KEYS)
+    assert set(definitions["given"]["properties"]) == set(given.GIVEN_KEYS)
     assert set(rules_schema()["properties"]["rules"]["items"]["properties"]) == set(rules_file.KEYS)
     known = set()
     for name in (name for name in definitions if name.partition(" ")[0] == "then"):

@@ -16,7 +16,7 @@ from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Location
 
 if TYPE_CHECKING:
-    from conformance.tables.sweep import Sweep
+    from conformance.model.sweep import Sweep
 
 
 @dataclass(frozen=True)

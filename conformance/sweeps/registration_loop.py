@@ -18,6 +18,7 @@ from conformance.device.uverbs import Uverbs
 from conformance.execution.context import CaseContext, Observation, no_pointer
 from conformance.execution.steps import registered
 from conformance.model.case import Case, Given
+from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import REGISTRATIONS
 from conformance.sweeps import native
 from conformance.sweeps.argument_columns import Columns
@@ -25,10 +26,7 @@ from conformance.sweeps.byte_columns import kinds, planes
 from conformance.sweeps.grouping import Group, setup_axes
 from conformance.sweeps.point_observations import PointObservations
 from conformance.sweeps.rereg_loop import rereg_loop_for
-from conformance.tables.sweep import Sweep
 from conformance.verbs import OPTIONAL_ACCESS
-from conformance.yamldoc.nodes import Node
-from conformance.yamldoc.reader import Reader
 
 # Compiling the loop takes as long as some of these without it.
 LEAST_POINTS = 2048
@@ -58,28 +56,19 @@ def loop_for(case: Case, swept: Sweep, entry: Entry) -> Loop | None:
         return None
     if type(entry) not in (Libibverbs, Uverbs):
         return None
-    arguments = written(swept)
-    objects = [arguments[key] for key in ("pd", "fd") if key in arguments]
     if "fd" in case.when.arguments and case.when.arguments["fd"] not in case.given.dmabufs:
         return None
-    if swept.template.axes_in(*objects) or not native.available():
+    if {"pd", "fd"} & swept.row.when.arguments.keys() or not native.available():
         return None
     return RegistrationLoop(swept, entry)  # type: ignore[arg-type]
-
-
-def written(swept: Sweep) -> Mapping[str, Node]:
-    """The judged call's arguments as the table has them."""
-    when = swept.template.fields.get("when")
-    return when.value if when is not None and isinstance(when.value, dict) else {}
 
 
 class RegistrationLoop:
     """Registers and deregisters at each point of a group."""
 
     def __init__(self, swept: Sweep, entry: Libibverbs | Uverbs) -> None:
-        self._swept, self._entry, self._written = swept, entry, written(swept)
+        self._swept, self._entry = swept, entry
         self.outer = setup_axes(swept)
-        self._names = swept.template.parts(swept.space.values(0), Reader()).names
         self._good: int | None = None
         self._descriptor = native.descriptor(entry)
 
@@ -141,14 +130,12 @@ class RegistrationLoop:
     def _columns(self, context: CaseContext, group: Group) -> dict[str, int | array[int]]:
         values = self._swept.space.values(group.points[0])
         outer = {axis: values[axis] for axis in self.outer}
-        columns = Columns(self._swept.template, context.case.when.call, self._names, outer, context)
-        found: dict[str, int | array[int]] = {}
-        for key, argument in context.case.when.arguments.items():
-            if key in self._written and self._swept.template.axes_in(self._written[key]):
-                found[key] = columns.column(key, self._written[key], group.picks)
-            elif not isinstance(argument, str):
-                found[key] = context.number(argument)
-        return found
+        columns = Columns(self._swept.space, outer, context)
+        arguments = {**context.case.when.arguments, **self._swept.row.when.arguments}
+        return {
+            key: columns.column(argument, group.picks)
+            for key, argument in arguments.items() if not isinstance(argument, str)
+        }  # fmt: skip
 
     def _calls(
         self, context: CaseContext, pd: Pd, column: Mapping[str, int | array[int]]

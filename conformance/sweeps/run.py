@@ -20,14 +20,14 @@ from conformance.execution.procedure import enact, make_all_calls, not_set_up, s
 from conformance.kernel.resources import count_when_settled, leaked
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case, Expectation
+from conformance.model.sweep import Sweep
 from conformance.model.verdict import Verdict
 from conformance.sweeps.byte_columns import kinds, planes
 from conformance.sweeps.grouping import LARGEST, LARGEST_IN_C, Group, Numbers, groups, setup_axes, shares_ground
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
 from conformance.sweeps.point_observations import PointObservations
+from conformance.sweeps.point_template import PointTemplate
 from conformance.sweeps.registration_loop import loop_for
-from conformance.tables.point_template import PointTemplate
-from conformance.tables.sweep import Sweep
 
 # Points between two looks at the kernel's log and accounts, and two signs of life.
 STRETCH = 512

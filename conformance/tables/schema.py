@@ -12,9 +12,9 @@ from typing import Any
 
 from conformance.model import capability, quantity, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID
-from conformance.tables import unknown_bits
 from conformance.tables.expansion import PLACEHOLDER
-from conformance.tables.sweep_reader import FLAG_ENUMS, SUBSETS, UNKNOWN
+from conformance.tables.sweep_reader import SUBSETS
+from conformance.tables.unknown_bits import FLAG_ENUMS, PARTS, UNKNOWN, WHICH
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import MAX_NUMBER
 
@@ -163,9 +163,9 @@ def _row() -> Schema:
 
 def _axis() -> Schema:
     """An axis of a row: its values, or the bits that no flag of an enumeration has."""
-    unknown = {unknown_bits.UNKNOWN: _words(unknown_bits.FLAG_ENUMS), unknown_bits.WHICH: _words(unknown_bits.PARTS)}
+    unknown = {UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}
     written: Schema = {"type": "array", "minItems": 1, "uniqueItems": True}
-    return {"anyOf": [written, _object(unknown, required=(unknown_bits.UNKNOWN,))]}
+    return {"anyOf": [written, _object(unknown, required=(UNKNOWN,))]}
 
 
 def _sweep() -> Schema:
