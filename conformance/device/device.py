@@ -20,6 +20,7 @@ from conformance.device.pointers import Pointers
 from conformance.errors import UserError
 from conformance.kernel.netlink import RdmaNetlink
 from conformance.model.capability import DeviceAttributes, declared_capabilities
+from conformance.model.record import DeviceFacts, Environment
 
 SYSFS = Path("/sys/class/infiniband")
 # enum ibv_port_state, from 0 upwards, and in which of them data gets through.
@@ -181,7 +182,7 @@ class Device:
             self._chosen_gid = 0 if _text_of(port / "link_layer") == "InfiniBand" else _last_gid(port / "gids")
         return self._chosen_gid
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> DeviceFacts:
         """The device as a result's header shows it."""
         return {
             "name": self.name,
@@ -208,7 +209,7 @@ def _last_gid(folder: Path) -> int:
     return max((index for index, words in interfaces.items() if set("".join(words)) - set("0")), default=0)
 
 
-def environment() -> dict[str, Any]:
+def environment() -> Environment:
     """The software around the device, as a result's header shows it."""
     return {
         "kernel": os.uname().release,

@@ -19,7 +19,7 @@ from conformance.bench.memory_areas import Area
 from conformance.bench.work_requests import WR_OPCODES, Exchange, SendRequest
 from conformance.device.compiled import library
 from conformance.device.posting import SEND_SIZE, SGE, WC, completion, pack_send
-from conformance.device.queue_pairs import DEADLINE_S, DeviceQueue, moves
+from conformance.device.queue_pairs import DeviceQueue, moves
 from conformance.verbs import ENUMS
 
 SOURCE = Path(__file__).with_name("exchange.c")
@@ -71,14 +71,14 @@ class NativeConnection:
     """A pair as C knows it: its requester and its responder, and how it is renewed."""
 
     def __init__(self, requester: DeviceQueue, responder: DeviceQueue, silence_s: float, renewable: bool) -> None:
-        """`silence_s` is how long to wait for a side that may have nothing to say."""
+        """`silence_s` is how long to wait for a side that may have nothing to say, else the queues' deadlines hold."""
         self._queues = requester, responder
         steps = [number for step in moves(responder.kind) for number in step] if renewable else []
         self._moves = (_NUMBER * len(steps))(*steps)
         attributes = requester.device.pointers.attributes
         ends = (_End(queue.poster.qp, attributes(queue.attributes), 0) for queue in self._queues)
-        hearing_s = DEADLINE_S if responder.kind == "RC" else silence_s
-        times = (int(seconds * _NS) for seconds in (DEADLINE_S, hearing_s, silence_s))
+        hearing_s = responder.deadline_s if responder.kind == "RC" else silence_s
+        times = (int(seconds * _NS) for seconds in (requester.deadline_s, hearing_s, silence_s))
         self._struct = _Connection((_End * 2)(*ends), ctypes.addressof(self._moves), len(steps) // 2, 0, *times)
         self.address = ctypes.addressof(self._struct)
 

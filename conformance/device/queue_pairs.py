@@ -20,8 +20,6 @@ from conformance.device.windows import DeviceWindow
 from conformance.model.case import QpSpec
 from conformance.verbs import ENUMS
 
-# Loopback answers in microseconds; software emulation on a busy machine takes far longer.
-DEADLINE_S = 20.0
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
 # Attributes of the connection: local ACK timeout 4.096 us * 2^14 = 67 ms, seven retries.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 14, 7, 7, 12
@@ -82,11 +80,11 @@ _RANGE = 0
 class DeviceQueue:
     """One queue pair with a completion queue of its own."""
 
-    def __init__(self, device: Device, pd: Pd, spec: QpSpec) -> None:
-        """Raises PyverbsRDMAError when the device refuses it."""
+    def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
+        """A completion is awaited for `deadline_s` seconds. Raises PyverbsRDMAError when the device refuses it."""
         from pyverbs.cq import CQ
 
-        self.device, self.pd, self.spec = device, pd, spec
+        self.device, self.pd, self.spec, self.deadline_s = device, pd, spec, deadline_s
         self.kind, self.sq_sig_all = spec.kind, spec.sq_sig_all
         self.cq = CQ(device.context, _CQ_DEPTH)
         try:
@@ -221,9 +219,9 @@ class DeviceQueue:
             request = MWBind(MWBindInfo(wrapper, info.addr, info.length, info.access), flags, wr_id)
         return exact(lambda: self.qp.bind_mw(cast(DeviceWindow, window).pyverbs, request))
 
-    def completions(self, count: int = 1, deadline_s: float = DEADLINE_S) -> list[Completion]:
-        """The next `count` completions, fewer when the deadline passes."""
-        return self.poster.completions(count, deadline_s)
+    def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
+        """The next `count` completions, fewer when the deadline passes: the queue's own unless one is given."""
+        return self.poster.completions(count, self.deadline_s if deadline_s is None else deadline_s)
 
     def close(self) -> None:
         """Destroys the queue pair and its completion queue."""
@@ -238,19 +236,22 @@ class DevicePair:
 
     kind: type[DeviceQueue] = DeviceQueue
 
-    def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd) -> None:
-        """`responder_pd` is the PD that owns what is accessed remotely; `spec` is the responder's."""
-        self._made_of = device, spec, requester_pd, responder_pd
+    def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
+        """`responder_pd` is the PD that owns what is accessed remotely; `spec` is the responder's.
+
+        A completion is awaited for `deadline_s` seconds.
+        """
+        self._made_of = device, spec, requester_pd, responder_pd, deadline_s
         self._make(*self._made_of)
 
-    def _make(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd) -> None:
+    def _make(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
         self._state = spec.state
-        self.responder = self.kind(device, responder_pd, spec)
+        self.responder = self.kind(device, responder_pd, spec, deadline_s)
         # The peer of XRC_SEND would be an XRC_RECV of a domain of its own; to post binds it needs none.
         self.requester = self.responder
         try:
             if spec.kind != "XRC_SEND":
-                self.requester = self.kind(device, requester_pd, spec.peer)
+                self.requester = self.kind(device, requester_pd, spec.peer, deadline_s)
             self._connect()
         except BaseException:
             self.close()

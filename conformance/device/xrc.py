@@ -32,15 +32,18 @@ _RECEIVER = 10  # IBV_QPT_XRC_RECV
 class XrcQueue(DeviceQueue):
     """One end, to be used as one queue pair. `number` is that of its sending half."""
 
-    def __init__(self, device: Device, pd: Pd, spec: QpSpec) -> None:
-        """Raises PyverbsRDMAError when the device refuses any part of it."""
+    def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
+        """A completion is awaited for `deadline_s` seconds.
+
+        Raises PyverbsRDMAError when the device refuses any part of it.
+        """
         from pyverbs.qp import QP, QPInitAttrEx
         from pyverbs.xrcd import XRCD, XRCDInitAttr
 
         with ExitStack() as made:
             domain = XRCD(device.context, XRCDInitAttr(_FD | _OFLAGS, os.O_CREAT, _NO_FILE))
             made.callback(domain.close)
-            super().__init__(device, pd, replace(spec, kind="XRC_SEND"))
+            super().__init__(device, pd, replace(spec, kind="XRC_SEND"), deadline_s)
             made.callback(super().close)
             shared = self._shared_queue(domain)
             made.callback(shared.close)

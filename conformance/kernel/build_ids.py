@@ -10,7 +10,8 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+from conformance.model.record import UnderTest
 
 _SYS = Path("/sys")
 _MAPS = Path("/proc/self/maps")
@@ -19,7 +20,7 @@ _GNU, _BUILD_ID = b"GNU\0", 3  # NT_GNU_BUILD_ID of <elf.h>
 _NOTE = struct.Struct("=III")
 
 
-def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> dict[str, Any]:
+def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> UnderTest:
     """Returns `kernel` and `modules` by build id (modules also by srcversion), and `libraries` by SHA-256 of the file.
 
     libibverbs loads every provider; the result has only the one whose file name contains `driver`, or all if there is

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from conformance.model.record import RuleTexts
 from conformance.yamldoc.nodes import Location
 
 LEVELS = ("must", "should", "may")
@@ -38,10 +38,12 @@ class Rule:
     failure_means: str
     location: Location
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> RuleTexts:
         """Returns the fields that a results file has of the rule, so that reports need no other file."""
-        names = ("verb", "statement", "document", "section", "level", "layer", "since", "failure_means")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "verb": self.verb, "statement": self.statement, "document": self.document, "section": self.section,
+            "level": self.level, "layer": self.layer, "since": self.since, "failure_means": self.failure_means,
+        }  # fmt: skip
 
 
 class Registry(dict[str, Rule]):

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from conformance.model.record import Axes, Subsets
 from conformance.yamldoc.reader import suggestion
 
 # Far more than a run can execute. The bound prevents a mistake in a table from exhausting memory.
@@ -72,7 +72,7 @@ class Axis:
         """Returns the distance of a value from the simplest one: its number of flags, or 0 for the first value."""
         return value.bit_count() if self.flags else int(value > 0)
 
-    def as_data(self) -> list[str] | dict[str, list[str]]:
+    def as_data(self) -> list[str] | Subsets:
         """Returns the axis in the form of results: the labels of its values, or the flags of its subsets."""
         return {"subsets": list(self.flags)} if self.flags else list(self.labels)
 
@@ -84,8 +84,8 @@ class Space:
     axes: tuple[Axis, ...]
 
     @classmethod
-    def of_data(cls, axes: Mapping[str, Any]) -> Space:
-        """Returns the space that `as_data` described."""
+    def of_data(cls, axes: Axes) -> Space:
+        """Returns the space that `as_data` described. Raises ValueError if it is invalid."""
         found = []
         for name, data in axes.items():
             if isinstance(data, Mapping):
@@ -95,7 +95,7 @@ class Space:
                 found.append(Axis(name, labels, tuple((label,) for label in labels)))
         return cls(tuple(found))
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> Axes:
         """Returns the axes in the form of results."""
         return {axis.name: axis.as_data() for axis in self.axes}
 
