@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,17 @@ import corpus
 from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.case import Case, Flags
+from conformance.tables import arguments, unknown_bits
 from conformance.tables.expansion import MAX_CASES
 from conformance.tables.loader import Table, parse_table, read_tables
 from conformance.tables.suite import CASES, ROOT, load_suite
-from conformance.yamldoc.nodes import read_bytes
+from conformance.verbs import ENUMS, Enum, EnumValue
+from conformance.yamldoc.nodes import Location, Node, read_bytes
+from conformance.yamldoc.reader import Reader
 from samples import registry
 
 HEAD = "verb: ibv_reg_mr\ncases: {cases}\ngiven: {{memory: {{buf: {{kind: anonymous, size: 4 pages}}}}}}\nrows:\n"
+NOWHERE = Location("f", 1, 1)
 ROW = "  - {id: a, rules: [REG-01], when: {access: [LOCAL_WRITE]}, then: success}\n"
 TABLE = HEAD.format(cases=1) + ROW
 
@@ -245,3 +250,30 @@ def test_the_command_line_prints_one_mistake_a_line_and_exits_with_2(
         f"rdma-cts: {folder}/reg_mr/own.yaml:5:46: unknown access flag 'LOCAL_WIRTE' (did you mean LOCAL_WRITE?)",
         f"rdma-cts: {folder}/reg_mr/own.yaml:5:59: unknown access flag 'REMOTE_REED' (did you mean REMOTE_READ?)",
     ]
+
+
+def test_a_bit_that_is_given_a_name_leaves_the_axis_of_unknown_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bits(which: str, number: int) -> list[str]:
+        row = (
+            "  - id: a-$bit\n    rules: [REG-18]\n"
+            f"    each: {{bit: {{unknown bits of: ibv_access_flags, which: {which}}}}}\n"
+            "    when: {access: [$bit]}\n    then: open\n"
+        )
+        return [case.id.removeprefix("reg_mr/sample/a-bit-") for case in cases_of(row, number)]
+
+    assert bits("mandatory", 12) == [str(bit) for bit in (*range(10, 20), 30, 31)]
+    assert bits("optional", 9) == [str(bit) for bit in range(21, 30)]
+    access = ENUMS["ibv_access_flags"]
+    named = replace(access, values=(*access, EnumValue("IBV_ACCESS_NEW", 1 << 10, "of a later release")))
+    monkeypatch.setattr(unknown_bits, "ENUMS", {**ENUMS, access.name: named})
+    assert bits("mandatory", 11) == [str(bit) for bit in (*range(11, 20), 30, 31)]
+
+
+@pytest.mark.parametrize("enum", [enum for enum in ENUMS.values() if enum.flags])
+def test_only_bits_without_a_name_can_be_written_by_their_number(enum: Enum) -> None:
+    reader = Reader()
+    for bit in range(32):
+        written = Node((Node(f"bit {bit}", NOWHERE),), NOWHERE)
+        before = len(reader.mistakes)
+        arguments.read_flags(reader, written, enum.name)
+        assert (len(reader.mistakes) > before) == (1 << bit in [each.value for each in enum])

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from conformance.verbs import advise_mr, bind_mw, enums, reg_mr, rereg_mr, structs
 from conformance.verbs.types import (
     EXPERIMENTAL,
+    INT_BITS,
     MAINLINE,
     Constant,
     Convention,
@@ -72,6 +73,7 @@ __all__ = [
     "CONSTANTS",
     "ENUMS",
     "EXPERIMENTAL",
+    "INT_BITS",
     "MAINLINE",
     "OPTIONAL_ACCESS",
     "STRUCTS",

@@ -31,6 +31,9 @@ class Linkage(ClosedSet):
     INLINE = "an inline function of the header, dispatched through the context; no symbol to look up"
 
 
+INT_BITS = 32  # of C's int, in which a call takes its flags
+
+
 @dataclass(frozen=True)
 class EnumValue:
     """One enumerator. `value` is None if the documents name it without a number.
@@ -95,6 +98,12 @@ class Enum:
         for name in names:
             mask |= self.value_of(name)
         return mask
+
+    @property
+    def unnamed_bits(self) -> tuple[int, ...]:
+        """The numbers of the bits of a C int that no enumerator has, lowest first; of an enumeration of flags."""
+        named = {each.value for each in self.values}
+        return tuple(bit for bit in range(INT_BITS) if 1 << bit not in named)
 
     def names_of(self, mask: int) -> list[str]:
         """Returns the short names of the set bits in order of value, then one "0x…" with all bits without a name."""
