@@ -17,7 +17,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from conformance.model.record import Axes, Deviation, ResultRecord, Subsets, WaiverFacts
+from conformance.model.record import Axes, Deviation, ResultRecord, Subsets
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.records import Recorded, footer_record
 from made_sweeps import DATA_PATH, FLAGS, OUTCOMES, sweep
