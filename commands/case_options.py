@@ -1,39 +1,39 @@
-"""The arguments by which `list`, `run` and `coverage` choose among the cases."""
+"""The options by which cases are chosen: as arguments of `list` and others, and what they select.
+
+`run` has the same ones among its own (run_arguments.py).
+"""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from conformance.model.vocabulary import TIERS
+from commands.run_arguments import add_argument
+from conformance.run_options import CASES, RunOptions
 from conformance.tables.selection import Selection
 from conformance.tables.suite import Suite, load_suite
 
+Chosen = argparse.Namespace | RunOptions
+
 
 def add_arguments(parser: argparse.ArgumentParser, tier: str) -> None:
-    """Adds --verb, --rule, -k, --only, --tier (which is `tier` if nothing is said) and --cases."""
-    group = parser.add_argument_group("which cases")
-    group.add_argument("--verb", action="append", default=[], metavar="VERB", help="only this verb, e.g. reg_mr")
-    group.add_argument("--rule", action="append", default=[], metavar="ID", help="only what proves this rule")
-    group.add_argument("-k", action="append", default=[], metavar="WORD", help="only ids with this word in them")
-    group.add_argument("--only", action="append", default=[], metavar="CASE", help="only the case of this id,"
-                       " or one point of a sweep: CASE#axis=value,axis=value")  # fmt: skip
-    group.add_argument("--tier", choices=tuple(TIERS), default=tier, help=f"how much to take on (default {tier})")
+    """Adds --verb, --rule, -k, --only, --tier (with the default `tier`) and --cases."""
+    group = parser.add_argument_group(CASES)
+    for name in ("verbs", "rules", "words", "only"):
+        add_argument(group, name, [])
+    add_argument(group, "tier", tier)
     add_cases_argument(group)
 
 
 def add_cases_argument(parser: argparse._ActionsContainer) -> None:
     """Adds --cases, for tables kept outside of the project."""
-    parser.add_argument(
-        "--cases", action="append", default=[], type=Path, metavar="DIR", help="also the tables in DIR/<verb>/"
-    )
+    add_argument(parser, "cases", [])
 
 
-def suite_from(arguments: argparse.Namespace) -> Suite:
+def suite_from(arguments: Chosen) -> Suite:
     """The suite with the folders that --cases names."""
     return load_suite(arguments.cases)
 
 
-def selection_from(arguments: argparse.Namespace) -> Selection:
-    """What the arguments select."""
-    return Selection(arguments.verb, arguments.rule, arguments.k, arguments.only, arguments.tier)
+def selection_from(arguments: Chosen) -> Selection:
+    """The selection that the options make."""
+    return Selection(arguments.verbs, arguments.rules, arguments.words, arguments.only, arguments.tier)

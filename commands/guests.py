@@ -1,12 +1,12 @@
 """The guests of a run: what they are made of, how the next one is booted for some cases, and a shell in one.
 
-Not for a device of this host (place.py) and not for how a guest is made (fixtures/softroce/).
+Not for a device of this host (target.py) and not for how a guest is made (fixtures/softroce/).
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
+import shlex
 import shutil
 import socket
 import tempfile
@@ -14,20 +14,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from commands import builds
+from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures import packages
 from fixtures.softroce import terminal
 from fixtures.softroce.guest import Guest, boot
 from fixtures.softroce.image import cache_directory, ensure_image
 from fixtures.softroce.job import Job
-from fixtures.softroce.recipe import recipe_for
+from fixtures.softroce.recipe import DEFAULT_STACK, recipe_for
 from fixtures.softroce.under_test import Prepared, UnderTest
 
 DEVICE = "rxe0"
 PORT = "/dev/virtio-ports/rdma-cts.results"
 # What the guest needs of the project; names as in the checkout.
 SUITE_PARTS = ("conformance", "fixtures", "reference", "trial", "cases", "conftest.py", "tox.ini")
-
+_PROFILE = Path("profile.yaml")
 
 # In a control group of its own the kernel counts all RDMA objects of the cases, windows among them.
 _COUNTED = """\
@@ -39,35 +40,35 @@ mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && 
 class Guests:
     """The guests of one run; their consoles are console.log, console-2.log, … in the directory `out`."""
 
-    def __init__(self, arguments: argparse.Namespace, out: Path, say: Callable[[str], None]) -> None:
-        """Reads what is under test and ensures packages and image. Raises UserError."""
-        self._environment = builds.environment_from(arguments)
-        packages.ensure_tools(packages.GUEST, assume_yes=arguments.yes, say=say)
-        recipe = recipe_for(arguments.stack)
+    def __init__(self, options: RunOptions, out: Path, say: Callable[[str], None], assume_yes: bool = False) -> None:
+        """Reads what is under test and ensures packages and image; asks before it installs unless `assume_yes`.
+
+        Raises UserError.
+        """
+        self._options = options
+        self._environment = builds.environment_from(options)
+        packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
+        recipe = recipe_for(options.stack or DEFAULT_STACK)
         image = ensure_image(recipe, cache_directory(), say)
         self.stack = recipe.stack
-        self._under_test = UnderTest(builds.builds_from(arguments), image, recipe)
+        self._under_test = UnderTest(builds.builds_from(options), image, recipe)
         self.given = self._under_test.hashes()
         if self._environment:
             self.given["environment"] = self._environment
-        self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(arguments.cases)]
-        self._profile = arguments.profile
-        self._deadline_s = arguments.deadline
-        self._keep = arguments.keep
+        self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
         self._out = out
         self._say = say
         self._prepared: Prepared | None = None
 
-    def run(self, cases: Sequence[str], options: Sequence[str]) -> Guest:
-        """The next guest, up and about to run these cases with these options of the engine's plugin."""
-        command = " ".join([
-            "exec python3 -m pytest -p no:cacheprovider --color=no -q cases",
-            f"--rdma-device {DEVICE} --rdma-only only --rdma-stream {PORT} --rdma-alone",
-            *(f"--rdma-cases {name}" for _, name in self._vendor),
-            *(["--rdma-profile profile.yaml"] if self._profile else []),
-            *options,
+    def run(self, cases: Sequence[str]) -> Guest:
+        """The next guest, up and about to run these cases."""
+        tables = tuple(Path(name) for _, name in self._vendor)
+        inside = self._options.inside_guest(DEVICE, tables, _PROFILE if self._options.profile else None)
+        command = "exec " + shlex.join([
+            "python3", "-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-q", "cases",
+            "--rdma-only", "only", "--rdma-stream", PORT, "--rdma-alone", *inside.plugin_arguments(),
         ])  # fmt: skip
-        watch = f"sh fixtures/softroce/watch.sh $$ {self._deadline_s / 3:.1f} &"
+        watch = f"sh fixtures/softroce/watch.sh $$ {self._options.deadline / 3:.1f} &"
         return self._boot("\n".join([_COUNTED, watch, command]), cases)
 
     def shell(self) -> None:
@@ -90,12 +91,12 @@ class Guests:
             only = Path(work) / "only"
             only.write_text("".join(f"{case}\n" for case in cases))
             tree = [*((ROOT / part, part) for part in SUITE_PARTS), (only, "only"), *self._vendor]
-            if self._profile:
-                tree.append((self._profile, "profile.yaml"))
+            if self._options.profile:
+                tree.append((self._options.profile, str(_PROFILE)))
             job = Job(tuple(tree), command, {**prepared.environment, **self._environment}, prepared.prepare)
             guest = boot(
                 prepared.image, job, console=console, overlay=prepared.overlay,
-                keep=self._out / f"guest{name}" if self._keep else None,
+                keep=self._out / f"guest{name}" if self._options.keep else None,
                 terminal=shell.fileno() if shell else None,
             )  # fmt: skip
         self._say(f"the guest is up after {guest.up['uptime_s']} s")
@@ -104,7 +105,7 @@ class Guests:
     def _lay_out(self) -> Prepared:
         """What lies over the image, laid out for the first guest and used by all."""
         if self._prepared is None:
-            if self._keep:
+            if self._options.keep:
                 stage = self._out / "own-build"
                 shutil.rmtree(stage, ignore_errors=True)  # of an earlier session
             else:

@@ -15,7 +15,7 @@ HELP = "Show the cases, or with --rules the rules."
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("--rules", action="store_true", help="show the rules instead of the cases")
+    parser.add_argument("--rules", dest="of_rules", action="store_true", help="show the rules instead of the cases")
     case_options.add_arguments(parser, EXHAUSTIVE)
 
 
@@ -23,7 +23,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prints one line a case or rule; exit status 0."""
     suite = case_options.suite_from(arguments)
     cases = case_options.selection_from(arguments).apply(suite)
-    for line in _rules(suite, cases) if arguments.rules else _cases(cases):
+    for line in _rules(suite, cases) if arguments.of_rules else _cases(cases):
         print(line)
     return 0
 

@@ -6,7 +6,6 @@ Wires engine, target and reports together; each of them does its part. Not for w
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -14,45 +13,32 @@ from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from commands import builds, case_options, report, target
+from commands import builds, case_options, report, run_arguments, target
 from commands.guests import Guests
 from commands.plan import Plan, read_plan, write_plan
-from conformance.device.libibverbs import DIALECTS
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.record import SupervisorFacts
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
-from conformance.supervision import CASE_DEADLINE_S, Supervisor
+from conformance.run_options import RunOptions
+from conformance.supervision import Supervisor
 from conformance.tables.profile import read_profile
-from conformance.tables.suite import Suite
-from conformance.tables.tiers import DEFAULT, SEQUENCES_S, ordered
+from conformance.tables.suite import ROOT, Suite
+from conformance.tables.tiers import ordered
 from reports.digest import read
 from reports.progress import NORMAL, QUIET, VERBOSE, Progress
 from reports.terminal import summary
 
 NAME = "run"
 HELP = "Run the cases on a device of this host or, without one, in the Soft-RoCE guest."
-# What may be said when a run is carried on: how it is told, and not what it does.
-_FREE = ("resume", "yes", "level", "argv", "command", "execute")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    target.add_arguments(parser)
-    builds.add_arguments(parser)
-    case_options.add_arguments(parser, DEFAULT)
-    parser.add_argument("--profile", type=Path, metavar="FILE", help="what the device must have (see profiles)")
-    parser.add_argument("--waivers", type=Path, metavar="FILE", help="violations that are known (see docs/waivers.md)")
-    parser.add_argument("--dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
-    parser.add_argument("--deadline", type=_seconds, default=CASE_DEADLINE_S, metavar="S",
-                        help=f"a case that takes longer hangs (default {CASE_DEADLINE_S:g} s)")  # fmt: skip
-    parser.add_argument("--seed", type=int, metavar="N", help="shuffle cases and points, the same way for the same N;"
-                        " random sequences begin there")  # fmt: skip
-    parser.add_argument("--sequences", type=_budget, default=SEQUENCES_S, metavar="S",
-                        help="how long the exhaustive tier tries random sequences at each entry;"
-                        f" 0: not at all (default {SEQUENCES_S:g} s)")  # fmt: skip
+    run_arguments.add_arguments(parser)
+    parser.add_argument("--shell", action="store_true", help="run no case: a shell in the prepared guest")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default out/<time>-<device>)")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="carry on the run that was cut short in DIR")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
@@ -66,26 +52,30 @@ def execute(arguments: argparse.Namespace) -> int:
     """Runs, writes results.jsonl and the reports, prints the summary; gives the contract's exit status."""
     if arguments.resume:
         return _carry_on(arguments)
+    options = run_arguments.options_from(arguments)
     if arguments.shell:
-        return _shell(arguments)
-    return _run(arguments, None)
+        return _shell(options, arguments)
+    return _run(options, arguments)
 
 
-def _shell(arguments: argparse.Namespace) -> int:
+def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
     """A shell in the guest as a run would have it; nothing is recorded but the console."""
-    if arguments.device:
-        builds.refuse_on_host(arguments)
+    if options.device:
+        raise builds.only_for_guest("--shell")
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-shell"
     with _tidied(out):
-        Guests(arguments, out, Progress().say).shell()
+        Guests(options, out, Progress().say, arguments.yes).shell()
     return 0
 
 
 def _carry_on(arguments: argparse.Namespace) -> int:
     """Does the rest of a run as its plan has it."""
-    for name, default in vars(_parse([])).items():
-        if name not in _FREE and getattr(arguments, name) != default:
-            raise UserError("--resume takes every other option from the run that it carries on")
+    own = [f"--{name}" for name in ("out", "shell") if getattr(arguments, name)]
+    if given := [*run_arguments.given_flags(arguments), *own]:
+        raise UserError(
+            f"{', '.join(given)} cannot be given with --resume",
+            hint="what a run is asked to do is taken from the run that is carried on",
+        )
     plan = read_plan(arguments.resume)
     first = _parse(plan.argv)
     first.out = arguments.resume.absolute()
@@ -94,38 +84,41 @@ def _carry_on(arguments: argparse.Namespace) -> int:
         os.chdir(plan.directory)
     except OSError as error:
         raise UserError(f"the run began in {plan.directory}, which is not there: {error.strerror}") from error
-    return _run(first, plan)
+    return _run(run_arguments.options_from(first), first, plan)
 
 
-def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
-    suite = case_options.suite_from(arguments)
-    cases = ordered(case_options.selection_from(arguments).apply(suite), arguments.seed)
-    if not arguments.sequences:
+def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None = None) -> int:
+    """The run; of `arguments` only those count that are not part of the options."""
+    suite = case_options.suite_from(options)
+    cases = ordered(case_options.selection_from(options).apply(suite), options.seed)
+    if not options.sequences:
         cases = _without_sequences(cases)
-    if arguments.profile:
-        read_profile(arguments.profile)
-    waivers = read_waivers(arguments.waivers, suite, datetime.now().date()) if arguments.waivers else None
+    if options.profile:
+        read_profile(options.profile)
+    waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
     progress = Progress(level=arguments.level)
-    device = target.host_device(arguments)
-    if device and not arguments.hazardous:
+    options = target.settled(options)
+    if options.device and not options.hazardous:
         cases = _harmless(cases, progress)
-    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{device or target.GUEST_DEVICE}"
-    file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(device))
+    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{options.device or target.GUEST_DEVICE}"
+    file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device))
     with closing(file) as results, _tidied(out):
         before = results.recorded()
         if before and before.footer and before.footer["complete"]:
             progress.say(f"the run in {out} is complete")
         else:
-            where = (target.on_host if device else target.in_guest)(arguments, device, out, progress.say)
-            _plan(arguments, suite, cases, where, plan, out)
-            header: SupervisorFacts = {"stack": where.stack, "seed": arguments.seed, "tier": arguments.tier,
+            where = target.target_of(options, out, progress.say, arguments.yes)
+            # The reproducing command is `./rdma-cts`, so that it is run in the project's own directory.
+            again = options if Path.cwd() == ROOT else options.with_absolute_paths()
+            _plan(options, suite, cases, where, plan, out)
+            header: SupervisorFacts = {"stack": where.stack, "seed": options.seed, "tier": options.tier,
                       "argv": [NAME, *arguments.argv], "under_test": {"given": where.given},
                       "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None}  # fmt: skip
             if before and before.header.get("waivers") != header["waivers"]:
                 raise UserError("the run cannot be carried on, because the waivers differ", hint="start a new one")
             Supervisor(
-                suite, cases, results, progress, header, out / "console.log", where.repro,
-                deadline_s=arguments.deadline, boot_id=where.boot_id, prior=results.cut_back(before), waivers=waivers,
+                suite, cases, results, progress, header, out / "console.log", again.reproduction,
+                deadline_s=options.deadline, boot_id=where.boot_id, prior=results.cut_back(before), waivers=waivers,
             ).run(where.start)  # fmt: skip
     report.write_beside(out)
     digest = read(out)
@@ -134,7 +127,7 @@ def _run(arguments: argparse.Namespace, plan: Plan | None) -> int:
 
 
 def _plan(
-    arguments: argparse.Namespace,
+    options: RunOptions,
     suite: Suite,
     cases: Sequence[Case],
     where: target.Target,
@@ -143,7 +136,7 @@ def _plan(
 ) -> None:
     """Keeps what this run is, or checks that it is what the run that it carries on was."""
     planned = tuple(case.id for case in cases)
-    now = Plan(tuple(arguments.argv), os.getcwd(), planned, suite.tables_sha256, where.stack, where.given)
+    now = Plan(tuple(options.arguments()), os.getcwd(), planned, suite.tables_sha256, where.stack, where.given)
     if plan:
         plan.check(now)
     else:
@@ -187,17 +180,3 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="rdma-cts run")
     add_arguments(parser)
     return parser.parse_args(argv)
-
-
-def _seconds(text: str) -> float:
-    seconds = _budget(text)
-    if not seconds:
-        raise ValueError(text)
-    return seconds
-
-
-def _budget(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds < math.inf:
-        raise ValueError(text)
-    return seconds

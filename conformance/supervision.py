@@ -83,7 +83,7 @@ class Supervisor:
         listener: Listener,
         header: SupervisorFacts,
         console: Path,
-        repro: str = "./rdma-cts run --only",
+        reproduction: Callable[[Case], str] = lambda case: f"./rdma-cts run --only {case.id}",
         *,
         deadline_s: float | None = None,
         boot_id: str = "",
@@ -92,8 +92,8 @@ class Supervisor:
     ) -> None:
         """`console` is where workers put what they have to say besides lines.
 
-        `header` holds what only this side knows of the run. `repro` and a case's id
-        make the command that runs just that case in the same place. A case may take `deadline_s`
+        `header` holds what only this side knows of the run. `reproduction` returns
+        the command that runs just that case in the same place. A case may take `deadline_s`
         seconds. `boot_id` names this start of the kernel under test if that is this host's own: then
         the file also says which case was begun, for the kernel may take this process with it.
         `prior` is what the file holds of a run that is carried on. `waivers` decide what counts.
@@ -104,7 +104,7 @@ class Supervisor:
         self.listener = listener
         self.known = header
         self.console = console
-        self.repro = repro
+        self.reproduction = reproduction
         self.deadline_s = deadline_s or CASE_DEADLINE_S
         self.boot_id = boot_id
         self.prior = prior
@@ -297,11 +297,11 @@ class Supervisor:
 
     def _append(self, record: ResultRecord) -> None:
         # The location of the row on this side; a guest has the tables elsewhere.
-        location = self.cases[record["case"]].location
+        case = self.cases[record["case"]]
         record = {
             **record,
-            "source": {"file": location.file, "line": location.line},
-            "repro": f"{self.repro} {record['case']}",
+            "source": {"file": case.location.file, "line": case.location.line},
+            "repro": self.reproduction(case),
         }
         record = self.file.prepared(record)
         if self.waivers and self.header:

@@ -159,7 +159,7 @@ KEYS = sorted({
 RENDERERS = (html.render, junit.render, ktap.render, markdown.render, summary.render)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(KEYS), ANY_JSON, st.sampled_from(["header", "result", "footer", "observed", "deviation"]))
 def test_whatever_a_results_file_holds_is_a_report_or_one_clear_line(key: str, value: Any, where: str) -> None:
     line, head = result(SUITE.cases[0], "FAIL"), header()

@@ -12,7 +12,7 @@ from conformance.tables.suite import ROOT
 
 LAYERS = (
     "errors", "yamldoc", "verbs", "header", "model", "judging", "tables", "kernel", "bench", "device", "execution",
-    "sweeps", "results", "supervision", "pytest_plugin",
+    "sweeps", "results", "supervision", "run_options", "pytest_plugin",
 )  # fmt: skip
 FILES = sorted((ROOT / "conformance").rglob("*.py"))
 

@@ -17,9 +17,9 @@ from fixtures.digests import sha256_of
 from fixtures.softroce.build import find_tool
 from fixtures.softroce.image import cache_directory, ensure_image
 from fixtures.softroce.recipe import recipe_for
+from patience import PATIENCE_S
 
 pytestmark = pytest.mark.guest
-PATIENCE_S = 1800
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 MARK = b"\xab" * 20
 _NOTE = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"  # the head of a note with a build id

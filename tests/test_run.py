@@ -24,10 +24,10 @@ from conformance.tables.suite import ROOT
 from fixtures.softroce.guest import Job, boot
 from fixtures.softroce.image import cache_directory, ensure_image
 from fixtures.softroce.recipe import recipe_for
+from patience import PATIENCE_S
 
 pytestmark = pytest.mark.guest
 RULES = ("REG-01", "REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-01", "DEREG-03")
-PATIENCE_S = 1800  # the image may have to be built first
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 
 

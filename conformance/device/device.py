@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.bench.calls import IbvPd
-from conformance.device.pointers import pd_pointer
+from conformance.device.pointers import Pointers
 from conformance.errors import UserError
 from conformance.kernel.netlink import RdmaNetlink
 from conformance.model.capability import DeviceAttributes, declared_capabilities
@@ -44,8 +44,9 @@ class ProtectionDomain:
     def __init__(self, device: Device) -> None:
         from pyverbs.pd import PD
 
+        self.device = device
         self.pyverbs: Any = PD(device.context)
-        self.pointer = pd_pointer(self.pyverbs)
+        self.pointer = device.pointers.pd(self.pyverbs)
         self._struct = IbvPd.from_address(self.pointer)
 
     @property
@@ -99,6 +100,9 @@ class Device:
         self.name = name
         self.port = port
         self.gid_index = gid_index
+        self.pointers = Pointers()
+        # How many exchanges native_exchange.py could have made: compiling pays from a certain number on.
+        self.exchanges_asked = 0
         self._chosen_gid: int | None = None
         self.netlink = RdmaNetlink(name)
         self.driver_id = self.netlink.driver_id() or 0

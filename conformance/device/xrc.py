@@ -16,7 +16,6 @@ from typing import Any
 from conformance.bench.calls import Pd, Return
 from conformance.bench.work_requests import SendRequest
 from conformance.device.device import Device
-from conformance.device.pointers import qp_pointer, srq_pointer
 from conformance.device.posting import Poster
 from conformance.device.queue_pairs import QUEUE_DEPTH, DevicePair, DeviceQueue, move, state_of
 from conformance.model.case import QpSpec
@@ -33,15 +32,18 @@ _RECEIVER = 10  # IBV_QPT_XRC_RECV
 class XrcQueue(DeviceQueue):
     """One end, to be used as one queue pair. `number` is that of its sending half."""
 
-    def __init__(self, device: Device, pd: Pd, spec: QpSpec) -> None:
-        """Raises PyverbsRDMAError when the device refuses any part of it."""
+    def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
+        """A completion is awaited for `deadline_s` seconds.
+
+        Raises PyverbsRDMAError when the device refuses any part of it.
+        """
         from pyverbs.qp import QP, QPInitAttrEx
         from pyverbs.xrcd import XRCD, XRCDInitAttr
 
         with ExitStack() as made:
             domain = XRCD(device.context, XRCDInitAttr(_FD | _OFLAGS, os.O_CREAT, _NO_FILE))
             made.callback(domain.close)
-            super().__init__(device, pd, replace(spec, kind="XRC_SEND"))
+            super().__init__(device, pd, replace(spec, kind="XRC_SEND"), deadline_s)
             made.callback(super().close)
             shared = self._shared_queue(domain)
             made.callback(shared.close)
@@ -49,7 +51,7 @@ class XrcQueue(DeviceQueue):
             self._receiver = QP(device.context, attributes)
             made.callback(self._receiver.close)
             self.kind = XRC
-            self.poster = Poster(qp_pointer(self.qp), srq_pointer(shared, pd.pointer))
+            self.poster = Poster(device.pointers.qp(self.qp), device.pointers.srq(shared, pd.pointer))
             self.shared, self._destined = int(shared.get_srq_num()), 0
             self._made = made.pop_all()
 

@@ -1,6 +1,7 @@
 """pytest's options for the engine, and what follows from them: the suite and the device.
 
-Not for running cases (plugin.py) and not for writing results (recorder.py).
+Those that `rdma-cts run` has too are in run_options.py. Not for running cases (plugin.py) and not for writing results
+(recorder.py).
 """
 
 from __future__ import annotations
@@ -10,14 +11,12 @@ from pathlib import Path
 import pytest
 
 from conformance.device.device import Device
-from conformance.device.libibverbs import DIALECTS
 from conformance.errors import UserError
 from conformance.model.case import Case
-from conformance.model.vocabulary import TIERS
 from conformance.pytest_plugin.device_lock import check_workers, own_device
+from conformance.run_options import OPTIONS
 from conformance.tables.profile import Profile, read_profile
 from conformance.tables.suite import Suite, load_suite
-from conformance.tables.tiers import DEFAULT, SEQUENCES_S
 from conformance.yamldoc.reader import suggestion
 
 SUITE = pytest.StashKey[Suite]()
@@ -27,18 +26,11 @@ PROFILE = pytest.StashKey[Profile]()
 def add_options(parser: pytest.Parser) -> None:
     """Adds the --rdma-… options."""
     group = parser.getgroup("rdma-cts", "conformance of RDMA memory-region verbs")
-    device = "the device under test, as in /sys/class/infiniband; several with a worker each (-n)"
-    group.addoption("--rdma-device", metavar="NAME[,NAME]", help=device)
-    group.addoption("--rdma-port", type=int, default=1, metavar="N", help="its port, counted from 1")
-    group.addoption("--rdma-gid-index", type=int, metavar="N", help="index in the port's GID table")
-    group.addoption("--rdma-cases", action="append", default=[], metavar="DIR", help="further folders of tables")
+    for option in OPTIONS.values():
+        if option.plugin:
+            default = list(option.default) if isinstance(option.default, tuple) else option.default
+            group.addoption(option.plugin_flag, default=default, **option.settings(default))
     group.addoption("--rdma-only", metavar="FILE", help="run only the cases whose ids stand in FILE, one a line")
-    group.addoption("--rdma-tier", choices=tuple(TIERS), default=DEFAULT, help=f"how much to take on ({DEFAULT})")
-    group.addoption("--rdma-seed", type=int, metavar="N", help="shuffle cases and points, the same way for the same N")
-    group.addoption("--rdma-sequences", type=float, default=SEQUENCES_S, metavar="S",
-                    help=f"how long to try random sequences at an entry; 0: not at all ({SEQUENCES_S:g})")  # fmt: skip
-    group.addoption("--rdma-profile", metavar="FILE", help="what the device must have; see profiles/")
-    group.addoption("--rdma-dialect", choices=DIALECTS, help="call the library's ibv_rereg_mr as this page has it")
     group.addoption("--rdma-alone", action="store_true", help="nothing else on this kernel pins pages: count them")
     group.addoption("--rdma-out", metavar="DIR", help="write results.jsonl to this new directory")
     group.addoption("--rdma-stream", metavar="PATH", help="write result lines to PATH for a supervisor")
@@ -48,7 +40,7 @@ def suite_of(config: pytest.Config) -> Suite:
     """The tables, read once a process. Raises pytest.UsageError with every mistake in them."""
     if SUITE not in config.stash:
         try:
-            config.stash[SUITE] = load_suite([Path(folder) for folder in config.getoption("--rdma-cases")])
+            config.stash[SUITE] = load_suite(config.getoption("--rdma-cases"))
         except UserError as error:
             raise pytest.UsageError(*str(error).splitlines()) from error
     return config.stash[SUITE]
@@ -59,7 +51,7 @@ def profile_of(config: pytest.Config) -> Profile:
     if PROFILE not in config.stash:
         path = config.getoption("--rdma-profile")
         try:
-            config.stash[PROFILE] = read_profile(Path(path)) if path else Profile()
+            config.stash[PROFILE] = read_profile(path) if path else Profile()
         except UserError as error:
             raise pytest.UsageError(*str(error).splitlines()) from error
     return config.stash[PROFILE]

@@ -1,0 +1,47 @@
+"""The arguments of `rdma-cts run` that make up its RunOptions, read with argparse.
+
+What each option is called and means is in conformance/run_options.py. Not for arguments that change only what is shown
+or where results go (run.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import Any
+
+from conformance.run_options import OPTIONS, RunOptions
+from fixtures.softroce.recipe import DEFAULT_STACK, STACKS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds all of them; what is not given does not appear in the namespace."""
+    groups: dict[str, argparse._ActionsContainer] = {"": parser}
+    for option in OPTIONS.values():
+        if option.group not in groups:
+            groups[option.group] = parser.add_argument_group(option.group)
+        add_argument(groups[option.group], option.name, argparse.SUPPRESS)
+
+
+def add_argument(group: argparse._ActionsContainer, name: str, default: Any) -> None:
+    """Adds the option of a field of RunOptions; SUPPRESS leaves its default to RunOptions."""
+    option = OPTIONS[name]
+    shown = option.default if default == argparse.SUPPRESS else default
+    if name == "stack":  # which stacks there are is known to the fixtures alone
+        option, shown = replace(option, choices=tuple(STACKS)), DEFAULT_STACK
+    group.add_argument(option.flag, dest=name, default=default, **option.settings(shown))
+
+
+def options_from(arguments: argparse.Namespace) -> RunOptions:
+    """The options that a namespace of `add_arguments` gives."""
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in vars(arguments).items()
+        if name in OPTIONS
+    }
+    return RunOptions(**given)
+
+
+def given_flags(arguments: argparse.Namespace) -> list[str]:
+    """The flags of the options that were given, with their default value too."""
+    return [option.flag for name, option in OPTIONS.items() if name in vars(arguments)]

@@ -1,0 +1,248 @@
+"""What a run is asked to do, as one value, and the command lines that follow from it.
+
+The same options are written on the command line of `rdma-cts run`, in
+plan.json for --resume, and as --rdma-… options of pytest on the host and in the guest. RunOptions holds their values;
+OPTIONS says of each how it is written and what depends on it. All of them must be the same when a run is carried on.
+Options that change only what is shown or where results go (--out, --yes, -q) are not part of it.
+
+It is a layer of its own below `supervision`, whose deadline is a default here: `commands` and `pytest_plugin` both need
+it, and `conformance` never imports `commands`. Not for reading arguments (commands/run_arguments.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from conformance.device.libibverbs import DIALECTS
+from conformance.model.case import Case
+from conformance.model.vocabulary import TIERS
+from conformance.supervision import CASE_DEADLINE_S
+from conformance.tables.tiers import DEFAULT, SEQUENCES_S
+
+PROGRAM = ("./rdma-cts", "run")
+PLUGIN_PREFIX = "--rdma-"
+HOST, GUEST = "host", "guest"
+# Groups of the help text.
+WHERE, BUILDS, CASES, GENERAL = "where", "one's own build under test", "which cases", ""
+
+# How long a completion is awaited, in seconds, and at most which share of a case's deadline that is. Loopback answers
+# in microseconds; software emulation on a busy machine takes far longer. A case may await several completions that do
+# not come, and must still be judged before it counts as a hang.
+COMPLETION_DEADLINE_S = 20.0
+_COMPLETION_SHARE = 1 / 6
+
+
+def completion_deadline_s(case_deadline_s: float) -> float:
+    """How long a case with that deadline awaits one completion; both in seconds."""
+    return min(COMPLETION_DEADLINE_S, case_deadline_s * _COMPLETION_SHARE)
+
+
+def positive_seconds(text: str) -> float:
+    """A finite number of seconds above 0. Raises ArgumentTypeError."""
+    seconds = _number(text)
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return seconds
+
+
+def budget_seconds(text: str) -> float:
+    """A finite number of seconds, 0 among them. Raises ArgumentTypeError."""
+    seconds = _number(text)
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a run is asked to do. A run whose target is settled has a `device` or is in the `guest`."""
+
+    device: str | None = None
+    port: int = 1
+    gid_index: int | None = None
+    guest: bool = False
+    stack: str | None = None
+    shared: bool = False
+    hazardous: bool = False
+    kernel: Path | None = None
+    modules: Path | None = None
+    rdma_core: Path | None = None
+    overlay: Path | None = None
+    guest_env: tuple[str, ...] = ()
+    keep: bool = False
+    verbs: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    tier: str = DEFAULT
+    cases: tuple[Path, ...] = ()
+    profile: Path | None = None
+    waivers: Path | None = None
+    dialect: str | None = None
+    deadline: float = CASE_DEADLINE_S
+    seed: int | None = None
+    sequences: float = SEQUENCES_S
+
+    def with_absolute_paths(self) -> RunOptions:
+        """The same run, told from any directory."""
+        paths: dict[str, Any] = {name: each.absolute() for name, each in vars(self).items() if isinstance(each, Path)}
+        return replace(self, cases=tuple(folder.absolute() for folder in self.cases), **paths)
+
+    def on(self, device: str) -> RunOptions:
+        """The same run with its target settled: a device of this host or, if `device` is empty, the guest."""
+        return replace(self, device=device or None, guest=not device)
+
+    def has_effect(self, option: Option) -> bool:
+        """Whether an option matters on the target; before that is settled, each does."""
+        return option.only_on != (HOST if self.guest else GUEST if self.device else None)
+
+    def deciding(self) -> RunOptions:
+        """The run with what decides a case's outcome on its target, and all else as by default."""
+        others = {name: each.default for name, each in OPTIONS.items() if not (each.decides and self.has_effect(each))}
+        return replace(self, **others)
+
+    def of_case(self, case: Case) -> RunOptions:
+        """The run of one case alone, on the same target and with the same outcome.
+
+        A host leaves out what may take its kernel down, unless told otherwise: a hazardous case needs that.
+        """
+        return replace(
+            self.deciding(), only=(case.id,), hazardous=not self.guest and (self.hazardous or case.hazardous)
+        )
+
+    def arguments(self) -> list[str]:
+        """The arguments of `rdma-cts run` that mean this run; --only comes last."""
+        last = OPTIONS["only"]
+        chosen = [(each, getattr(self, name)) for name, each in OPTIONS.items() if each is not last]
+        return [word for each, value in [*chosen, (last, self.only)] for word in each.words(each.flag, value)]
+
+    def reproduction(self, case: Case) -> str:
+        """The shell command that runs one case alone (see of_case). The case's id is at its end."""
+        return shlex.join([*PROGRAM, *self.of_case(case).arguments()])
+
+    def plugin_arguments(self) -> list[str]:
+        """pytest's --rdma-… arguments for the cases of this run; which cases these are is not among them."""
+        run = self.deciding()
+        chosen = [(each, getattr(run, name)) for name, each in OPTIONS.items() if each.plugin]
+        return [word for each, value in chosen for word in each.words(each.plugin_flag, value)]
+
+    def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> RunOptions:
+        """What pytest is to do inside of the guest: there the device is of the host, and files are elsewhere."""
+        return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
+
+
+@dataclass(frozen=True)
+class Option:
+    """How one field of RunOptions is written, and what depends on it.
+
+    `parse` makes the value of its text; a field whose default is False is a switch, one whose default is an empty
+    tuple may be given several times. `decides`: the outcome of a case depends on it, so that the command which
+    reproduces the case needs it. `only_on` is HOST or GUEST if it has no effect on the other target. `plugin`: pytest
+    takes it too, as --rdma-….
+    """
+
+    name: str
+    flag: str
+    help: str
+    group: str = GENERAL
+    metavar: str | None = None
+    parse: Callable[[str], Any] = str
+    choices: tuple[str, ...] | None = None
+    decides: bool = True
+    only_on: str = ""
+    plugin: bool = False
+
+    @property
+    def default(self) -> Any:
+        """The value of the field if the option is not given."""
+        return getattr(RunOptions, self.name)
+
+    @property
+    def plugin_flag(self) -> str:
+        """How pytest takes it."""
+        return PLUGIN_PREFIX + self.flag.removeprefix("--")
+
+    def settings(self, default: Any) -> dict[str, Any]:
+        """Keyword arguments for argparse's add_argument and for pytest's addoption; the help names the default."""
+        if self.default is False:
+            return {"action": "store_true", "help": self.help}
+        several = {"action": "append"} if self.default == () else {}
+        chosen = {"choices": self.choices} if self.choices else {}
+        shown = f" (default {written(default)})" if default else ""
+        return {**several, **chosen, "type": self.parse, "metavar": self.metavar, "help": self.help + shown}
+
+    def words(self, flag: str, value: Any) -> list[str]:
+        """The arguments that give it `value`; none for the default. `flag` is `flag` or `plugin_flag`."""
+        if value == self.default:
+            return []
+        if value is True:
+            return [flag]
+        found = []
+        for each in value if isinstance(value, tuple) else (value,):
+            text = written(each)
+            # Apart from its flag, a value that begins with a dash would be taken for another option.
+            found += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+        return found
+
+
+def written(value: Any) -> str:
+    """One value as on a command line; its option's `parse` gives the same value again."""
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+# Each field's option, by the field's name; --help shows them in this order.
+OPTIONS: Mapping[str, Option] = {
+    option.name: option
+    for option in (
+        Option("device", "--device", "a device of this host, as in /sys/class/infiniband", WHERE, "NAME",
+               only_on=HOST, plugin=True),
+        Option("port", "--port", "its port", WHERE, "N", int, only_on=HOST, plugin=True),
+        Option("gid_index", "--gid-index", "index in the port's GID table", WHERE, "N", int, only_on=HOST, plugin=True),
+        Option("guest", "--guest", "the Soft-RoCE guest even if this host has a device", WHERE, only_on=GUEST),
+        Option("stack", "--stack", "the Debian that the guest is made of", WHERE, only_on=GUEST),
+        Option("shared", "--shared", "on a device: even if others have queue pairs on it", WHERE, only_on=HOST),
+        Option("hazardous", "--hazardous", "on a device: also what may take the kernel down", WHERE, only_on=HOST),
+        Option("kernel", "--kernel", "in the guest: this kernel (bzImage or vmlinuz)", BUILDS, "FILE", Path,
+               only_on=GUEST),
+        Option("modules", "--modules", "in the guest: its modules, or single ones in place of the image's", BUILDS,
+               "DIR", Path, only_on=GUEST),
+        Option("rdma_core", "--rdma-core", "a build tree or install prefix of rdma-core", BUILDS, "DIR", Path),
+        Option("overlay", "--overlay", "files to lay over the guest's root, as they are", BUILDS, "DIR", Path,
+               only_on=GUEST),
+        Option("guest_env", "--guest-env", "a variable of the guest's environment", BUILDS, "NAME=VALUE",
+               only_on=GUEST),
+        Option("keep", "--keep", "keep each guest's drive and a script to start it again", BUILDS, decides=False,
+               only_on=GUEST),
+        Option("verbs", "--verb", "only this verb, e.g. reg_mr", CASES, "VERB", decides=False),
+        Option("rules", "--rule", "only what proves this rule", CASES, "ID", decides=False),
+        Option("words", "-k", "only ids with this word in them", CASES, "WORD", decides=False),
+        Option("only", "--only", "only the case of this id, or one point of a sweep: CASE#axis=value,axis=value",
+               CASES, "CASE", decides=False),
+        Option("tier", "--tier", "how much to take on", CASES, choices=tuple(TIERS), decides=False, plugin=True),
+        Option("cases", "--cases", "also the tables in DIR/<verb>/", CASES, "DIR", Path, plugin=True),
+        Option("profile", "--profile", "what the device must have (see profiles)", GENERAL, "FILE", Path, plugin=True),
+        Option("waivers", "--waivers", "violations that are known (see docs/waivers.md)", GENERAL, "FILE", Path,
+               decides=False),
+        Option("dialect", "--dialect", "call the library's ibv_rereg_mr as this page has it", choices=DIALECTS,
+               plugin=True),
+        Option("deadline", "--deadline", "a case that takes longer hangs; one completion is awaited for a sixth of it,"
+               f" {COMPLETION_DEADLINE_S:g} s at most", GENERAL, "S", positive_seconds, plugin=True),
+        Option("seed", "--seed", "shuffle cases and points, the same way for the same N; random sequences begin there",
+               GENERAL, "N", int, plugin=True),
+        Option("sequences", "--sequences", "how many seconds the exhaustive tier tries random sequences at each entry;"
+               " 0: not at all", GENERAL, "S", budget_seconds, plugin=True),
+    )
+}  # fmt: skip
