@@ -56,7 +56,7 @@ class Recorder:
         self.planned: list[str] = []
         self.results: list[ResultRecord] = []
         self.live = bool(config.getoption("--rdma-stream"))
-        self.sink: Stream | ResultsFile | None = None  # there is none before there is something to say
+        self.sink: Stream | ResultsFile | None = None  # opened with the header
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._begin([item.nodeid for item in session.items])
