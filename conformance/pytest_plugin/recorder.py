@@ -22,9 +22,10 @@ from conformance.judging import Judgement
 from conformance.kernel.build_ids import under_test
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.device_lock import has_several, named_devices
-from conformance.pytest_plugin.options import open_device, suite_of
+from conformance.pytest_plugin.options import open_device, options_of, suite_of
 from conformance.results.records import FILE_NAME, SCHEMA, Record, encode, footer_record, result_record
 from conformance.results.writer import ResultsFile
+from conformance.run_options import RunOptions
 from conformance.tables.suite import VERSION, Suite
 
 # The name under which a result travels on pytest's report, from an xdist worker too.
@@ -57,6 +58,7 @@ class Recorder:
         self.planned: list[str] = []
         self.results: list[Record] = []
         self.live = bool(config.getoption("--rdma-stream"))
+        self.options = RunOptions()
         self.sink: Stream | ResultsFile | None = None  # there is none before there is something to say
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -78,6 +80,7 @@ class Recorder:
             self.sink = self._open_sink()
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
+        self.options = options_of(self.config, None if has_several(self.config) else described["name"])
         header = header_record(suite, described, self.planned, list(self.config.invocation_params.args))
         header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
         if has_several(self.config):
@@ -117,6 +120,9 @@ class Recorder:
 
     def _take(self, line: Record) -> None:
         if self.sink and not any(known["case"] == line["case"] for known in self.results[-1:]):
+            case = suite_of(self.config).find(line["case"])
+            if case is not None:
+                line = {**line, "repro": self.options.reproduction(case)}
             self.results.append(line)
             self.sink.append(line)
 
