@@ -46,6 +46,14 @@ def test_each_case_is_recorded_with_its_verdict(project: Project) -> None:
     assert exit_status(recorded.footer) == 1
 
 
+def test_the_command_that_reproduces_a_case_names_the_sessions_device_and_tables(project: Project) -> None:
+    (project.root / "profile.yaml").write_text("present: {odp: it has to be there}\n")
+    project.run("--rdma-seed", "7", "--rdma-profile", "profile.yaml", rows=("works",))
+    (line,) = project.results().results
+    options = f"--device fake0 --cases {project.tables} --profile {project.root / 'profile.yaml'} --seed 7"
+    assert line["repro"] == f"./rdma-cts run {options} --only reg_mr/fake/works"
+
+
 def test_a_result_holds_what_was_observed(project: Project) -> None:
     project.run(rows=("works",))
     (line,) = project.results().results

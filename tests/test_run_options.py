@@ -7,7 +7,8 @@ import functools
 import shlex
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from _pytest.config.argparsing import Parser
@@ -17,7 +18,10 @@ from hypothesis import strategies as st
 import samples
 from commands import run, run_arguments, target
 from commands.plan import Plan, read_plan, write_plan
+from conformance.device import native_exchange
 from conformance.device.libibverbs import DIALECTS
+from conformance.device.native_exchange import NativeConnection
+from conformance.device.queue_pairs import DeviceQueue
 from conformance.errors import UserError
 from conformance.model.vocabulary import TIERS
 from conformance.pytest_plugin.options import add_options
@@ -31,6 +35,7 @@ from conformance.run_options import (
 )
 from conformance.supervision import CASE_DEADLINE_S
 from conformance.tables.suite import ROOT
+from fixtures import bench
 from fixtures.softroce.recipe import STACKS
 
 ROWS = """\
@@ -242,6 +247,51 @@ def test_what_the_guest_alone_has_is_refused_on_a_device(name: str, monkeypatch:
 def test_a_case_outlives_several_completions_that_do_not_come(case_deadline_s: float) -> None:
     assert 0 < completion_deadline_s(case_deadline_s) <= COMPLETION_DEADLINE_S
     assert 5 * completion_deadline_s(case_deadline_s) < case_deadline_s
+
+
+class Patience:
+    """In place of a poster: keeps for how long completions were awaited."""
+
+    qp = 0
+
+    def __init__(self) -> None:
+        self.awaited: list[float] = []
+
+    def completions(self, count: int, deadline_s: float) -> list[Any]:
+        """None comes."""
+        self.awaited.append(deadline_s)
+        return []
+
+
+def queue(deadline_s: float) -> Any:
+    """A queue pair of no device."""
+    made = object.__new__(DeviceQueue)
+    made.deadline_s, made.kind, made.poster, made._attributes = deadline_s, "RC", cast(Any, Patience()), None
+    return made
+
+
+def test_a_queue_awaits_a_completion_as_long_as_it_was_told_to() -> None:
+    made = queue(1.5)
+    assert made.completions() == made.completions(1, 0.25) == made.completions(1, 0.0) == []
+    assert made.poster.awaited == [1.5, 0.25, 0.0]
+
+
+def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_exchange, "attributes_pointer", lambda attributes: 0)
+    struct = NativeConnection(queue(1.5), queue(2.5), 0.5, renewable=False)._struct
+    assert (struct.patience, struct.hearing, struct.silence) == (1_500_000_000, 2_500_000_000, 500_000_000)
+
+
+@pytest.mark.parametrize("kind", ["RC", "XRC"])
+def test_the_bench_hands_the_deadline_to_each_pair(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    for name in ("DevicePair", "XrcPair"):
+        monkeypatch.setattr(bench, name, lambda *arguments: made.append(arguments))
+    some = object.__new__(bench.DeviceBench)
+    some.device, some._completion_deadline_s = cast(Any, "device"), 1.5
+    spec = cast(Any, SimpleNamespace(kind=kind))
+    some.pair(spec, cast(Any, "requester"), cast(Any, "responder"))
+    assert made == [("device", spec, "requester", "responder", 1.5)]
 
 
 def test_by_default_a_completion_has_all_the_time_that_it_may_have() -> None:
