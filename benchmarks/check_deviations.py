@@ -17,11 +17,11 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from conformance.model import predicate
+from conformance.model.record import Deviation, ResultRecord
 from conformance.model.space import Space
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.points import read_points
@@ -44,19 +44,19 @@ class Check:
 
 def checks(folder: Path) -> Iterator[Check]:
     """What there is to check in a run."""
-    for line in read_results(folder).results:
-        for deviation in line.get("deviations", ()):
-            points = read_points(folder, line)
+    for record in read_results(folder).results:
+        for deviation in record.get("deviations", ()):
+            points = read_points(folder, record)
             smallest = points.space.parse(",".join(f"{k}={v}" for k, v in deviation["smallest"].items()))
             near = _neighbour(points, smallest, deviation)
             yield Check(
-                f"{line['case']}#{points.space.text(smallest)}",
-                f"{line['case']}#{points.space.text(near)}" if near is not None else "",
+                f"{record['case']}#{points.space.text(smallest)}",
+                f"{record['case']}#{points.space.text(near)}" if near is not None else "",
                 deviation["observed"], deviation["when"],
             )  # fmt: skip
 
 
-def _neighbour(points: Points, smallest: int, deviation: dict[str, Any]) -> int | None:
+def _neighbour(points: Points, smallest: int, deviation: Deviation) -> int | None:
     """A point that the formula excludes and that expects the same, one step from `smallest` if there is one."""
     if deviation["when"] == ALWAYS:
         return None
@@ -103,10 +103,10 @@ def main() -> int:
         if done.returncode not in (0, 1):
             print(done.stdout)
             return done.returncode
-        lines = {line["case"]: line for line in read_results(out).results}
+        results = {record["case"]: record for record in read_results(out).results}
     wrong = 0
     for check in found:
-        again, near = lines[check.reproducer], lines.get(check.neighbour)
+        again, near = results[check.reproducer], results.get(check.neighbour)
         good = _shows(again, check.observed) and not (near and _shows(near, check.observed))
         wrong += not good
         beside = f"{near['verdict']} at {check.neighbour.partition('#')[2]}" if near else "no neighbour is excluded"
@@ -116,12 +116,12 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def _shows(line: dict[str, Any], observed: str) -> bool:
+def _shows(record: ResultRecord, observed: str) -> bool:
     """Whether a case failed with what a deviation tells; the calls are told with their arguments here."""
-    if line["verdict"] not in VIOLATIONS:
+    if record["verdict"] not in VIOLATIONS:
         return False
-    call = line["call"].partition("(")[0]
-    reason = str(line["reason"]).replace(line["call"], call)
+    call = record["call"].partition("(")[0]
+    reason = record["reason"].replace(record["call"], call)
     return reason == observed
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from conformance.results.records import read_results  # noqa: E402
 from fixtures.softroce.guest import boot  # noqa: E402
 from fixtures.softroce.image import Image, cache_directory, ensure_image  # noqa: E402
 from fixtures.softroce.job import Job  # noqa: E402
@@ -51,7 +52,8 @@ def whole_run(work: Path, selection: list[str]) -> tuple[float, int]:
     seconds = time.perf_counter() - began
     if done.returncode not in (0, 1):
         sys.exit(f"the run ended with status {done.returncode}: {done.stderr or done.stdout}")
-    footer = json.loads((out / "results.jsonl").read_bytes().splitlines()[-1])
+    footer = read_results(out).footer
+    assert footer is not None
     return seconds, footer["points"]
 
 

@@ -33,8 +33,8 @@ def execute(arguments: argparse.Namespace) -> int:
 def render(comparison: Comparison, most: int | None = _MOST) -> Iterator[str]:
     """The lines people read; at most `most` of each kind of change (None: all)."""
     old, new = comparison.old, comparison.new
-    yield f"old: {old.directory}: {old.short_words}"
-    yield f"new: {new.directory}: {new.short_words}"
+    yield f"old: {old.directory}: {old.short_sentence}"
+    yield f"new: {new.directory}: {new.short_sentence}"
     for name, before, after in stacks(old, new):
         yield f"  {name}: {before or 'none'} -> {after or 'none'}"
     for kind, meaning in KINDS.items():
@@ -42,7 +42,7 @@ def render(comparison: Comparison, most: int | None = _MOST) -> Iterator[str]:
         if changes:
             yield ""
             yield f"{kind}: {_amount(changes)} ({meaning})"
-            yield from (line for change in changes[:most] for line in _told(change))
+            yield from (line for change in changes[:most] for line in _format_change(change))
             if most is not None and len(changes) > most:
                 yield f"  and {len(changes) - most} more (--all tells them)"
     yield ""
@@ -61,12 +61,12 @@ def _amount(changes: list[Change]) -> str:
     return " and ".join([*words, *([f"{points:,} point{'' if points == 1 else 's'}"] if points else [])])
 
 
-def _told(change: Change) -> Iterator[str]:
+def _format_change(change: Change) -> Iterator[str]:
     arrow = " -> ".join(verdict for verdict in (change.old, change.new) if verdict)
     if change.points:
         yield f"  {arrow}  {change.points:,} points of {change.case}, such as {'; '.join(change.examples)}"
         return
-    yield f"  {arrow}  {' '.join(change.line['rules'])}  {change.case}"
+    yield f"  {arrow}  {' '.join(change.record['rules'])}  {change.case}"
     if change.kind == REGRESSED or (change.kind == NEW and change.new == "FAIL"):
-        yield f"      {change.line['reason']}"
-        yield f"      {change.line['repro']}"
+        yield f"      {change.record['reason']}"
+        yield f"      {change.record['repro']}"

@@ -11,7 +11,7 @@ import errno
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from typing import Any
 from commands import case_options
 from conformance.errors import UserError
 from conformance.model.case import Case, Step
+from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS
-from conformance.results.records import Record, read_results, rule_verdicts
+from conformance.results.conclusions import rule_verdicts
+from conformance.results.records import read_results
 from conformance.tables.suite import Suite
 from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb
 
@@ -107,19 +109,19 @@ def cover(suite: Suite) -> Coverage:
 
 
 def cover_with_results(suite: Suite, path: Path) -> Coverage:
-    """What the tables cover and what a run of them showed. Raises UserError for what are no results."""
+    """What the tables cover and what a run of them showed. Raises UserError where the results are invalid."""
     recorded = read_results(path)
     try:
         verdicts = rule_verdicts(recorded.results, suite.registry)
         codes = tuple(_codes(suite.cases, recorded.results))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: a result of it cannot be read ({type(error).__name__}: {error})") from error
-    complete = bool(recorded.footer and recorded.footer.get("complete"))
-    run = {line["case"] for line in recorded.results} & {case.id for case in suite.cases}
+    complete = bool(recorded.footer and recorded.footer["complete"])
+    run = {record["case"] for record in recorded.results} & {case.id for case in suite.cases}
     return Coverage(tuple(_rules(suite, verdicts)), codes, len(suite.cases), complete, len(run))
 
 
-def _rules(suite: Suite, verdicts: dict[str, str] | None) -> Iterator[RuleCoverage]:
+def _rules(suite: Suite, verdicts: Mapping[str, str] | None) -> Iterator[RuleCoverage]:
     by_rule: dict[str, list[set[str]]] = {rule_id: [] for rule_id in suite.registry}
     for case in suite.cases:
         for rule_id in case.rules:
@@ -144,8 +146,8 @@ def directions(case: Case) -> set[str]:
     return {step.then.outcome for step in (case.when, *case.afterwards)} - {"open"}
 
 
-def _codes(cases: Sequence[Case], results: Sequence[Record] | None) -> Iterator[CodeCoverage]:
-    seen = None if results is None else [each for line in results for each in _observations(line)]
+def _codes(cases: Sequence[Case], results: Sequence[ResultRecord] | None) -> Iterator[CodeCoverage]:
+    seen = None if results is None else [each for record in results for each in _observations(record)]
     for verb in VERBS.values():
         for code in verb.return_codes:
             observed = None if seen is None else sum(_shows(each, verb, code) for each in seen)
@@ -171,10 +173,9 @@ class _Observation:
     expected: tuple[str, ...]
 
 
-def _observations(line: Record) -> Iterator[_Observation]:
-    observed: dict[str, Any] = line["observed"]
-    expected: dict[str, Any] = line["expected"]
-    first = {"call": line.get("call", ""), **expected}
+def _observations(record: ResultRecord) -> Iterator[_Observation]:
+    observed, expected = record["observed"], record["expected"]
+    first = {"call": record.get("call", ""), **expected}
     later = zip(expected.get("afterwards", ()), observed.get("afterwards", ()), strict=False)
     for step, seen in [(first, observed), *later]:
         if "returned" in seen:

@@ -10,13 +10,15 @@ from pathlib import Path
 from commands import case_options
 from conformance.errors import UserError
 from conformance.model.case import Case
+from conformance.model.record import ResultRecord
 from conformance.model.rules import Rule
 from conformance.model.verdict import VERDICTS, VIOLATIONS
-from conformance.results.records import FILE_NAME, Record, headline_on, verdict_on
+from conformance.results.conclusions import headline, verdict_on
+from conformance.results.records import FILE_NAME
 from conformance.results.sweep_record import clauses
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
-from reports.digest import Digest, flat, read, told_deviation
+from reports.digest import Digest, flat, format_deviation, read
 
 NAME = "explain"
 HELP = "Explain a rule or a case: its source, its cases, its last verdict, what a failure means."
@@ -76,26 +78,26 @@ def _of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
     yield from _wrapped(rule.failure_means)
     yield ""
     cases = [case for case in suite.cases if rule.id in case.rules]
-    results = {line["case"]: line for line in run.results} if run else {}
+    results = {record["case"]: record for record in run.results} if run else {}
     if run:
         yield f"Last verdict: {run.verdicts.get(rule.id, 'not run')}  ({run.name}; {run.directory})"
         yield ""
     yield f"{len(cases)} cases prove it:"
     by_rank = sorted(cases, key=lambda case: _rank(rule, results.get(case.id)))
     for case in by_rank[:_CASES]:
-        line = results.get(case.id)
-        verdict = verdict_on(rule.id, line) if line else "-"
+        record = results.get(case.id)
+        verdict = verdict_on(rule.id, record) if record else "-"
         yield f"  {verdict:<11}  {case.id}  {case.location.file}:{case.location.line}"
-        if line and verdict_on(rule.id, line) in VIOLATIONS:
-            reason, repro = headline_on(rule.id, line)
+        if record and verdict_on(rule.id, record) in VIOLATIONS:
+            reason, repro = headline(rule.id, record)
             yield from _wrapped(reason, "      ")
             yield f"      {repro}"
     if len(cases) > _CASES:
         yield f"  and {len(cases) - _CASES} more: ./rdma-cts list --rule {rule.id}"
 
 
-def _rank(rule: Rule, line: Record | None) -> int:
-    return VERDICTS.index(verdict_on(rule.id, line)) if line else len(VERDICTS)
+def _rank(rule: Rule, record: ResultRecord | None) -> int:
+    return VERDICTS.index(verdict_on(rule.id, record)) if record else len(VERDICTS)
 
 
 def _of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
@@ -125,19 +127,19 @@ def _of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
         yield f"{rule.id}  {rule.document}, {rule.section}"
         yield from _wrapped(rule.statement)
         yield from _wrapped(f"If it fails: {rule.failure_means}")
-    line = next((line for line in run.results if line["case"] == case.id), None) if run else None
+    record = next((record for record in run.results if record["case"] == case.id), None) if run else None
     if run:
         yield ""
-        yield f"Last verdict: {line['effective'] if line else 'not run'}  ({run.name}; {run.directory})"
-    if line:
-        yield from _wrapped(line["reason"])
-        if line["observed"]:
-            yield f"  observed: {'; '.join(f'{name} {text}' for name, text in flat(line['observed']) if text)}"
-        for each in line["deviations"]:
-            told = told_deviation(each) + (f": {each['repro']}" if each["repro"] else "")
-            yield from (f"  {text}" for text in told.splitlines())
-        yield from (f"  kernel: {text}" for text in line["kernel"]["log"])
-        yield f"  {line['repro']}"
+        yield f"Last verdict: {record['effective'] if record else 'not run'}  ({run.name}; {run.directory})"
+    if record:
+        yield from _wrapped(record["reason"])
+        if record["observed"]:
+            yield f"  observed: {'; '.join(f'{name} {text}' for name, text in flat(record['observed']) if text)}"
+        for each in record["deviations"]:
+            text = format_deviation(each) + (f": {each['repro']}" if each["repro"] else "")
+            yield from (f"  {line}" for line in text.splitlines())
+        yield from (f"  kernel: {text}" for text in record["kernel"]["log"])
+        yield f"  {record['repro']}"
 
 
 def _wrapped(text: str, indent: str = "  ") -> list[str]:

@@ -11,7 +11,8 @@ from datetime import datetime
 from pathlib import Path
 
 from commands import case_options, report
-from conformance.results.records import FILE_NAME, Record, Recorded, footer_record, read_results
+from conformance.model.record import HeaderRecord, ResultRecord
+from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
 from conformance.results.rejudge import Again, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
@@ -49,12 +50,12 @@ def execute(arguments: argparse.Namespace) -> int:
         new = read(out)
         if arguments.out:
             report.write_beside(out)
-        print("\n".join(_told(old, new, again, arguments.out)))
+        print("\n".join(_summary(old, new, again, arguments.out)))
     return new.status
 
 
 def _write(out: Path, suite: Suite, recorded: Recorded, again: list[Again], waivers: Waivers | None) -> None:
-    header = {
+    header: HeaderRecord = {
         **recorded.header,
         "suite": {"version": VERSION, "tables_sha256": suite.tables_sha256},
         "rules": {rule.id: rule.as_data() for rule in suite.registry.values()},
@@ -62,46 +63,48 @@ def _write(out: Path, suite: Suite, recorded: Recorded, again: list[Again], waiv
     }
     with closing(ResultsFile(out / FILE_NAME)) as file:
         file.append(header)
-        lines: list[Record] = []
+        results: list[ResultRecord] = []
         for each in again:
-            line = _at_home(file.prepared(each.line), each.kept)
-            lines.append(waivers.applied(line, header) if waivers else line)
-            file.append(lines[-1])
-        old = recorded.footer or {}
-        footer = footer_record(header["planned"], lines, suite.registry, duration_s=float(old.get("duration_s", 0.0)))
+            record = _without_side_file(each.record) if each.kept else file.prepared(each.record)
+            results.append(waivers.applied(record, header) if waivers else record)
+            file.append(results[-1])
+        duration_s = (recorded.footer.get("duration_s") if recorded.footer else None) or 0.0
+        footer = footer_record(header["planned"], results, suite.registry, duration_s=duration_s)
         if waivers:
-            footer["waivers"] = waivers.account(lines, header)
+            footer["waivers"] = waivers.account(results, header)
         file.append(footer)
 
 
-def _at_home(line: Record, kept: str) -> Record:
-    """The line without a side file that was not written anew."""
-    return {key: value for key, value in line.items() if key != "points_file"} if kept else line
+def _without_side_file(record: ResultRecord) -> ResultRecord:
+    """The record without the name of a side file, which lies beside the results of the run that was judged."""
+    rest = record.copy()
+    rest.pop("points_file", None)
+    return rest
 
 
-def _told(old: Digest, new: Digest, again: list[Again], out: Path | None) -> Iterator[str]:
+def _summary(old: Digest, new: Digest, again: list[Again], out: Path | None) -> Iterator[str]:
     comparison = compare(old, new, unlike_tables=True)
-    reasons = {line["case"]: line["reason"] for line in old.results}
+    reasons = {record["case"]: record["reason"] for record in old.results}
     for change in comparison.changes:
-        yield from _change(change, reasons.get(change.case, ""))
+        yield from _format_change(change, reasons.get(change.case, ""))
     for reason, count in Counter(each.kept for each in again if each.kept).items():
         yield f"{count} results stay as they were: {reason}"
     counts = Counter("points" if change.points else "cases" for change in comparison.changes)
     yield from (f"waiver: {problem}" for problem in new.waivers.get("problems", ()))
     judged = sum(not each.kept for each in again)
     yield f"{judged} of {len(again)} results judged again: {counts['cases']} verdicts changed"
-    yield f"before: {old.short_words}"
-    yield f"today:  {new.short_words}"
+    yield f"before: {old.short_sentence}"
+    yield f"today:  {new.short_sentence}"
     if out:
         yield f"report: {out / REPORT} (results: {out})"
     yield f"{new.conclusion} (exit status {new.status})"
 
 
-def _change(change: Change, before: str) -> Iterator[str]:
+def _format_change(change: Change, before: str) -> Iterator[str]:
     arrow = f"{change.old} -> {change.new}"
     if change.points:
         yield f"{arrow}  {change.points:,} points of {change.case}, such as {'; '.join(change.examples)}"
         return
     yield f"{arrow}  {change.case}"
     yield f"    was: {one_line(before)}"
-    yield f"    is:  {change.line['reason']}"
+    yield f"    is:  {change.record['reason']}"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
+from conformance.results.files import write_atomically
 
 FILE_NAME = "plan.json"
 SCHEMA = "rdma-cts-plan/1"
@@ -46,12 +47,8 @@ class Plan:
 
 def write_plan(plan: Plan, folder: Path) -> None:
     """Keeps the plan in `folder`, whole or not at all. Raises UserError."""
-    new = folder / f"{FILE_NAME}.new"
-    try:
-        new.write_text(json.dumps({"schema": SCHEMA, **asdict(plan)}, indent=1) + "\n", encoding="ascii")
-        new.replace(folder / FILE_NAME)
-    except OSError as error:
-        raise UserError(f"{folder / FILE_NAME} cannot be written: {error.strerror}", status=3) from error
+    data = json.dumps({"schema": SCHEMA, **asdict(plan)}, indent=1) + "\n"
+    write_atomically(folder / FILE_NAME, data.encode("ascii"))
 
 
 def read_plan(folder: Path) -> Plan:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from conformance.errors import UserError
+from conformance.results.files import write_atomically
 from reports import html, junit, ktap, markdown, summary
 from reports.digest import Digest, read
 
@@ -45,7 +44,7 @@ def execute(arguments: argparse.Namespace) -> int:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
     else:
-        write(out, data)
+        write_atomically(out, data)
         print(f"report: {out}")
     return 0
 
@@ -55,16 +54,4 @@ def write_beside(directory: Path) -> None:
     digest = read(directory)
     for name, render in BESIDE.items():
         report = render([digest])
-        write(directory / name, report if isinstance(report, bytes) else report.encode())
-
-
-def write(path: Path, data: bytes) -> None:
-    """Puts the file in its place whole: who reads it meanwhile sees the old one or the new one."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(data)
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise UserError(f"{path} cannot be written: {error.strerror}", status=3) from error
+        write_atomically(directory / name, report if isinstance(report, bytes) else report.encode())

@@ -18,6 +18,7 @@ from commands.guests import Guests
 from commands.plan import Plan, read_plan, write_plan
 from conformance.errors import UserError
 from conformance.model.case import Case
+from conformance.model.record import SupervisorFacts
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
@@ -108,7 +109,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
         else:
             where = target.target_of(options, out, progress.say, arguments.yes)
             _plan(options, suite, cases, where, plan, out)
-            header = {"stack": where.stack, "seed": options.seed, "tier": options.tier,
+            header: SupervisorFacts = {"stack": where.stack, "seed": options.seed, "tier": options.tier,
                       "argv": [NAME, *arguments.argv], "under_test": {"given": where.given},
                       "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None}  # fmt: skip
             if before and before.header.get("waivers") != header["waivers"]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
 from conformance.results.waiver_file import waivers_schema
 from conformance.tables.schema import rules_schema, table_schema
 from reports import summary
 
+LINE = 120  # characters of a line, as in the rest of the project
 NAME = "schema"
 HELP = "Print the JSON Schema of tables or of another kind of file; docs/ holds a copy of each."
 
@@ -29,4 +31,20 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def text(of: str) -> str:
     """The schema as it is published, without a final line feed."""
-    return json.dumps(SCHEMAS[of](), indent=1)
+    return _formatted(SCHEMAS[of](), 0)
+
+
+def _formatted(value: Any, indent: int, room: int = LINE) -> str:
+    """JSON in which whatever fits into the `room` that is left of a line is on one line."""
+    flat = json.dumps(value)
+    if len(flat) <= room or not isinstance(value, dict | list):
+        return flat
+    inner = indent + 1
+    if isinstance(value, list):
+        lines = [_formatted(each, inner, LINE - inner - 1) for each in value]
+    else:
+        keys = {key: f"{json.dumps(key)}: " for key in value}
+        lines = [f"{keys[key]}{_formatted(value[key], inner, LINE - inner - 1 - len(keys[key]))}" for key in value]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    separator = ",\n" + " " * inner
+    return f"{first}\n{' ' * inner}{separator.join(lines)}\n{' ' * indent}{last}"

@@ -1,16 +1,16 @@
-"""The mistakes that a person can mend: each is one line saying where and what to do.
+"""Exceptions for errors that the user can correct. Each message names the location and what to do.
 
-Not for failures of the device under test; those are verdicts, never exceptions.
+Not for failures of the device under test: those are verdicts, never exceptions.
 """
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Bad input or a lacking environment; the command line prints it and exits with `status`.
+    """Invalid input or an incomplete environment. The command line prints it and exits with `status`.
 
-    `hint` says what to do, `log` names the file with the details. Status: 2 usage or table
-    error, 3 broken environment, 4 no device and no way to make one.
+    `hint` says what to do, `log` names the file with the details. `status` is 2 for a usage or table
+    error, 3 for a broken environment, 4 if there is no device and no way to create one.
     """
 
     def __init__(self, message: str, *, hint: str = "", log: str = "", status: int = 2) -> None:
@@ -30,7 +30,7 @@ class UserError(Exception):
 
 
 class SetupRefused(Exception):
-    """The device refused what a case needs before its judged call; `code` is the errno's name, if there is one."""
+    """The device refused a call of the set-up, before the judged call. `code` is the errno's name, or empty."""
 
     def __init__(self, what: str, code: str) -> None:
         super().__init__(f"{what} was refused{f' with {code}' if code else ''}")

@@ -1,7 +1,7 @@
 """Runs cases in a worker outside of this process and records what comes, whatever becomes of it.
 
 A worker is one life of the kernel or process under test: a guest, or pytest on this host's device.
-It streams lines; when it dies or falls silent, the case in flight gets CRASH or HANG, and another
+It streams records, a line each; when it dies or falls silent, the case in flight gets CRASH or HANG, and another
 worker takes the rest. Not for how a worker is made (fixtures/) and not for judging.
 """
 
@@ -9,18 +9,28 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from conformance import judging
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.case import Case
+from conformance.model.record import (
+    Deviation,
+    FooterRecord,
+    HeaderRecord,
+    KernelEvidence,
+    ProgressRecord,
+    ResultRecord,
+    StartRecord,
+    SupervisorFacts,
+)
 from conformance.model.verdict import Verdict
 from conformance.results.prior_sessions import PriorSessions
-from conformance.results.records import Record, decode, footer_record, result_record
+from conformance.results.records import decode, footer_record, result_record
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import Suite
@@ -57,8 +67,8 @@ class Worker(Protocol):
 class Listener(Protocol):
     """Who is told how the run goes."""
 
-    def began(self, header: Record, total: int) -> None: ...
-    def took(self, line: Record, done: int, total: int) -> None: ...
+    def began(self, header: HeaderRecord, total: int) -> None: ...
+    def took(self, record: ResultRecord, done: int, total: int) -> None: ...
     def restarted(self, reason: str) -> None: ...
 
 
@@ -71,7 +81,7 @@ class Supervisor:
         cases: Sequence[Case],
         results: ResultsFile,
         listener: Listener,
-        header: Mapping[str, Any],
+        header: SupervisorFacts,
         console: Path,
         reproduction: Callable[[Case], str] = lambda case: f"./rdma-cts run --only {case.id}",
         *,
@@ -82,7 +92,7 @@ class Supervisor:
     ) -> None:
         """`console` is where workers put what they have to say besides lines.
 
-        `header` holds what only this side knows: stack, argv and the like. `reproduction` gives
+        `header` holds what only this side knows of the run. `reproduction` returns
         the command that runs just that case in the same place. A case may take `deadline_s`
         seconds. `boot_id` names this start of the kernel under test if that is this host's own: then
         the file also says which case was begun, for the kernel may take this process with it.
@@ -92,22 +102,22 @@ class Supervisor:
         self.cases = {case.id: case for case in cases}
         self.file = results
         self.listener = listener
-        self.known = dict(header)
+        self.known = header
         self.console = console
         self.reproduction = reproduction
         self.deadline_s = deadline_s or CASE_DEADLINE_S
         self.boot_id = boot_id
         self.prior = prior
         self.waivers = waivers
-        self.header: Record | None = prior.header if prior else None
-        self.done: dict[str, Record] = dict(prior.done) if prior else {}
+        self.header: HeaderRecord | None = prior.header if prior else None
+        self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
         self.heard = False
         self.workers = 0
         self.killed: Counter[str] = Counter()
-        self.at: Record = {}  # of the case in flight, the line that said last how far it had got
+        self.at: ProgressRecord | None = None  # how far the case in flight had got when it said so last
         self.why_ended = ""
 
-    def run(self, start: Callable[[Sequence[str]], Worker]) -> Record:
+    def run(self, start: Callable[[Sequence[str]], Worker]) -> FooterRecord:
         """Runs every case in as many workers as it takes; gives the footer, which is also recorded.
 
         `start` makes a worker for the ids given to it. Raises UserError when no worker said what it
@@ -142,10 +152,10 @@ class Supervisor:
         if self.workers and not self.heard:
             raise UserError(f"no case was begun: {self.why_ended}", log=str(self.console), status=3)
         for case in [case for case in self.cases if case not in self.done]:
-            self._record(case, Verdict.MISSED, f"not run: {self.why_ended}", [])
+            self._record(case, Verdict.MISSED, f"not run: {self.why_ended}")
         return self._finish(time.monotonic() - began)
 
-    def _finish(self, duration_s: float) -> Record:
+    def _finish(self, duration_s: float) -> FooterRecord:
         footer = footer_record(
             list(self.cases),
             self.done.values(),
@@ -160,10 +170,10 @@ class Supervisor:
         return footer
 
     def _carry_on(self, prior: PriorSessions) -> None:
-        self.file.append(prior.line())
+        self.file.append(prior.resumed_record())
         self.listener.began(prior.header, len(self.cases))
         if prior.in_flight in self.cases and self.boot_id and prior.boot_id != self.boot_id:
-            self._record(prior.in_flight, Verdict.CRASH, "this host went down while the case ran", [])
+            self._record(prior.in_flight, Verdict.CRASH, "this host went down while the case ran")
 
     def _progress(self) -> tuple[int, int]:
         """Differs after a worker with which it makes sense to start another."""
@@ -200,32 +210,43 @@ class Supervisor:
     def _take(self, raw: bytes, in_flight: str) -> str:
         """Takes one line; gives the case now in flight."""
         try:
-            line = decode(raw)
+            record = decode(raw)
         except ValueError:
             return in_flight  # torn by the worker's end, or noise on the port
-        kind = line["type"]
-        if kind in ("start", "progress", "result") and (not self.heard or line["case"] not in self.cases):
-            return in_flight  # what it would be about is not known
-        if kind == "header" and not self.heard:
-            self._begin(line)
-        elif kind == "start" and line["case"] not in self.done:
-            self.at = {}
-            if self.boot_id:
-                self.file.append(line)
-            return str(line["case"])
-        elif kind == "progress" and line["case"] == in_flight:
-            self.at = line
-        elif kind == "result" and line["case"] not in self.done:
-            self._append(line)
-            return "" if line["case"] == in_flight else in_flight
-        elif kind == "guest" and line.get("event") == "broken":
-            self.why_ended = str(line.get("reason"))
+        if record["type"] == "header":
+            if not self.heard:
+                self._begin(record)
+        elif record["type"] == "guest":
+            if record.get("event") == "broken":
+                self.why_ended = str(record.get("reason"))
+        elif record["type"] in ("start", "progress", "result"):
+            return self._take_of_case(record, in_flight)
         return in_flight
 
-    def _begin(self, line: Record) -> None:
+    def _take_of_case(self, record: StartRecord | ProgressRecord | ResultRecord, in_flight: str) -> str:
+        """Takes one record of a case; gives the case now in flight."""
+        case = record["case"]
+        if not self.heard or case not in self.cases:
+            pass  # it is not known what the record is about
+        elif record["type"] == "progress":
+            if case == in_flight:
+                self.at = record
+        elif case in self.done:
+            pass
+        elif record["type"] == "start":
+            self.at = None
+            if self.boot_id:
+                self.file.append(record)
+            return case
+        else:
+            self._append(record)
+            return "" if case == in_flight else in_flight
+        return in_flight
+
+    def _begin(self, worker_header: HeaderRecord) -> None:
         """Takes the first header of this session."""
-        header = {**line, **self.known, "planned": list(self.cases)}
-        header["under_test"] = {**line.get("under_test", {}), **self.known.get("under_test", {})}
+        header: HeaderRecord = {**worker_header, **self.known, "planned": list(self.cases)}
+        header["under_test"] = {**worker_header.get("under_test", {}), **self.known.get("under_test", {})}
         self.heard = True
         if self.prior:
             self.prior.check(header)
@@ -245,39 +266,46 @@ class Supervisor:
         if end.outside:
             self.killed[in_flight] += 1
             if in_flight and self.killed[in_flight] == TRIES:
-                self._record(in_flight, Verdict.BROKEN, f"{end.what}, {TRIES} times in this case", [])
+                self._record(in_flight, Verdict.BROKEN, f"{end.what}, {TRIES} times in this case")
         elif in_flight:
             self._lost(in_flight, Verdict.CRASH, end.what, worker)
 
-    def _lost(self, in_flight: str, verdict: str, reason: str, worker: Worker) -> None:
+    def _lost(self, in_flight: str, verdict: Verdict, reason: str, worker: Worker) -> None:
         self.why_ended = f"{reason} in {in_flight}"
-        case, row = self.cases[in_flight], self.at.get("row")
-        if row:
-            reason += f", in {self.at['point']}"
-        elif self.at:
-            reason += f", at the point {self.at['point']} or one of those soon after it"
+        case, at = self.cases[in_flight], self.at
+        row = at.get("row") if at else None
+        if at and row:
+            reason += f", in {at['point']}"
+        elif at:
+            reason += f", at the point {at['point']} or one of those soon after it"
         log = worker.tail_of_console(EVIDENCE_LINES)
         cause = judging.first_alarm(log)
-        more: Record = {}
-        if row:  # one of random sequences: what it was in, and which of the case's rules that is about
-            rule = str(self.at.get("rule"))
-            more["deviations"] = [{"when": self.at["point"], "rules": [rule], "row": str(row)}]
-            more["rule_verdicts"] = {**dict.fromkeys(case.rules, Verdict.PASS), rule: verdict}
-        self._record(in_flight, verdict, f"{case.when}: {reason}{cause and f' ({cause})'}", log, more)
+        record = self._result(in_flight, verdict, f"{case.when}: {reason}{cause and f' ({cause})'}", log)
+        if at and row:  # one of random sequences: which one, and which of the case's rules that is about
+            rule = str(at.get("rule"))
+            deviation: Deviation = {"when": at["point"], "rules": [rule], "row": row}
+            record["deviations"] = [deviation]
+            record["rule_verdicts"] = {**dict.fromkeys(case.rules, Verdict.PASS), rule: verdict}
+        self._append(record)
 
-    def _record(self, case: str, verdict: str, reason: str, log: Sequence[str], more: Mapping[str, Any] = {}) -> None:
-        kernel = {"log": list(log)} if log else {}
-        line = result_record(self.cases[case], self.suite.registry, Judgement(verdict, reason), {}, kernel=kernel)
-        self._append({**line, **more})
+    def _record(self, case: str, verdict: Verdict, reason: str) -> None:
+        self._append(self._result(case, verdict, reason, []))
 
-    def _append(self, line: Record) -> None:
-        # Where the table stands on this side, which a guest sees elsewhere.
-        case = self.cases[line["case"]]
-        source = {"file": case.location.file, "line": case.location.line}
-        line = {**line, "source": source, "repro": self.reproduction(case)}
-        line = self.file.prepared(line)
+    def _result(self, case: str, verdict: Verdict, reason: str, log: Sequence[str]) -> ResultRecord:
+        kernel: KernelEvidence = {"log": list(log)} if log else {}
+        return result_record(self.cases[case], self.suite.registry, Judgement(verdict, reason), {}, kernel=kernel)
+
+    def _append(self, record: ResultRecord) -> None:
+        # The location of the row on this side; a guest has the tables elsewhere.
+        case = self.cases[record["case"]]
+        record = {
+            **record,
+            "source": {"file": case.location.file, "line": case.location.line},
+            "repro": self.reproduction(case),
+        }
+        record = self.file.prepared(record)
         if self.waivers and self.header:
-            line = self.waivers.applied(line, self.header)
-        self.done[line["case"]] = line
-        self.file.append(line)
-        self.listener.took(line, len(self.done), len(self.cases))
+            record = self.waivers.applied(record, self.header)
+        self.done[record["case"]] = record
+        self.file.append(record)
+        self.listener.took(record, len(self.done), len(self.cases))

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import cast
 
 from conformance.bench.calls import Mr, Pd, Return, Sge
+from conformance.bench.calls import Window as AnyWindow
 from conformance.bench.interface import Entry, Memory
-from conformance.bench.interface import Window as AnyWindow
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.execution.offered import offered_by
 from conformance.header import Check

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import random
 
+from conformance.verbs import OPTIONAL_ACCESS
 from reference.memory import PAGE, SPACE, Memory
 from reference.objects import (
     ACCESS,
@@ -18,7 +19,6 @@ from reference.objects import (
     LOCAL_WRITE,
     MW_BIND,
     ON_DEMAND,
-    OPTIONAL_BITS,
     RELAXED_ORDERING,
     REMOTE_ATOMIC,
     REMOTE_READ,
@@ -97,7 +97,7 @@ class Regions:
 
     def unknown_bits(self, access: int) -> int:
         """Bits that have to be refused: undefined ones outside of the optional range."""
-        return access & WORD & ~_KNOWN & ~OPTIONAL_BITS
+        return access & WORD & ~_KNOWN & ~OPTIONAL_ACCESS
 
     def unsupported(self, access: int) -> bool:
         """Whether a flag asks for what the device has not."""
@@ -167,7 +167,7 @@ class Regions:
 
     def dmabuf_unsupported(self, access: int) -> bool:
         """Whether a flag is none of the five that the page has for dma-bufs."""
-        return bool(access & WORD & ~_DMABUF & ~OPTIONAL_BITS)
+        return bool(access & WORD & ~_DMABUF & ~OPTIONAL_ACCESS)
 
     def dmabuf_range_fault(self, offset: int, length: int, size: int) -> int:
         """The errno for a range that is empty or reaches beyond the buffer."""

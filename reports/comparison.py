@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from conformance.errors import UserError
+from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
-from conformance.results.records import Record
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.digest import Digest
 from reports.points import inside, read_points
 
 REGRESSED, FIXED, UNSUPPORTED = "regressed", "fixed", "became unsupported"
 NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = "new", "gone", "waiver no longer needed", "not decided any more", "changed"
-# In the order in which they are told, with what each means.
+# In the order of the comparison, with what each means.
 KINDS: Mapping[str, str] = {
     REGRESSED: "a violation that was none, or a worse one",
     UNDECIDED: "had a verdict, and now the harness or the environment failed, or it was not run",
@@ -30,7 +30,7 @@ KINDS: Mapping[str, str] = {
     GONE: "only in the old run",
 }
 _ABSENT = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
-_POINTS_TOLD = 3
+_MOST_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Change:
     case: str
     old: str
     new: str
-    line: Record
+    record: ResultRecord
     points: int = 0
     examples: tuple[str, ...] = ()
 
@@ -78,7 +78,7 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
             f"{old.directory} and {new.directory} are runs of different tables",
             hint="--unlike-tables compares the cases that both have",
         )
-    before, after = ({line["case"]: line for line in run.results} for run in (old, new))
+    before, after = ({record["case"]: record for record in run.results} for run in (old, new))
     changes = [change for case in before for change in _changes(old, new, before[case], after.get(case))]
     changes += [Change(NEW, case, "", after[case]["effective"], after[case]) for case in after if case not in before]
     order = list(KINDS)
@@ -102,7 +102,7 @@ def kind_of(old: str, new: str) -> str:
     return FIXED if old in VIOLATIONS and new == Verdict.PASS else CHANGED
 
 
-def _changes(old: Digest, new: Digest, before: Record, after: Record | None) -> Iterator[Change]:
+def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord | None) -> Iterator[Change]:
     case = before["case"]
     if after is None:
         yield Change(GONE, case, before["effective"], "", before)
@@ -114,15 +114,15 @@ def _changes(old: Digest, new: Digest, before: Record, after: Record | None) -> 
         known = {each["when"] for each in before["deviations"]}
         for each in after["deviations"]:
             if each["row"] and each["when"] not in known:  # random sequences have found another one
-                line = {**after, "reason": each["observed"]}
-                yield Change(REGRESSED, case, before["effective"], after["effective"], line)
+                record: ResultRecord = {**after, "reason": each["observed"]}
+                yield Change(REGRESSED, case, before["effective"], after["effective"], record)
     if before["space"] and after["space"]:
         points = read_points(old.directory, before), read_points(new.directory, after)
         if points[0] and points[1]:
             yield from _point_changes(points[0], points[1], after)
 
 
-def _point_changes(old: Points, new: Points, line: Record) -> Iterator[Change]:
+def _point_changes(old: Points, new: Points, record: ResultRecord) -> Iterator[Change]:
     """The points with another verdict, those that changed alike as one."""
     pairs = _alike(old, new) if old.space == new.space else _unlike(old, new)
     found: dict[tuple[str, str, str], list[str]] = {}
@@ -134,8 +134,8 @@ def _point_changes(old: Points, new: Points, line: Record) -> Iterator[Change]:
             count[key] += number
             found.setdefault(key, []).append(name)
     for (kind, before, after), names in found.items():
-        examples = tuple(name for name in names if name)[:_POINTS_TOLD]
-        yield Change(kind, line["case"], before, after, line, count[kind, before, after], examples)
+        examples = tuple(name for name in names if name)[:_MOST_EXAMPLES]
+        yield Change(kind, record["case"], before, after, record, count[kind, before, after], examples)
 
 
 Pair = tuple[tuple[str, str], str, int]  # old and new verdict, a point of that kind, how many
@@ -169,8 +169,8 @@ def _verdict(points: Points, outcome: int) -> str:
 
 def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:
     """In what the stacks themselves differ: a name, the old value, the new one."""
-    told = ("device", "driver", "firmware", "kernel", "rdma-core", "stack", "tables", "tier", "seed")
-    found = [(name, old.facts[name], new.facts[name]) for name in told if old.facts[name] != new.facts[name]]
+    compared = ("device", "driver", "firmware", "kernel", "rdma-core", "stack", "tables", "tier", "seed")
+    found = [(name, old.facts[name], new.facts[name]) for name in compared if old.facts[name] != new.facts[name]]
     both = old.under_test.keys() & new.under_test.keys()
     differ = [name for name in old.under_test if name in both and old.under_test[name] != new.under_test[name]]
     return [*found, *((f"hash of {name}", old.under_test[name], new.under_test[name]) for name in differ)]

@@ -19,11 +19,12 @@ from urllib.parse import urlsplit
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
-from conformance.results.records import Record, headline_on, verdict_on
+from conformance.results.conclusions import headline, verdict_on
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
 from reports import pictures
-from reports.digest import Digest, RuleFacts, flat, said
+from reports.digest import Digest, RuleFacts, flat, format_value
 from reports.points import read_points
 
 FILE_NAME = "report.html"
@@ -33,7 +34,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "pass": (Verdict.PASS,), "fail": VIOLATIONS, "waived": (Verdict.WAIVED,),
     "unsup.": (Verdict.UNSUPPORTED,), "unreach.": (Verdict.UNREACHABLE,), "other": INCOMPLETE,
 }  # fmt: skip
-_FAULTS_TOLD = 3
+_MOST_SHOWN = 3
 _SIGNS: dict[str, str] = {Verdict.UNSUPPORTED: "○", **dict.fromkeys(VIOLATIONS, "✗"), Verdict.WAIVED: "✗"}
 
 
@@ -51,9 +52,9 @@ class CellView:
 
 @dataclass(frozen=True)
 class SweepView:
-    """A sweep in one run: its line, and its map where the points lie beside the results."""
+    """A sweep in one run: its record, and its map where the points lie beside the results."""
 
-    line: Record
+    record: ResultRecord
     points: Points | None
 
     @cached_property
@@ -64,7 +65,7 @@ class SweepView:
     @cached_property
     def matrix(self) -> pictures.Matrix | None:
         """The data path as a picture, of a sweep that is of it."""
-        if self.points is None or not pictures.is_matrix(self.line["space"]["axes"]):
+        if self.points is None or not pictures.is_matrix(self.record["space"]["axes"]):
             return None
         return pictures.matrix(self.points)
 
@@ -78,8 +79,8 @@ class SweepView:
         return [(colour, outcome.verdict, outcome_text(outcome), counts[number])
                 for colour, outcome, number in rows if counts[number]]  # fmt: skip
 
-    def told(self, cell: pictures.Cell) -> str:
-        """What came at a cell of the matrix."""
+    def format_cell(self, cell: pictures.Cell) -> str:
+        """The outcomes at a cell of the matrix, one in a line."""
         outcomes = self.points.outcomes if self.points else ()
         return "\n".join(
             f"{number:,} {outcomes[each].verdict}: {outcome_text(outcomes[each])}"
@@ -102,9 +103,9 @@ class SweepView:
         """What the page's script needs to say what a dot of the map stands for."""
         if not self.points or not self.map:
             return {}
-        told = [f"{each.verdict}: {outcome_text(each)}" for each in self.points.outcomes]
+        outcomes = [f"{each.verdict}: {outcome_text(each)}" for each in self.points.outcomes]
         axes = [{"name": axis.name, "labels": axis.labels, "flags": axis.flags} for axis in self.points.space.axes]
-        return {"axes": axes, "width": self.map.width, "outcomes": told, "outside": OUTSIDE,
+        return {"axes": axes, "width": self.map.width, "outcomes": outcomes, "outside": OUTSIDE,
                 "index": encode_index(self.points.index)}  # fmt: skip
 
 
@@ -113,18 +114,18 @@ class CaseView:
     """A case in every run; None where a run has no result of it."""
 
     id: str
-    lines: tuple[Record | None, ...]
+    records: tuple[ResultRecord | None, ...]
     sweeps: tuple[SweepView | None, ...] = ()
 
     @property
     def verdicts(self) -> list[str]:
         """The effective verdict in each run; "-" where there is none."""
-        return [line["effective"] if line else "-" for line in self.lines]
+        return [record["effective"] if record else "-" for record in self.records]
 
     @property
-    def first(self) -> Record:
+    def first(self) -> ResultRecord:
         """The result of the first run that has one."""
-        return next(line for line in self.lines if line)
+        return next(record for record in self.records if record)
 
 
 @dataclass(frozen=True)
@@ -139,11 +140,11 @@ class RuleView:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a result tells of a violated rule, the command that shows it, and rows that random sequences have made."""
+    """What a result shows of a violated rule, the command that shows it, and rows that random sequences have made."""
 
-    line: Record
+    record: ResultRecord
     verdict: str
-    told: str
+    headline: str
     repro: str
     rows: tuple[str, ...]
 
@@ -156,10 +157,10 @@ class Finding:
     by_run: tuple[tuple[int, int, tuple[Seen, ...]], ...]
 
 
-def _seen(rule: str, line: Record) -> Seen:
-    rows = (each["row"] for each in line["deviations"] if each["row"] and rule in each["rules"])
-    told, repro = headline_on(rule, line)
-    return Seen(line, verdict_on(rule, line), told, repro, tuple(rows))
+def _seen(rule: str, record: ResultRecord) -> Seen:
+    rows = (each["row"] for each in record["deviations"] if each["row"] and rule in each["rules"])
+    text, repro = headline(rule, record)
+    return Seen(record, verdict_on(rule, record), text, repro, tuple(rows))
 
 
 @dataclass(frozen=True)
@@ -180,16 +181,16 @@ class Page:
     @cached_property
     def cases(self) -> Mapping[str, CaseView]:
         """The cases of all runs in the first one's order."""
-        by_run = [{line["case"]: line for line in run.results} for run in self.runs]
-        ids = dict.fromkeys(id_ for lines in by_run for id_ in lines)
-        return {id_: self._case(id_, tuple(lines.get(id_) for lines in by_run)) for id_ in ids}
+        by_run = [{record["case"]: record for record in run.results} for run in self.runs]
+        ids = dict.fromkeys(id_ for records in by_run for id_ in records)
+        return {id_: self._case(id_, tuple(records.get(id_) for records in by_run)) for id_ in ids}
 
-    def _case(self, id_: str, lines: tuple[Record | None, ...]) -> CaseView:
-        if not any(line and line["space"] for line in lines):
-            return CaseView(id_, lines)
-        return CaseView(id_, lines, tuple(
-            SweepView(line, read_points(run.directory, line)) if line and line["space"] else None
-            for run, line in zip(self.runs, lines, strict=True)
+    def _case(self, id_: str, records: tuple[ResultRecord | None, ...]) -> CaseView:
+        if not any(record and record["space"] for record in records):
+            return CaseView(id_, records)
+        return CaseView(id_, records, tuple(
+            SweepView(record, read_points(run.directory, record)) if record and record["space"] else None
+            for run, record in zip(self.runs, records, strict=True)
         ))  # fmt: skip
 
     @cached_property
@@ -213,7 +214,7 @@ class Page:
 
     def _cells(self, rule: str, cases: Sequence[CaseView]) -> Iterator[CellView]:
         for number, run in enumerate(self.runs):
-            counts = Counter(verdict_on(rule, line) for case in cases if (line := case.lines[number]))
+            counts = Counter[str](verdict_on(rule, record) for case in cases if (record := case.records[number]))
             yield CellView(run.verdicts.get(rule, ""), counts)
 
     @cached_property
@@ -223,8 +224,8 @@ class Page:
         found = []
         for id_, facts in self.rules.items():
             by_run = tuple(
-                (number, len(lines[id_]), tuple(_seen(id_, line) for line in lines[id_][:_FAULTS_TOLD]))
-                for number, lines in enumerate(violated) if id_ in lines
+                (number, len(records[id_]), tuple(_seen(id_, record) for record in records[id_][:_MOST_SHOWN]))
+                for number, records in enumerate(violated) if id_ in records
             )  # fmt: skip
             if by_run:
                 found.append(Finding(facts, by_run))
@@ -270,7 +271,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"flat": flat, "own": own, "later": later, "link": link, "count": "{:,}".format,
-                            "said": said}  # fmt: skip
+                            "format_value": format_value}  # fmt: skip
     return environment
 
 

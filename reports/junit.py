@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
-from conformance.results.records import Record
-from reports.digest import Digest, flat, told_deviation
+from reports.digest import Digest, flat, format_deviation
 
 FILE_NAME = "junit.xml"
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -40,7 +41,7 @@ def render(runs: Sequence[Digest]) -> bytes:
 
 
 def _testsuite(run: Digest) -> ET.Element:
-    kinds = [_ELEMENT.get(line["effective"], "") for line in run.results]
+    kinds = [_ELEMENT.get(record["effective"], "") for record in run.results]
     suite = ET.Element(
         "testsuite",
         name="rdma-cts",
@@ -48,15 +49,15 @@ def _testsuite(run: Digest) -> ET.Element:
         failures=str(kinds.count("failure")),
         errors=str(kinds.count("error")),
         skipped=str(kinds.count("skipped")),
-        time=f"{(run.footer or {}).get('duration_s', 0.0):.3f}",
+        time=f"{run.footer['duration_s'] if run.footer else 0.0:.3f}",
         timestamp=_clean(run.header["started"]),
         hostname=_clean(run.device),
     )
     properties = ET.SubElement(suite, "properties")
     for name, value in _properties(run):
         ET.SubElement(properties, "property", name=name, value=_clean(str(value)))
-    for line in run.results:
-        suite.append(_testcase(line))
+    for record in run.results:
+        suite.append(_testcase(record))
     return suite
 
 
@@ -73,38 +74,38 @@ def _properties(run: Digest) -> Sequence[tuple[str, object]]:
     ]
 
 
-def _testcase(line: Record) -> ET.Element:
-    folder, _, name = line["case"].partition("/")
-    seconds = line["duration_us"] / 1e6
+def _testcase(record: ResultRecord) -> ET.Element:
+    folder, _, name = record["case"].partition("/")
+    seconds = (record["duration_us"] or 0) / 1e6
     element = ET.Element("testcase", classname=f"rdma-cts.{_clean(folder)}", name=_clean(name), time=f"{seconds:.6f}")
-    kind = _ELEMENT.get(line["effective"], "")
+    kind = _ELEMENT.get(record["effective"], "")
     if kind == "skipped":
         # xunit2 has no element that both skips and tells why at length; the message says it all.
-        ET.SubElement(element, "skipped", type=line["effective"], message=_message(line))
+        ET.SubElement(element, "skipped", type=record["effective"], message=_message(record))
     elif kind:
-        child = ET.SubElement(element, kind, type=line["effective"], message=_message(line))
-        child.text = _clean(_details(line))
+        child = ET.SubElement(element, kind, type=record["effective"], message=_message(record))
+        child.text = _clean(_details(record))
     return element
 
 
-def _message(line: Record) -> str:
-    return _clean(f"{line['effective']} {' '.join(line['rules'])}: {line['reason']}")
+def _message(record: ResultRecord) -> str:
+    return _clean(f"{record['effective']} {' '.join(record['rules'])}: {record['reason']}")
 
 
-def _details(line: Record) -> str:
+def _details(record: ResultRecord) -> str:
     parts = [
-        f"call: {line['call']}",
-        f"expected: {_told(line['expected'])}",
-        f"observed: {_told(line['observed'])}",
-        f"table: {line['source'].get('file', '')}:{line['source'].get('line', '')}",
-        f"reproduce: {line['repro']}",
+        f"call: {record['call']}",
+        f"expected: {_format_fields(record['expected'])}",
+        f"observed: {_format_fields(record['observed'])}",
+        f"table: {record['source'].get('file', '')}:{record['source'].get('line', '')}",
+        f"reproduce: {record['repro']}",
     ]
-    parts += [told_deviation(each) for each in line["deviations"]]
-    parts += [f"kernel: {text}" for text in line["kernel"]["log"]]
+    parts += [format_deviation(each) for each in record["deviations"]]
+    parts += [f"kernel: {text}" for text in record["kernel"]["log"]]
     return "\n".join(parts)
 
 
-def _told(data: Record) -> str:
+def _format_fields(data: Mapping[str, Any]) -> str:
     return "; ".join(f"{name} {text}" for name, text in flat(data))
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
-from conformance.results.records import Record
-from reports.digest import Digest, flat, told_deviation
+from reports.digest import Digest, flat, format_deviation
 
 # Verdict to outcome and directive.
 _RESULT = {
@@ -41,24 +41,24 @@ def render(runs: Sequence[Digest]) -> str:
 def _run(run: Digest) -> Iterator[str]:
     yield "KTAP version 1"
     yield f"1..{len(run.results)}"
-    yield f"# {run.name}: {run.words}"
-    for number, line in enumerate(run.results, 1):
-        outcome, directive = _RESULT[line["effective"]]
+    yield f"# {run.name}: {run.sentence}"
+    for number, record in enumerate(run.results, 1):
+        outcome, directive = _RESULT[record["effective"]]
         if outcome == "not ok":
-            yield from (f"# {text}" for text in _details(line))
-        reason = f" # {directive} {line['effective']}: {_escaped(line['reason'])}" if directive else ""
-        yield f"{outcome} {number} {_escaped(line['case'])}{reason}"
+            yield from (f"# {text}" for text in _details(record))
+        reason = f" # {directive} {record['effective']}: {_escaped(record['reason'])}" if directive else ""
+        yield f"{outcome} {number} {_escaped(record['case'])}{reason}"
 
 
-def _details(line: Record) -> Iterator[str]:
-    yield f"{line['case']}: {line['effective']} {' '.join(line['rules'])}: {line['reason']}"
-    yield f"call: {line['call']}"
+def _details(record: ResultRecord) -> Iterator[str]:
+    yield f"{record['case']}: {record['effective']} {' '.join(record['rules'])}: {record['reason']}"
+    yield f"call: {record['call']}"
     for word in ("expected", "observed"):
-        yield f"{word}: {'; '.join(f'{name} {text}' for name, text in flat(line[word]))}"
-    yield from (text for each in line["deviations"] for text in told_deviation(each).splitlines())
-    yield f"table: {line['source'].get('file', '')}:{line['source'].get('line', '')}"
-    yield f"reproduce: {line['repro']}"
-    yield from (f"kernel: {text}" for text in line["kernel"]["log"])
+        yield f"{word}: {'; '.join(f'{name} {text}' for name, text in flat(record[word]))}"
+    yield from (text for each in record["deviations"] for text in format_deviation(each).splitlines())
+    yield f"table: {record['source'].get('file', '')}:{record['source'].get('line', '')}"
+    yield f"reproduce: {record['repro']}"
+    yield from (f"kernel: {text}" for text in record["kernel"]["log"])
 
 
 def _escaped(text: str) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from conformance.model.verdict import VERDICTS
-from conformance.results.records import headline_on
+from conformance.results.conclusions import headline
 from reports.digest import Digest
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")
@@ -27,7 +27,7 @@ def _run(run: Digest) -> Iterator[str]:
     yield ""
     yield f"{escaped(run.name)}, rdma-core {escaped(str(run.header['env'].get('rdma_core', '?')))}"
     yield ""
-    yield escaped(run.words)
+    yield escaped(run.sentence)
     yield ""
     yield "| verdict | rules | cases |"
     yield "|---|---:|---:|"
@@ -44,13 +44,13 @@ def _run(run: Digest) -> Iterator[str]:
         yield ""
         yield "| rule | | what came first | cases | table | reproduce |"
         yield "|---|---|---|---:|---|---|"
-    for rule, lines in list(violations.items())[:_MOST]:
-        line = lines[0]
-        reason, repro = headline_on(rule, line)
-        place = f"{line['source'].get('file', '')}:{line['source'].get('line', '')}"
+    for rule, records in list(violations.items())[:_MOST]:
+        record = records[0]
+        reason, repro = headline(rule, record)
+        location = f"{record['source'].get('file', '')}:{record['source'].get('line', '')}"
         yield (
-            f"| {escaped(rule)} | {line['effective']} | {escaped(reason)} | {len(lines)} "
-            f"| {code(place)} | {code(repro)} |"
+            f"| {escaped(rule)} | {record['effective']} | {escaped(reason)} | {len(records)} "
+            f"| {code(location)} | {code(repro)} |"
         )
     if len(violations) > _MOST:
         yield ""

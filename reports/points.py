@@ -1,7 +1,7 @@
 """The points of a sweep, read for a report.
 
-The side file comes from wherever the results come from, so its texts are made plain. What points are
-stands in conformance/sweeps/outcome.py.
+The side file comes from wherever the results come from, so its texts are made plain. Not for what points are
+(conformance/sweeps/outcome.py).
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS
 from conformance.results.points import points_path
-from conformance.results.records import Record
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 from reports.digest import one_line, plain
 
 
-def read_points(directory: Path, line: Record) -> Points | None:
+def read_points(directory: Path, record: ResultRecord) -> Points | None:
     """The points of a sweep's result; None where it has none, or the file is not beside the results.
 
     Raises UserError for a file that is none of a sweep's, or lies elsewhere.
     """
-    if not line["points_file"]:
+    if not record["points_file"]:
         return None
-    path = points_path(directory, line)
+    path = points_path(directory, record)
     try:
         return _parsed(path.read_bytes())
     except FileNotFoundError:
@@ -42,7 +42,7 @@ def _parsed(data: bytes) -> Points:
         if outcome.verdict not in VERDICTS:
             raise ValueError(f"an unknown verdict {outcome.verdict}")
         if not all(isinstance(text, str) for text in (outcome.expected, outcome.observed, outcome.rule)):
-            raise TypeError("an outcome that is not said in words")
+            raise TypeError("an outcome that is no text")
     return points
 
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
-from conformance.results.records import Record
 from reports.digest import one_line
 from reports.terminal import coloured, device_line, moves
 
@@ -40,19 +40,19 @@ class Progress:
             self._clear()
             print(one_line(text), file=self.stream, flush=True)
 
-    def began(self, header: Record, total: int) -> None:
+    def began(self, header: HeaderRecord, total: int) -> None:
         """The header of the run has come."""
         self.say(f"{total} cases on {device_line(header)}")
         self._ticks = [self.clock()]
 
-    def took(self, line: Record, done: int, total: int) -> None:
+    def took(self, record: ResultRecord, done: int, total: int) -> None:
         """A result has come; what is no PASS and no UNSUPPORTED is shown at once."""
         self._ticks = [*self._ticks[-_LATELY:], self.clock()]
-        if self.level == VERBOSE or line["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED):
-            self._show(line)
+        if self.level == VERBOSE or record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED):
+            self._show(record)
         if self.moving:
             self._clear()
-            print(self._bar(line, done, total), end="", file=self.stream, flush=True)
+            print(self._bar(record, done, total), end="", file=self.stream, flush=True)
             if done == total:
                 self._clear()
         elif self.level == NORMAL and done % _EVERY == 0 and done < total:
@@ -62,16 +62,16 @@ class Progress:
         """The worker is gone and another takes the rest."""
         self.say(f"  starting again: {reason}")
 
-    def _show(self, line: Record) -> None:
+    def _show(self, record: ResultRecord) -> None:
         if self.level > QUIET:
             self._clear()
-            word = coloured(line["effective"], self.stream)
-            print(f"  {word} {one_line(line['case'])}: {one_line(line['reason'])}", file=self.stream, flush=True)
+            word = coloured(record["effective"], self.stream)
+            print(f"  {word} {one_line(record['case'])}: {one_line(record['reason'])}", file=self.stream, flush=True)
 
-    def _bar(self, line: Record, done: int, total: int) -> str:
+    def _bar(self, record: ResultRecord, done: int, total: int) -> str:
         full = _BAR * done // max(total, 1)
         head = f"  {'#' * full}{'.' * (_BAR - full)} {done} of {total}, {self._pace(total - done)}  "
-        return (head + one_line(line["case"]))[: shutil.get_terminal_size().columns - 1]
+        return (head + one_line(record["case"]))[: shutil.get_terminal_size().columns - 1]
 
     def _pace(self, remaining: int) -> str:
         """How many cases a second came lately, and how long the rest will take at that pace."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conformance.model.verdict import VERDICTS
-from conformance.results.records import headline_on
+from conformance.results.conclusions import headline
 from reports.digest import STANDINGS, Digest
 
 FILE_NAME = "summary.json"
@@ -25,17 +25,16 @@ def render(runs: Sequence[Digest]) -> str:
 
 def as_data(run: Digest) -> dict[str, Any]:
     """The summary as plain data."""
-    footer = run.footer or {}
     violations = run.violations()
     return {
         "schema": SCHEMA,
         "conclusion": run.conclusion,
-        "words": run.words,
+        "words": run.sentence,
         "exit_status": run.status,
-        "complete": bool(footer.get("complete")),
+        "complete": bool(run.footer and run.footer["complete"]),
         "stack": {name: text for name, text in run.facts.items() if text},
         "started": run.header["started"],
-        "duration_s": footer.get("duration_s"),
+        "duration_s": run.footer["duration_s"] if run.footer else None,
         "tables_sha256": str(run.header["suite"].get("tables_sha256", "")),
         "cases": dict(run.counts),
         "points": run.points,
@@ -44,11 +43,11 @@ def as_data(run: Digest) -> dict[str, Any]:
         "documented_rules": len(run.rules),
         "violations": [
             {
-                "rule": rule, "verdict": lines[0]["effective"], "cases": [line["case"] for line in lines],
-                **dict(zip(("reason", "repro"), headline_on(rule, lines[0]), strict=True)),
-                "table": f"{lines[0]['source'].get('file', '')}:{lines[0]['source'].get('line', '')}",
+                "rule": rule, "verdict": records[0]["effective"], "cases": [record["case"] for record in records],
+                **dict(zip(("reason", "repro"), headline(rule, records[0]), strict=True)),
+                "table": f"{records[0]['source'].get('file', '')}:{records[0]['source'].get('line', '')}",
             }
-            for rule, lines in violations.items()
+            for rule, records in violations.items()
         ],
         "waivers": dict(run.waivers),
     }  # fmt: skip

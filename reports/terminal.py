@@ -1,6 +1,6 @@
 """The summary at the end of a run, and how words look on a terminal.
 
-Made of recorded lines only, so that an old results file can be summed up again.
+Made of records only, so that an old results file can be summed up again.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
-from conformance.results.records import Record, headline_on, verdict_on
+from conformance.results.conclusions import headline, verdict_on
 from reports.digest import Digest, one_line
 
 _COLOURS: dict[str, str] = {
@@ -33,8 +34,8 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None) -> str:
         for verdict in reversed(VERDICTS) if run.counts.get(verdict)
     )  # fmt: skip
     points = f", {run.points:,} calls judged" if run.points != len(run.results) else ""
-    lines += [f"{len(run.results)} cases{duration}{points}: {figures}", run.short_words]
-    remarks = sum(bool(line["notes"]) for line in run.results)
+    lines += [f"{len(run.results)} cases{duration}{points}: {figures}", run.short_sentence]
+    remarks = sum(bool(record["notes"]) for record in run.results)
     if remarks:
         lines.append(f"{remarks} results with remarks: what the documents leave open or contradict, as observed")
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
@@ -44,17 +45,17 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None) -> str:
 
 def _unsettled(run: Digest, stream: TextIO) -> Iterator[str]:
     """One line for each rule that is violated or could not be judged, with its first case."""
-    found: dict[str, list[Record]] = {}
-    for line in run.results:
-        for rule in line["rules"]:
-            if verdict_on(rule, line) in (*VIOLATIONS, *INCOMPLETE):
-                found.setdefault(rule, []).append(line)
-    for rule, lines in sorted(found.items()):
-        line, more = lines[0], f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
-        source = line["source"]
-        reason, repro = headline_on(rule, line)
+    found: dict[str, list[ResultRecord]] = {}
+    for record in run.results:
+        for rule in record["rules"]:
+            if verdict_on(rule, record) in (*VIOLATIONS, *INCOMPLETE):
+                found.setdefault(rule, []).append(record)
+    for rule, records in sorted(found.items()):
+        record, more = records[0], f" (and {len(records) - 1} more)" if len(records) > 1 else ""
+        source = record["source"]
+        reason, repro = headline(rule, record)
         yield (
-            f"{coloured(line['effective'], stream)} {rule} {reason}{more}"
+            f"{coloured(record['effective'], stream)} {rule} {reason}{more}"
             f" · {source.get('file', '')}:{source.get('line', '')} · {repro}"
         )
 
@@ -85,7 +86,7 @@ def _conclusion(run: Digest) -> str:
     }[run.status]
 
 
-def device_line(header: Record) -> str:
+def device_line(header: HeaderRecord) -> str:
     """The stack under test in one line."""
     device, env = header["device"], header["env"]
     return one_line(

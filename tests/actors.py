@@ -8,7 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from conformance.results.records import Record, Recorded, encode, read_results
+from conformance.model.record import HeaderRecord, ResultRecord
+from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Supervisor, Worker, WorkerEnd
 from conformance.tables.suite import Suite
@@ -77,11 +78,11 @@ class Audience:
         self.taken: list[str] = []
         self.reasons: list[str] = []
 
-    def began(self, header: Record, total: int) -> None:
+    def began(self, header: HeaderRecord, total: int) -> None:
         self.total = total
 
-    def took(self, line: Record, done: int, total: int) -> None:
-        self.taken.append(line["case"])
+    def took(self, record: ResultRecord, done: int, total: int) -> None:
+        self.taken.append(record["case"])
 
     def restarted(self, reason: str) -> None:
         self.reasons.append(reason)

@@ -6,10 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from conformance.tables import suite
 from conformance.tables.suite import CASES, ROOT
 from project import TABLE, Project
+
+# How fast a machine is decides no test: neither how long an example takes nor how long it takes to make them.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture

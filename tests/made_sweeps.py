@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from conformance.model.case import Case
+from conformance.model.record import Axes, ResultRecord
 from conformance.model.space import Space
-from conformance.results.records import Record
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
 from samples import result
 
-FLAGS = {"access": {"subsets": ["LOCAL_WRITE", "REMOTE_WRITE", "MW_BIND"]}}
-DATA_PATH = {
+FLAGS: Axes = {"access": {"subsets": ["LOCAL_WRITE", "REMOTE_WRITE", "MW_BIND"]}}
+DATA_PATH: Axes = {
     "object": ["region", "window"], "op": ["RDMA_WRITE", "RDMA_READ"], "place": ["first", "last", "before"],
 }  # fmt: skip
 OUTCOMES = (
@@ -26,10 +25,10 @@ OUTCOMES = (
 
 
 def sweep(
-    directory: Path, of: Case, axes: Mapping[str, Any], outcome: Callable[[dict[str, str]], int],
+    directory: Path, of: Case, axes: Axes, outcome: Callable[[dict[str, str]], int],
     outcomes: Sequence[Outcome] = OUTCOMES,
-) -> Record:  # fmt: skip
-    """The line of a sweep over these axes and its side file in `directory`.
+) -> ResultRecord:  # fmt: skip
+    """The record of a sweep over these axes and its side file in `directory`.
 
     `outcome` gives for a point's labels the number of its outcome, -1 for a point that is not in the space.
     """

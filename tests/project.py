@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.results.records import Recorded, read_results
+from patience import PATIENCE_S
 
 TABLE = """\
 verb: ibv_reg_mr
@@ -69,7 +70,13 @@ class Project:
         """Runs pytest in a process of its own."""
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
         return subprocess.run(
-            command, cwd=self.root, env=self.environment, capture_output=True, text=True, timeout=120, check=False
+            command,
+            cwd=self.root,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
         )
 
     def run(self, *arguments: str, rows: tuple[str, ...] = QUIET_ROWS) -> subprocess.CompletedProcess[str]:

@@ -10,8 +10,9 @@ from typing import Any
 from conformance import judging
 from conformance.judging import Judgement
 from conformance.model.case import Case
+from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
-from conformance.results.records import FILE_NAME, Record, footer_record, result_record
+from conformance.results.records import FILE_NAME, footer_record, result_record
 from conformance.results.sweep_record import sweep_record
 from conformance.results.writer import ResultsFile
 from conformance.sweeps.run import sweep
@@ -31,7 +32,7 @@ def record(directory: Path, suite: Suite, cases: Iterable[Case], device: Device 
         rules = {rule.id: rule.as_data() for rule in suite.registry.values()}
         suite_data = {"version": "0", "tables_sha256": suite.tables_sha256}
         file.append(header(planned=[case.id for case in chosen], device=caps, rules=rules, suite=suite_data, **head))
-        lines: list[Record] = []
+        lines: list[ResultRecord] = []
         for case in chosen:
             line = file.prepared(_line(suite, case, bench))
             lines.append(line)
@@ -40,7 +41,7 @@ def record(directory: Path, suite: Suite, cases: Iterable[Case], device: Device 
     return directory
 
 
-def _line(suite: Suite, case: Case, bench: ReferenceBench) -> Record:
+def _line(suite: Suite, case: Case, bench: ReferenceBench) -> ResultRecord:
     capabilities = bench.capabilities()
     unreachable = capabilities.unreachable(case.needs, case.entry)
     if unreachable:

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import functools
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from conformance.judging import Judgement
 from conformance.model.case import Case
+from conformance.model.record import FooterRecord, HeaderRecord, ResultRecord
 from conformance.model.rules import Registry
-from conformance.results.records import Record, result_record
+from conformance.results.records import result_record
 from conformance.tables.loader import Table, parse_table
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT, Suite
 from conformance.yamldoc.nodes import read_bytes
+
+R = TypeVar("R", HeaderRecord, ResultRecord, FooterRecord)
 
 
 @functools.cache
@@ -60,9 +63,9 @@ def numbered(count: int, verb: str = "reg_mr") -> Suite:
     return suite([table(f"{verb}/sample", rows, count)])
 
 
-def header(**changes: Any) -> Record:
-    """A header as the contract has it."""
-    return {
+def header(**changes: Any) -> HeaderRecord:
+    """A header as the contract has it, with whatever a test changes."""
+    data = {
         "type": "header",
         "schema": "rdma-cts/1",
         "suite": {"version": "0", "tables_sha256": "0" * 64},
@@ -78,8 +81,15 @@ def header(**changes: Any) -> Record:
         "started": "2026-01-02T03:04:05+00:00",
         **changes,
     }  # fmt: skip
+    return cast(HeaderRecord, data)
 
 
-def result(of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any) -> Record:
-    """The result of a case with a verdict of the test's choice."""
-    return {**result_record(of, registry(), Judgement(verdict, reason), {"rc": None}), **more}
+def changed(record: R, changes: Mapping[str, object]) -> R:
+    """The record with these changes, whether they fit its type or not."""
+    data: dict[str, object] = {**record}
+    return cast(R, data | dict(changes))
+
+
+def result(of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any) -> ResultRecord:
+    """The result of a case with a verdict of the test's choice, and with whatever else a test changes."""
+    return changed(result_record(of, registry(), Judgement(verdict, reason), {"rc": None}), more)

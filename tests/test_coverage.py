@@ -14,8 +14,9 @@ import samples
 from commands.__main__ import main
 from commands.coverage import Coverage, as_data, cover, cover_with_results, directions, render
 from conformance.errors import UserError
+from conformance.model.record import ResultRecord
 from conformance.model.rules import Registry
-from conformance.results.records import Record, encode, footer_record
+from conformance.results.records import encode, footer_record
 from conformance.tables.loader import Table
 from conformance.tables.suite import Suite
 
@@ -44,11 +45,11 @@ def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
     return replace(made, registry=Registry(made.registry[id_] for id_ in rules or made.registry))
 
 
-def results(tmp_path: Path, lines: Sequence[Record], complete: bool = True) -> Path:
+def results(tmp_path: Path, lines: Sequence[ResultRecord], complete: bool = True) -> Path:
     """A results file with these results."""
     footer = [footer_record([], [], samples.registry(), duration_s=1.0)] if complete else []
     path = tmp_path / "results.jsonl"
-    path.write_bytes(b"".join(encode(line) for line in [samples.header(), *lines, *footer]))
+    path.write_bytes(b"".join(encode(line) for line in (samples.header(), *lines, *footer)))
     return path
 
 
@@ -150,7 +151,8 @@ def test_a_code_of_an_enumeration_is_known_by_name_and_number(tmp_path: Path, re
 def test_codes_of_later_steps_count_for_the_verb_they_call(tmp_path: Path) -> None:
     made = suite([], samples.table("advise_mr/sample", ADVICE))
     line = samples.result(made.cases[0], observed={"returned": "0", "afterwards": [{"returned": "EPERM"}]})
-    line["expected"]["afterwards"] = [{"call": "ibv_advise_mr(pd=pd)", "outcome": "refused"}]
+    later = [{"call": "ibv_advise_mr(pd=pd)", "outcome": "refused"}]
+    line["expected"] = {**line["expected"], "afterwards": later}
     coverage = cover_with_results(made, results(tmp_path, [line]))
     assert {code.code for code in coverage.codes if code.observed} == {"EPERM"}
 
@@ -164,7 +166,7 @@ def test_results_of_a_run_cut_short_are_called_incomplete(tmp_path: Path) -> Non
 
 def test_results_of_rules_and_cases_that_are_gone_do_no_harm(tmp_path: Path) -> None:
     made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
-    line = {**samples.result(made.cases[0]), "case": "reg_mr/old/x", "rules": ["OLD-01", "REG-01"]}
+    line = samples.result(made.cases[0], case="reg_mr/old/x", rules=["OLD-01", "REG-01"])
     coverage = cover_with_results(made, results(tmp_path, [line]))
     assert {rule.id: rule.verdict for rule in coverage.rules}["REG-01"] == "PASS"
 
@@ -176,7 +178,7 @@ def test_results_of_rules_and_cases_that_are_gone_do_no_harm(tmp_path: Path) -> 
 def test_a_result_that_makes_no_sense_is_told_and_not_a_traceback(tmp_path: Path, change: dict[str, Any]) -> None:
     made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
     with pytest.raises(UserError, match=r"results\.jsonl"):
-        cover_with_results(made, results(tmp_path, [{**samples.result(made.cases[0]), **change}]))
+        cover_with_results(made, results(tmp_path, [samples.changed(samples.result(made.cases[0]), change)]))
 
 
 def test_the_data_hold_what_the_lines_say() -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
+from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
-from conformance.results.records import Record, encode, read_results
+from conformance.results.records import encode, read_results
 from conformance.results.rejudge import rejudge
 from conformance.tables.suite import Suite, load_suite
 from recorded_reference import record
@@ -30,12 +31,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return record(tmp_path_factory.mktemp("judge") / "run", SUITE, [*SOME, *sweeps[:1]], device)
 
 
-def again(suite: Suite, directory: Path) -> dict[str, tuple[Record, str]]:
+def again(suite: Suite, directory: Path) -> dict[str, tuple[ResultRecord, str]]:
     """What came of judging a run again, by case."""
-    return {each.line["case"]: (each.line, each.kept) for each in rejudge(suite, read_results(directory), directory)}
+    return {
+        each.record["case"]: (each.record, each.kept) for each in rejudge(suite, read_results(directory), directory)
+    }
 
 
-def plain(run: Path) -> Record:
+def plain(run: Path) -> ResultRecord:
     """The first result of a run that is of one call, which was made."""
     return next(line for line in read_results(run).results if line["observed"])
 

@@ -10,20 +10,19 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from conformance.results.records import Record, read_results
+from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
+from patience import PATIENCE_S, await_true
 
 pytestmark = pytest.mark.guest
 MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
 SEED = 7
 SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
-PATIENCE_S = 1800
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 CHOSEN = ("--guest", "--yes", "--verb", "dealloc_mw", "--verb", "alloc_mw", "-q")
 # Loaded by the guest's Python: ends it at a moment of the clock that host and guest share, unless that is past.
@@ -48,12 +47,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
                           timeout=PATIENCE_S, check=False)  # fmt: skip
 
 
-def footer(out: Path) -> Record:
+def footer(out: Path) -> dict[str, object]:
     """What must be the same in the footers of a disturbed run and of one that was not; empty without a footer."""
     if b'"type":"footer"' not in (out / "results.jsonl").read_bytes():
         return {}
     found = read_results(out).footer
-    return {key: found[key] for key in SAME} if found else {}
+    return {key: value for key, value in found.items() if key in SAME} if found else {}
 
 
 def guests_of(out: Path) -> list[int]:
@@ -69,18 +68,11 @@ def guests_of(out: Path) -> list[int]:
     return found
 
 
-def await_true(condition: Callable[[], object], patience_s: float = 120.0) -> None:
-    until = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 @dataclass(frozen=True)
 class Unbroken:
     """A run that was not disturbed, and how long it took."""
 
-    footer: Record
+    footer: dict[str, object]
     took_s: float
 
 
@@ -119,7 +111,7 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
             for pid in guests_of(out):
                 os.kill(pid, 9)
         _, said = process.communicate(timeout=PATIENCE_S)
-    await_true(lambda: not guests_of(out), patience_s=10.0)
+    await_true(lambda: not guests_of(out))
     for _ in range(3):
         if (out / "results.jsonl").exists() and footer(out).get("complete"):
             break

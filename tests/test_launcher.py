@@ -18,6 +18,7 @@ from conformance.errors import UserError
 from conformance.tables.suite import ROOT
 from fixtures import packages
 from fixtures.softroce.recipe import recipe_for
+from patience import PATIENCE_S
 
 LAUNCHER = ROOT / "rdma-cts"
 BORROWED = ("sh", "dirname", "readlink", "mkdir", "grep", "cat", "chmod", "mv", "ln")
@@ -62,12 +63,12 @@ class Host:
         command = [str(self.bin / "sh"), str(LAUNCHER), *arguments]
         if answer is None:
             return subprocess.run(command, env=self.environment(), stdin=subprocess.DEVNULL,
-                                  capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+                                  capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
         typing, terminal = pty.openpty()
         try:
             os.write(typing, answer.encode())
             return subprocess.run(command, env=self.environment(), stdin=terminal,
-                                  capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+                                  capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
         finally:
             os.close(typing)
             os.close(terminal)

@@ -27,17 +27,17 @@ from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Mistake, Node, TextError, read_bytes
+from patience import PATIENCE_S
 from samples import registry
 
 REAL = sorted(path for path in CASES.glob("*/*.yaml"))
 TABLES = [path for path in REAL if path.name != "rules.yaml"]
 NAME = "cases/reg_mr/sample.yaml"
 
-quick = settings(
-    deadline=None, derandomize=True, max_examples=300, suppress_health_check=[HealthCheck.too_slow]
-)  # fmt: skip
+quick = settings(derandomize=True, max_examples=300)
+HEALTH_CHECKS = quick.suppress_health_check
 # Reading a real table takes some 10 ms, and there are many.
-few = settings(quick, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(quick, max_examples=30, suppress_health_check=[*HEALTH_CHECKS, HealthCheck.function_scoped_fixture])
 
 
 def check_places(mistakes: list[Mistake] | tuple[Mistake, ...], data: bytes) -> None:
@@ -167,7 +167,7 @@ def then(call: str) -> st.SearchStrategy[Any]:
     """What may be expected of a call."""
     more = {"mr": words("as_asked"), "code": words("ERR_CMD"), "completion": words("none"), "rkey": words("changed"),
             "because": words("memory")}  # fmt: skip
-    fitting = {key: more[key] for key, calls in vocabulary.EXPECTABLE.items() if call in calls}
+    fitting = {key: more[key] for key, spec in vocabulary.EXPECTATIONS.items() if spec.calls and call in spec.calls}
     errno = words("EINVAL", "any") | st.just(["EINVAL", "ENOMEM"])
     return words(*vocabulary.OUTCOMES) | mapping({"outcome": words(*vocabulary.OUTCOMES)}, errno=errno, **fitting)
 
@@ -334,7 +334,7 @@ def dump(hash_seed: str) -> str:
     """Every case's id and the digest of all that is known of all cases, from a process of its own."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", DUMP], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", DUMP], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

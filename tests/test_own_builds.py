@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from conformance.results.records import Record, read_results
+from conformance.model.record import HeaderRecord
+from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from fixtures.digests import sha256_of
 from fixtures.softroce.build import find_tool
 from fixtures.softroce.image import cache_directory, ensure_image
 from fixtures.softroce.recipe import recipe_for
+from patience import PATIENCE_S
 
 pytestmark = pytest.mark.guest
-PATIENCE_S = 1800
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 MARK = b"\xab" * 20
 _NOTE = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"  # the head of a note with a build id
@@ -63,7 +64,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def header(place: Path) -> Record:
+def header(place: Path) -> HeaderRecord:
     """Of a run with all of them."""
     case = "dereg_mr/deregistration/of-none"
     done = launch("--only", case, "--modules", str(place / "modules"), "--rdma-core",
@@ -73,7 +74,7 @@ def header(place: Path) -> Record:
     return read_results(place / "out").header
 
 
-def test_the_module_that_was_given_is_the_one_that_was_loaded(header: Record, place: Path) -> None:
+def test_the_module_that_was_given_is_the_one_that_was_loaded(header: HeaderRecord, place: Path) -> None:
     under_test = header["under_test"]
     assert under_test["modules"]["rdma_rxe"]["build_id"] == MARK.hex()
     assert under_test["modules"]["ib_core"]["build_id"] != MARK.hex()
@@ -81,19 +82,19 @@ def test_the_module_that_was_given_is_the_one_that_was_loaded(header: Record, pl
     assert given == {"rdma_rxe.ko": sha256_of(place / "modules/rdma_rxe.ko")}
 
 
-def test_the_libraries_that_were_given_are_the_ones_that_were_loaded(header: Record, place: Path) -> None:
+def test_the_libraries_that_were_given_are_the_ones_that_were_loaded(header: HeaderRecord, place: Path) -> None:
     (provider,) = (place / "prefix/lib/libibverbs").iterdir()
     assert header["under_test"]["libraries"][provider.name] == sha256_of(provider)
     assert f"lib/{provider.name}" in header["under_test"]["given"]["rdma_core"]["files"]
 
 
-def test_a_module_of_ones_own_is_no_fault_of_a_case(header: Record, place: Path) -> None:
+def test_a_module_of_ones_own_is_no_fault_of_a_case(header: HeaderRecord, place: Path) -> None:
     assert header["env"]["tainted"] != 0
     (line,) = read_results(place / "out").results
     assert line["verdict"] == "PASS"
 
 
-def test_what_is_kept_starts_the_same_guest_again(header: Record, place: Path) -> None:
+def test_what_is_kept_starts_the_same_guest_again(header: HeaderRecord, place: Path) -> None:
     assert header["under_test"]["given"]["environment"] == {"COLOUR": "blue"}
     assert sorted(path.name for path in (place / "out/guest").iterdir()) == ["job.erofs", "start.sh"]
     subprocess.run([place / "out/guest/start.sh"], stdin=subprocess.DEVNULL, check=True, timeout=PATIENCE_S)

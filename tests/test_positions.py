@@ -33,5 +33,5 @@ def test_words_are_aligned_where_the_range_begins_and_ends_in_the_middle_of_one(
 
 def test_no_word_is_empty() -> None:
     assert locate("empty", "RDMA_WRITE", ADDR, LENGTH) == (0, 0)
-    with pytest.raises(LookupError, match="no place 'empty'"):
+    with pytest.raises(LookupError, match="no position 'empty'"):
         locate("empty", "ATOMIC_WRITE", ADDR, LENGTH)

@@ -58,7 +58,7 @@ def test_the_objects_of_a_sum_are_known_before_it_has_a_value() -> None:
     ("text", "fragment"),
     [
         ("", "empty"),
-        ("   ", "nothing follows"),
+        ("   ", "it is blank"),
         ("buf +", "at '+'"),
         ("+ - 1", "not a sum"),
         ("1 + - - 1", "at '+ - - 1'"),
@@ -76,7 +76,7 @@ def test_the_objects_of_a_sum_are_known_before_it_has_a_value() -> None:
         ("9" * 10000, "more than 64 bits"),
         ("16777216 TiB", "more than 64 bits"),
         ("18446744073709551615 pages", "more than 64 bits"),
-        ("SIZE_MAX.addr", "has no 'addr'"),
+        ("SIZE_MAX.addr", "has no property 'addr'"),
     ],
 )
 def test_what_is_no_quantity_is_told_in_a_sentence(text: str, fragment: str) -> None:

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
+from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
-from conformance.results.records import Record, Recorded, footer_record
+from conformance.results.records import Recorded, footer_record
 from reports import junit
 from reports.digest import Digest, digest
 from reports.progress import QUIET, Progress
@@ -25,7 +26,7 @@ SUITE = numbered(len(VERDICTS))
 HOSTILE = "a\x00b\x1b[31mc\nd\re\tf <b>&amp; ]]> \"'g\u2028h\x85 \U0001f600 \ufffe \ud800"
 
 
-def recorded(results: Sequence[Record], *, complete: bool = True, **changes: Any) -> Recorded:
+def recorded(results: Sequence[ResultRecord], *, complete: bool = True, **changes: Any) -> Recorded:
     """A run with these results."""
     ids = [line["case"] for line in results]
     footer = footer_record(ids, results, registry(), duration_s=2.5) if complete else None

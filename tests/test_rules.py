@@ -60,20 +60,20 @@ def test_rules_come_in_the_order_of_the_files(tmp_path: Path) -> None:
 def test_an_id_stands_once_in_all_files(tmp_path: Path) -> None:
     text = "verb: api\nrules:\n" + RULE.format(id="AB-01")
     assert read(tmp_path, a=text, b=text)[1] == [
-        "b/rules.yaml:3:9: rule id AB-01 stands twice (first at a/rules.yaml:3:9)"
+        "b/rules.yaml:3:9: duplicate rule id AB-01 (first at a/rules.yaml:3:9)"
     ]
 
 
 def test_a_retired_id_stays_retired_in_every_file(tmp_path: Path) -> None:
     retired = "verb: api\nrules: []\nretired:\n  - {id: AB-01, why: it said the same as AB-02}\n"
     mistakes = read(tmp_path, a="verb: api\nrules:\n" + RULE.format(id="AB-01"), b=retired)[1]
-    assert mistakes == ["a/rules.yaml:3:9: rule id AB-01 is retired (b/rules.yaml:4:10); take a new one"]
+    assert mistakes == ["a/rules.yaml:3:9: rule id AB-01 is retired (b/rules.yaml:4:10); choose a new one"]
 
 
 def test_an_id_is_retired_once(tmp_path: Path) -> None:
     text = "verb: api\nrules: []\nretired:\n  - {id: AB-01, why: w}\n  - {id: AB-01, why: w}\n"
     assert read(tmp_path, a=text)[1] == [
-        "a/rules.yaml:5:10: rule id AB-01 is retired twice (first at a/rules.yaml:4:10)"
+        "a/rules.yaml:5:10: duplicate retired rule id AB-01 (first at a/rules.yaml:4:10)"
     ]
 
 

@@ -18,15 +18,16 @@ import jsonschema
 import pytest
 from lxml import etree
 
-from conformance.results.records import Record, Recorded, read_results
+from conformance.model.record import FooterRecord
+from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
 from fixtures.softroce.guest import Job, boot
 from fixtures.softroce.image import cache_directory, ensure_image
 from fixtures.softroce.recipe import recipe_for
+from patience import PATIENCE_S
 
 pytestmark = pytest.mark.guest
 RULES = ("REG-01", "REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-01", "DEREG-03")
-PATIENCE_S = 1800  # the image may have to be built first
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 
 
@@ -47,7 +48,7 @@ class Run:
     recorded: Recorded
 
     @property
-    def footer(self) -> Record:
+    def footer(self) -> FooterRecord:
         """The footer, which a run that got through has."""
         assert self.recorded.footer is not None, self.done.stdout + self.done.stderr
         return self.recorded.footer

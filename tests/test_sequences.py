@@ -25,6 +25,7 @@ from conformance.model.verdict import Verdict
 from conformance.results.records import encode, read_results, result_record
 from conformance.tables.loader import read_table
 from conformance.tables.suite import ROOT, Suite, load_suite
+from patience import PATIENCE_S
 from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import nearest, sequences
@@ -34,7 +35,6 @@ from trial.searching import divergences, for_seconds, for_sequences, observe
 from trial.violations import VIOLATIONS
 
 AT_MOST = 3000  # sequences until something must have been found; most seeds need a few dozen
-PATIENCE_S = 1800  # the image may have to be built first
 ROW = "- id: found-by-random-sequences\n"
 
 

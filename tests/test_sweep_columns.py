@@ -15,8 +15,7 @@ from conformance.execution.procedure import set_up
 from conformance.sweeps.argument_columns import Columns
 from conformance.sweeps.byte_columns import distinct, kinds, planes
 from conformance.sweeps.grouping import groups, setup_axes
-from conformance.tables.point_template import PointTemplate
-from conformance.yamldoc.reader import Reader
+from conformance.sweeps.point_template import PointTemplate
 from reference.bench import ReferenceBench
 
 ROW = """
@@ -44,9 +43,8 @@ def test_columns_hold_what_the_row_has_at_each_point(row: str, seed: int | None,
     swept = case.sweep
     assert swept is not None
     assert not setup_axes(swept)
-    written = swept.template.fields["when"].value
-    assert isinstance(written, dict)
-    names, point_template = swept.template.parts(swept.space.values(0), Reader()).names, PointTemplate(case, swept)
+    varying, point_template = swept.row.when.arguments, PointTemplate(case, swept)
+    assert set(varying) == {"addr", "length", "access"}
     with closing(ReferenceBench()) as bench:
         context = CaseContext(case, bench)
         with context.cleanup:
@@ -54,14 +52,12 @@ def test_columns_hold_what_the_row_has_at_each_point(row: str, seed: int | None,
             points = 0
             for group in groups(swept, outer, seed, 10):
                 values = swept.space.values(group.points[0])
-                columns = Columns(
-                    swept.template, case.when.call, names, {axis: values[axis] for axis in outer}, context
-                )
-                made = {key: columns.column(key, written[key], group.picks) for key in written}
+                columns = Columns(swept.space, {axis: values[axis] for axis in outer}, context)
+                made = {key: columns.column(argument, group.picks) for key, argument in varying.items()}
                 for place, point in enumerate(group.points):
                     step = point_template.case(point).when
                     found = {key: each if isinstance(each, int) else each[place] for key, each in made.items()}
-                    assert found == {key: context.number(step.arguments[key]) for key in written}
+                    assert found == {key: context.number(step.arguments[key]) for key in varying}
                 points += len(group.points)
             assert points == swept.size
 

@@ -13,10 +13,10 @@ from fixtures.softroce.guest import boot
 from fixtures.softroce.image import cache_directory, ensure_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import recipe_for
+from patience import PATIENCE_S
 
 pytestmark = pytest.mark.guest
 PORT = "/dev/virtio-ports/rdma-cts.results"
-PATIENCE_S = 300.0
 CHOSEN = (
     "offset-and-length or change_space and rights or huge-pages and not remote or dealloc_mw"
     " or reg_dmabuf_mr and access_space and uverbs and not unknown"

@@ -43,11 +43,11 @@ def test_a_malformed_file_is_refused_where_it_is_wrong(name: str, tmp_path: Path
     expected = corpus.expectations((corpus.FOLDER / name).read_bytes())
     assert expected, "the file says nothing of what must be told"
     found = corpus.mistakes(name, tmp_path)
-    undeclared = [
+    missing = [
         each for each in expected
         if not any(one.startswith(f"{each.place}: ") and each.fragment in one for one in found)
     ]  # fmt: skip
-    assert undeclared == [], found
+    assert missing == [], found
     assert len(found) == len(expected), found
 
 
@@ -101,13 +101,13 @@ def test_the_number_of_cases_of_a_table_is_bounded() -> None:
     row = "  - {{id: {0}-$la-$lb, rules: [REG-01], each: {{la: [{1}], lb: [{1}]}}, "
     row += "when: {{addr: buf + $la, length: $lb, access: []}}, then: open}}\n"
     _, (only,) = parsed(row.format("p", side) + row.format("q", side), 2 * 64 * 64)
-    assert only == f"6:5: up to here the table expands to more than {MAX_CASES} cases; split it"
+    assert only == f"6:5: with this row the table expands to more than {MAX_CASES} cases; split the table"
 
 
 @pytest.mark.parametrize("stem", ["Access", "access-flags", "_x", "two words"])
 def test_a_table_of_an_odd_name_is_refused(stem: str) -> None:
     _, (only,) = parsed(ROW, 1, stem)
-    assert only.startswith("1:1: a table's file name is of a-z, 0-9 and _")
+    assert only == f"1:1: invalid name of a table's file: {stem!r}; use a-z, 0-9 and _"
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_a_folder_named_twice_counts_once(tmp_path: Path) -> None:
         ("reg_mr/flags.yml", "a table's name ends in .yaml, not in .yml"),
         ("reg_mr/flags.YAML", "a table's name ends in .yaml, not in .YAML"),
         ("reg_mr/rules.yml", "a table's name ends in .yaml"),
-        ("flags.yaml", "a table stands in the folder of its verb"),
+        ("flags.yaml", "a table belongs in the folder of its verb"),
         ("reg_mr/deep/flags.yaml", "not deeper"),
     ],
 )
@@ -173,7 +173,7 @@ def test_hidden_folders_of_a_vendors_checkout_are_left_alone(tmp_path: Path) -> 
 
 
 def test_a_folder_without_tables_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no table in it"):
+    with pytest.raises(UserError, match="no table in this folder"):
         load_suite([vendor(tmp_path, {"README.md": "x"})])
 
 
@@ -186,7 +186,7 @@ def test_a_folder_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
 def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path: Path) -> None:
     one = vendor(tmp_path, {"reg_mr/own.yaml": TABLE})
     other = vendor(tmp_path / "b", {"reg_mr/own.yaml": TABLE})
-    place = re.escape(f"{other}/reg_mr/own.yaml:5:10: case reg_mr/own/a stands twice (first at {one}")
+    place = re.escape(f"{other}/reg_mr/own.yaml:5:10: duplicate case id reg_mr/own/a (first at {one}")
     with pytest.raises(UserError, match=place):
         load_suite([one, other])
 
@@ -212,7 +212,7 @@ def test_a_broken_link_is_a_located_mistake(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "fragment"),
     [
-        ("", "nothing runs this table: {cases}/reg_mr/test_reg_mr.py has no test function that takes `case`"),
+        ("", "nothing runs this table: {cases}/reg_mr/test_reg_mr.py has no test function with the argument `case`"),
         ("def test_other(run): ...", "nothing runs this table"),
         ("def helper(case): ...", "nothing runs this table"),
         ("def test_broken(case:", "nothing runs this table"),

@@ -12,7 +12,9 @@ import pytest
 import yaml
 
 from conformance.errors import UserError
-from conformance.results.records import Record, exit_status, footer_record, verdict_on
+from conformance.model.record import ResultRecord
+from conformance.results.conclusions import exit_status, verdict_on
+from conformance.results.records import footer_record
 from conformance.results.waiver_file import LONGEST, read_waivers
 from conformance.results.waivers import Waivers, WaiverScope, version
 from conformance.tables.suite import ROOT
@@ -45,13 +47,13 @@ def mistakes(tmp_path: Path, *waivers: dict[str, Any]) -> list[str]:
     return [line.removeprefix(f"{tmp_path}/waivers.yaml:") for line in str(caught.value).splitlines()]
 
 
-def failure(case: int = 0, errno: str = "EINVAL", **more: Any) -> Record:
+def failure(case: int = 0, errno: str = "EINVAL", **more: Any) -> ResultRecord:
     """The violation of a case."""
     observed = {"returned": "NULL", "errno": errno}
     return result(SUITE.cases[case], "FAIL", f"failed with {errno}", observed=observed, **more)
 
 
-def judged(waivers: Waivers, *lines: Record, **head: Any) -> tuple[list[str], list[str], int]:
+def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[str], list[str], int]:
     """Effective verdicts, problems and exit status of a run of these results."""
     top = header(**head)
     applied = [waivers.applied(line, top) for line in lines]
@@ -64,6 +66,7 @@ def test_a_violation_that_is_known_counts_as_waived_and_stays_visible(tmp_path: 
     waivers = read(tmp_path, WAIVER)
     line = waivers.applied(failure(), header())
     assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")
+    assert line["waiver"] is not None
     assert line["waiver"]["issue"] == WAIVER["issue"]
     assert judged(waivers, failure(), result(SUITE.cases[1])) == (["WAIVED", "PASS"], [], 0)
 
@@ -149,7 +152,7 @@ def test_versions_are_numbers() -> None:
     assert version("") == ()
 
 
-def swept(*when: str, rules: str = "REG-01") -> Record:
+def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
     """A sweep that departs when these formulas hold."""
     verdicts = {"REG-01": "FAIL", "REG-15": "PASS"}
     deviations = [{"when": each, "rules": [rules], "count": 1} for each in when]

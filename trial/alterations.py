@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from conformance.bench.calls import Mr, Pd, Return, Sge
-from conformance.bench.interface import Bench, Entry, Pair, Queue, Window
+from conformance.bench.calls import Mr, Pd, Return, Sge, Window
+from conformance.bench.interface import Bench, Entry, Pair, Queue
 from conformance.bench.work_requests import SIGNALED, BindInfo, Completion, SendRequest, next_rkey
 from conformance.model.case import QpSpec
-from conformance.verbs import ENUMS
+from conformance.verbs import ENUMS, OPTIONAL_ACCESS
 from trial.altering import Alteration
 from trial.violation import violates, violations_in
 
@@ -80,7 +80,7 @@ class OptionalBitsMadeMandatory(Rights):
     """An unknown optional bit arrives as an unknown mandatory one."""
 
     def rights(self, access: int) -> int:
-        return access | 1 << 12 if access & 0x3FF00000 & ~RELAXED_ORDERING else access
+        return access | 1 << 12 if access & OPTIONAL_ACCESS & ~RELAXED_ORDERING else access
 
 
 @violates("REG-04")

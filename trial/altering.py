@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from conformance.bench.calls import Mr, Pd, Return, Sge
-from conformance.bench.interface import Bench, Entry, Pair, Queue, Window
+from conformance.bench.calls import Mr, Pd, Return, Sge, Window
+from conformance.bench.interface import Bench, Entry, Pair, Queue
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.model.case import QpSpec
 

@@ -16,7 +16,8 @@ from conformance.execution.procedure import set_up
 from conformance.execution.steps import STEPS
 from conformance.model.case import Case, Expectation, Given, Step
 from conformance.model.verdict import Verdict
-from conformance.tables.arguments import Names, product, read_given, read_step
+from conformance.tables.arguments import Names, product, read_step
+from conformance.tables.given import read_given
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Location, read_bytes
 from conformance.yamldoc.reader import Reader

@@ -15,11 +15,11 @@ from conformance.device.native_exchange import WORTH
 from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up
 from conformance.model.case import Case
+from conformance.model.sweep import Sweep
 from conformance.sweeps.point_observations import PointObservations
+from conformance.sweeps.point_template import PointTemplate
 from conformance.sweeps.run import call_all
-from conformance.tables.point_template import PointTemplate
 from conformance.tables.suite import load_suite
-from conformance.tables.sweep import Sweep
 from fixtures.bench import DeviceBench
 
 SWEEP = "reg_mr/data_path/operation-by-access-by-place"
@@ -33,13 +33,13 @@ MOVED = {"allowed": "all", "refused": "nothing"}
 def probes_a_second(case: Case, swept: Sweep, bench: DeviceBench, kind: str, probes: int) -> float:
     """A point again and again on one set-up, as a sweep does it: its case made, its call, what was seen recorded."""
     point = swept.space.parse(POINTS[kind])
-    stencil, record = PointTemplate(case, swept), PointObservations(swept.space.size)
-    context = CaseContext(stencil.case(point), bench)
+    template, record = PointTemplate(case, swept), PointObservations(swept.space.size)
+    context = CaseContext(template.case(point), bench)
     with context.cleanup:
         set_up(context)
-        call_all(context, stencil, array("I", [point]), record)
+        call_all(context, template, array("I", [point]), record)
         began = time.perf_counter()
-        call_all(context, stencil, array("I", [point] * probes), record)
+        call_all(context, template, array("I", [point] * probes), record)
         spent = time.perf_counter() - began
     assert [seen["moved"] for seen in record.observations] == [MOVED[kind]], record.observations
     return probes / spent

@@ -122,6 +122,17 @@ class Pd(Protocol):
     def close(self) -> None: ...
 
 
+class Window(Protocol):
+    """A memory window: `rkey` is the key that its structure holds, `old_rkey` the one before the latest bind."""
+
+    rkey: int
+    old_rkey: int
+
+    @property
+    def pointer(self) -> int: ...
+    def dealloc(self) -> Return: ...
+
+
 def errno_name(number: int) -> str:
     """`EINVAL` for 22; `errno 524` for what user space has no name for; empty for 0."""
     if number == 0:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from conformance.bench.calls import Mr, Pd, Return, Sge
+from conformance.bench.calls import Mr, Pd, Return, Sge, Window
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.header import Check
 from conformance.model.case import QpSpec
@@ -35,17 +35,6 @@ class DmaBuf(Protocol):
     @property
     def size(self) -> int: ...
     def close(self) -> None: ...
-
-
-class Window(Protocol):
-    """A memory window: `rkey` is the key that its structure holds, `old_rkey` the one before the latest bind."""
-
-    rkey: int
-    old_rkey: int
-
-    @property
-    def pointer(self) -> int: ...
-    def dealloc(self) -> Return: ...
 
 
 class Queue(Protocol):

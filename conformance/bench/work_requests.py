@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from conformance.bench.calls import Mr, Return, Sge
+from conformance.bench.calls import Mr, Return, Sge, Window
 from conformance.verbs import ENUMS
-
-if TYPE_CHECKING:
-    from conformance.bench.interface import Window
 
 SIGNALED = ENUMS["ibv_send_flags"].value_of("SIGNALED")
 

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from conformance.bench.calls import IbvPd
-from conformance.device.pointers import pd_pointer
+from conformance.device.pointers import Pointers
 from conformance.errors import UserError
 from conformance.kernel.netlink import RdmaNetlink
 from conformance.model.capability import DeviceAttributes, declared_capabilities
+from conformance.model.record import DeviceFacts, Environment
 
 SYSFS = Path("/sys/class/infiniband")
 # enum ibv_port_state, from 0 upwards, and in which of them data gets through.
@@ -43,8 +44,9 @@ class ProtectionDomain:
     def __init__(self, device: Device) -> None:
         from pyverbs.pd import PD
 
+        self.device = device
         self.pyverbs: Any = PD(device.context)
-        self.pointer = pd_pointer(self.pyverbs)
+        self.pointer = device.pointers.pd(self.pyverbs)
         self._struct = IbvPd.from_address(self.pointer)
 
     @property
@@ -98,6 +100,9 @@ class Device:
         self.name = name
         self.port = port
         self.gid_index = gid_index
+        self.pointers = Pointers()
+        # How many exchanges native_exchange.py could have made: compiling pays from a certain number on.
+        self.exchanges_asked = 0
         self._chosen_gid: int | None = None
         self.netlink = RdmaNetlink(name)
         self.driver_id = self.netlink.driver_id() or 0
@@ -177,7 +182,7 @@ class Device:
             self._chosen_gid = 0 if _text_of(port / "link_layer") == "InfiniBand" else _last_gid(port / "gids")
         return self._chosen_gid
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> DeviceFacts:
         """The device as a result's header shows it."""
         return {
             "name": self.name,
@@ -204,7 +209,7 @@ def _last_gid(folder: Path) -> int:
     return max((index for index, words in interfaces.items() if set("".join(words)) - set("0")), default=0)
 
 
-def environment() -> dict[str, Any]:
+def environment() -> Environment:
     """The software around the device, as a result's header shows it."""
     return {
         "kernel": os.uname().release,

@@ -1,7 +1,8 @@
-/* Requests one after the other and what comes of each: native_exchange.py says when this takes the place of execution/connection.py, which does
- * the same in steps. */
+/* Posts requests one after the other and records what comes of each. native_exchange.py says when this is used instead
+ * of execution/connection.py, which does the same in steps. */
 #include <infiniband/verbs.h>
 #include <sched.h>
+#include <stddef.h>
 #include <string.h>
 #include <time.h>
 
@@ -9,7 +10,7 @@ enum { AREAS = 2, HEARD = 2, REQUESTER = 0, RESPONDER = 1, ENDS = 2 };
 enum { UNTOUCHED, REPLACED, OTHER }; /* as in bench/memory_areas.py */
 enum { NOT_ASKED = -1 };             /* as in native_exchange.py */
 
-/* Memory with known contents, as targets.Area has it. */
+/* Memory with known contents: memory_areas.Area. */
 struct area {
     uint8_t *memory, *place;
     uint64_t size, length;
@@ -28,8 +29,8 @@ struct move {
     uint32_t state, mask;
 };
 
-/* A pair, as lines.Line has it. */
-struct line {
+/* A pair of queue pairs: native_exchange.NativeConnection. */
+struct connection {
     struct end ends[ENDS];
     const struct move *moves; /* how it is made new; none if it is to be used as it is */
     uint32_t number_of_moves, stale;
@@ -37,7 +38,7 @@ struct line {
 };
 
 struct exchange {
-    struct line *line;
+    struct connection *connection;
     uint32_t asker, receives; /* the other side is to have so many posted */
     struct ibv_send_wr request;
     struct ibv_sge sge;
@@ -48,6 +49,24 @@ struct exchange {
     uint32_t seen[AREAS];
     uint32_t late; /* what a completion spoke of came after it */
     struct ibv_wc wc[1 + HEARD];
+};
+
+/* What native_exchange.py assumes: how many numbers follow, and these in the order of its _LAYOUT. */
+const uint32_t rdma_cts_layout[] = {
+    13,
+    sizeof(struct exchange),
+    offsetof(struct exchange, request),
+    offsetof(struct exchange, sge),
+    offsetof(struct exchange, areas),
+    offsetof(struct exchange, returned),
+    offsetof(struct exchange, wc),
+    sizeof(struct area),
+    sizeof(struct ibv_wc),
+    AREAS,
+    1 + HEARD,
+    sizeof(struct connection),
+    sizeof(struct end),
+    sizeof(struct move),
 };
 
 static void fill(const struct area *area)
@@ -144,18 +163,18 @@ static int reset(struct end *end)
 }
 
 /* As after creation: 0, or the errno of the move that failed. */
-static int renew(struct line *line)
+static int renew(struct connection *connection)
 {
-    int failed = reset(&line->ends[RESPONDER]);
+    int failed = reset(&connection->ends[RESPONDER]);
 
     if (!failed)
-        failed = reset(&line->ends[REQUESTER]);
+        failed = reset(&connection->ends[REQUESTER]);
     for (int i = 0; i < ENDS; i++)
-        for (uint32_t move = 0; !failed && move < line->number_of_moves; move++) {
-            line->ends[i].attributes->qp_state = line->moves[move].state;
-            failed = ibv_modify_qp(line->ends[i].qp, line->ends[i].attributes, line->moves[move].mask);
+        for (uint32_t move = 0; !failed && move < connection->number_of_moves; move++) {
+            connection->ends[i].attributes->qp_state = connection->moves[move].state;
+            failed = ibv_modify_qp(connection->ends[i].qp, connection->ends[i].attributes, connection->moves[move].mask);
         }
-    line->stale = failed != 0;
+    connection->stale = failed != 0;
     return failed;
 }
 
@@ -169,7 +188,7 @@ static int found_there(enum ibv_wc_status status)
 /* Posts the request and a SEND behind it and waits for both; 0, or the negative answer of a failed ibv_poll_cq. */
 static int made(struct exchange *this)
 {
-    struct end *asker = &this->line->ends[this->asker], *other = &this->line->ends[!this->asker];
+    struct end *asker = &this->connection->ends[this->asker], *other = &this->connection->ends[!this->asker];
     struct ibv_send_wr behind = {.opcode = IBV_WR_SEND}, *bad;
     struct ibv_recv_wr receive = {0}, *bad_receive;
     int found;
@@ -181,21 +200,21 @@ static int made(struct exchange *this)
     if (this->returned)
         return 0;
     ibv_post_send(asker->qp, &behind, &bad);
-    found = completion(asker->qp->send_cq, &this->wc[0], this->line->patience);
+    found = completion(asker->qp->send_cq, &this->wc[0], this->connection->patience);
     if (found <= 0)
         return found;
     this->found = 1;
     if (this->wc[0].status != IBV_WC_SUCCESS) {
         if (!found_there(this->wc[0].status))
             return 0;
-        found = completion(other->qp->recv_cq, &this->wc[1], this->line->silence);
+        found = completion(other->qp->recv_cq, &this->wc[1], this->connection->silence);
         this->heard = found > 0;
     } else {
         /* The asker's own memory is visible to it when it is told, the other's when it is told of immediate data. */
         this->late = !come(&this->areas[!this->asker]);
         /* What was sent behind is received behind; a write with immediate is received before that. */
         do {
-            found = completion(other->qp->recv_cq, &this->wc[1 + this->heard], this->line->hearing);
+            found = completion(other->qp->recv_cq, &this->wc[1 + this->heard], this->connection->hearing);
             this->heard += found > 0;
             if (found > 0 && this->wc[this->heard].opcode == IBV_WC_RECV_RDMA_WITH_IMM)
                 this->late |= !come(&this->areas[this->asker]);
@@ -205,18 +224,18 @@ static int made(struct exchange *this)
     return found < 0 ? found : 0;
 }
 
-/* Lets what has failed come to rest, looks at the memory then, since a refused write may still land, and says what the
- * line is good for; 0, or the negative answer of ibv_query_qp. */
+/* Lets what has failed come to rest, looks at the memory then, since a refused write may still land, and marks the
+ * connection as stale if it has to be renewed; 0, or the negative answer of ibv_query_qp. */
 static int rest(struct exchange *this)
 {
-    struct line *line = this->line;
+    struct connection *connection = this->connection;
     int done = this->found && this->wc[0].status == IBV_WC_SUCCESS;
     uint32_t wanted = this->heard && this->wc[1].opcode == IBV_WC_RECV_RDMA_WITH_IMM ? 2 : 1;
 
     if (!done && !this->returned) {
-        settle(line->ends[this->asker].qp, line->silence);
+        settle(connection->ends[this->asker].qp, connection->silence);
         if (this->found && found_there(this->wc[0].status))
-            settle(line->ends[!this->asker].qp, line->silence);
+            settle(connection->ends[!this->asker].qp, connection->silence);
     }
     for (int i = 0; i < AREAS; i++) {
         this->seen[i] = seen(&this->areas[i]);
@@ -226,8 +245,8 @@ static int rest(struct exchange *this)
         done = done && this->wc[1 + i].status == IBV_WC_SUCCESS;
     if (done && this->heard >= wanted)
         return 0;
-    line->stale = 1;
-    this->rested = state(line->ends[RESPONDER].qp);
+    connection->stale = 1;
+    this->rested = state(connection->ends[RESPONDER].qp);
     return this->rested < 0 ? this->rested : 0;
 }
 
@@ -263,12 +282,12 @@ static int late(struct exchange *this)
     return changed;
 }
 
-/* Makes the exchanges up to one that is odd, or before one whose line cannot be made new: how many, or the negative
+/* Makes the exchanges up to one that is odd, or before one whose connection cannot be made new: how many, or the negative
  * answer of the ibv_poll_cq or ibv_query_qp that has failed. */
 int rdma_cts_exchanges(struct exchange *all, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        int failed = all[i].line->stale && all[i].line->number_of_moves && renew(all[i].line);
+        int failed = all[i].connection->stale && all[i].connection->number_of_moves && renew(all[i].connection);
 
         if (failed || (i && late(&all[i - 1])))
             return i;

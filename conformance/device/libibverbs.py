@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 from conformance.bench.calls import ABSENT, Mr, Pd, Return, Sge
+from conformance.verbs import OPTIONAL_ACCESS
 
-# Bits 20 to 29 of the access flags are optional: IBV_ACCESS_OPTIONAL_RANGE of verbs.h.
-OPTIONAL_RANGE = 0x3FF00000
 FORK_ENABLED = 1  # enum ibv_fork_status
 # Whose ibv_rereg_mr the loaded library has: rdma-core's, or the vendor's with its attr argument.
 DIALECTS = ("mainline", "experimental")
@@ -91,13 +90,13 @@ class Libibverbs:
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
         """ibv_reg_mr as a C program gets it: with optional flags the header's macro takes ibv_reg_mr_iova2."""
-        if access & OPTIONAL_RANGE:
+        if access & OPTIONAL_ACCESS:
             return self._registration(self._reg_mr_iova2, pd.pointer, addr, length, addr, access)
         return self._registration(self._reg_mr, pd.pointer, addr, length, access)
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
         """ibv_reg_mr_iova, by the same macro's choice."""
-        function = self._reg_mr_iova2 if access & OPTIONAL_RANGE else self._reg_mr_iova
+        function = self._reg_mr_iova2 if access & OPTIONAL_ACCESS else self._reg_mr_iova
         return self._registration(function, pd.pointer, addr, length, hca_va, access)
 
     def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:

@@ -1,8 +1,8 @@
 """Requests and what comes of them, many in one call of C, on the queue pairs of the device itself.
 
-execution/connection.py does the same step by step.
-Between two calls Python takes longer than a device. For a stand-in (a reference, an altered call), for what only
-extended queue pairs post, and without a compiler, there is none. Not for judging what came.
+execution/connection.py does the same step by step; this saves the time that Python takes between two calls, which is
+longer than the device's own. Not available for a stand-in (a reference, an altered call), for what only extended queue
+pairs can post, and without a compiler. Not for judging what came.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from conformance.bench.interface import Pair
 from conformance.bench.memory_areas import Area
 from conformance.bench.work_requests import WR_OPCODES, Exchange, SendRequest
 from conformance.device.compiled import library
-from conformance.device.pointers import attributes_pointer
 from conformance.device.posting import SEND_SIZE, SGE, WC, completion, pack_send
 from conformance.device.queue_pairs import DeviceQueue, moves
 from conformance.verbs import ENUMS
@@ -26,19 +25,20 @@ from conformance.verbs import ENUMS
 SOURCE = Path(__file__).with_name("exchange.c")
 # Compiling takes about as long as so many exchanges lose without it.
 WORTH = 500
-# How many are made in one call, at most.
+# How many exchanges one call of `exchanges` takes at most: its callers make batches of this size.
 MOST = 64
 _KINDS = ("RC", "UC")
 _NS = 1_000_000_000
+_NUMBER = ctypes.c_uint32
+_MOVE_SIZE = 2 * ctypes.sizeof(_NUMBER)  # struct move: state and mask
 _AREAS, _COMPLETIONS = 2, 3
 _STATES = ENUMS["ibv_qp_state"]
 _POSTED = Return(0, 0)
 _NOT_ASKED = -1  # the responder's state
-_asked = 0
-# struct exchange of exchange.c: what it is told, of which the request and its element and the areas, what it answers,
-# the completions.
-_TOLD, _AREA, _ANSWER = Struct("QII"), Struct("QQQQQQII"), Struct("iIIiIII4x")
-_AT_SGE = _TOLD.size + SEND_SIZE
+# struct exchange of exchange.c: connection, asker and receives; the request, its element and the areas; the answer; the
+# completions.
+_HEAD, _AREA, _ANSWER = Struct("QII"), Struct("QQQQQQII"), Struct("iIIiIII4x")
+_AT_SGE = _HEAD.size + SEND_SIZE
 _AT_AREAS = _AT_SGE + SGE.size
 _AT_ANSWER = _AT_AREAS + _AREAS * _AREA.size
 _AT_COMPLETIONS = _AT_ANSWER + _ANSWER.size
@@ -49,7 +49,7 @@ class _End(ctypes.Structure):
     _fields_ = (("qp", ctypes.c_uint64), ("attributes", ctypes.c_uint64), ("receives", ctypes.c_uint64))
 
 
-class _Line(ctypes.Structure):
+class _Connection(ctypes.Structure):
     _fields_ = (
         ("ends", _End * 2), ("moves", ctypes.c_void_p), ("number_of_moves", ctypes.c_uint32),
         ("stale", ctypes.c_uint32), ("patience", ctypes.c_uint64), ("hearing", ctypes.c_uint64),
@@ -57,18 +57,29 @@ class _Line(ctypes.Structure):
     )  # fmt: skip
 
 
+# In the order of rdma_cts_layout of exchange.c.
+_LAYOUT = (
+    ("sizeof(struct exchange)", _SIZE), ("offset of request", _HEAD.size), ("offset of sge", _AT_SGE),
+    ("offset of areas", _AT_AREAS), ("offset of returned", _AT_ANSWER), ("offset of wc", _AT_COMPLETIONS),
+    ("sizeof(struct area)", _AREA.size), ("sizeof(struct ibv_wc)", WC.size), ("number of areas", _AREAS),
+    ("number of completions", _COMPLETIONS), ("sizeof(struct connection)", ctypes.sizeof(_Connection)),
+    ("sizeof(struct end)", ctypes.sizeof(_End)), ("sizeof(struct move)", _MOVE_SIZE),
+)  # fmt: skip
+
+
 class NativeConnection:
-    """A pair as C knows it: its requester and its responder, and how it is made new."""
+    """A pair as C knows it: its requester and its responder, and how it is renewed."""
 
     def __init__(self, requester: DeviceQueue, responder: DeviceQueue, silence_s: float, renewable: bool) -> None:
         """`silence_s` is how long to wait for a side that may have nothing to say, else the queues' deadlines hold."""
         self._queues = requester, responder
         steps = [number for step in moves(responder.kind) for number in step] if renewable else []
-        self._moves = (ctypes.c_uint32 * len(steps))(*steps)
-        ends = (_End(queue.poster.qp, attributes_pointer(queue.attributes), 0) for queue in self._queues)
+        self._moves = (_NUMBER * len(steps))(*steps)
+        attributes = requester.device.pointers.attributes
+        ends = (_End(queue.poster.qp, attributes(queue.attributes), 0) for queue in self._queues)
         hearing_s = responder.deadline_s if responder.kind == "RC" else silence_s
         times = (int(seconds * _NS) for seconds in (requester.deadline_s, hearing_s, silence_s))
-        self._struct = _Line((_End * 2)(*ends), ctypes.addressof(self._moves), len(steps) // 2, 0, *times)
+        self._struct = _Connection((_End * 2)(*ends), ctypes.addressof(self._moves), len(steps) // 2, 0, *times)
         self.address = ctypes.addressof(self._struct)
 
     def stands_for(self, pair: Pair) -> bool:
@@ -98,18 +109,19 @@ def takes(request: SendRequest) -> bool:
 
 
 def exchanges(asked: Sequence[Asked]) -> list[Exchange]:
-    """Makes the exchanges up to the first that has to be looked at, that one among them; MOST at most.
+    """Makes these exchanges, MOST at most, up to and including the first that has to be looked at.
 
-    None is made if the first one's line cannot be made new. Each fills its areas, posts the request and a SEND behind
-    it, and tells what came at both sides and how the responder rests; what was seen of the areas stands in them.
-    Raises OSError where ibv_poll_cq or ibv_query_qp fails.
+    None is made if the first one's connection cannot be renewed. Each fills its areas, posts the request and a SEND
+    behind it, and gives what came at both sides and the state of the responder; what was seen of the areas is put into
+    them. Raises OSError where ibv_poll_cq or ibv_query_qp fails.
     """
-    compiled = library(SOURCE, "-libverbs")
+    compiled = _library()
     assert compiled is not None
     room, start = _room()
-    for at, (line, asker, receives, request, areas) in zip(range(0, MOST * _SIZE, _SIZE), asked, strict=False):
-        _TOLD.pack_into(room, at, line.address, asker, receives)
-        pack_send(room, at + _TOLD.size, (room, at + _AT_SGE, start + at + _AT_SGE), request)
+    for number, (line, asker, receives, request, areas) in enumerate(asked):
+        at = number * _SIZE
+        _HEAD.pack_into(room, at, line.address, asker, receives)
+        pack_send(room, at + _HEAD.size, (room, at + _AT_SGE, start + at + _AT_SGE), request)
         at_area = at + _AT_AREAS
         for area in areas:
             addr, size = area.memory.addr, area.memory.size
@@ -117,7 +129,7 @@ def exchanges(asked: Sequence[Asked]) -> list[Exchange]:
             _AREA.pack_into(room, at_area, addr, area.start, size, area.length, before, wanted, area.around, area.made)
             at_area += _AREA.size
         _ANSWER.pack_into(room, at + _AT_ANSWER, 0, 0, 0, _NOT_ASKED, 0, 0, 0)
-    made = compiled.rdma_cts_exchanges(room, min(len(asked), MOST))
+    made = compiled.rdma_cts_exchanges(room, len(asked))
     if made < 0:
         raise OSError(-made, "ibv_poll_cq or ibv_query_qp")
     return [_answer(room, number * _SIZE, each[4]) for number, each in enumerate(asked[:made])]
@@ -130,6 +142,10 @@ def _answer(room: ctypes.Array[ctypes.c_char], at: int, areas: tuple[Area, Area]
     answered = Return(returned, max(returned, 0)) if returned else _POSTED
     state = _STATES.name_of(rested) if rested != _NOT_ASKED else ""
     return Exchange(answered, come[:found], come[found:], state, bool(late))
+
+
+def _library() -> ctypes.CDLL | None:
+    return library(SOURCE, _LAYOUT, "-libverbs")
 
 
 @functools.cache
@@ -145,14 +161,17 @@ def _address(content: bytes) -> int:
 
 
 def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeConnection | None:
-    """What makes exchanges on this pair quickly, once this process has made enough of them to be worth it."""
-    global _asked
+    """What makes exchanges on this pair in C, once enough were asked for on its device to be worth compiling.
+
+    None until then, for pairs that C cannot take, and without a compiler. Raises UserError where exchange.c does not
+    have the layout that this module assumes.
+    """
     requester, responder = pair.requester, pair.responder
     if type(requester) is not DeviceQueue or type(responder) is not DeviceQueue:
         return None
     if responder.kind not in _KINDS or responder.sq_sig_all or {requester.state, responder.state} != {"RTS"}:
         return None
-    _asked += 1
-    if _asked <= WORTH or library(SOURCE, "-libverbs") is None:
+    responder.device.exchanges_asked += 1
+    if responder.device.exchanges_asked <= WORTH or _library() is None:
         return None
     return NativeConnection(requester, responder, silence_s, renewable)

@@ -7,15 +7,14 @@ judging what came.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import IntFlag
 from typing import Any, cast
 
-from conformance.bench.calls import Pd, Return, Sge
-from conformance.bench.interface import Window
+from conformance.bench.calls import Pd, Return, Sge, Window
 from conformance.bench.work_requests import EXTENDED_OPCODES, BindInfo, Completion, SendRequest
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.libibverbs import exact
-from conformance.device.pointers import ah_pointer, pyverbs_mr, qp_pointer
 from conformance.device.posting import Poster
 from conformance.device.windows import DeviceWindow
 from conformance.model.case import QpSpec
@@ -24,27 +23,50 @@ from conformance.verbs import ENUMS
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
 # Attributes of the connection: local ACK timeout 4.096 us * 2^14 = 67 ms, seven retries.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 14, 7, 7, 12
-_QKEY = 0x11111111
+# The queue key of datagrams: the receiving queue pair holds it and the sender names it. Any value does whose highest
+# bit is clear; the others are reserved for privileged users.
+DATAGRAM_QKEY = 0x11111111
 _ACCESS = ENUMS["ibv_access_flags"]
 _REMOTE, _ATOMIC = _ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ"), _ACCESS.value_of("REMOTE_ATOMIC")
 _FLUSHES = _ACCESS.mask_of("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
 _STATES = ENUMS["ibv_qp_state"]
 _QP_TYPES = ENUMS["ibv_qp_type"]
-# enum ibv_qp_attr_mask, and which attributes each type is moved with (ibv_modify_qp(3)).
-_QP_STATE, _ACCESS_FLAGS, _PKEY_INDEX, _PORT, _QKEY, _AV, _PATH_MTU = (1 << bit for bit in (0, 3, 4, 5, 6, 7, 8))
-_TIMEOUTS, _RQ_PSN, _RD_ATOMIC = 1 << 9 | 1 << 10 | 1 << 11, 1 << 12, 1 << 13
-_RNR_TIMER, _SQ_PSN, _DEST_RD_ATOMIC, _DEST_QPN = (1 << bit for bit in (15, 16, 17, 20))
-_INIT, _RTR = _QP_STATE | _PKEY_INDEX | _PORT, _QP_STATE | _AV | _PATH_MTU | _DEST_QPN | _RQ_PSN
-_MOVES = {
-    "RC": {
-        "INIT": _INIT | _ACCESS_FLAGS, "RTR": _RTR | _DEST_RD_ATOMIC | _RNR_TIMER,
-        "RTS": _QP_STATE | _TIMEOUTS | _SQ_PSN | _RD_ATOMIC,
-    },
-    "XRC_SEND": {"INIT": _INIT | _ACCESS_FLAGS, "RTR": _RTR, "RTS": _QP_STATE | _TIMEOUTS | _SQ_PSN | _RD_ATOMIC},
-    "XRC_RECV": {"INIT": _INIT | _ACCESS_FLAGS, "RTR": _RTR | _DEST_RD_ATOMIC | _RNR_TIMER},
-    "UC": {"INIT": _INIT | _ACCESS_FLAGS, "RTR": _RTR, "RTS": _QP_STATE | _SQ_PSN},
-    "UD": {"INIT": _INIT | _QKEY, "RTR": _QP_STATE, "RTS": _QP_STATE | _SQ_PSN},
-}  # fmt: skip
+
+
+class _Attr(IntFlag):
+    """enum ibv_qp_attr_mask of <infiniband/verbs.h>, as far as it is used here."""
+
+    STATE = 1 << 0
+    ACCESS_FLAGS = 1 << 3
+    PKEY_INDEX = 1 << 4
+    PORT = 1 << 5
+    QKEY = 1 << 6
+    AV = 1 << 7
+    PATH_MTU = 1 << 8
+    TIMEOUT = 1 << 9
+    RETRY_CNT = 1 << 10
+    RNR_RETRY = 1 << 11
+    RQ_PSN = 1 << 12
+    MAX_QP_RD_ATOMIC = 1 << 13
+    MIN_RNR_TIMER = 1 << 15
+    SQ_PSN = 1 << 16
+    MAX_DEST_RD_ATOMIC = 1 << 17
+    DEST_QPN = 1 << 20
+
+
+# Which attributes each type of queue pair is moved with (ibv_modify_qp(3)).
+_INIT = _Attr.STATE | _Attr.PKEY_INDEX | _Attr.PORT
+_RTR = _Attr.STATE | _Attr.AV | _Attr.PATH_MTU | _Attr.DEST_QPN | _Attr.RQ_PSN
+_RTR_OF_RESPONDER = _RTR | _Attr.MAX_DEST_RD_ATOMIC | _Attr.MIN_RNR_TIMER
+_RTS = _Attr.STATE | _Attr.SQ_PSN
+_RTS_OF_REQUESTER = _RTS | _Attr.TIMEOUT | _Attr.RETRY_CNT | _Attr.RNR_RETRY | _Attr.MAX_QP_RD_ATOMIC
+_MOVES: Mapping[str, Mapping[str, _Attr]] = {
+    "RC": {"INIT": _INIT | _Attr.ACCESS_FLAGS, "RTR": _RTR_OF_RESPONDER, "RTS": _RTS_OF_REQUESTER},
+    "XRC_SEND": {"INIT": _INIT | _Attr.ACCESS_FLAGS, "RTR": _RTR, "RTS": _RTS_OF_REQUESTER},
+    "XRC_RECV": {"INIT": _INIT | _Attr.ACCESS_FLAGS, "RTR": _RTR_OF_RESPONDER},
+    "UC": {"INIT": _INIT | _Attr.ACCESS_FLAGS, "RTR": _RTR, "RTS": _RTS},
+    "UD": {"INIT": _INIT | _Attr.QKEY, "RTR": _Attr.STATE, "RTS": _RTS},
+}
 # enum ibv_qp_create_send_ops_flags: IBV_QP_EX_WITH_FLUSH, IBV_QP_EX_WITH_ATOMIC_WRITE
 _SEND_OPS = {"FLUSH": 1 << 11, "ATOMIC_WRITE": 1 << 12}
 # Types without a receive queue: a provider that is asked for one may lay the queues out as if there were.
@@ -71,7 +93,7 @@ class DeviceQueue:
             self.cq.close()
             raise
         self.number = int(self.qp.qp_num)
-        self.poster = Poster(qp_pointer(self.qp))
+        self.poster = Poster(device.pointers.qp(self.qp))
         self._attributes: Any = None
         self._address_handle: Any = None
         self._destination: tuple[int, int, int] | None = None
@@ -116,7 +138,7 @@ class DeviceQueue:
         if self.state == "RESET":
             return
         self._attributes.qp_state = _STATES.value_of("RESET")
-        self.qp.modify(self._attributes, _QP_STATE)
+        self.qp.modify(self._attributes, _Attr.STATE)
         self.state = "RESET"
         while self.poster.completions(1, 0.0):
             pass
@@ -133,7 +155,7 @@ class DeviceQueue:
         attributes.max_dest_rd_atomic = attributes.max_rd_atomic = 1
         attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = _TIMEOUT, _RETRIES, _RNR_RETRIES
         attributes.min_rnr_timer = _MIN_RNR_TIMER
-        attributes.qkey = _QKEY
+        attributes.qkey = DATAGRAM_QKEY
         attributes.ah_attr = self._path()
         return attributes
 
@@ -150,7 +172,8 @@ class DeviceQueue:
 
         if self.kind == "UD":
             self._address_handle = AH(self.pyverbs_pd, attr=self._path())
-            self._destination = (ah_pointer(self._address_handle, self.pd.pointer), peer, _QKEY)
+            pointer = self.device.pointers.ah(self._address_handle, self.pd.pointer)
+            self._destination = (pointer, peer, DATAGRAM_QKEY)
 
     def _rights(self) -> int:
         if self.kind == "UD":
@@ -192,7 +215,7 @@ class DeviceQueue:
         """ibv_bind_mw, the header's own checks included: 0 once posted, or the value of errno."""
         from pyverbs.mr import MWBind, MWBindInfo
 
-        with pyverbs_mr(info.mr.pointer if info.mr else 0) as wrapper:
+        with self.device.pointers.mr(info.mr.pointer if info.mr else 0) as wrapper:
             request = MWBind(MWBindInfo(wrapper, info.addr, info.length, info.access), flags, wr_id)
         return exact(lambda: self.qp.bind_mw(cast(DeviceWindow, window).pyverbs, request))
 
@@ -269,12 +292,12 @@ def move(qp: Any, kind: str, attributes: Any, state: str) -> None:
 
 def moves(kind: str) -> list[tuple[int, int]]:
     """How a queue pair of the kind gets from RESET to its last state: state and mask of each ibv_modify_qp."""
-    return [(_STATES.value_of(state), mask) for state, mask in _MOVES[kind].items()]
+    return [(_STATES.value_of(state), int(mask)) for state, mask in _MOVES[kind].items()]
 
 
 def state_of(qp: Any) -> str:
     """The state of a queue pair of pyverbs, as ibv_query_qp tells it."""
-    attributes, _ = qp.query(_QP_STATE)
+    attributes, _ = qp.query(_Attr.STATE)
     return _STATES.name_of(int(attributes.qp_state))
 
 
@@ -283,7 +306,3 @@ def _capacity(kind: str) -> Any:
 
     depth, elements = (0, 0) if kind in _SENDERS else (QUEUE_DEPTH, 1)
     return QPCap(max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=1, max_recv_sge=elements)
-
-
-def _pyverbs(pd: Pd) -> Any:
-    return cast(ProtectionDomain, pd).pyverbs

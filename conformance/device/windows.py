@@ -10,7 +10,6 @@ from typing import Any, cast
 from conformance.bench.calls import IbvMw, Pd, Return
 from conformance.device.device import ProtectionDomain
 from conformance.device.libibverbs import exact
-from conformance.device.pointers import mw_pointer
 
 
 class DeviceWindow:
@@ -20,8 +19,9 @@ class DeviceWindow:
         """ibv_alloc_mw of type `kind`. Raises PyverbsRDMAError with the errno."""
         from pyverbs.mr import MW
 
-        self.pyverbs: Any = MW(cast(ProtectionDomain, pd).pyverbs, kind)
-        self.pointer = mw_pointer(self.pyverbs)
+        domain = cast(ProtectionDomain, pd)
+        self.pyverbs: Any = MW(domain.pyverbs, kind)
+        self.pointer = domain.device.pointers.mw(self.pyverbs)
         self._struct = IbvMw.from_address(self.pointer)
         self.old_rkey = self.rkey
 

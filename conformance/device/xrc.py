@@ -16,7 +16,6 @@ from typing import Any
 from conformance.bench.calls import Pd, Return
 from conformance.bench.work_requests import SendRequest
 from conformance.device.device import Device
-from conformance.device.pointers import qp_pointer, srq_pointer
 from conformance.device.posting import Poster
 from conformance.device.queue_pairs import QUEUE_DEPTH, DevicePair, DeviceQueue, move, state_of
 from conformance.model.case import QpSpec
@@ -52,7 +51,7 @@ class XrcQueue(DeviceQueue):
             self._receiver = QP(device.context, attributes)
             made.callback(self._receiver.close)
             self.kind = XRC
-            self.poster = Poster(qp_pointer(self.qp), srq_pointer(shared, pd.pointer))
+            self.poster = Poster(device.pointers.qp(self.qp), device.pointers.srq(shared, pd.pointer))
             self.shared, self._destined = int(shared.get_srq_num()), 0
             self._made = made.pop_all()
 

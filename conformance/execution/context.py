@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from conformance.bench.calls import Mr, Pd, Return, errno_name
-from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair, Window
+from conformance.bench.calls import Mr, Pd, Return, Window, errno_name
+from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair
 from conformance.bench.work_requests import BindInfo
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.harness_resources import HarnessResources, give_back, make_pair

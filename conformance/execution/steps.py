@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from conformance.bench.calls import Mr, Return, Sge, errno_name
-from conformance.bench.interface import Queue, Window
+from conformance.bench.calls import Mr, Return, Sge, Window, errno_name
+from conformance.bench.interface import Queue
 from conformance.bench.work_requests import SIGNALED, SendRequest, next_rkey
 from conformance.errors import SetupRefused
 from conformance.execution import memory_events, ordering, traffic

@@ -1,10 +1,10 @@
-"""API-01: are the descriptions of the verbs those of the installed header and bindings?
+"""Rule API-01: compares the descriptions of the verbs with the installed header and bindings.
 
     checks = check_api()                      # the header, then pyverbs
     checks = check_header(include_dirs=[...]) # another build of rdma-core
 
-Everything is asked of a C compiler, so what counts is what a program compiled here would see. It
-needs no device and loads no library. Not for what the verbs do: that is for the cases.
+The C compiler answers all questions about the header, so the result is what a program compiled here
+would see. No device is needed and no library is loaded. Not for what the verbs do: the cases test that.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def check_header(
     header: str = HEADER,
     timeout_s: float = 60.0,
 ) -> list[Check]:
-    """One check for each described enumerator, field and prototype, and one for each thing not described.
+    """Returns a check for each described enumerator, field and prototype, and for each that is not described.
 
-    `compiler` is a command line, by default $CC, else the first of cc, gcc and clang on PATH;
-    `include_dirs` are searched before the system's; `timeout_s` bounds each run of the compiler in
-    seconds. What keeps the comparison from being made (no compiler, no header, a header that does
-    not compile) is one UNREACHABLE check, never an exception and never PASS.
+    `compiler` is a command line, by default $CC or the first of cc, gcc and clang on PATH. `include_dirs`
+    are searched before those of the system. `timeout_s` limits each run of the compiler, in seconds. If the
+    comparison cannot be made (no compiler, no header, or a header that does not compile), the result is one
+    UNREACHABLE check, never an exception and never PASS.
     """
     try:
         return compare(Toolchain.found(compiler, include_dirs, header, timeout_s))
@@ -39,7 +39,7 @@ def check_header(
 
 
 def check_api(*, compiler: str | None = None, include_dirs: Sequence[Path | str] = ()) -> list[Check]:
-    """The checks of the header, then those of the bindings."""
+    """Returns the checks of the header, then those of the bindings."""
     return [*check_header(compiler=compiler, include_dirs=include_dirs), *check_bindings()]
 
 

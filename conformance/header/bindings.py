@@ -1,7 +1,7 @@
-"""Comparing the described enumerations with those of the installed pyverbs.
+"""Compares the described enumerations with those of the installed pyverbs.
 
-pyverbs compiles the header's numbers in and exports a choice of names; a name it leaves out is
-not comparable, and no fault of the descriptions.
+pyverbs contains the header's numbers and exports some of the names. A name that it does not export
+cannot be compared and is UNREACHABLE, not FAIL. Not for the header itself (compare.py).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ MODULES = ("pyverbs.libibverbs_enums", "pyverbs.enums")
 
 
 def check_bindings(module: ModuleType | None = None) -> list[Check]:
-    """One check for each described enumerator, and one for each more that pyverbs has.
+    """Returns a check for each described enumerator, and for each one that only pyverbs has.
 
-    `module` is pyverbs' module of enumerations, by default the installed one. Bindings that are
-    not there or do not load are one UNREACHABLE check.
+    `module` is pyverbs' module of enumerations, by default the installed one. If pyverbs is missing or
+    cannot be loaded, the result is one UNREACHABLE check.
     """
     try:
         bindings = module or _installed()
@@ -32,12 +32,12 @@ def check_bindings(module: ModuleType | None = None) -> list[Check]:
 
 
 def _installed() -> ModuleType:
-    """The enumerations of the installed pyverbs; ImportError if they cannot be loaded."""
+    """Returns the module of enumerations of the installed pyverbs. Raises ImportError if it cannot be loaded."""
     for name in MODULES[:-1]:
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
-            # A module of that name which fails over another one is broken, not absent.
+            # A module that exists but fails to import another one is broken, not missing.
             if not name.startswith(error.name or name):
                 raise
     return importlib.import_module(MODULES[-1])
@@ -59,12 +59,12 @@ def _enum_checks(enum: Enum, bindings: ModuleType) -> Iterator[Check]:
 
 
 def _value_check(item: str, described: EnumValue, enum: str, bindings: ModuleType) -> Check:
-    # Old bindings export every name of its own, new ones as a member of the enumeration; names that
-    # C defines by macros have an underscore before them.
+    # Old bindings export each name from the module, new ones as a member of the enumeration. Names that
+    # are macros in C have a leading underscore.
     for holder in (getattr(bindings, enum, None), bindings):
         for name in (described.name, f"_{described.name}"):
             if hasattr(holder, name):
-                return same(item, described.value, int(getattr(holder, name)), "pyverbs gives it another value")
+                return same(item, described.value, int(getattr(holder, name)), "pyverbs has another value")
     return Check(item, UNREACHABLE, str(described.value), "", f"{bindings.__name__} does not export it")
 
 

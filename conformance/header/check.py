@@ -1,4 +1,4 @@
-"""The result of comparing one described fact with what is installed."""
+"""The result of comparing one item of the descriptions with what is installed. Not for comparing (compare.py)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MISSING = "missing in this header"
 
 @dataclass(frozen=True)
 class Check:
-    """One fact: `item` names it, `expected` is the description's, `found` what is installed.
+    """The result for one item. `expected` is from the description, `found` is installed.
 
-    NOT_COVERED is something installed that the suite does not describe; UNREACHABLE something that
-    could not be compared here, and `reason` says why. `reason` is empty only for PASS.
+    NOT_COVERED means that the item is installed and the suite does not describe it. UNREACHABLE means
+    that the item could not be compared here. `reason` is empty only for PASS.
     """
 
     item: str
@@ -31,12 +31,12 @@ class Check:
 
 
 def missing(item: str, expected: str, since: str = "") -> Check:
-    """A described thing that the header lacks; `since` is the rdma-core that brought it, if known."""
+    """Returns FAIL for an item that the header does not have. `since` is the first rdma-core with it, if known."""
     reason = f"{MISSING}; rdma-core has it since {since}" if since else MISSING
     return Check(item, FAIL, expected, "", reason)
 
 
 def same(item: str, expected: object, found: object, reason: str) -> Check:
-    """PASS if both are equal, else FAIL with the reason."""
+    """Returns PASS if both are equal, else FAIL with the reason."""
     agree = expected == found
     return Check(item, PASS if agree else FAIL, str(expected), str(found), "" if agree else reason)

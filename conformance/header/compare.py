@@ -1,7 +1,8 @@
-"""Comparing every described enumerator, struct, constant and prototype with a header.
+"""Compares every described enumerator, struct, constant and prototype with a header.
 
-In both directions: what is described must be in the header and be the same, and what the header
-has beyond the described enumerations and structs is reported as not covered.
+In both directions: each described item must be in the header and be equal, and enumerators and fields
+that only the header has are reported as NOT_COVERED. Not for asking the compiler (program.py) and not
+for reading the header's text (source.py).
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from conformance.verbs import (
     declaration,
 )
 
-# Enumerations that no header has, one for each integer that compilers represent enumerations by.
-STRANGE = {
+# Enumerations that no header has: one of each integer type that compilers use to represent enumerations.
+FOREIGN = {
     "cts_unsigned": "enum cts_unsigned { CTS_UNSIGNED };",
     "cts_signed": "enum cts_signed { CTS_SIGNED = -1 };",
 }
@@ -38,13 +39,13 @@ VENDOR_ONLY = "vendor-only: this header does not have it"
 
 
 def compare(toolchain: Toolchain) -> list[Check]:
-    """All checks of one header; Unreachable if it cannot be asked."""
+    """Returns all checks of one header. Raises Unreachable if the header cannot be compiled."""
     source = Source(toolchain.preprocessed())
     unknown_names = _undescribed_names(source)
     unknown_fields = {struct.name: _undescribed_fields(source, struct) for struct in STRUCTS.values()}
     answers = toolchain.ask(
         _questions([name for _, name in unknown_names], unknown_fields),
-        {**STRANGE, **{_ours(struct): _layout(struct) for struct in STRUCTS.values()}},
+        {**FOREIGN, **{_ours(struct): _layout(struct) for struct in STRUCTS.values()}},
         undefine=VERBS,  # ibv_reg_mr and ibv_reg_mr_iova are macros over functions of the same name
     )
     return [
@@ -58,11 +59,11 @@ def compare(toolchain: Toolchain) -> list[Check]:
     ]
 
 
-# The questions, which are also the keys of the answers.
+# The questions: C expressions, which are also the keys of the answers.
 
 
 def _ours(struct: Struct) -> str:
-    """The tag under which the described layout is compiled next to the header's."""
+    """Returns the tag of the described struct, which is compiled next to the header's struct."""
     return f"cts_described_{struct.name}"
 
 
@@ -92,10 +93,11 @@ def _prototype(verb: Verb) -> str:
 
 
 def _compatible(expression: str, ctype: str) -> str:
-    """Whether an expression has a type, an enumeration and an integer being two different ones.
+    """Returns a C expression that is true if `expression` has the type `ctype` exactly.
 
-    C takes an enumeration and its integer for compatible, but two enumerations not: what is an
-    integer is compatible with a strange enumeration too, and what is an enumeration is not.
+    In C an enumeration is compatible with its integer type, but not with another enumeration. To tell the two
+    apart, the type is also compared with FOREIGN: an integer is compatible with a foreign enumeration, an
+    enumeration is not.
     """
 
     def has(other: str) -> str:
@@ -104,8 +106,8 @@ def _compatible(expression: str, ctype: str) -> str:
     of_integers = re.sub(
         r"\bint\b", "enum cts_signed", re.sub(r"\b(unsigned int|uint32_t)\b", "enum cts_unsigned", ctype)
     )
-    strange = {re.sub(r"\benum \w+", f"enum {each}", ctype) for each in STRANGE} - {ctype}
-    return " && ".join([has(ctype), has(of_integers), *(f"!{has(each)}" for each in sorted(strange))])
+    foreign = {re.sub(r"\benum \w+", f"enum {each}", ctype) for each in FOREIGN} - {ctype}
+    return " && ".join([has(ctype), has(of_integers), *(f"!{has(each)}" for each in sorted(foreign))])
 
 
 def _questions(unknown_names: Iterable[str], unknown_fields: dict[str, list[str]]) -> Iterator[str]:
@@ -123,17 +125,17 @@ def _questions(unknown_names: Iterable[str], unknown_fields: dict[str, list[str]
     yield from (_prototype(verb) for verb in (*VERBS.values(), *VENDOR_VERBS.values()))
 
 
-# What the header has and the descriptions lack.
+# Items that the header has and the descriptions do not.
 
 
 def _undescribed_names(source: Source) -> list[tuple[str, str]]:
-    """Enumerators of described enumerations, and macros with their prefix, that nobody described."""
+    """Returns (enumeration, name) of each enumerator, or macro with its prefix, that is not described."""
     described = {each.name for enum in (*ENUMS.values(), *VENDOR_ENUMS.values()) for each in enum}
     described |= set(CONSTANTS)
     macros = source.macros()
     found: dict[str, str] = {}
     for enum in ENUMS.values():
-        # A new advice or access flag may come as a macro: verbs_api.h renames the kernel's that way.
+        # A new advice or access flag may be a macro: verbs_api.h renames the kernel's names by macros.
         names = source.enumerators(enum.name) + [name for name in macros if name.startswith(enum.prefix)]
         for name in names:
             if name not in described:
@@ -148,7 +150,7 @@ def _undescribed_fields(source: Source, struct: Struct) -> list[str]:
 
 def _unknown_name_checks(names: Iterable[tuple[str, str]], answers: Answers) -> Iterator[Check]:
     for enum, name in names:
-        if name in answers.values:  # else it is a macro that is no number
+        if name in answers.values:  # otherwise it is a macro whose value is not a number
             yield Check(
                 f"enum {enum}.{ENUMS[enum].short(name)}",
                 NOT_COVERED,
@@ -166,17 +168,17 @@ def _unknown_field_checks(
     for struct, names in fields.items():
         for name in names:
             offset = answers.values.get(_offset(struct, name))
-            place = "" if offset is None else f" at offset {offset}"
+            where = "" if offset is None else f" at offset {offset}"
             yield Check(
                 f"struct {struct}.{name}",
                 NOT_COVERED,
                 "",
-                source.fields(struct)[name] + place,
+                source.fields(struct)[name] + where,
                 "the header has a field that the suite does not describe",
             )
 
 
-# What the descriptions have.
+# Items that the descriptions have.
 
 
 def _enum_checks(answers: Answers) -> Iterator[Check]:
@@ -188,7 +190,7 @@ def _enum_checks(answers: Answers) -> Iterator[Check]:
 def _value_check(item: str, described: EnumValue, answers: Answers) -> Check:
     if described.name in answers.refused:
         return missing(item, str(described.value), described.since)
-    return same(item, described.value, answers.values[described.name], "the header gives it another value")
+    return same(item, described.value, answers.values[described.name], "the header has another value")
 
 
 def _constant_checks(answers: Answers) -> Iterator[Check]:
@@ -229,15 +231,15 @@ def _field_checks(struct: Struct, field: Field, answers: Answers, declared: str)
         return
     for what, question in (("offset", _offset), ("size", _field_size)):
         expected = answers.values.get(question(ours, field.name))
-        if expected is not None:  # else the layout as a whole has been reported
-            # An array without bounds has an offset and no size.
+        if expected is not None:  # otherwise the whole layout has been reported
+            # An array without bounds has an offset but no size.
             found = answers.values.get(question(struct.name, field.name), f"no {what}")
-            yield same(f"{item} {what}", expected, found, f"the header gives the field another {what}")
+            yield same(f"{item} {what}", expected, found, f"the field has another {what} in the header")
     yield _type_check(f"{item} type", _field_type(struct, field), field.ctype, answers, declared)
 
 
 def _type_check(item: str, question: str, expected: str, answers: Answers, declared: str) -> Check:
-    """PASS if the compiler takes both types for compatible; `declared` is the header's text."""
+    """Returns PASS if the types are the same for the compiler. `declared` is the text of the header."""
     if question in answers.refused:
         reason = f"the described type needs what this header lacks: {answers.refused[question]}"
         return Check(item, FAIL, expected, declared, reason)
@@ -253,7 +255,7 @@ def _prototype_check(verb: Verb, answers: Answers, source: Source) -> Check:
     return _type_check(item, _prototype(verb), verb.signature, answers, declared)
 
 
-# The vendor's dialect: present in that vendor's header only, so its absence is no fault of this one.
+# The vendor's dialect. Only that vendor's header has it, so its absence from another header is not a failure.
 
 
 def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:

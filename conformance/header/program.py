@@ -1,8 +1,9 @@
-"""Asking the C compiler: the numbers of constant expressions, and the preprocessed header.
+"""Asks the C compiler for the values of constant expressions and for the preprocessed header.
 
-One program is generated, compiled and run for all questions at once. What does not compile is found
-by the #line markers in the compiler's errors, left out, and the rest is tried again, so that one
-unknown name costs one answer. Files live in a temporary directory only.
+One program is generated, compiled and run for all expressions. The #line markers in the compiler's errors
+show which expressions do not compile. These are removed and the rest is compiled again, so that one
+unknown name loses one answer only. All files are in a temporary directory. Not for what is compared
+(compare.py).
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from pathlib import Path
 HEADER = "infiniband/verbs.h"
 PACKAGE = "libibverbs-dev"
 COMPILERS = ("cc", "gcc", "clang")
-# gnu11: verbs.h is written in GNU C, and __typeof__ is asked for by the expressions.
+# gnu11: verbs.h is written in GNU C, and the expressions use __typeof__.
 FLAGS = ("-w", "-std=gnu11", "-fdiagnostics-color=never")
 
-# Compilers quote the name that a #line directive gives: `question-17:1:54: error: …`.
+# Compilers print the file name of the last #line directive: `question-17:1:54: error: …`.
 _ERROR = re.compile(r"^.*?\berror: (?P<text>.*)$")
 _PLACE = re.compile(r"^(?P<kind>question|declaration)-(?P<index>\d+):\d+")
 _IN_MACRO = re.compile(r": note: (in expansion of macro|expanded from macro)")
 
 
 class Unreachable(Exception):
-    """Why the installed header cannot be asked; one line for people."""
+    """The header cannot be compiled; the message is one line for the user."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Numbers by expression, and for each expression the compiler refused, its first complaint."""
+    """`values` has the number of each expression, `refused` the first error for each one that does not compile."""
 
     values: Mapping[str, int]
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -44,7 +45,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A compiler's command line, the directories it searches first, the header and the time limit."""
+    """A compiler's command line, the include directories to search first, the header, and the time limit in seconds."""
 
     command: tuple[str, ...]
     include_dirs: tuple[Path, ...] = ()
@@ -59,7 +60,7 @@ class Toolchain:
         header: str,
         timeout_s: float,
     ) -> Toolchain:
-        """The toolchain of a command line, of $CC or of PATH; Unreachable if there is none."""
+        """Returns the toolchain of a command line, of $CC or of PATH. Raises Unreachable if there is no compiler."""
         wanted = compiler or os.environ.get("CC", "")
         try:
             command = tuple(shlex.split(wanted)) or next(((name,) for name in COMPILERS if shutil.which(name)), ())
@@ -68,12 +69,12 @@ class Toolchain:
         if not command:
             raise Unreachable("no C compiler found; install gcc or clang, or set CC")
         if not shutil.which(command[0]):
-            raise Unreachable(f"the C compiler {command[0]!r} is not there; install it, or set CC to another")
+            raise Unreachable(f"the C compiler {command[0]!r} was not found; install it, or set CC to another")
         return cls(command, tuple(Path(each).resolve() for each in include_dirs), header, timeout_s)
 
     def preprocessed(self) -> str:
-        """The header with its macros expanded and their definitions kept; Unreachable if it fails."""
-        # The #error keeps an absent header apart from one that is there but broken.
+        """Returns the preprocessed header, with the definitions of macros. Raises Unreachable if that fails."""
+        # The #error distinguishes a missing header from one that cannot be compiled.
         source = f"#if !__has_include(<{self.header}>)\n#error header-not-installed\n#endif\n#include <{self.header}>\n"
         with _directory() as directory:
             (directory / "preprocess.c").write_text(source)
@@ -90,11 +91,11 @@ class Toolchain:
         declarations: Mapping[str, str] | None = None,
         undefine: Iterable[str] = (),
     ) -> Answers:
-        """The numbers of integer expressions in a program that includes the header.
+        """Returns the values of integer expressions in a program that includes the header.
 
-        `declarations` are pieces of C by the tag they declare; an expression that names the tag of
-        a refused declaration is refused with it. `undefine` are macros to remove first. Unreachable
-        if not even a program without questions compiles and runs.
+        `declarations` are C declarations by the tag that they declare. If one does not compile, the expressions
+        that use its tag are refused as well. `undefine` are macros to remove first. Raises Unreachable if a
+        program without any expression does not compile and run.
         """
         questions = list(dict.fromkeys(expressions))
         pieces = dict(declarations or {})
@@ -118,14 +119,14 @@ class Toolchain:
         try:
             return Answers(dict(zip(questions, map(int, out.split()), strict=True)), refused)
         except ValueError as error:
-            raise Unreachable(f"the compiled check printed something else: {out[:60]!r}") from error
+            raise Unreachable(f"the output of the compiled check is not one number a line: {out[:60]!r}") from error
 
     def _compile(self, *arguments: str) -> tuple[str, ...]:
         include = (f"-I{directory}" for directory in self.include_dirs)
         return (*self.command, *FLAGS, *include, *arguments)
 
     def _run(self, directory: Path, *command: str) -> tuple[int, str, str]:
-        """Exit status, output and errors of a command; Unreachable if it cannot start or never ends."""
+        """Returns exit status, output and errors of a command. Raises Unreachable if it cannot start or times out."""
         environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(directory)}
         try:
             process = subprocess.Popen(
@@ -145,7 +146,7 @@ class Toolchain:
             try:
                 out, err = process.communicate(timeout=self.timeout_s)
             except BaseException as error:
-                # A compiler driver leaves its passes behind when it alone is killed; the group goes.
+                # Kill the whole process group: a compiler driver that is killed alone leaves its passes running.
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
                 if isinstance(error, subprocess.TimeoutExpired):
@@ -155,7 +156,7 @@ class Toolchain:
 
 
 class _directory:
-    """A temporary directory as a Path, removed with everything in it."""
+    """A context manager for a temporary directory, which is removed with its content."""
 
     def __enter__(self) -> Path:
         self._temporary = tempfile.TemporaryDirectory(prefix="rdma-cts-header-")
@@ -171,7 +172,7 @@ def _source(
     declarations: Mapping[str, str],
     questions: Sequence[str],
 ) -> str:
-    """The program; each question is a function of its own, so that an error is blamed on it alone."""
+    """Returns the program. Each expression is in a function of its own, so that an error belongs to it alone."""
     lines = ["#include <stddef.h>", "#include <stdio.h>", f"#include <{header}>"]
     lines += [f"#undef {name}" for name in undefine]
     for index, text in enumerate(declarations.values()):
@@ -188,14 +189,14 @@ def _source(
 
 
 def _blamed(err: str, tags: Sequence[str], questions: Sequence[str]) -> dict[str, str]:
-    """What the compiler's errors are about: tags and expressions, each with its first complaint."""
+    """Returns the tags and expressions that the compiler's errors belong to, each with its first error."""
     blamed: dict[str, str] = {}
     complaint = ""
     for line in err.splitlines():
         error, place = _ERROR.match(line), _PLACE.match(line)
         if error:
             complaint = error["text"]
-        # An error inside of a macro is placed in the header; the note after it says who used the macro.
+        # An error inside a macro is reported at its definition in the header; the note after it is at its use.
         if place and complaint and (error or _IN_MACRO.search(line)):
             names = questions if place["kind"] == "question" else tags
             blamed.setdefault(names[int(place["index"])], complaint)
@@ -207,6 +208,6 @@ def _blamed(err: str, tags: Sequence[str], questions: Sequence[str]) -> dict[str
 
 
 def _first_error(err: str) -> str:
-    """The compiler's first line with an error, else its first line at all."""
+    """Returns the compiler's first line with an error, or its first line if there is none."""
     lines = [line.strip() for line in err.splitlines() if line.strip()]
     return next((line for line in lines if "error" in line), lines[0] if lines else "no message")

@@ -1,8 +1,8 @@
-"""Reading names out of a preprocessed header: enumerators, fields, macros, prototypes.
+"""Finds names in the text of a preprocessed header: enumerators, fields, macros, prototypes.
 
-It finds what the descriptions lack and words a difference for people; every number comes from the
-compiler. It is no C parser: it knows the declarations that headers are made of, and what it cannot
-read it leaves out, which the comparison of sizes then shows.
+The names are used to find items that are not described, and in messages. Not for numbers: these come
+from the compiler. This is not a complete C parser. It reads the kinds of declaration that headers have
+and omits others; the comparison of sizes then shows a difference.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ class Source:
 
     @property
     def code(self) -> str:
-        """The text without directives and attributes."""
+        """The text without preprocessor directives and attributes."""
         lines = (line for line in self.text.splitlines() if not line.startswith("#"))
         return _ATTRIBUTE.sub("", "\n".join(lines))
 
     def macros(self) -> list[str]:
-        """The names of macros that take no arguments, in the order of their definition."""
+        """Returns the names of macros without arguments, in the order of their definition."""
         return [name for name, bracket in _DEFINE.findall(self.text) if not bracket]
 
     def enumerators(self, enum: str) -> list[str]:
-        """The names that `enum` declares; empty if the header has no such enumeration."""
+        """Returns the names that `enum` declares; empty if the header does not have the enumeration."""
         body = _braced(self.code, rf"\benum\s+{enum}\s*{{")
         return [match[0] for part in _split(body, ",") if (match := re.match(r"\w+", part))]
 
     def fields(self, struct: str) -> dict[str, str]:
-        """The fields of `struct` as they are declared, by name; empty if there is no such struct."""
+        """Returns the declarations of the fields of `struct`, by name; empty if the header does not have it."""
         return dict(_fields(_braced(self.code, rf"\bstruct\s+{struct}\s*{{")))
 
     def prototype(self, function: str) -> str:
-        """The first declaration of a function as written there, on one line; empty if there is none."""
+        """Returns the first declaration of a function, on one line; empty if there is none."""
         for match in re.finditer(rf"[\w\s*]*\b{function}\s*\([^()]*\)", self.code):
             text = " ".join(match[0].split())
-            # A call looks the same, but for what stands before it.
+            # A call of the function matches too; it has no type before the name.
             if not re.match(rf"(return\b|{function}\b)", text):
                 return text.removeprefix("extern ").removeprefix("static ").removeprefix("inline ")
         return ""
 
 
 def _braced(code: str, opening: str) -> str:
-    """The text between the brace that ends `opening` and its partner; empty if it is not there."""
+    """Returns the text between the brace at the end of `opening` and the matching one; empty if not found."""
     match = re.search(opening, code)
     if not match:
         return ""
@@ -64,7 +64,7 @@ def _braced(code: str, opening: str) -> str:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """The parts of a text between separators outside of any bracket, stripped, empty ones left out."""
+    """Returns the parts of a text between separators that are outside brackets, stripped, without empty parts."""
     parts, depth = [""], 0
     for char in text:
         depth += (char in "([{") - (char in ")]}")
@@ -76,7 +76,7 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _fields(body: str) -> Iterator[tuple[str, str]]:
-    """Name and declaration of each field, those of anonymous structs and unions included."""
+    """Yields name and declaration of each field, including those of anonymous structs and unions."""
     for statement in _split(body, ";"):
         inner = re.search(r"\{(.*)\}\s*(.*)$", statement, re.DOTALL)
         if inner and not inner[2]:
@@ -89,9 +89,9 @@ def _fields(body: str) -> Iterator[tuple[str, str]]:
 
 
 def _name(declarator: str, typed: bool = False) -> str:
-    """The name that a declarator gives: `*(*f)(int)` gives f, `char name[64]` name, `int x : 3` x.
+    """Returns the name in a declarator: f for `*(*f)(int)`, name for `char name[64]`, x for `int x : 3`.
 
-    Empty for an unnamed bit-field; `typed` says that the type comes first and is no name.
+    Returns an empty text for an unnamed bit-field. `typed` says that the declarator begins with its type.
     """
     pointer = re.search(r"\(\s*\*\s*(\w+)", declarator)
     if pointer:

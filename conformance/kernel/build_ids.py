@@ -1,6 +1,6 @@
-"""What is really under test, by its own marks: the running kernel, its RDMA modules, the libraries this process loaded.
+"""Identifies the software that is really under test: running kernel, RDMA modules, loaded libraries.
 
-Not for what somebody asked to have tested (the supervisor's side knows that).
+Not for what the user asked to test: the command line records that.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+from conformance.model.record import UnderTest
 
 _SYS = Path("/sys")
 _MAPS = Path("/proc/self/maps")
@@ -19,41 +20,41 @@ _GNU, _BUILD_ID = b"GNU\0", 3  # NT_GNU_BUILD_ID of <elf.h>
 _NOTE = struct.Struct("=III")
 
 
-def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> dict[str, Any]:
-    """`kernel` and each of `modules` by build id (modules also by srcversion), `libraries` by SHA-256 of their file.
+def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> UnderTest:
+    """Returns `kernel` and `modules` by build id (modules also by srcversion), and `libraries` by SHA-256 of the file.
 
-    Of the providers, all of which libibverbs loads, only the driver's is named, if it is called like the driver.
-    What the system does not tell is left out. Open the device first: that loads the libraries.
+    libibverbs loads every provider; the result has only the one whose file name contains `driver`, or all if there is
+    none. What the system does not provide is omitted. Open the device first: this loads the libraries.
     """
     loaded = _libraries(maps)
     used = [path for path in loaded if path.name.startswith("libibverbs.") or driver in path.name]
     return {
-        "kernel": _marks(sys / "kernel" / "notes"),
+        "kernel": _build_id(sys / "kernel" / "notes"),
         "modules": {name: _module(sys / "module" / name) for name in _modules(sys / "module")},
         "libraries": _digests(used if len(used) > 1 else loaded),
     }
 
 
 def _modules(folder: Path) -> list[str]:
-    """The core of the kernel's RDMA and every module that rests on it."""
+    """Returns the names of ib_core and of every loaded module that uses it."""
     core = folder / "ib_core"
     holders = sorted(path.name for path in (core / "holders").iterdir()) if (core / "holders").is_dir() else []
     return ["ib_core", *holders] if core.is_dir() else []
 
 
 def _module(folder: Path) -> dict[str, str]:
-    marks = _marks(folder / "notes" / ".note.gnu.build-id")
+    identity = _build_id(folder / "notes" / ".note.gnu.build-id")
     for name in ("srcversion", "version", "taint"):
         try:
             text = (folder / name).read_text(encoding="ascii", errors="replace").strip()
         except OSError:
             continue
         if text:
-            marks[name] = text
-    return marks
+            identity[name] = text
+    return identity
 
 
-def _marks(notes: Path) -> dict[str, str]:
+def _build_id(notes: Path) -> dict[str, str]:
     try:
         data = notes.read_bytes()
     except OSError:
@@ -63,7 +64,7 @@ def _marks(notes: Path) -> dict[str, str]:
 
 
 def _notes(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
-    """(name, type, content) of each ELF note."""
+    """Yields (name, type, content) of each ELF note."""
     while len(data) >= _NOTE.size:
         name_size, size, kind = _NOTE.unpack_from(data)
         start = _NOTE.size + (name_size + 3 & ~3)
@@ -77,7 +78,7 @@ def _libraries(maps: Path) -> list[Path]:
 
 
 def _digests(paths: list[Path]) -> dict[str, str]:
-    """By name or, where two of one name are loaded, by path."""
+    """Returns the SHA-256 of each file by its name, or by its path if two loaded files have the same name."""
     names = [path.name for path in paths]
     return {str(path) if names.count(path.name) > 1 else path.name: _sha256(path) for path in paths}
 

@@ -1,7 +1,7 @@
-"""What the kernel says while a case runs: its log lines and its taint.
+"""Records what the kernel reports while a case runs: its log lines and its taint mask.
 
-Not for the device's answers (execution/procedure.py). Reading the log needs the right to; without it the
-evidence says so by leaving the log out.
+Not for the results of calls (execution/procedure.py). If this process may not read the kernel log, the
+evidence has no key `log`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _RECORD = 8192
 
 
 class KernelWatch:
-    """Reads the kernel's log from the moment it is made, piece by piece."""
+    """Reads the kernel log in pieces, starting at the time when the object is created."""
 
     def __init__(self) -> None:
         self._fd: int | None
@@ -28,7 +28,7 @@ class KernelWatch:
         self._taint = taint()
 
     def since_last(self) -> dict[str, Any]:
-        """Taint now and before, and the log lines since the last call."""
+        """Returns `taint`, `taint_before` if the taint has changed, and the `log` lines since the last call."""
         before, self._taint = self._taint, taint()
         evidence: dict[str, Any] = {"taint": self._taint, "log": self._lines()}
         if before != self._taint:
@@ -44,7 +44,7 @@ class KernelWatch:
                 record = os.read(self._fd, _RECORD)
             except BlockingIOError:
                 break
-            except BrokenPipeError:  # the ring overwrote records before they were read
+            except BrokenPipeError:  # the kernel overwrote records of the ring buffer before they were read
                 lines.append("(kernel log lines were lost)")
                 continue
             # <priority>,<sequence>,<microseconds>,<flags>;<text>\n followed by indented properties
@@ -53,14 +53,14 @@ class KernelWatch:
         return lines
 
     def close(self) -> None:
-        """Closes the log."""
+        """Closes the kernel log."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
 
 def taint() -> int:
-    """The kernel's taint mask; 0 is clean."""
+    """Returns the kernel's taint mask; 0 means not tainted or not readable."""
     try:
         return int(_TAINT.read_text())
     except OSError:

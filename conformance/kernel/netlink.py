@@ -1,7 +1,8 @@
-"""What the kernel's RDMA netlink tells of a device: its driver, and what this process holds on it.
+"""Asks the kernel's RDMA netlink about a device: its driver, its users, and the objects of this process.
 
-Objects are counted as `rdma resource` does, but only those that bear this process's id, so that
-other users of the device do not disturb. Numbers are those of <rdma/rdma_netlink.h>.
+Objects are counted as `rdma resource` does it, but only those with this process's id, so that other
+users of the device do not change the counts. Numbers are those of <rdma/rdma_netlink.h>. Not for
+memory and memory windows (resources.py).
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ _GET, _GET_CHARDEV = 1, 15  # RDMA_NLDEV_CMD_…
 _KINDS = {"QP": 10, "CQ": 12, "MR": 13, "PD": 14}
 _DEV_INDEX, _DEV_NAME, _RES_PID, _CHARDEV_TYPE, _DRIVER_ID = 1, 2, 28, 69, 73  # RDMA_NLDEV_ATTR_…
 _RES_QP, _RES_TYPE, _RES_KERN_NAME = 19, 26, 29
-_MANAGEMENT = (0, 1)  # IB_QPT_SMI and IB_QPT_GSI: the kernel has them on every port
+_MANAGEMENT = (0, 1)  # IB_QPT_SMI and IB_QPT_GSI: the kernel creates them on every port
 _UD = 4  # IB_QPT_UD
-_SENDS_MANAGEMENT = ("mlx5_ib",)  # drivers whose own UD queue pairs carry what the GSI sends
+_SENDS_MANAGEMENT = ("mlx5_ib",)  # drivers that send the GSI's packets through UD queue pairs of their own
 _HEADER = struct.Struct("=IHHII")
 _BUFFER = 1 << 16
 
 
 class RdmaNetlink:
-    """One device by the kernel's account; knows nothing where the kernel does not tell."""
+    """One device as the kernel reports it. If there is no RDMA netlink, the results are empty."""
 
     def __init__(self, device: str) -> None:
         self._socket: socket.socket | None
@@ -41,10 +42,10 @@ class RdmaNetlink:
             self._socket = None
 
     def count(self) -> dict[str, int]:
-        """Queue pairs, completion queues, regions and PDs of this process on the device, by kind."""
+        """Returns how many queue pairs, completion queues, regions and PDs this process has on the device, by kind."""
         if self._socket is None:
             return {}
-        # Every object is a nest of attributes that holds its owner's id as one of them.
+        # Each object is a nested attribute and contains the process id of its owner.
         owner = _attribute(_RES_PID, struct.pack("=I", os.getpid()))
         return {
             kind: sum(message.count(owner) for message in self._ask(command, self._device(), _DUMP))
@@ -52,7 +53,7 @@ class RdmaNetlink:
         }
 
     def other_users(self) -> list[str]:
-        """Who else has queue pairs on the device, in words; the kernel's own for management do not count."""
+        """Returns a text for each other user of queue pairs on the device; the kernel's management is not counted."""
         if self._socket is None:
             return []
         found: dict[str, int] = {}
@@ -66,7 +67,7 @@ class RdmaNetlink:
         return [f"{user} has {count}" for user, count in found.items()]
 
     def driver_id(self) -> int | None:
-        """enum rdma_driver_id of the device's driver."""
+        """Returns the enum rdma_driver_id of the device's driver, or None if it is not known."""
         if self._socket is None:
             return None
         body = self._device() + _attribute(_CHARDEV_TYPE, b"uverbs\0")
@@ -90,7 +91,7 @@ class RdmaNetlink:
         raise OSError(f"the kernel's RDMA netlink does not know {device}")
 
     def _ask(self, command: int, body: bytes, how: int) -> list[bytes]:
-        """The messages of one answer, read to its end: what is left unread would precede the next."""
+        """Returns all messages of one answer. Reads it to its end; unread messages would precede the next answer."""
         assert self._socket is not None
         kind = (_NLDEV << 10) | command
         self._socket.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | how, 1, 0) + body)
@@ -101,7 +102,7 @@ class RdmaNetlink:
                 length, type_, _, _, _ = _HEADER.unpack_from(data)
                 if type_ == _DONE:
                     return messages
-                if type_ == _ERROR:  # or, with 0, the acknowledgement that ends an answer
+                if type_ == _ERROR:  # with error 0 it is the acknowledgement that ends an answer
                     error = -struct.unpack_from("=i", data, _HEADER.size)[0]
                     if error:
                         raise OSError(error, "RDMA netlink")
@@ -111,7 +112,7 @@ class RdmaNetlink:
 
 
 def _user(queue_pair: dict[int, bytes]) -> str:
-    """Whose a queue pair is; empty for this process's and for those of the kernel's management."""
+    """Returns the owner of a queue pair; empty for this process and for the kernel's management."""
     kind = queue_pair.get(_RES_TYPE, b"\xff")[0]
     if kind in _MANAGEMENT:
         return ""

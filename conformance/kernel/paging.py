@@ -1,6 +1,6 @@
-"""Which pages of this process's memory are in core, and how to let them go.
+"""Queries, removes and moves pages of this process's memory, by calls of libc.
 
-libc's calls with plain numbers; not for what a case does with them (execution/memory_events.py).
+Addresses and sizes are plain numbers, in bytes. Not for when a case does so (execution/memory_events.py).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import ctypes
 import mmap
 import os
 
-# Values of madvise(2)'s advice, by the names of model.vocabulary.DISCARDS.
+# Values of the advice argument of madvise(2), by the names of model.vocabulary.DISCARDS.
 _ADVICE = {"DONTNEED": 4, "REMOVE": 9, "PAGEOUT": 21}
 _MAYMOVE, _FIXED = 1, 2
 _FAILED = ctypes.c_void_p(-1).value
@@ -22,24 +22,24 @@ _libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
 def let_go(addr: int, size: int, how: str) -> None:
-    """madvise with an advice of vocabulary.DISCARDS. Raises OSError."""
+    """Calls madvise(2) with an advice of vocabulary.DISCARDS. Raises OSError."""
     _check(_libc.madvise(addr, _whole_pages(size), _ADVICE[how]) == 0, how)
 
 
 def page_out(addr: int, size: int) -> bool:
-    """Swaps pages out; False where any of them stays. Raises OSError."""
+    """Swaps pages out. Returns False if any of them is still in memory. Raises OSError."""
     let_go(addr, size, "PAGEOUT")
     return in_core(addr, size)[0] == 0
 
 
 def move(addr: int, size: int, place: int) -> None:
-    """Moves a mapping to a place where nothing is mapped. Raises OSError."""
+    """Moves a mapping to the address `place`, and replaces what is mapped there. Raises OSError."""
     length = _whole_pages(size)
     _check(_libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
 
 
 def in_core(addr: int, size: int) -> tuple[int, int]:
-    """How many of a range's pages are in core, and how many it has. Raises OSError."""
+    """Returns how many pages of a range are in memory, and how many pages it has. Raises OSError."""
     pages = -(-size // mmap.PAGESIZE)
     vector = (ctypes.c_ubyte * pages)()
     _check(_libc.mincore(addr, size, vector) == 0, "mincore")

@@ -1,7 +1,7 @@
-"""What this process holds of a device and of memory, counted by the kernel; a case has to leave it as it was.
+"""Counts the RDMA objects and the locked memory of this process, to find what a case leaks.
 
-Objects are counted by the kernel's RDMA netlink, which does not know windows. They are counted by the RDMA control
-group, if this process is in one: it knows how many objects there are in all, of whatever kind.
+The kernel's RDMA netlink counts objects by kind, but not memory windows. If this process is in an RDMA control
+group, that has the number of all objects; the difference is shown as OTHERS. Not for the verdict (judging.py).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from conformance.kernel.netlink import RdmaNetlink
 
 Counts = dict[str, int]
 
-OTHERS = "MW or other"  # what is neither a queue pair, completion queue, region nor PD
+OTHERS = "MW or other"  # objects other than queue pairs, completion queues, regions and PDs
 PINNED, LOCKED, PAGES = "kB pinned", "kB locked", "pages pinned"
 _MEMORY = (PINNED, LOCKED, PAGES)
 _STATUS = {"VmPin": PINNED, "VmLck": LOCKED}
-# A driver may free what was given back a little later, from a queue of its own.
+# A driver may free the resources of destroyed objects a little later, from a work queue.
 SETTLING_S = 1.0
 _POLL_S = 0.005
 _PROC = Path("/proc")
@@ -27,9 +27,9 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 class ResourceCounter:
-    """The counts of one device; those that this system does not tell are left out.
+    """Counts the resources of one device. Counts that this system does not provide are omitted.
 
-    `alone` says that nothing else on this kernel pins pages: then those are counted too.
+    `alone` says that nothing else on this kernel pins pages. Then the kernel's count of pinned pages is included.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ResourceCounter:
         self._group = _group_file(proc, cgroups)
 
     def count(self) -> Counts:
-        """Objects of this process by kind; memory pinned by drivers and locked, in kB; pages pinned, in pages."""
+        """Returns the objects by kind, memory pinned by drivers and locked memory in kB, and pinned pages."""
         counts = self._netlink.count()
         objects = self._objects()
         if objects is not None and counts:
@@ -66,7 +66,7 @@ class ResourceCounter:
         counts = {_STATUS[name]: int(kb) for name, kb in lines}
         if self._alone:
             try:
-                # Each processor counts for itself; reading this file lets the kernel add all up.
+                # Each processor has its own counters; reading this file makes the kernel add them up.
                 (self._proc / "sys/vm/stat_refresh").read_bytes()
                 text = (self._proc / "vmstat").read_text()
             except OSError:
@@ -78,7 +78,7 @@ class ResourceCounter:
 
 
 def _group_file(proc: Path, cgroups: Path) -> Path | None:
-    """The file in which this process's own control group counts RDMA objects; None where there is none."""
+    """Returns the file with the RDMA object count of this process's own control group, or None."""
     try:
         lines = (proc / "self" / "cgroup").read_text().splitlines()
     except OSError:
@@ -89,13 +89,13 @@ def _group_file(proc: Path, cgroups: Path) -> Path | None:
 
 
 def leaked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """What is counted now and was not before, in words; empty if nothing."""
+    """Returns a text with the resources that are counted in `after` and not in `before`; empty if there are none."""
     left = [f"{after[kind] - count} {kind}" for kind, count in before.items() if after.get(kind, 0) > count]
     return f"the kernel still counts {', '.join(left)}" if left else ""
 
 
 def count_when_settled(before: Mapping[str, int], count: Callable[[], Counts]) -> Counts:
-    """The counts once nothing is left over, or after a second in which something always was."""
+    """Returns the counts as soon as nothing is leaked, at the latest after SETTLING_S."""
     until = time.monotonic() + SETTLING_S
     while True:
         after = count()
@@ -105,7 +105,7 @@ def count_when_settled(before: Mapping[str, int], count: Callable[[], Counts]) -
 
 
 def evidence(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, dict[str, Counts]]:
-    """Both counts as a result's `kernel` shows them, if there are any: `resources` are objects, `memory` the rest."""
+    """Returns both counts in the form of a result's `kernel`: `resources` are objects, `memory` is the rest."""
     found = {}
     for name, wanted in (("resources", False), ("memory", True)):
         sides = {

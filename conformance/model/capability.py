@@ -1,6 +1,6 @@
-"""What a device declares it can do, read once, in names that rules and tables use.
+"""The capabilities of a device, by the names that rules and tables use, and how they are declared.
 
-Not for what it does: that is what the cases find out, and where the two differ is a result.
+Not for what the device really does: the cases find that out, and a difference is a result.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# name -> what a device declares with it, and where.
+# Each capability, and how a device declares it or how the suite finds it out.
 MEANING: Mapping[str, str] = {
     "atomics": "atomic_cap of ibv_query_device is not ATOMIC_NONE",
     "mw_type_1": "IBV_DEVICE_MEM_WINDOW",
@@ -20,40 +20,41 @@ MEANING: Mapping[str, str] = {
     "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
     "odp_atomic": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_ATOMIC",
-    "uc": "a queue pair of type UC can be made: no declaration exists",
-    "ud": "a queue pair of type UD can be made: no declaration exists",
+    "uc": "a queue pair of type UC can be created: no declaration exists",
+    "ud": "a queue pair of type UD can be created: no declaration exists",
     "reg_dmabuf_mr": "offered by the provider: no declaration exists",
     "rereg_mr": "offered by the provider: no declaration exists",
     "rereg_translation": "offered by the provider: no declaration exists",
     "advise_mr": "offered by the provider: no declaration exists",
     "experimental_rereg": "the loaded library exports the vendor's dialect",
-    "shared_mr": "a region that other processes share",
+    "shared_mr": "a region that is shared with other processes",
     "peer_memory": "memory of a peer device",
-    "dontfork": "libibverbs marks registered ranges against fork",
-    "fork_race": "the new range vanishes between two steps of one ibv_rereg_mr",
-    "advise_absent": "the entry has no ibv_advise_mr",
+    "dontfork": "libibverbs protects registered ranges from being copied on fork",
+    "fork_race": "the new range is unmapped between two steps of one ibv_rereg_mr",
+    "advise_absent": "the entry does not have ibv_advise_mr",
     "swap": "pages of this system can be swapped out",
     "persistent_memory": "the run was given a device DAX",
-    "advise_enomem": "a limit that a prefetch can exceed",
-    "raw_registration": "the kernel takes a registration without the driver's own part of the command",
+    "advise_enomem": "a prefetch can exceed a memory limit",
+    "raw_registration": "the kernel accepts a registration without the driver-specific part of the command",
 }
-# Without these a case cannot be run at all, which is no property of the device: it is UNREACHABLE.
+# Preconditions of running a case at all. They are not properties of the device: if one is missing, the verdict of
+# the case is UNREACHABLE, with this reason.
 REACH: Mapping[str, str] = {
     "experimental_rereg": "the loaded libibverbs does not export the vendor's dialect of ibv_rereg_mr",
-    "dontfork": "libibverbs marks no range against fork here: the kernel copies pages on fork"
+    "dontfork": "libibverbs protects no range from fork here: the kernel copies pinned pages on fork"
     " (ibv_is_fork_initialized: UNNEEDED), or the process was not started with RDMAV_FORK_SAFE=1",
-    "shared_mr": "shared regions are made by another experimental verb of the vendor's, which the suite does not call",
+    "shared_mr": "shared regions are created by another experimental verb of the vendor, which the suite does not call",
     "peer_memory": "PeerDirect memory needs a GPU and the vendor's kernel",
-    "fork_race": "the new range would have to vanish between the command and the undoing of its fork protection,"
+    "fork_race": "the new range would have to be unmapped between the command and the removal of its fork protection,"
     " both inside one call",
     "advise_absent": "this stack has the verb",
-    "swap": "this system has no swap, so that no page can be paged out",
+    "swap": "this system has no swap space, so that pages cannot be swapped out",
     "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",
-    "advise_enomem": "a prefetch pins nothing, so that no limit of this process can deny it memory",
-    "raw_registration": "the driver refuses commands without a part of its own, which only its provider knows",
+    "advise_enomem": "a prefetch pins no pages, so that no limit of this process can make it fail for lack of memory",
+    "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
 }
 NAMES = tuple(MEANING)
-# What every case of an entry needs.
+# The preconditions of all cases of an entry.
 _OF_ENTRIES = {"uverbs": ("raw_registration",)}
 
 # Bits of device_cap_flags_ex, from enum ibv_device_cap_flags and ib_uverbs_device_cap_flags.
@@ -71,7 +72,7 @@ _ODP_SUPPORT_ATOMIC = 1 << 4  # of the capabilities of one transport
 
 @dataclass(frozen=True)
 class DeviceAttributes:
-    """The raw figures of ibv_query_device_ex that declare a capability."""
+    """The raw values from ibv_query_device_ex that declare capabilities."""
 
     device_cap_flags: int
     atomic_cap: int
@@ -80,7 +81,7 @@ class DeviceAttributes:
 
 
 def declared_capabilities(declared: DeviceAttributes) -> dict[str, bool]:
-    """For each capability that a device can declare, whether it does."""
+    """Returns, for each capability that a device can declare, whether it declares it."""
     flags = declared.device_cap_flags
     return {
         "atomics": declared.atomic_cap != 0,
@@ -98,8 +99,11 @@ def declared_capabilities(declared: DeviceAttributes) -> dict[str, bool]:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What is known of the stack before any case: what the device declares, what each entry offers,
-    what can be reached at all. A capability that nobody tells of is taken to be there.
+    """What is known of the stack before any case runs.
+
+    `declared`: by capability, whether the device declares it. `offered`: by entry and capability, whether a call
+    was offered when it was tried. `reachable`: by precondition of REACH, whether it is met. A capability that is
+    in none of them counts as present.
     """
 
     declared: Mapping[str, bool]
@@ -107,11 +111,11 @@ class Capabilities:
     reachable: Mapping[str, bool]
 
     def undeclared(self, needs: Sequence[str], entry: str) -> list[str]:
-        """Those of `needs` that are not there at `entry`."""
+        """Returns those of `needs` that are neither declared nor offered at `entry`."""
         known = {**self.declared, **self.offered.get(entry, {})}
         return [need for need in needs if known.get(need) is False]
 
     def unreachable(self, needs: Sequence[str], entry: str) -> str:
-        """Why a case with these needs cannot be run at `entry`; empty if it can."""
+        """Returns why a case with these needs cannot be run at `entry`, or an empty text if it can."""
         every = (*needs, *_OF_ENTRIES.get(entry, ()))
         return "; ".join(REACH[need] for need in every if self.reachable.get(need) is False)

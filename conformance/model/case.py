@@ -16,7 +16,7 @@ from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Location
 
 if TYPE_CHECKING:
-    from conformance.tables.sweep import Sweep
+    from conformance.model.sweep import Sweep
 
 
 @dataclass(frozen=True)
@@ -122,12 +122,12 @@ class Given:
 class Expectation:
     """What the document says must come of a call.
 
-    `outcome`: see language.OUTCOMES. `errno`: the names allowed; empty: those that the page
+    `outcome`: see vocabulary.OUTCOMES. `errno`: the names allowed; empty: those that the page
     enumerates, if it does; ("any",): some errno must be given. `code`: codes of a verb that has an
     enumeration of its own for them. `mr`: "as_asked" when the region's fields must be those asked for.
     `completion`: "none" when a posted request must not give one. `rkey`: whether the window's key in
     the structure must have "changed" or be "unchanged". `because`: why traffic is refused, of
-    refusals.REASONS, where the completions are to show it.
+    expected_errors.REASONS, where the completions are to show it.
     """
 
     outcome: str

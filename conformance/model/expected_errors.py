@@ -1,15 +1,15 @@
-"""How a refused operation shows: the status of its completion, and what becomes of the queue pairs.
+"""What a refused operation must cause: the status of its completion and the states of the queue pairs.
 
 From the InfiniBand Architecture Specification, volume 1 (IBA below): its chapters 9.7.5 (errors found by
 the responder), 9.7.6 (by the requester), 9.8 (unreliable connections) and 11.6.2 (completion statuses), and
-ibv_modify_qp(3) and ibv_poll_cq(3), which name the same things. Data only; judging.py applies it.
+ibv_modify_qp(3) and ibv_poll_cq(3), which have the same statuses and states. Data only; judging.py applies it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Why an operation is refused, as rows say it.
+# The values of `because` in a row: what makes the operation be refused.
 REASONS = {
     "memory": "the key, its rights, its range or its protection domain",
     "queue_pair": "the queue pair's qp_access_flags",
@@ -19,10 +19,11 @@ RELIABLE = ("RC", "XRC")
 
 @dataclass(frozen=True)
 class Refusal:
-    """What must be seen: statuses of the completion on the side of the region that is judged or of who asks.
+    """The expected result of a refused operation.
 
-    `wc` are the statuses allowed at whoever posted the operation, `peer` those at the other side that
-    consumed a request by it; empty: open. `state` is the state of the queue pair that found the error.
+    `wc` are the allowed statuses of the completion at the side that posted the operation. `peer` are those at the
+    other side, if the operation consumed a request there. Empty means that the documents leave the status open.
+    `state` is the state of the queue pair that detected the error.
     """
 
     operations: str
@@ -38,7 +39,7 @@ REFUSALS: dict[tuple[str, str], Refusal] = {
         "IBA 9.7.5.2 (NAK, remote access error, class C), 11.6.2: a protection error on a remote buffer",
     ),
     ("remote", "queue_pair"): Refusal(
-        "the same", ("REM_INV_REQ_ERR",), (), "ERR",
+        "RDMA WRITE and READ, atomics, ATOMIC WRITE, FLUSH", ("REM_INV_REQ_ERR",), (), "ERR",
         "IBA 9.7.5.2 (NAK, invalid request, class C), 11.6.2: the operation is not supported by this receive queue",
     ),
     ("gather", "memory"): Refusal(
@@ -57,5 +58,5 @@ REFUSALS: dict[tuple[str, str], Refusal] = {
 
 
 def refusal(side: str, reason: str, qp_type: str) -> Refusal | None:
-    """What must be seen of a refusal; None where no document tells."""
+    """Returns the expected result of a refused operation, or None if no document defines it."""
     return REFUSALS.get((side, reason)) if qp_type in RELIABLE else None

@@ -1,32 +1,33 @@
-"""Where in a range an operation goes: its first byte, across its end, the byte behind it.
+"""The positions of a range at which an operation can be made, such as its first byte or across its end.
 
-Also what stands in it. Names and offsets alone, so that tables can have them for an axis.
+Also the contents that the range can have before the operation. Names and offsets only, so that tables
+can use them as axis values. Not for making operations (execution/traffic.py).
 """
 
 from __future__ import annotations
 
-# Operations on eight bytes at an address that is a multiple of eight.
+# Operations on a word: eight bytes at an address that is a multiple of eight.
 WORD_OPERATIONS = (
     "ATOMIC_CMP_AND_SWP", "UNEQUAL_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE", "FETCH_AND_ADD",
 )  # fmt: skip
 POSITIONS = {
-    "whole": "all of the range; of a word operation its first whole word",
+    "whole": "all of the range; for a word operation the first word that lies in the range",
     "first": "the first byte, or word",
     "last": "the last byte, or word",
     "before": "the byte, or word, before the range",
-    "after": "the byte, or word, behind it",
+    "after": "the byte, or word, after the range",
     "across-start": "sixteen bytes, or a word, of which half lie before the range",
-    "across-end": "sixteen bytes, or a word, of which half lie behind it",
-    "empty": "no bytes at the beginning",
+    "across-end": "sixteen bytes, or a word, of which half lie after the range",
+    "empty": "zero bytes at the beginning of the range",
 }
-# What stands in the range when an operation comes.
+# The contents of the range before an operation.
 CONTENTS = {
-    "made": "known bytes, written into the range and all around it just before the operation",
-    "filled": "those that `fill` has left in the memory",
+    "made": "known bytes, written into the range and around it just before the operation",
+    "filled": "the bytes that an earlier call of `fill` has written",
     "zeros": "zeros in memory that nobody has written to",
 }
 _WORD, _HALF = 8, 8
-# From the beginning of the range, or from its end, and how many bytes.
+# (offset, size) in bytes. The offset counts from the end of the range for _AT_THE_END, else from its beginning.
 _OFFSETS = {
     "first": (0, 1), "before": (-1, 1), "across-start": (-_HALF, 2 * _HALF), "empty": (0, 0),
     "last": (-1, 1), "after": (0, 1), "across-end": (-_HALF, 2 * _HALF),
@@ -35,9 +36,9 @@ _AT_THE_END = ("last", "after", "across-end")
 
 
 def locate(position: str, operation: str, addr: int, length: int) -> tuple[int, int]:
-    """Offset from `addr`, and length in bytes, of an operation at a position of the range of `length` at `addr`.
+    """Returns (offset from `addr`, size), in bytes, of an operation at a position of a range.
 
-    Raises LookupError for a position that the operation does not have.
+    The range has `length` bytes at `addr`. Raises LookupError if the operation does not have the position.
     """
     if operation in WORD_OPERATIONS:
         return _word(position, addr, length), _WORD
@@ -53,9 +54,9 @@ def _word(position: str, addr: int, length: int) -> int:
     positions = {
         "whole": first, "first": first, "last": end // _WORD * _WORD - _WORD,
         "before": addr // _WORD * _WORD - _WORD, "after": beyond,
-        # Aligned, and across, where the range begins or ends in the middle of a word.
+        # The table has to place the beginning or end in the middle of a word, so that these are aligned.
         "across-start": addr - _WORD // 2, "across-end": end - _WORD // 2,
     }  # fmt: skip
     if position not in positions:
-        raise LookupError(f"an operation on a word has no position {position!r}")
+        raise LookupError(f"a word operation has no position {position!r}")
     return positions[position] - addr

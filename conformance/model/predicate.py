@@ -1,8 +1,8 @@
-"""Boolean expressions over the points of a space: `REMOTE_WRITE & !LOCAL_WRITE`, `new.ON_DEMAND | odp`.
+"""Boolean expressions about the points of a space: `REMOTE_WRITE & !LOCAL_WRITE`, `new.ON_DEMAND | odp`.
 
-A word is a flag or value of an axis (`axis.WORD` where two axes have it), a capability of the device,
-or a predicate that was given a name. Of whole values: `axis=value`, `axis!=value`, `axis={one,other}`.
-Not for what follows from one (tables/sweep_reader.py).
+A word is a flag or value of an axis (`axis.WORD` if several axes have it), a capability of the device,
+or a named predicate. Whole values are compared by `axis=value`, `axis!=value` and `axis={one,other}`.
+Not for what is expected where an expression is true (tables/sweep_reader.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_DEPTH = 40
 
 @dataclass(frozen=True)
 class Word:
-    """The word holds at the point's value on the axis; with `exact` it is the whole value."""
+    """True if the axis has the word at the point; with `exact`, if the word is the whole value."""
 
     axis: str
     word: str
@@ -34,40 +34,40 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Declared:
-    """The device has the capability."""
+class HasCapability:
+    """True if the device has the capability."""
 
     capability: str
 
 
 @dataclass(frozen=True)
 class Not:
-    """The part does not hold."""
+    """True if the part is false."""
 
     part: Expression
 
 
 @dataclass(frozen=True)
-class Both:
-    """All parts hold."""
+class And:
+    """True if all parts are true."""
 
     parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True)
-class Either:
-    """At least one part holds."""
+class Or:
+    """True if at least one part is true."""
 
     parts: tuple[Expression, ...]
 
 
-Expression = Word | Declared | Not | Both | Either
+Expression = Word | HasCapability | Not | And | Or
 
 
 def parse(text: str, space: Space, named: Mapping[str, str]) -> Expression:
-    """Reads an expression about points of `space`; `named` are the predicates that have a name.
+    """Returns the expression that `text` describes. `named` has the texts of named predicates.
 
-    Raises ValueError with a sentence for people.
+    Raises ValueError with a message for the user.
     """
     return _Parser(text, space, named).read()
 
@@ -75,51 +75,51 @@ def parse(text: str, space: Space, named: Mapping[str, str]) -> Expression:
 class _Parser:
     def __init__(self, text: str, space: Space, named: Mapping[str, str], depth: int = 0) -> None:
         if depth > _MAX_DEPTH:
-            raise ValueError("nested too deeply, or a predicate that rests on itself")
+            raise ValueError("nested too deeply, or a predicate that refers to itself")
         self._text, self._space, self._named, self._depth = text, space, named, depth
         self._tokens = list(_tokens(text))
         self._at = 0
 
     def read(self) -> Expression:
-        expression = self._either(0)
+        expression = self._or(0)
         if self._at < len(self._tokens):
-            raise ValueError(f"{quoted(self._text)}: an operator is lacking before {self._tokens[self._at][0]!r}")
+            raise ValueError(f"{quoted(self._text)}: missing operator before {self._tokens[self._at][0]!r}")
         return expression
 
     def _next(self) -> str:
         return self._tokens[self._at][0] if self._at < len(self._tokens) else ""
 
-    def _either(self, depth: int) -> Expression:
-        parts = [self._both(depth)]
+    def _or(self, depth: int) -> Expression:
+        parts = [self._and(depth)]
         while self._next() == "|":
             self._at += 1
-            parts.append(self._both(depth))
-        return parts[0] if len(parts) == 1 else Either(tuple(parts))
+            parts.append(self._and(depth))
+        return parts[0] if len(parts) == 1 else Or(tuple(parts))
 
-    def _both(self, depth: int) -> Expression:
+    def _and(self, depth: int) -> Expression:
         parts = [self._part(depth)]
         while self._next() == "&":
             self._at += 1
             parts.append(self._part(depth))
-        return parts[0] if len(parts) == 1 else Both(tuple(parts))
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
 
     def _part(self, depth: int) -> Expression:
         if depth > _MAX_DEPTH:
             raise ValueError("nested too deeply")
         if self._at >= len(self._tokens):
-            raise ValueError(f"{quoted(self._text)} ends where a word is due")
+            raise ValueError(f"{quoted(self._text)} ends where a word is expected")
         token, rest = self._tokens[self._at]
         self._at += 1
         if token == "!":
             return Not(self._part(depth + 1))
         if token == "(":
-            inner = self._either(depth + 1)
+            inner = self._or(depth + 1)
             if self._next() != ")":
-                raise ValueError(f"{quoted(self._text)}: a ( that is not closed")
+                raise ValueError(f"{quoted(self._text)}: missing )")
             self._at += 1
             return inner
         if token in ("&", "|", ")"):
-            raise ValueError(f"{quoted(self._text)}: {token!r} where a word is due")
+            raise ValueError(f"{quoted(self._text)}: {token!r} where a word is expected")
         return self._word(token, rest)
 
     def _word(self, name: str, rest: str) -> Expression:
@@ -128,15 +128,17 @@ class _Parser:
             return self._qualified(name, rest[1:], axes)
         if rest:
             relation, _, values = rest.partition("=")
-            one = self._valued(name, [each.strip() for each in values.strip(" {}").split(",")], axes)
-            return Not(one) if relation.strip() == "!" else one
+            equal = self._equality(name, [each.strip() for each in values.strip(" {}").split(",")], axes)
+            return Not(equal) if relation.strip() == "!" else equal
         if name in self._named:
             return _Parser(self._named[name], self._space, self._named, self._depth + 1).read()
         if name in capability.NAMES:
-            return Declared(name)
+            return HasCapability(name)
         holders = [axis.name for axis in self._space.axes if axis.knows(name)]
         if len(holders) > 1:
-            raise ValueError(f"{name!r} is of the axes {' and '.join(holders)}; write {holders[0]}.{name}")
+            raise ValueError(
+                f"{name!r} is ambiguous: the axes {' and '.join(holders)} have it; write {holders[0]}.{name}"
+            )
         if not holders:
             raise ValueError(f"unknown word {name!r}{suggestion(name, self._known())}")
         return Word(holders[0], name)
@@ -144,19 +146,19 @@ class _Parser:
     def _qualified(self, name: str, word: str, axes: Mapping[str, Axis]) -> Expression:
         if name not in axes:
             raise ValueError(f"unknown axis {name!r}{suggestion(name, list(axes))}")
-        if word in self._named:  # a predicate about one axis alone
+        if word in self._named:  # a named predicate, applied to this axis only
             return _Parser(self._named[word], Space((axes[name],)), self._named, self._depth + 1).read()
         if not axes[name].knows(word):
             raise ValueError(f"axis {name!r} has no {word!r}{suggestion(word, _words(axes[name]))}")
         return Word(name, word)
 
-    def _valued(self, name: str, labels: list[str], axes: Mapping[str, Axis]) -> Expression:
+    def _equality(self, name: str, labels: list[str], axes: Mapping[str, Axis]) -> Expression:
         if name not in axes:
             raise ValueError(f"unknown axis {name!r}{suggestion(name, list(axes))}")
         for label in labels:
-            axes[name].value(label)  # raises for a value that it has not
+            axes[name].value(label)  # raises ValueError if the axis does not have the value
         found = tuple(Word(name, label, exact=True) for label in labels)
-        return found[0] if len(found) == 1 else Either(found)
+        return found[0] if len(found) == 1 else Or(found)
 
     def _known(self) -> list[str]:
         words = [word for axis in self._space.axes for word in _words(axis)]
@@ -168,13 +170,13 @@ def _words(axis: Axis) -> list[str]:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Symbols and words, a word with what qualifies it. Raises ValueError."""
+    """Yields (symbol or word, qualifier of the word such as `.WORD` or `=value`). Raises ValueError."""
     position = 0
     while text[position:].strip():
         match = _TOKEN.match(text, position)
         if not match:
             rest = text[position:].strip()
-            raise ValueError(f"{quoted(text)} is no expression of words, &, |, ! and () (at {quoted(rest)})")
+            raise ValueError(f"{quoted(text)} is not an expression of words, &, |, ! and () (at {quoted(rest)})")
         yield match["symbol"] or match["name"], (match["rest"] or "").strip()
         position = match.end()
     if position == 0:
@@ -182,27 +184,27 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def column(expression: Expression, space: Space, declared: Callable[[str], bool]) -> int:
-    """At which points of the space the expression holds; `declared` tells of capabilities."""
+    """Returns the column of the points at which the expression is true. `declared(name)` answers for a capability."""
     if isinstance(expression, Word):
         axis = space.axis(expression.axis)
         if expression.exact:
             value = axis.value(expression.word)
             return space.column(axis.name, bytes(each == value for each in range(axis.size)))
         return space.column(axis.name, axis.truths(expression.word))
-    if isinstance(expression, Declared):
+    if isinstance(expression, HasCapability):
         return space.everywhere() if declared(expression.capability) else 0
     if isinstance(expression, Not):
         return space.everywhere() ^ column(expression.part, space, declared)
     columns = [column(part, space, declared) for part in expression.parts]
     result = columns[0]
     for each in columns[1:]:
-        result = result & each if isinstance(expression, Both) else result | each
+        result = result & each if isinstance(expression, And) else result | each
     return result
 
 
 def capabilities_in(expression: Expression) -> set[str]:
-    """The capabilities that an expression asks about."""
-    if isinstance(expression, Declared):
+    """Returns the capabilities that an expression mentions."""
+    if isinstance(expression, HasCapability):
         return {expression.capability}
     if isinstance(expression, Word):
         return set()

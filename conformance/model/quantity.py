@@ -1,7 +1,8 @@
-"""Addresses and lengths as tables write them: `buf + 1 page`, `buf.size + 1`, `64 KiB`, `SIZE_MAX`.
+"""Addresses, lengths and keys as tables write them: `buf + 1 page`, `buf.size + 1`, `64 KiB`, `SIZE_MAX`.
 
-A sum of terms. A term is a number with an optional unit, a constant, or an object's property.
-Sizes that depend on the machine (its page) are resolved when a case runs, never when it is read.
+A quantity is a sum of terms. A term is a number with an optional unit, a constant, or a property of an
+object. Page sizes depend on the machine, so a quantity is evaluated when a case runs, not when its table
+is read. Not for checking that the objects exist (tables/arguments.py).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PROPERTIES = {
     "window": ("rkey", "old_rkey"),
 }
 WRAP = 1 << 64
-# Words that a sum reads as something else than an object's name.
+# Words that cannot be names of objects, because they are constants or units.
 RESERVED = frozenset({*CONSTANTS, *UNITS, *PAGES, *HUGE_PAGES})
 _SMALLEST_PAGE = 4096
 
@@ -37,7 +38,7 @@ _TERM = re.compile(
 
 @dataclass(frozen=True)
 class Term:
-    """`sign` times `number` of `unit`, or times the `property` of the object called `name`."""
+    """`sign` times `number` of `unit`, or `sign` times the `property` of the object `name`. `sign` is 1 or -1."""
 
     sign: int
     number: int = 0
@@ -48,13 +49,16 @@ class Term:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A sum of terms, with the text it was written as. Evaluates modulo 2^64, as C's size_t does."""
+    """A sum of terms, and its text in the table. Arithmetic is modulo 2^64, as for size_t in C."""
 
     text: str
     terms: tuple[Term, ...]
 
     def evaluate(self, page: int, hugepage: int, value_of: Callable[[str, str], int]) -> int:
-        """The value in bytes; `value_of(name, property)` gives an object's property."""
+        """Returns the value. `page` and `hugepage` are sizes in bytes.
+
+        `value_of(name, property)` returns the value of an object's property.
+        """
         pages, hugepages, total, named = self._sum
         total += pages * page + hugepages * hugepage
         for term in named:
@@ -63,32 +67,32 @@ class Quantity:
 
     @functools.cached_property
     def _sum(self) -> tuple[int, int, int, tuple[Term, ...]]:
-        """Pages, huge pages, bytes, and the terms that rest on objects: a sweep evaluates the same sum many times."""
+        """Pages, huge pages, other numbers, and the terms that name objects. Cached: sweeps evaluate a sum often."""
         pages = sum(term.sign * term.number for term in self.terms if term.unit in PAGES)
         hugepages = sum(term.sign * term.number for term in self.terms if term.unit in HUGE_PAGES)
         named = tuple(term for term in self.terms if term.name and term.name not in CONSTANTS)
         rest = [term for term in self.terms if term not in named and term.unit not in PAGES | HUGE_PAGES]
-        own = sum(term.sign * CONSTANTS.get(term.name, term.number * UNITS.get(term.unit, 1)) for term in rest)
-        return pages, hugepages, own, named
+        fixed = sum(term.sign * CONSTANTS.get(term.name, term.number * UNITS.get(term.unit, 1)) for term in rest)
+        return pages, hugepages, fixed, named
 
     @property
     def names(self) -> list[tuple[str, str]]:
-        """The objects' properties it rests on, as (name, property)."""
+        """The properties of objects in the sum, as (name, property)."""
         return [(term.name, term.property) for term in self._sum[3]]
 
 
 @functools.lru_cache(maxsize=4096, typed=True)
 def parse(text: str | int) -> Quantity:
-    """Reads a quantity. Raises ValueError with a sentence for people."""
+    """Returns the quantity that a text or number describes. Raises ValueError with a message for the user."""
     source = str(text)
     terms: list[Term] = []
     position = 0
     while position < len(source):
         match = _TERM.match(source, position)
-        # A second sign is a term's own, as in `buf + -1`, which an axis gives; the first term has just one.
+        # A term after the first may have a sign of its own, as in `buf + -1`: axis values may be negative.
         if not match or (terms and not match["sign"]) or (not terms and match["own"]):
             rest = source[position:].strip()
-            where = f"at {quoted(rest)}" if rest else "nothing follows"
+            where = f"at {quoted(rest)}" if rest else "it is blank"
             raise ValueError(f"{quoted(source)} is not a sum of numbers, units and names ({where})")
         terms.append(_term(match))
         position = match.end()
@@ -106,8 +110,10 @@ def _term(match: re.Match[str]) -> Term:
     if unit and unit not in units:
         raise ValueError(f"unknown unit {quoted(unit)}{suggestion(unit, units)}")
     if len(digits) > 1 and digits[0] == "0" and not digits.startswith("0x"):
-        raise ValueError(f"{quoted(digits)} begins with 0, which some read as octal; write it without")
-    # Longer than 64 bits in either notation: Python would take its time over a million digits.
+        raise ValueError(
+            f"{quoted(digits)} begins with 0, which some programs read as octal; write it without the leading 0"
+        )
+    # More than 20 digits exceed 64 bits in both notations. Do not convert them: that is slow for very long texts.
     number = int(digits, 0) if len(digits) <= 20 else MAX_NUMBER + 1
     factor = _SMALLEST_PAGE if unit in PAGES | HUGE_PAGES else UNITS.get(unit, 1)
     if number * factor > MAX_NUMBER:
@@ -117,7 +123,7 @@ def _term(match: re.Match[str]) -> Term:
 
 def _named_term(sign: int, name: str, property_: str) -> Term:
     if name in CONSTANTS and property_:
-        raise ValueError(f"{name} is a constant and has no {property_!r}")
+        raise ValueError(f"{name} is a constant and has no property {property_!r}")
     if name in RESERVED and name not in CONSTANTS:
         raise ValueError(f"{name!r} is a unit and needs a number, such as 1 {name}")
     return Term(sign, name=name, property=property_)

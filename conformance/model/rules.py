@@ -1,6 +1,6 @@
-"""A rule: one documented statement, with an id that never changes; and all of them by id.
+"""Rules: documented statements with ids that never change. `Registry` holds all rules by id.
 
-Frozen data. What a rule says is read in tables/rules_file.py; whether a device keeps it, cases show.
+Frozen data. Not for reading rules from files (tables/rules_file.py).
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from conformance.model.record import RuleTexts
 from conformance.yamldoc.nodes import Location
 
 LEVELS = ("must", "should", "may")
@@ -21,8 +21,9 @@ RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 class Rule:
     """One documented statement.
 
-    `layer` enforces it; `needs` names the capabilities without which it has no meaning; `since` is
-    the rdma-core whose document first says it; `failure_means` is what breaking it does to people.
+    `layer` is the part of the stack that must enforce it. `needs` are the capabilities without which the rule does
+    not apply. `since` is the first rdma-core release whose document has it. `failure_means` says what a violation
+    means to an application. `location` is that of the id in its file.
     """
 
     id: str
@@ -37,14 +38,16 @@ class Rule:
     failure_means: str
     location: Location
 
-    def as_data(self) -> dict[str, Any]:
-        """What a results file says of the rule, so that reports of it need no other file."""
-        told = ("verb", "statement", "document", "section", "level", "layer", "since", "failure_means")
-        return {name: getattr(self, name) for name in told}
+    def as_data(self) -> RuleTexts:
+        """Returns the fields that a results file has of the rule, so that reports need no other file."""
+        return {
+            "verb": self.verb, "statement": self.statement, "document": self.document, "section": self.section,
+            "level": self.level, "layer": self.layer, "since": self.since, "failure_means": self.failure_means,
+        }  # fmt: skip
 
 
 class Registry(dict[str, Rule]):
-    """Rules by id; `predicates` are the named conditions by which sweeps say where a rule holds."""
+    """Rules by id. `predicates` are texts of named predicates, which the sweeps of all tables can use."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         super().__init__({rule.id: rule for rule in rules})

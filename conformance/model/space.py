@@ -1,7 +1,8 @@
-"""A space of points: axes, each with its values, and the points as numbers in row-major order.
+"""The space of a sweep: axes with their values. Points are numbers in row-major order.
 
-Truth over a whole space is one integer with a byte for each point, 0 or 1 (a *column*): Python's
-own arithmetic then works on all points at once. Nothing here knows what a value means to a call.
+A *column* is a Boolean property of all points, stored as one integer with one byte, 0 or 1, for each
+point: Python's operators & | ^ on integers then work on all points at once. Not for the meaning of
+axis values in a call (tables/sweep.py).
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from conformance.model.record import Axes, Subsets
 from conformance.yamldoc.reader import suggestion
 
-# Far beyond what a run takes the time for; it keeps a slip from eating the machine.
+# Far more than a run can execute. The bound prevents a mistake in a table from exhausting memory.
 MAX_POINTS = 1 << 20
-NONE = "none"  # how an empty list of flags reads
+NONE = "none"  # the label of an empty list of flags
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis. `words[i]` are the words that hold at value i, `labels[i]` is how the value reads.
+    """One axis. `labels[i]` is the text of value i, `words[i]` are the words that are true for value i.
 
-    An axis over the subsets of flags has no labels: value i has the flags whose bits i has, in the
-    order of `flags`.
+    An axis over all subsets of some flags has `flags` and no labels: value i contains `flags[bit]` if
+    that bit is set in i.
     """
 
     name: str
@@ -34,17 +35,17 @@ class Axis:
 
     @property
     def size(self) -> int:
-        """How many values it has."""
+        """The number of values."""
         return 1 << len(self.flags) if self.flags else len(self.labels)
 
     def label(self, value: int) -> str:
-        """How a value reads."""
+        """Returns the text of a value."""
         if not self.flags:
             return self.labels[value]
         return "+".join(flag for bit, flag in enumerate(self.flags) if value >> bit & 1) or NONE
 
     def value(self, label: str) -> int:
-        """The value that reads like this. Raises ValueError with a sentence for people."""
+        """Returns the value with this text. Raises ValueError with a message for the user."""
         if not self.flags:
             if label not in self.labels:
                 raise ValueError(f"axis {self.name!r} has no value {label!r}{suggestion(label, self.labels)}")
@@ -57,22 +58,22 @@ class Axis:
         return value
 
     def knows(self, word: str) -> bool:
-        """Whether the word is a flag, value or part of a value of this axis."""
+        """Returns whether the word is a flag, a value or a part of a value of this axis."""
         return word in self.flags or any(word in words for words in self.words)
 
     def truths(self, word: str) -> bytes:
-        """For each value, 1 where the word holds."""
+        """Returns one byte for each value: 1 if the word is true for it, else 0."""
         if self.flags:
-            without = 1 << self.flags.index(word)  # so many values lack the flag, then as many have it
-            return (b"\0" * without + b"\1" * without) * (self.size // without // 2)
+            run = 1 << self.flags.index(word)  # runs of this many values are alternately without and with the flag
+            return (b"\0" * run + b"\1" * run) * (self.size // run // 2)
         return bytes(word in words for words in self.words)
 
     def weight(self, value: int) -> int:
-        """How far a value is from the plainest one: its flags, or 1 for any value but the first."""
+        """Returns the distance of a value from the simplest one: its number of flags, or 0 for the first value."""
         return value.bit_count() if self.flags else int(value > 0)
 
-    def as_data(self) -> list[str] | dict[str, list[str]]:
-        """The axis as results have it: the labels of its values, or the flags whose subsets they are."""
+    def as_data(self) -> list[str] | Subsets:
+        """Returns the axis in the form of results: the labels of its values, or the flags of its subsets."""
         return {"subsets": list(self.flags)} if self.flags else list(self.labels)
 
 
@@ -83,8 +84,8 @@ class Space:
     axes: tuple[Axis, ...]
 
     @classmethod
-    def of_data(cls, axes: Mapping[str, Any]) -> Space:
-        """The space as results have it. Raises ValueError for what is none."""
+    def of_data(cls, axes: Axes) -> Space:
+        """Returns the space that `as_data` described. Raises ValueError if it is invalid."""
         found = []
         for name, data in axes.items():
             if isinstance(data, Mapping):
@@ -94,18 +95,18 @@ class Space:
                 found.append(Axis(name, labels, tuple((label,) for label in labels)))
         return cls(tuple(found))
 
-    def as_data(self) -> dict[str, Any]:
-        """The axes as results have them."""
+    def as_data(self) -> Axes:
+        """Returns the axes in the form of results."""
         return {axis.name: axis.as_data() for axis in self.axes}
 
     @cached_property
     def size(self) -> int:
-        """How many points the product has, those that a constraint excludes among them."""
+        """The number of points of the product, including those that the sweep's `where` excludes."""
         return math.prod(axis.size for axis in self.axes)
 
     @cached_property
     def strides(self) -> dict[str, int]:
-        """How many points lie between one value of an axis and the next."""
+        """For each axis, the difference between the numbers of neighbouring points along it."""
         strides, stride = {}, 1
         for axis in reversed(self.axes):
             strides[axis.name] = stride
@@ -113,27 +114,27 @@ class Space:
         return strides
 
     def axis(self, name: str) -> Axis:
-        """The axis of this name. Raises KeyError."""
+        """Returns the axis with this name."""
         return next(axis for axis in self.axes if axis.name == name)
 
     def values(self, point: int) -> dict[str, int]:
-        """The value on each axis at a point."""
+        """Returns the value of each axis at a point."""
         return {axis.name: point // self.strides[axis.name] % axis.size for axis in self.axes}
 
     def point(self, values: Mapping[str, int]) -> int:
-        """The point with these values on all axes."""
+        """Returns the point with these values. `values` must have all axes."""
         return sum(values[name] * stride for name, stride in self.strides.items())
 
     def labels(self, point: int) -> dict[str, str]:
-        """How a point's values read."""
+        """Returns the texts of a point's values, by axis."""
         return {axis.name: axis.label(point // self.strides[axis.name] % axis.size) for axis in self.axes}
 
     def text(self, point: int) -> str:
-        """A point as `axis=label,axis=label`."""
+        """Returns a point as `axis=label,axis=label`."""
         return ",".join(f"{name}={label}" for name, label in self.labels(point).items())
 
     def parse(self, text: str) -> int:
-        """The point of a text as `text` writes it. Raises ValueError with a sentence for people."""
+        """Returns the point that `text` has described. Raises ValueError with a message for the user."""
         values: dict[str, int] = {}
         for part in text.split(","):
             name, equals, label = part.partition("=")
@@ -141,7 +142,7 @@ class Space:
             if not equals or name not in known:
                 raise ValueError(f"{part!r} is not AXIS=VALUE{suggestion(name, known)}")
             if name in values:
-                raise ValueError(f"axis {name!r} stands twice")
+                raise ValueError(f"duplicate axis {name!r}")
             values[name] = self.axis(name).value(label)
         for axis in self.axes:
             if axis.name not in values:
@@ -149,23 +150,23 @@ class Space:
         return self.point(values)
 
     def weight(self, point: int) -> int:
-        """How far a point is from the plainest one."""
+        """Returns the distance of a point from the simplest one: the sum over its axes."""
         return sum(axis.weight(point // self.strides[axis.name] % axis.size) for axis in self.axes)
 
     def everywhere(self) -> int:
-        """The column that is true at every point."""
+        """Returns the column that is true at every point."""
         return int.from_bytes(b"\1" * self.size, "little")
 
     def column(self, axis: str, truths: bytes) -> int:
-        """The column of a property of one axis's value, 1 or 0 for each value."""
+        """Returns the column of a property of one axis. `truths` has one byte, 0 or 1, for each value of the axis."""
         stride, size = self.strides[axis], self.axis(axis).size
         block = truths if stride == 1 else b"".join(map((b"\0" * stride, b"\1" * stride).__getitem__, truths))
         return int.from_bytes(block * (self.size // (stride * size)), "little")
 
     def bytes_of(self, column: int) -> bytes:
-        """A column as one byte for each point."""
+        """Returns a column as bytes, one for each point."""
         return column.to_bytes(self.size, "little")
 
     def count(self, column: int) -> int:
-        """At how many points a column is true."""
+        """Returns the number of points at which a column is true."""
         return column.bit_count()

@@ -1,72 +1,74 @@
-"""The words of the table language: what a table can set up, call and expect.
+"""The vocabulary of the table language: what a table can set up, call and expect.
 
-Data only. `tables/loader.py` reads tables with it, `tables/schema.py` publishes it for editors; what a call does
-on a device stands in `execution/steps.py`. Flag and code names come from `verbs`, never from here.
+Data only. `tables/` reads tables with it, `tables/schema.py` publishes it for editors, and
+`execution/steps.py` makes the calls. Not for the names of flags and codes: these come from `verbs`.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conformance import verbs
+from conformance.model.expected_errors import REASONS
 from conformance.model.positions import CONTENTS, POSITIONS
 
 ENTRIES = ("libibverbs", "uverbs")
 OUTCOMES = {
-    "success": "the call succeeds by the page's own convention",
-    "refused": "the call fails by the page's own convention",
-    "open": "the documents leave the outcome open: it is recorded, never failed",
+    "success": "the call succeeds, by the convention of its manual page",
+    "refused": "the call fails, by the convention of its manual page",
+    "open": "the documents leave the outcome open: it is recorded and never a failure",
 }
-# How much a run takes on, from the least; each has what those before it have.
+# The tiers, the smallest first; each contains the cases of the smaller ones.
 TIERS = {
     "smoke": "every rule once, within seconds",
     "default": "every row, and the sweeps of moderate size",
-    "exhaustive": "every space whole",
+    "exhaustive": "every row and every sweep",
 }
 MEMORY_KINDS = {
     "anonymous": "private anonymous memory, readable and writable",
     "read_only": "private anonymous memory mapped without write permission",
     "no_access": "address range mapped without any permission",
-    "unmapped": "address range with nothing mapped",
-    "untouched": "private anonymous memory whose pages nobody has touched yet",
+    "unmapped": "address range with no mapping",
+    "untouched": "private anonymous memory whose pages have not been accessed yet",
     "hole": "readable and writable memory whose second page is unmapped",
     "shared": "shared memory of an anonymous file, readable and writable",
     "huge": "memory of huge pages of the system's default size",
-    "persistent": "persistent memory of the device DAX that the run was given",
+    "persistent": "persistent memory: the device DAX that the run was given",
 }
 DMABUF_KINDS = {
-    "udmabuf": "a dma-buf made of an anonymous file's pages by /dev/udmabuf",
+    "udmabuf": "a dma-buf that /dev/udmabuf creates from the pages of an anonymous file",
     "system_heap": "a dma-buf of /dev/dma_heap/system",
 }
-# Advice of madvise(2), by which pages are taken away from memory.
+# Advice of madvise(2) that removes pages from memory.
 DISCARDS = {
-    "DONTNEED": "anonymous pages are given up for good",
-    "REMOVE": "pages of an anonymous file are given up with the file's contents",
-    "PAGEOUT": "pages go to swap",
+    "DONTNEED": "anonymous pages are freed and their contents are lost",
+    "REMOVE": "pages of an anonymous file are freed together with the contents of the file",
+    "PAGEOUT": "pages are written to swap",
 }
 QP_STATES = ("RESET", "INIT", "RTR", "RTS")
-# The call that stands for many of others' choosing: sequences that trial/ makes up, with a reference as oracle.
+# A pseudo-call: random sequences of calls, generated in trial/, with the reference implementation as oracle.
 RANDOM_SEQUENCES = "random_sequences"
-# What API-01 is asked of: every enumeration, struct and verb that is described.
+# The items that rule API-01 is checked for: every described enumeration, struct and verb.
 API_ITEMS = (
     *(f"enum {name}" for name in verbs.ENUMS),
     *(f"struct {name}" for name in verbs.STRUCTS),
     *(f"prototype {name}" for name in verbs.VERBS),
     *(f"pyverbs enum {name}" for name in verbs.ENUMS),
 )
-# What an object's name may be where the call takes a null pointer.
+# The name of an object for which the call gets a null pointer.
 NULL = "NULL"
 
 
 @dataclass(frozen=True)
 class ArgumentSpec:
-    """One argument of a call: `kind` says how it is written, `of` what it names.
+    """One argument of a call. `kind` is the form in which tables write it, `of` what it refers to.
 
-    Kinds: object (the name of a `pd`, `mr`, …), quantity (see quantity.py), flags (a list of names
-    of the enum `of`), value (one name of the enum `of`, or a number), word (one of `words`), sges (a
-    list of addr, length, lkey). `default` is what stands when a table leaves it out; None: it must
-    be given. `nullable` lets an object be NULL.
+    Kinds: object (the name of an object of the kind `of`: `pd`, `mr`, …), quantity (see quantity.py), flags
+    (a list of names from the enumeration `of`), value (one name from the enumeration `of`, or a number), word
+    (one of `words`), sges (a list of addr, length, lkey). `default` is used if a table omits the argument; with
+    None it is mandatory. `nullable` allows NULL for an object.
     """
 
     kind: str
@@ -76,18 +78,18 @@ class ArgumentSpec:
     nullable: bool = False
 
 
-# Operations on what is there, which make no object and end none.
+# Calls that neither create nor destroy an object.
 PROBES = ("traffic", "local_traffic")
 FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
 REMOTE_OPERATIONS = (
     "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE",
-    "UNEQUAL_CMP_AND_SWP",  # compares with what does not stand there, so that nothing may be swapped
+    "UNEQUAL_CMP_AND_SWP",  # compares with a value that is not in memory, so that nothing may be swapped
     *FLUSHES,
 )  # fmt: skip
-# What reads a region by its lkey (SEND, and WRITE as the requester), and what writes to it: RECV, and the
-# answers that READ and FETCH_AND_ADD bring their requester.
+# Accesses of a region by its lkey. SEND and WRITE read the region. RECV writes to it, and so do the responses of
+# READ and FETCH_AND_ADD at their requester.
 LOCAL_OPERATIONS = ("SEND", "WRITE", "RECV", "RECV_WITH_IMM", "READ", "FETCH_AND_ADD")
-# The transports that traffic can go over.
+# The queue-pair types that traffic can use.
 TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC")
 FORK_CHILDREN = ("writes", "waits")
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
@@ -135,14 +137,14 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "offset": ArgumentSpec("quantity", default="0"),
         "length": ArgumentSpec("quantity", default="dmabuf.size"),
         "iova": ArgumentSpec("quantity", default="0"),
-        # The name of a dma-buf, or a descriptor that is none.
+        # The name of a dma-buf, or one of BAD_FDS.
         "fd": ArgumentSpec("object", "dmabuf", "dmabuf"),
         "access": _ACCESS,
     },
     "ibv_dereg_mr": {
         "mr": _MR,
-        # What the structure names when the call is made: its own handle, one that was never given
-        # out, or that of a region which is gone.
+        # The handle in the structure at the time of the call: its own, one that the kernel has never assigned, or
+        # that of a region that has been deregistered.
         "handle": ArgumentSpec("word", "handle", "own", words=("own", "invented", "stale")),
     },
     "ibv_rereg_mr": _REREG,
@@ -152,13 +154,13 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "advice": ArgumentSpec("value", "ibv_advise_mr_advice"),
         "flags": ArgumentSpec("flags", "ibv_advise_mr_flag", ""),
         "sg_list": ArgumentSpec("sges"),
-        # What the PD's structure names when the call is made.
+        # The handle in the PD's structure at the time of the call.
         "pd_handle": ArgumentSpec("word", "handle", "own", words=("own", "invented")),
     },
     "ibv_alloc_mw": {"pd": _PD, "type": ArgumentSpec("value", "ibv_mw_type")},
     "ibv_dealloc_mw": {"mw": ArgumentSpec("object", "window", "mw")},
     "ibv_bind_mw": _BIND,
-    # Not verbs of their own pages, but what these point to: posted requests, and traffic.
+    # Not verbs with a page of their own, but operations that these pages refer to: posted requests and traffic.
     "post_bind_mw": _BIND,
     "post_local_inv": {"qp": ArgumentSpec("object", "qp", "qp"), "rkey": ArgumentSpec("quantity", default="mw.rkey")},
     "post_send_with_inv": {
@@ -166,7 +168,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "rkey": ArgumentSpec("quantity", default="mw.rkey"),
     },
     "restore_rkey": {"mw": ArgumentSpec("object", "window", "mw")},
-    # API-01: what the suite's descriptions say of one thing, against the installed header and bindings.
+    # API-01: compares the suite's description of one item with the installed header and bindings.
     "compare_api": {"item": ArgumentSpec("word", "item", words=API_ITEMS)},
     RANDOM_SEQUENCES: {},
     "fill": {"memory": _MEMORY},
@@ -190,13 +192,13 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "rkey": ArgumentSpec("quantity"),
         "addr": _ADDR,
         "length": ArgumentSpec("quantity", default="8"),
-        # Where the bytes stand in this process, if that is not `addr`.
+        # The address of the bytes in this process, if it differs from `addr`.
         "at": ArgumentSpec("quantity", default=""),
-        # Where in the range the operation goes.
+        # The position in the range at which the operation is made.
         "position": _POSITION,
         "contents": _CONTENTS,
         "pd": _PD,
-        # The queue pair whose peer asks; a fresh one of `pd`, of this type and these rights, without it.
+        # The queue pair whose peer is the requester. Without it, a new one of `pd` with this type and these rights.
         "via": ArgumentSpec("object", "qp", NULL, nullable=True),
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
         "qp_access": ArgumentSpec("flags", "ibv_access_flags", QP_RIGHTS),
@@ -213,14 +215,13 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
     },
 }
-# What a folder of tables can be about: the verbs, each of which has a page of its own, the API as such, and all
-# verbs together.
+# The subject of a folder of tables: a verb, the API as a whole, or sequences of all verbs.
 VERBS = (*(name for name in CALLS if name.startswith("ibv_")), "api", "sequences")
-# What a table's rows call when they do not say.
+# The call of rows without `call`, in folders whose subject is not itself a call.
 DEFAULT_CALLS = {"api": "compare_api", "sequences": RANDOM_SEQUENCES}
-# Descriptors that are no dma-buf, beside the names of those that are.
+# Values of `fd` that are not dma-bufs.
 BAD_FDS = ("closed", "regular_file", "minus_one")
-# What a call makes: its kind, and the name under which later steps find it.
+# What a call creates: the kind of the object, and its name in later steps.
 PRODUCTS: Mapping[str, tuple[str, str]] = {
     "ibv_reg_mr": ("mr", "new"),
     "ibv_reg_mr_iova": ("mr", "new"),
@@ -229,13 +230,32 @@ PRODUCTS: Mapping[str, tuple[str, str]] = {
 }
 REGISTRATIONS = tuple(call for call, (kind, _) in PRODUCTS.items() if kind == "mr")
 BINDS = ("ibv_bind_mw", "post_bind_mw")
-# What can be expected, beside the outcome, of some calls only.
-EXPECTABLE: Mapping[str, tuple[str, ...]] = {
-    "code": ("ibv_rereg_mr",),
-    "mr": (*REGISTRATIONS, "ibv_rereg_mr"),
-    "completion": BINDS,
-    "rkey": BINDS,
-    "because": ("traffic", "local_traffic"),
+
+
+@dataclass(frozen=True)
+class ExpectationSpec:
+    """What `then` can say of a call beside its outcome: with which `outcome` (empty: with any), of which `calls`
+    (empty: of all), and by which `words`. `several` lets a table give a list of words, of which one has to come.
+    """
+
+    words: tuple[str, ...]
+    outcome: str = ""
+    calls: tuple[str, ...] = ()
+    several: bool = False
+
+    def applies_to(self, call: str) -> bool:
+        """Whether it can be expected of the call."""
+        return not self.calls or call in self.calls
+
+
+ERRNO_NAMES = (*sorted(set(errno.errorcode.values()) | {"ENOTSUP", "EOPNOTSUPP"}), "any")
+EXPECTATIONS: Mapping[str, ExpectationSpec] = {
+    "errno": ExpectationSpec(ERRNO_NAMES, "refused", several=True),
+    "code": ExpectationSpec(verbs.ENUMS["ibv_rereg_mr_err_code"].short_names, "refused", ("ibv_rereg_mr",), True),
+    "mr": ExpectationSpec(("as_asked",), "success", (*REGISTRATIONS, "ibv_rereg_mr")),
+    "completion": ExpectationSpec(("none",), "success", BINDS),
+    "rkey": ExpectationSpec(("changed", "unchanged"), calls=BINDS),
+    "because": ExpectationSpec(tuple(REASONS), "refused", PROBES),
 }
-# Names that objects of a table cannot have, since later steps or calls use them for something else.
+# Names that objects of a table cannot have, because they have another meaning in steps and calls.
 RESERVED = (NULL, *BAD_FDS, *(name for _, name in PRODUCTS.values()))

@@ -23,17 +23,18 @@ from conformance.kernel.log import KernelWatch
 from conformance.kernel.resources import evidence
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
+from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
 from conformance.pytest_plugin.recorder import PROPERTY, Recorder
-from conformance.results.records import Record, result_record
+from conformance.results.records import result_record
 from conformance.results.sweep_record import sweep_record
 from conformance.sweeps.run import sweep
 from conformance.tables.tiers import of_tier, ordered
 
 _LATE = ("api", "sequences")
 RECORDER = pytest.StashKey[Recorder]()
-LINE = pytest.StashKey[Record]()
+LINE = pytest.StashKey[ResultRecord]()
 
 # The fixture `random_sequences`: for a case, with somebody to tell before each step, what was observed.
 Search = Callable[[Case, Callable[[str, int, str, str], None]], Observation]
@@ -186,7 +187,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         item.user_properties.append((PROPERTY, json.dumps(line)))
 
 
-def _broken(item: pytest.Item, case: Case, call: pytest.CallInfo[None]) -> Record:
+def _broken(item: pytest.Item, case: Case, call: pytest.CallInfo[None]) -> ResultRecord:
     error = call.excinfo.value if call.excinfo else None
     text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     judgement = Judgement(Verdict.BROKEN, f"the harness could not run the case: {text.splitlines()[0]}")

@@ -1,12 +1,11 @@
 """Writes down what pytest reports: a results file, or a stream to a supervisor outside.
 
-The stream carries the same lines and, before each case, a `start` line, so that whoever listens
+The stream carries the same records and, before each case, a `start` line, so that whoever listens
 knows which case was in flight when the kernel under test died. Only xdist's controller records.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Sequence
@@ -20,10 +19,12 @@ from conformance.device.device import environment
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.kernel.build_ids import under_test
+from conformance.model.record import SCHEMA, DeviceFacts, HeaderRecord, ProgressRecord, Record, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.device_lock import has_several, named_devices
 from conformance.pytest_plugin.options import open_device, options_of, suite_of
-from conformance.results.records import FILE_NAME, SCHEMA, Record, encode, footer_record, result_record
+from conformance.results.files import write_all
+from conformance.results.records import FILE_NAME, decode, encode, footer_record, result_record
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
 from conformance.tables.suite import VERSION, Suite
@@ -33,16 +34,14 @@ PROPERTY = "rdma-cts"
 
 
 class Stream:
-    """Result lines written to a path that another process reads: a pipe or a virtio port."""
+    """Records written to a path that another process reads: a pipe or a virtio port."""
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
 
-    def append(self, line: Record) -> None:
-        """Writes one line whole."""
-        data = memoryview(encode(line))
-        while data:
-            data = data[os.write(self._fd, data) :]
+    def append(self, record: Record) -> None:
+        """Writes one record whole."""
+        write_all(self._fd, encode(record))
 
     def close(self) -> None:
         """Closes the path."""
@@ -56,7 +55,7 @@ class Recorder:
         self.config = config
         self.started = time.monotonic()
         self.planned: list[str] = []
-        self.results: list[Record] = []
+        self.results: list[ResultRecord] = []
         self.live = bool(config.getoption("--rdma-stream"))
         self.options = RunOptions()
         self.sink: Stream | ResultsFile | None = None  # there is none before there is something to say
@@ -103,35 +102,40 @@ class Recorder:
         if self.sink and self.live and case:
             self.sink.append({"type": "start", "case": case})
 
-    def progress(self, case: str, point: str, done: int, **more: str) -> None:
+    def progress(self, case: str, point: str, done: int, row: str = "", rule: str = "") -> None:
         """Says what of a case comes next, so that whoever listens knows where the kernel died.
 
-        Of a sweep that is a point; of random sequences `more` has the sequence as a `row` and its last step's `rule`.
+        Of a sweep that is a point; of random sequences `row` is the sequence as a row of a table and `rule` that of its
+        last step.
         """
         if self.sink and self.live:
-            self.sink.append({"type": "progress", "case": case, "point": point, "done": done, **more})
+            record: ProgressRecord = {"type": "progress", "case": case, "point": point, "done": done}
+            if row:
+                record |= {"row": row, "rule": rule}
+            self.sink.append(record)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == PROPERTY and report.when != "teardown":
-                self._take(json.loads(str(value)))
+                self._take_result(decode(str(value)))
         if report.when not in ("setup", "call", "teardown"):  # xdist's own report of a worker that died
             self._take_crash(report.nodeid)
 
-    def _take(self, line: Record) -> None:
-        if self.sink and not any(known["case"] == line["case"] for known in self.results[-1:]):
-            case = suite_of(self.config).find(line["case"])
+    def _take_result(self, record: Record) -> None:
+        assert record["type"] == "result"
+        if self.sink and not any(known["case"] == record["case"] for known in self.results[-1:]):
+            case = suite_of(self.config).find(record["case"])
             if case is not None:
-                line = {**line, "repro": self.options.reproduction(case)}
-            self.results.append(line)
-            self.sink.append(line)
+                record = {**record, "repro": self.options.reproduction(case)}
+            self.results.append(record)
+            self.sink.append(record)
 
     def _take_crash(self, nodeid: str) -> None:
         suite = suite_of(self.config)
         found = suite.find(case_id(nodeid))
         if found:
             judgement = Judgement(Verdict.CRASH, "the process that ran the case died")
-            self._take(result_record(found, suite.registry, judgement, {}))
+            self._take_result(result_record(found, suite.registry, judgement, {}))
 
     def pytest_sessionfinish(self) -> None:
         if self.sink is None:
@@ -149,7 +153,7 @@ def case_id(nodeid: str) -> str:
     return nodeid[start + 1 : -1] if start >= 0 and nodeid.startswith("cases/") else ""
 
 
-def header_record(suite: Suite, device: dict[str, Any], planned: Sequence[str], argv: Sequence[Any]) -> Record:
+def header_record(suite: Suite, device: DeviceFacts, planned: Sequence[str], argv: Sequence[Any]) -> HeaderRecord:
     """The header as the schema has it; a supervisor adds what only it knows."""
     return {
         "type": "header",

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from conformance.errors import UserError
+from conformance.model.record import HeaderRecord, ResultRecord, ResumedRecord
 from conformance.model.verdict import Verdict
-from conformance.results.records import Record, Recorded
+from conformance.results.records import Recorded
 
 # What of the software around a device makes another stack when it differs; being tainted does not.
 _STACK = ("kernel", "rdma_core", "pyverbs", "python")
@@ -26,8 +26,8 @@ class PriorSessions:
     begun and had no end when this host's kernel, started under another `boot_id` than now, went down.
     """
 
-    header: Record
-    done: Mapping[str, Record]
+    header: HeaderRecord
+    done: Mapping[str, ResultRecord]
     boots: int
     resumed: int
     seconds: float
@@ -36,28 +36,31 @@ class PriorSessions:
 
     @classmethod
     def of(cls, recorded: Recorded, ended: float) -> PriorSessions:
-        """What `recorded` tells; `ended` is when its last line was written, in seconds since the epoch."""
-        resumed = [line for line in recorded.others if line["type"] == "resumed"]
-        workers = [line for line in recorded.others if line["type"] == "worker"]
-        starts = [line["case"] for line in recorded.others if line["type"] == "start"]
-        done = {line["case"]: line for line in recorded.results if line["verdict"] != Verdict.MISSED}
+        """What `recorded` shows; `ended` is when its last record was written, in seconds since the epoch.
+
+        Raises UserError where it does not say when its last session began.
+        """
+        resumed = [record for record in recorded.others if record["type"] == "resumed"]
+        workers = [record for record in recorded.others if record["type"] == "worker"]
+        starts = [record["case"] for record in recorded.others if record["type"] == "start"]
+        done = {record["case"]: record for record in recorded.results if record["verdict"] != Verdict.MISSED}
         in_flight = starts[-1] if starts and starts[-1] not in done else ""
         if recorded.footer:
-            seconds = float(recorded.footer["duration_s"])
+            seconds = recorded.footer["duration_s"]
         else:
-            session = resumed[-1] if resumed else {**recorded.header, "earlier_s": 0.0}
-            began = datetime.fromisoformat(session["started"]).timestamp()
-            seconds = float(session["earlier_s"]) + max(0.0, ended - began)
+            began = resumed[-1]["started"] if resumed else recorded.header["started"]
+            seconds = resumed[-1]["earlier_s"] if resumed else 0.0
+            seconds += max(0.0, ended - _seconds(began))
         boot_id = workers[-1]["boot_id"] if workers else ""
-        return cls(recorded.header, done, len(workers), len(resumed), seconds, in_flight, boot_id)
+        return cls(recorded.header, done, len(workers), len(resumed), float(seconds), in_flight, boot_id)
 
-    def line(self) -> Record:
-        """The line that says that the run is carried on from here."""
+    def resumed_record(self) -> ResumedRecord:
+        """The record that says that the run is carried on from here."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return {"type": "resumed", "started": now, "earlier_s": round(self.seconds, 3)}
 
-    def check(self, header: Mapping[str, Any]) -> None:
-        """Raises UserError if a worker's header tells of another stack than the run began on."""
+    def check(self, header: HeaderRecord) -> None:
+        """Raises UserError if a worker's header is of another stack than the run began on."""
         for what, first, now in (
             ("the suite", self.header["suite"], header["suite"]),
             ("the device", self.header["device"], header["device"]),
@@ -65,8 +68,16 @@ class PriorSessions:
             ("what is under test", self.header.get("under_test") or {}, header.get("under_test") or {}),
         ):
             if first != now:
-                told = f": it was {first}, it is {now}" if isinstance(first, str) and isinstance(now, str) else ""
+                change = f": it was {first}, it is {now}" if isinstance(first, str) and isinstance(now, str) else ""
                 raise UserError(
-                    f"the run cannot be carried on, because {what.replace('_', '-')} has changed{told}",
+                    f"the run cannot be carried on, because {what.replace('_', '-')} has changed{change}",
                     hint="start a new one",
                 )
+
+
+def _seconds(started: str) -> float:
+    """A time of a record as seconds since the epoch."""
+    try:
+        return datetime.fromisoformat(started).timestamp()
+    except ValueError as error:
+        raise UserError(f"the run cannot be carried on, because {started!r} is no time at which it began") from error

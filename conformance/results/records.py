@@ -1,8 +1,8 @@
-"""The lines of a results file: one JSON object a line, appended and flushed as a run goes.
+"""The records of a results file: one JSON object a line, appended and flushed as a run goes.
 
 Schema rdma-cts/1: a header, results, a footer. A file without footer is a run cut short, and a torn
-last line is a line that was being written. Reports read this file and nothing else. Not for writing it
-(writer.py).
+last line is a record that was being written. Reports read this file and nothing else. Not for writing it
+(writer.py) and not for what its records come to (conclusions.py).
 """
 
 from __future__ import annotations
@@ -12,52 +12,40 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.case import Case
+from conformance.model.record import (
+    SCHEMA,
+    Deviation,
+    FooterRecord,
+    HeaderRecord,
+    KernelEvidence,
+    OtherRecord,
+    Record,
+    ResultRecord,
+)
+from conformance.model.record_shape import check, record_of
 from conformance.model.rules import Registry
-from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
+from conformance.model.verdict import Verdict
+from conformance.results.conclusions import rule_verdicts
 
-SCHEMA = "rdma-cts/1"
 FILE_NAME = "results.jsonl"
 
-Record = dict[str, Any]
 
-# What readers rest on, by the type of the line.
-_REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
-    "header": {"schema": str, "env": dict, "device": dict, "planned": list},
-    "start": {"case": str},
-    "worker": {"boot_id": str},
-    "resumed": {"earlier_s": (int, float)},
-    "progress": {"case": str, "point": str},
-    "result": {"case": str, "rules": list, "verdict": str, "effective": str, "reason": str},
-    "footer": {"complete": bool, "verdicts": dict, "rules": dict},
-}
+def encode(record: Mapping[str, object]) -> bytes:
+    """A record as a line: ASCII only, so that no reader stumbles over an encoding."""
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=True, sort_keys=False).encode() + b"\n"
 
 
-def encode(line: Record) -> bytes:
-    """A line as bytes: ASCII only, so that no reader stumbles over an encoding."""
-    return json.dumps(line, separators=(",", ":"), ensure_ascii=True, sort_keys=False).encode() + b"\n"
-
-
-def decode(data: bytes) -> Record:
-    """One line as it was encoded. Raises ValueError for what is none, or lacks what every reader needs."""
+def decode(data: bytes | str) -> Record:
+    """The record of a line. Raises ValueError where it is none, or lacks what every reader needs."""
     try:
-        line = json.loads(data)
+        return record_of(json.loads(data))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    if not isinstance(line, dict) or not isinstance(line.get("type"), str):
-        raise ValueError("no object with a type")
-    missing = [key for key, type_ in _REQUIRED.get(line["type"], {}).items() if not isinstance(line.get(key), type_)]
-    if missing:
-        raise ValueError(f"a {line['type']} without {missing[0]}")
-    if line["type"] == "result" and not {line["verdict"], line["effective"]} <= set(VERDICTS):
-        raise ValueError("an unknown verdict")
-    if line["type"] == "result" and line["verdict"] == Verdict.WAIVED:
-        raise ValueError("a verdict that a waiver alone can give")
-    return line
 
 
 def result_record(
@@ -68,46 +56,45 @@ def result_record(
     *,
     kernel: Mapping[str, Any] | None = None,
     duration_us: int | None = None,
-) -> Record:
+) -> ResultRecord:
     """The result of one case as the schema has it."""
     levels = {registry[rule].level for rule in case.rules}
-    line: Record = {
+    record: ResultRecord = {
         "type": "result",
         "case": case.id,
         "rules": list(case.rules),
         "level": next(level for level in ("must", "should", "may") if level in levels),
         "entry": case.entry,
         "layer": observed.get("layer", ""),
-        "verdict": judgement.verdict,
-        "effective": judgement.verdict,
+        "verdict": Verdict(judgement.verdict),
+        "effective": Verdict(judgement.verdict),
         "waiver": None,
         "reason": judgement.reason,
         "call": str(case.when),
         "expected": expected(case),
         "observed": dict(observed),
         "source": {"file": case.location.file, "line": case.location.line},
-        "kernel": dict(kernel or {}),
+        "kernel": cast(KernelEvidence, dict(kernel or {})),
         "duration_us": duration_us,
         "repro": f"./rdma-cts run --only {case.id}",
     }
     if judgement.notes:
-        line["notes"] = list(judgement.notes)
-    return line | _by_rule(case, judgement, observed)
+        record["notes"] = list(judgement.notes)
+    if observed.get("divergences"):
+        _add_divergences(record, observed["divergences"])
+    return record
 
 
-def _by_rule(case: Case, judgement: Judgement, observed: Mapping[str, Any]) -> Record:
-    """What random sequences say of each rule; where the kernel itself complained, they say it of all."""
-    found = observed.get("divergences")
-    if not found:
-        return {}
-    line: Record = {"deviations": [
+def _add_divergences(record: ResultRecord, divergences: Sequence[Mapping[str, str]]) -> None:
+    """Adds what random sequences show of each rule; where the kernel itself complained, that is about all rules."""
+    deviations: list[Deviation] = [
         {"when": each["when"], "rules": [each["rule"]], "observed": each["fault"], "row": each["row"]}
-        for each in found
-    ]}  # fmt: skip
-    if all(each["fault"] in judgement.reason for each in found):
-        broken = {each["rule"] for each in found}
-        line["rule_verdicts"] = {rule: Verdict.FAIL if rule in broken else Verdict.PASS for rule in case.rules}
-    return line
+        for each in divergences
+    ]
+    record["deviations"] = deviations
+    if all(each["fault"] in record["reason"] for each in divergences):
+        broken = {each["rule"] for each in divergences}
+        record["rule_verdicts"] = {rule: Verdict.FAIL if rule in broken else Verdict.PASS for rule in record["rules"]}
 
 
 def expected(case: Case) -> dict[str, Any]:
@@ -120,129 +107,85 @@ def expected(case: Case) -> dict[str, Any]:
 
 def footer_record(
     planned: Sequence[str],
-    results: Iterable[Record],
+    results: Iterable[ResultRecord],
     registry: Registry,
     *,
     duration_s: float,
     boots: int | None = None,
     resumed: int | None = None,
-) -> Record:
+) -> FooterRecord:
     """The footer: complete only if every planned case has a result that says something of the device.
 
     `boots` counts the workers and `resumed` how often the run was carried on, where there was a supervisor.
     """
-    by_case = {line["case"]: line for line in results}
-    effective = [line["effective"] for line in by_case.values()]
+    by_case = {record["case"]: record for record in results}
+    effective = [record["effective"] for record in by_case.values()]
     rules = rule_verdicts(by_case.values(), registry)
-    line: Record = {
+    footer: FooterRecord = {
         "type": "footer",
         "complete": all(case in by_case and by_case[case]["verdict"] != Verdict.MISSED for case in planned),
         "verdicts": dict(Counter(effective)),
         "rules": rules,
         "rule_totals": {**dict(Counter(rules.values())), "without_case": len(registry) - len(rules)},
-        "points": sum(sum(line["points"].values()) if "points" in line else 1 for line in by_case.values()),
+        "points": sum(sum(record["points"].values()) if "points" in record else 1 for record in by_case.values()),
         "duration_s": round(duration_s, 3),
     }
     if boots is not None:
-        line["boots"] = boots
+        footer["boots"] = boots
     if resumed is not None:
-        line["resumed"] = resumed
-    return line
-
-
-def rule_verdicts(results: Iterable[Record], registry: Registry) -> dict[str, str]:
-    """For each rule that has a result, the worst verdict of its cases, in the registry's order."""
-    worst: dict[str, str] = {}
-    for line in results:
-        for rule in line["rules"]:
-            both = (worst.get(rule, Verdict.PASS), verdict_on(rule, line))
-            worst[rule] = min(both, key=VERDICTS.index)
-    return {rule: worst[rule] for rule in registry if rule in worst}
-
-
-def verdict_on(rule: str, line: Record) -> str:
-    """What a result says of one of its rules: its effective verdict, or of a sweep that of the rule's points."""
-    points = line.get("rule_verdicts", {}).get(rule, line["effective"])
-    waived = line["effective"] != line["verdict"] and points in VIOLATIONS
-    return str(line["effective"] if waived else points)
-
-
-def headline_on(rule: str, line: Record) -> tuple[str, str]:
-    """What a result has to tell of one of its rules, and the command that shows it.
-
-    Of a sweep that is how the points of the rule deviate, most of them alike, and the smallest of these, by a formula
-    that holds among the points which the table's clause is about; of random sequences what the first one found.
-    """
-    own = [each for each in line.get("deviations", ()) if rule in each.get("rules", ())]
-    if not own:
-        return str(line["reason"]), str(line["repro"])
-    first = own[0]
-    told = str(first.get("observed") or line["reason"])
-    if first.get("count"):
-        among = f" among {first['clause']}" if first.get("clause") else ""
-        of = f" of {first['of']:,}" if first.get("of") else ""
-        told += f": {first['when']}{among} ({first['count']:,}{of} points)"
-    told += f" (and {len(own) - 1} more ways)" if len(own) > 1 else ""
-    return told, str(first.get("repro") or line["repro"])
-
-
-def exit_status(footer: Record) -> int:
-    """The exit status of the contract: 0 conformant, 1 violated, 3 incomplete or broken.
-
-    A waiver that has expired, is not needed or does not fit counts as a violation: somebody has to look.
-
-    A violation that was seen stays one even if the run is incomplete.
-    """
-    verdicts = footer["verdicts"]
-    if footer.get("waivers", {}).get("problems"):
-        return 1
-    if any(verdicts.get(verdict) for verdict in VIOLATIONS):
-        return 1
-    if not footer["complete"] or any(verdicts.get(verdict) for verdict in INCOMPLETE):
-        return 3
-    return 0
+        footer["resumed"] = resumed
+    return footer
 
 
 @dataclass
 class Recorded:
-    """A results file as read back. `footer` is None for a run cut short; `torn` says so of a line.
+    """A results file as read back. `footer` is None for a run cut short; `torn` if the last line was being written.
 
-    `others` are the lines of other types, in their order.
+    `others` are the records of other types, in their order.
     """
 
-    header: Record
-    results: list[Record] = field(default_factory=list)
-    footer: Record | None = None
+    header: HeaderRecord
+    results: list[ResultRecord] = field(default_factory=list)
+    footer: FooterRecord | None = None
     torn: bool = False
-    others: list[Record] = field(default_factory=list)
+    others: list[OtherRecord] = field(default_factory=list)
 
 
 def read_results(path: Path) -> Recorded:
-    """Reads a results file, or the one in a directory. Raises UserError for what is none."""
+    """Reads a results file, or the one in a directory.
+
+    Raises UserError where it cannot be read, holds a line that is no record, or a record of another shape.
+    """
     file = path / FILE_NAME if path.is_dir() else path
     try:
         data = file.read_bytes()
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
-    recorded = Recorded({})
+    no_header = f"{file}: no header of schema {SCHEMA}"
+    header: HeaderRecord | None = None
+    footer: FooterRecord | None = None
+    results: list[ResultRecord] = []
+    others: list[OtherRecord] = []
     *lines, torn = data.split(b"\n")
-    recorded.torn = bool(torn)  # even if it could be read: it was not at its end
-    for number, raw in enumerate(lines, 1):
-        if not raw:
+    for number, line in enumerate(lines, 1):
+        if not line:
             continue
         try:
-            line = decode(raw)
+            record = decode(line)
         except ValueError as error:
             raise UserError(f"{file}:{number}: not a line of {SCHEMA}") from error
-        kind = line["type"]
-        if kind == "header":
-            recorded.header = line
-        elif kind == "result":
-            recorded.results.append(line)
-        elif kind == "footer":
-            recorded.footer = line
+        if record["type"] == "header":
+            if record["schema"] != SCHEMA:
+                raise UserError(no_header)
+            header = record
+        elif record["type"] == "result":
+            results.append(record)
+        elif record["type"] == "footer":
+            footer = record
         else:
-            recorded.others.append(line)
-    if recorded.header.get("schema") != SCHEMA:
-        raise UserError(f"{file}: no header of schema {SCHEMA}")
-    return recorded
+            others.append(record)
+        check(record, f"{file}:{number}")
+    if header is None:
+        raise UserError(no_header)
+    # Without its line feed, the last line counts as torn even if it could be read.
+    return Recorded(header, results, footer, bool(torn), others)

@@ -9,26 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 from conformance import judging
 from conformance.errors import UserError
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
-from conformance.results.points import POINTS_FILE, read_points
-from conformance.results.records import Record, Recorded, result_record
+from conformance.model.record import ResultRecord
+from conformance.results.points import read_points
+from conformance.results.records import Recorded, result_record
 from conformance.results.sweep_record import sweep_record
 from conformance.sweeps.run import judge_again
 from conformance.tables.suite import Suite
-
-# What is of the run and not of the judging.
-_KEPT = ("source", "repro", "duration_us", "kernel", "layer")
 
 
 @dataclass(frozen=True)
 class Again:
     """A result as today's rules have it, or as it was with `kept`, the reason why it could not be judged."""
 
-    line: Record
+    record: ResultRecord
     kept: str = ""
 
 
@@ -37,52 +36,54 @@ def rejudge(
 ) -> Iterator[Again]:
     """Every result of a run whose other files lie in `directory`, in its order; `present` is what a profile pins.
 
-    A sweep's line has its points under `points_data`, as one that has just been run. Raises UserError for an
-    observation that is none.
+    A sweep's record has its points under `points_data`, as one that has just been run. Raises UserError where what was
+    observed cannot be judged.
     """
     capabilities = known_capabilities(recorded)
-    for line in recorded.results:
+    for record in recorded.results:
         try:
-            yield _again(suite, line, directory, capabilities, present or {})
+            yield _judged(suite, record, directory, capabilities, present or {})
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             reason = f"{type(error).__name__}: {error}"
-            raise UserError(f"{directory}: what was observed of {line['case']} cannot be judged ({reason})") from error
+            raise UserError(
+                f"{directory}: what was observed of {record['case']} cannot be judged ({reason})"
+            ) from error
 
 
 def known_capabilities(recorded: Recorded) -> Capabilities:
     """What the run knew of its stack: what the device declared, and what its results say is not there."""
     caps = recorded.header["device"].get("caps", {})
     offered: dict[str, dict[str, bool]] = {}
-    for line in recorded.results:
-        for name in line.get("observed", {}).get("lacking", ()):
+    for record in recorded.results:
+        for name in record.get("observed", {}).get("lacking", ()):
             if name not in caps:
-                offered.setdefault(str(line.get("entry", "")), {})[name] = False
+                offered.setdefault(str(record.get("entry", "")), {})[name] = False
     return Capabilities({name: value for name, value in caps.items() if isinstance(value, bool)}, offered, {})
 
 
-def _again(
-    suite: Suite, line: Record, directory: Path, capabilities: Capabilities, present: Mapping[str, str]
+def _judged(
+    suite: Suite, record: ResultRecord, directory: Path, capabilities: Capabilities, present: Mapping[str, str]
 ) -> Again:
-    case = _find(suite, line["case"])
+    case = _find(suite, record["case"])
     if case is None:
-        return Again(line, "there is no such case any more")
+        return Again(record, "there is no such case any more")
     if case.sweep and case.point is None:
-        return _sweep(suite, case, line, directory, capabilities, present)
-    if not line.get("observed"):
-        return Again(line, "nothing was observed")
+        return _sweep(suite, case, record, directory, capabilities, present)
+    if not record.get("observed"):
+        return Again(record, "nothing was observed")
     if case.sweep:
-        case = case.sweep.judged(case, lambda name: not capabilities.undeclared([name], line["entry"]))
-    observed = {key: value for key, value in line["observed"].items() if key != "lacking"}
+        case = case.sweep.judged(case, lambda name: not capabilities.undeclared([name], record["entry"]))
+    observed = {key: value for key, value in record["observed"].items() if key != "lacking"}
     undeclared = capabilities.undeclared(case.needs, case.entry)
-    later = [each["call"] for each in line["expected"].get("afterwards", ())]
-    if [line["call"], *later] != [str(step) for step in (case.when, *case.afterwards)]:
-        return Again(line, "its calls are others now")
+    later = [each["call"] for each in record["expected"].get("afterwards", ())]
+    if [record["call"], *later] != [str(step) for step in (case.when, *case.afterwards)]:
+        return Again(record, "its calls are others now")
     judgement = judging.apply_profile(
-        judging.judge(case, undeclared, observed, line.get("kernel")), undeclared, present
+        judging.judge(case, undeclared, observed, dict(record.get("kernel") or {})), undeclared, present
     )
     if undeclared:
         observed["lacking"] = undeclared
-    return Again(_merged(result_record(case, suite.registry, judgement, observed), line))
+    return Again(_merged(result_record(case, suite.registry, judgement, observed), record))
 
 
 def _find(suite: Suite, case: str) -> Case | None:
@@ -93,21 +94,34 @@ def _find(suite: Suite, case: str) -> Case | None:
 
 
 def _sweep(
-    suite: Suite, case: Case, line: Record, directory: Path, capabilities: Capabilities, present: Mapping[str, str]
+    suite: Suite,
+    case: Case,
+    record: ResultRecord,
+    directory: Path,
+    capabilities: Capabilities,
+    present: Mapping[str, str],
 ) -> Again:
-    if not line.get(POINTS_FILE):
-        return Again(line, "nothing was observed")
-    points = read_points(directory, line)
+    if not record.get("points_file"):
+        return Again(record, "nothing was observed")
+    points = read_points(directory, record)
     assert case.sweep is not None
     if points.space.as_data() != case.sweep.space.as_data():
-        return Again(line, "its space is another now")
-    swept = judge_again(case, points, capabilities, present, line.get("alarms", []), line["kernel"].get("log", []))
-    return Again(_merged(sweep_record(case, suite.registry, swept, 0), line))
+        return Again(record, "its space is another now")
+    alarms, log = record.get("alarms", []), record["kernel"].get("log", [])
+    swept = judge_again(case, points, capabilities, present, cast(list[dict[str, Any]], alarms), log)
+    return Again(_merged(sweep_record(case, suite.registry, swept, 0), record))
 
 
-def _merged(new: Record, old: Record) -> Record:
-    """Today's line with what the run alone knew; a waiver goes with the verdict that it was for."""
-    merged = {**new, **{key: old[key] for key in _KEPT if key in old}}
+def _merged(new: ResultRecord, old: ResultRecord) -> ResultRecord:
+    """Today's result with what belongs to the run and not to judging; a waiver stays with the verdict it was for."""
+    merged: ResultRecord = {
+        **new,
+        "source": old.get("source", new["source"]),
+        "repro": old.get("repro", new["repro"]),
+        "duration_us": old.get("duration_us", new["duration_us"]),
+        "kernel": old.get("kernel", new["kernel"]),
+        "layer": old.get("layer", new["layer"]),
+    }
     if old.get("waiver") and old["verdict"] == new["verdict"]:
         merged |= {"effective": old["effective"], "waiver": old["waiver"]}
     return merged

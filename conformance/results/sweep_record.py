@@ -1,40 +1,40 @@
-"""A sweep's result line as it leaves the process that ran the sweep; its points still travel inside.
+"""A sweep's result as it leaves the process that ran the sweep: its points are in the record itself.
 
-What the line and its side file become on disk: points.py.
+Not for the record and its side file on disk (points.py).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from conformance.judging import Judgement
 from conformance.model.case import Case
+from conformance.model.record import Alarm, ResultRecord
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
-from conformance.results.points import POINTS_DATA
-from conformance.results.records import Record, result_record
+from conformance.results.records import result_record
 from conformance.sweeps.run import Swept, words
 
 
-def sweep_record(case: Case, registry: Registry, swept: Swept, duration_us: int) -> Record:
+def sweep_record(case: Case, registry: Registry, swept: Swept, duration_us: int) -> ResultRecord:
     """The result of a sweep as the schema has it, with the points under `points_data`."""
     assert case.sweep is not None
     kernel = {"log": swept.log} if swept.alarms else {}
-    line = result_record(
+    record = result_record(
         case, registry, Judgement(swept.verdict, swept.reason), {}, kernel=kernel, duration_us=duration_us
     )
     rules = swept.points.by_rule()
-    line |= {
+    record |= {
         "expected": {"clauses": clauses(case)},
         "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size},
         "points": swept.points.by_verdict(),
         # Nobody knows which rule's points the kernel complained about.
         "rule_verdicts": dict.fromkeys(rules, Verdict.FAIL) if swept.alarms else rules,
-        POINTS_DATA: swept.points.as_data(case.id),
+        "points_data": swept.points.as_data(case.id),
     }
     if swept.alarms:
-        line["alarms"] = swept.alarms
-    return line
+        record["alarms"] = cast(list[Alarm], swept.alarms)
+    return record
 
 
 def clauses(case: Case) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Waivers: violations that somebody knows of, answers for, and has a date for. Pure.
 
 A waiver changes what a result counts as (`effective`), never its verdict, and only where the device
-fails in just the way that the waiver tells of. How the file is written: waiver_file.py.
+fails in just the way that the waiver describes. Not for the file of waivers (waiver_file.py).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
 
+from conformance.model.record import HeaderRecord, ResultRecord, WaiverFacts, WaiversAccount
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
-from conformance.results.records import Record, verdict_on
+from conformance.results.conclusions import verdict_on
 from conformance.yamldoc.nodes import Location
 
 
@@ -29,7 +29,7 @@ class WaiverScope:
     kernel_to: str = ""
     firmware: str = ""
 
-    def holds(self, header: Record) -> bool:
+    def holds(self, header: HeaderRecord) -> bool:
         """Whether the run is on such a stack."""
         device, kernel = header["device"], version(str(header["env"].get("kernel", "")))
         first, last = version(self.kernel_from), version(self.kernel_to)
@@ -56,20 +56,20 @@ class KnownOutcome:
     reason: str = ""
     when: tuple[str, ...] = ()
 
-    def differs(self, line: Record) -> str:
+    def differs(self, record: ResultRecord) -> str:
         """In what a violation is another than the known one; empty if it is that one."""
-        observed = line.get("observed", {})
+        observed = record.get("observed") or {}
         for what, known, came in (
-            ("verdict", self.verdict, line["verdict"]),
+            ("verdict", self.verdict, record["verdict"]),
             ("returned", self.returned, observed.get("returned", "")),
             ("errno", self.errno, observed.get("errno", "")),
             ("wc", list(self.wc), observed.get("wc", [])),
         ):
             if known and known != came:
-                return f"{what} is {_said(came)}, not {_said(known)}"
-        if self.reason not in line["reason"]:
-            return f"its reason is another: {line['reason']}"
-        strange = [each["when"] for each in line.get("deviations", ()) if self.when and each["when"] not in self.when]
+                return f"{what} is {_format_value(came)}, not {_format_value(known)}"
+        if self.reason not in record["reason"]:
+            return f"its reason is another: {record['reason']}"
+        strange = [each["when"] for each in record.get("deviations", ()) if self.when and each["when"] not in self.when]
         return f"it also departs when {strange[0]}" if strange else ""
 
 
@@ -91,24 +91,24 @@ class Waiver:
         """What it is for."""
         return self.case or self.rule
 
-    def covers(self, line: Record) -> bool:
+    def covers(self, record: ResultRecord) -> bool:
         """Whether the result is of what it is for, and says something of the device."""
-        if line["verdict"] in INCOMPLETE:
+        if record["verdict"] in INCOMPLETE:
             return False
-        return line["case"] == self.case if self.case else self.rule in line["rules"]
+        return record["case"] == self.case if self.case else self.rule in record["rules"]
 
-    def violated(self, line: Record) -> bool:
+    def violated(self, record: ResultRecord) -> bool:
         """Whether a result that it covers violates what it is for."""
-        return (verdict_on(self.rule, _raw(line)) if self.rule else line["verdict"]) in VIOLATIONS
+        return (verdict_on(self.rule, _raw(record)) if self.rule else record["verdict"]) in VIOLATIONS
 
-    def differs(self, line: Record) -> str:
+    def differs(self, record: ResultRecord) -> str:
         """In what a violation that it covers is another than the one that it tells of; empty if it is that one."""
-        others = {rule for each in line.get("deviations", ()) for rule in each["rules"]} - {self.rule}
+        others = {rule for each in record.get("deviations", ()) for rule in each["rules"]} - {self.rule}
         if self.rule and others:
             return f"it also violates {', '.join(sorted(others))}"
-        return self.known.differs(line)
+        return self.known.differs(record)
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> WaiverFacts:
         """What a result says of the waiver that it has."""
         return {"for": self.target, "issue": self.issue, "owner": self.owner, "expires": self.expires.isoformat(),
                 "place": str(self.location)}  # fmt: skip
@@ -123,44 +123,44 @@ class Waivers:
     items: tuple[Waiver, ...]
     today: date
 
-    def applied(self, line: Record, header: Record) -> Record:
+    def applied(self, record: ResultRecord, header: HeaderRecord) -> ResultRecord:
         """The result with the waiver that fits it, or without any."""
-        line = {**line, "effective": line["verdict"], "waiver": None}
-        if line["verdict"] not in VIOLATIONS:
-            return line
+        record = {**record, "effective": record["verdict"], "waiver": None}
+        if record["verdict"] not in VIOLATIONS:
+            return record
         for waiver in self._here(header):
-            if waiver.expires >= self.today and waiver.covers(line) and waiver.violated(line):
-                if waiver.differs(line):
+            if waiver.expires >= self.today and waiver.covers(record) and waiver.violated(record):
+                if waiver.differs(record):
                     continue
-                return {**line, "effective": Verdict.WAIVED, "waiver": waiver.as_data()}
-        return line
+                return {**record, "effective": Verdict.WAIVED, "waiver": waiver.as_data()}
+        return record
 
-    def account(self, results: Iterable[Record], header: Record) -> dict[str, Any]:
-        """What the footer says: how many results are waived, and whatever is wrong with a waiver."""
-        lines = list(results)
+    def account(self, results: Iterable[ResultRecord], header: HeaderRecord) -> WaiversAccount:
+        """What the footer holds: how many results are waived, and whatever is wrong with a waiver."""
+        records = list(results)
         return {
             "file": self.file,
-            "waived": sum(line["effective"] == Verdict.WAIVED for line in lines),
+            "waived": sum(record["effective"] == Verdict.WAIVED for record in records),
             "elsewhere": len(self.items) - len(self._here(header)),
-            "problems": [problem for waiver in self._here(header) for problem in self._problems(waiver, lines)],
+            "problems": [problem for waiver in self._here(header) for problem in self._problems(waiver, records)],
         }
 
-    def _here(self, header: Record) -> list[Waiver]:
+    def _here(self, header: HeaderRecord) -> list[Waiver]:
         return [waiver for waiver in self.items if waiver.where.holds(header)]
 
-    def _problems(self, waiver: Waiver, lines: Sequence[Record]) -> Iterator[str]:
+    def _problems(self, waiver: Waiver, results: Sequence[ResultRecord]) -> Iterator[str]:
         """What is wrong with a waiver in this run; nothing where what it is for was not judged."""
-        told = f"{waiver.location}: the waiver of {waiver.target} ({waiver.owner}, {waiver.issue})"
-        covered = [line for line in lines if waiver.covers(line)]
-        violations = [line for line in covered if waiver.violated(line)]
+        subject = f"{waiver.location}: the waiver of {waiver.target} ({waiver.owner}, {waiver.issue})"
+        covered = [record for record in results if waiver.covers(record)]
+        violations = [record for record in covered if waiver.violated(record)]
         if covered and waiver.expires < self.today:
-            yield f"{told} expired on {waiver.expires}"
+            yield f"{subject} expired on {waiver.expires}"
         if covered and not violations:
-            yield f"{told} is not needed any more: {covered[0]['case']} is {covered[0]['verdict']}"
-        for line in violations:
-            difference = waiver.differs(line)
-            if difference and line["effective"] != Verdict.WAIVED:
-                yield f"{told} does not fit: {line['case']} fails differently, {difference}"
+            yield f"{subject} is not needed any more: {covered[0]['case']} is {covered[0]['verdict']}"
+        for record in violations:
+            difference = waiver.differs(record)
+            if difference and record["effective"] != Verdict.WAIVED:
+                yield f"{subject} does not fit: {record['case']} fails differently, {difference}"
 
 
 def version(text: str) -> tuple[int, ...]:
@@ -169,9 +169,9 @@ def version(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in found[0].split(".")) if found else ()
 
 
-def _raw(line: Record) -> Record:
-    return {**line, "effective": line["verdict"]}
+def _raw(record: ResultRecord) -> ResultRecord:
+    return {**record, "effective": record["verdict"]}
 
 
-def _said(value: object) -> str:
+def _format_value(value: object) -> str:
     return (" ".join(map(str, value)) if isinstance(value, list) else str(value)) or "nothing"

@@ -1,4 +1,4 @@
-"""Writes a results file: whole lines, appended as a run goes; what the lines say stands in records.py.
+"""Writes a results file: whole lines, appended as a run goes. Not for what the records hold (records.py).
 
 One process at a time: the file is locked for as long as it is open, and the kernel unlocks it with
 the process's end, however that comes about.
@@ -11,10 +11,12 @@ import os
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.model.record import Record, ResultRecord
 from conformance.model.verdict import Verdict
-from conformance.results.points import POINTS_DATA, stored
+from conformance.results.files import write_all
+from conformance.results.points import stored
 from conformance.results.prior_sessions import PriorSessions
-from conformance.results.records import Record, Recorded, encode, read_results
+from conformance.results.records import Recorded, encode, read_results
 
 
 class ResultsFile:
@@ -67,23 +69,22 @@ class ResultsFile:
             return None
         data, ended = self.path.read_bytes(), self.path.stat().st_mtime
         whole = data[: data.rfind(b"\n") + 1]
-        missed = [line for line in recorded.results if line["verdict"] == Verdict.MISSED]
-        end = b"".join(encode(line) for line in (*missed, recorded.footer) if line)
+        missed = [record for record in recorded.results if record["verdict"] == Verdict.MISSED]
+        end = b"".join(encode(record) for record in (*missed, recorded.footer) if record)
         if not whole.endswith(end):
             raise UserError(f"{self.path} does not end as a run ends, and cannot be carried on")
         os.ftruncate(self._fd, len(whole) - len(end))
         return PriorSessions.of(recorded, ended)
 
-    def prepared(self, line: Record) -> Record:
-        """The line as it is kept: the points of a sweep are on disk by then, and what explains them is in it."""
-        return stored(line, self.path.parent) if POINTS_DATA in line else line
+    def prepared(self, record: ResultRecord) -> ResultRecord:
+        """The record as it is kept: the points of a sweep are on disk by then, and what explains them is in it."""
+        return stored(record, self.path.parent) if "points_data" in record else record
 
-    def append(self, line: Record) -> None:
-        """Writes one line, whole or (when the disk is full) with UserError; the points of a sweep before it."""
-        data = memoryview(encode(self.prepared(line)))
+    def append(self, record: Record) -> None:
+        """Writes one record; the points of a sweep before it. Raises UserError (status 3) when the disk is full."""
+        data = encode(self.prepared(record) if record["type"] == "result" else record)
         try:
-            while data:
-                data = data[os.write(self._fd, data) :]
+            write_all(self._fd, data)
             if self._durable:
                 os.fdatasync(self._fd)
         except OSError as error:

@@ -8,10 +8,10 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from conformance.model.row_template import StepTemplate
 from conformance.model.space import Space
+from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import NULL
-from conformance.tables.sweep import Sweep
-from conformance.yamldoc.nodes import Node
 
 # Calls that leave what was set up as it was, so that the next point can use it too.
 _REPEATABLE = (
@@ -40,36 +40,29 @@ _OF_OBJECTS = ("ibv_", "post_")
 
 def setup_axes(swept: Sweep) -> list[str]:
     """The axes whose values decide what has to be set up; all, where the calls change what was."""
-    fields = swept.template.fields
-    calls, steps = _steps(swept)
-    fixed = [node.value["via"] for node in steps if isinstance(node.value, dict) and "via" in node.value]
-    if any(call not in _REPEATABLE for call in calls) or any(node.value != NULL for node in fixed):
+    steps = _steps(swept)
+    if any(step.first.call not in _REPEATABLE or _uses_own_pair(step) for step in steps):
         return [axis.name for axis in swept.space.axes]
-    return swept.template.axes_in(fields.get("given"), fields.get("before"))
+    return swept.in_order(swept.row.setup_axes)
+
+
+def _uses_own_pair(step: StepTemplate) -> bool:
+    """Whether a step goes over a queue pair of the case's, whose state it may change, at any point."""
+    return "via" in step.arguments or step.first.arguments.get("via", NULL) != NULL
 
 
 def shares_ground(swept: Sweep) -> bool:
     """Whether domains, memory and queue pairs can be the same at points whose regions and windows are not."""
-    template = swept.template
-    given = template.fields.get("given")
-    sections = given.value if given is not None and isinstance(given.value, dict) else {}
-    ground = [node for key, node in sections.items() if key not in ("mrs", "windows")]
-    calls, _ = _steps(swept)
-    alone = "before" in template.fields or template.axes_in(*ground) or "memlock" in sections
-    return not alone and all(str(call).startswith(_OF_OBJECTS) or call in _REPEATABLE for call in calls)
+    given = swept.row.given
+    if swept.row.before or given.ground_axes or given.first.memlock is not None:
+        return False
+    calls = [step.first.call for step in _steps(swept)]
+    return all(call.startswith(_OF_OBJECTS) or call in _REPEATABLE for call in calls)
 
 
-def _steps(swept: Sweep) -> tuple[list[object], list[Node]]:
-    """The calls of a row from the judged one on, and their arguments."""
-    fields = swept.template.fields
-    calls: list[object] = [fields["call"].value if "call" in fields else swept.template.call]
-    later = fields["afterwards"].value if "afterwards" in fields else ()
-    steps = [fields["when"]] if "when" in fields else []
-    for node in later if isinstance(later, tuple) else ():
-        if isinstance(node.value, dict):
-            calls.append(node.value["call"].value)
-            steps.append(node)
-    return calls, steps
+def _steps(swept: Sweep) -> list[StepTemplate]:
+    """The steps of a row from the judged one on."""
+    return [swept.row.when, *swept.row.afterwards]
 
 
 def groups(swept: Sweep, outer: Sequence[str], seed: int | None = None, largest: int = LARGEST) -> Iterator[Group]:

@@ -5,6 +5,7 @@
  * own: those of the kernel's ABI at the end are written out, as device/uverbs.py has them.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -74,16 +75,22 @@ int rdma_cts_loop(struct loop *loop, uint64_t *i, uint64_t n)
     return DONE;
 }
 
-/* The kernel's ABI. One region is there at a time, and the last one's descriptor is kept for undoing it. */
-static struct region own;
-static int descriptor;
+/*
+ * The kernel's ABI: an open uverbs descriptor with room for the one region that exists at a time. The region comes first,
+ * so that its address is that of the whole when it is to be undone.
+ */
+struct descriptor {
+    struct region region;
+    int32_t fd;
+    uint32_t driver; /* enum rdma_driver_id */
+};
 
 struct header {
     uint32_t command;
     uint16_t in_words, out_words;
 };
 
-struct region *rdma_cts_write_reg(uint64_t fd, uint64_t pd, uint64_t addr, uint64_t length, uint64_t iova,
+struct region *rdma_cts_write_reg(struct descriptor *on, uint64_t pd, uint64_t addr, uint64_t length, uint64_t iova,
                                   uint64_t access)
 {
     uint32_t answer[3] = {0};
@@ -93,21 +100,22 @@ struct region *rdma_cts_write_reg(uint64_t fd, uint64_t pd, uint64_t addr, uint6
         uint32_t pd_handle, access_flags;
     } command = {{9, sizeof command / 4, 3}, (uintptr_t)answer, addr, length, iova, (uint32_t)pd, (uint32_t)access};
 
-    descriptor = (int)fd;
-    if (write(descriptor, &command, sizeof command) < 0)
+    if (write(on->fd, &command, sizeof command) < 0)
         return 0;
-    own = (struct region){0, 0, addr, length, answer[0], answer[1], answer[2]};
-    return &own;
+    on->region = (struct region){0, 0, addr, length, answer[0], answer[1], answer[2]};
+    return &on->region;
 }
 
+/* `region` is one that a function at the kernel's ABI has made. */
 int rdma_cts_write_dereg(struct region *region)
 {
+    const struct descriptor *on = (const struct descriptor *)region;
     struct {
         struct header header;
         uint32_t handle;
     } command = {{13, sizeof command / 4, 0}, region->handle};
 
-    return write(descriptor, &command, sizeof command) < 0 ? errno : 0;
+    return write(on->fd, &command, sizeof command) < 0 ? errno : 0;
 }
 
 struct attribute {
@@ -116,7 +124,7 @@ struct attribute {
 };
 
 /* UVERBS_METHOD_REG_DMABUF_MR of UVERBS_OBJECT_MR; two numbers of 32 bits share an argument, the first one below. */
-struct region *rdma_cts_ioctl_reg_dmabuf(uint64_t fd_driver, uint64_t pd_dmabuf, uint64_t offset, uint64_t length,
+struct region *rdma_cts_ioctl_reg_dmabuf(struct descriptor *on, uint64_t pd_dmabuf, uint64_t offset, uint64_t length,
                                          uint64_t iova, uint64_t access)
 {
     uint32_t lkey = 0, rkey = 0;
@@ -125,26 +133,42 @@ struct region *rdma_cts_ioctl_reg_dmabuf(uint64_t fd_driver, uint64_t pd_dmabuf,
         uint64_t reserved;
         uint32_t driver, reserved_too;
         struct attribute attributes[9];
-    } command = {sizeof command, 7, 4, 9, 0, (uint32_t)(fd_driver >> 32), 0,
+    } command = {sizeof command, 7, 4, 9, 0, on->driver, 0,
                  {{0, 0, 1, 0, 0}, {1, 0, 1, 0, (uint32_t)pd_dmabuf}, {2, 8, 1, 0, offset}, {3, 8, 1, 0, length},
                   {4, 8, 1, 0, iova}, {5, 4, 1, 0, pd_dmabuf >> 32}, {6, 4, 1, 0, access},
                   {7, 4, 1, 0, (uintptr_t)&lkey}, {8, 4, 1, 0, (uintptr_t)&rkey}}};
 
-    descriptor = (int)fd_driver;
-    if (ioctl(descriptor, 0xC0181B01u, &command) < 0)
+    if (ioctl(on->fd, 0xC0181B01u, &command) < 0)
         return 0;
-    own = (struct region){0, 0, offset, length, (uint32_t)command.attributes[0].data, lkey, rkey};
-    return &own;
+    on->region = (struct region){0, 0, offset, length, (uint32_t)command.attributes[0].data, lkey, rkey};
+    return &on->region;
 }
 
 /* What a re-registration starts from, the same at all points but for the access, and the library's verbs. */
 struct before {
-    uint64_t fd, pd, addr, length;
+    struct descriptor *on; /* at the kernel's ABI alone */
+    uint64_t pd, addr, length;
     struct region *(*reg)(uint64_t pd, uint64_t addr, uint64_t length, uint64_t access);
     struct region *(*reg_optional)(uint64_t pd, uint64_t addr, uint64_t length, uint64_t iova, uint64_t access);
     int (*rereg)(struct region *, uint64_t flags, uint64_t pd, uint64_t addr, uint64_t length, uint64_t access);
     int (*dereg)(struct region *);
     uint64_t optional_mask;
+};
+
+/* What Python assumes (native.py, rereg_loop.py): how many numbers follow, and these in the order of native.LAYOUT. */
+const uint32_t rdma_cts_layout[] = {
+    11,
+    sizeof(struct column),
+    sizeof(struct call),
+    sizeof(struct loop),
+    offsetof(struct loop, undo),
+    offsetof(struct loop, codes),
+    offsetof(struct loop, error),
+    sizeof(struct region),
+    sizeof(struct descriptor),
+    offsetof(struct descriptor, fd),
+    sizeof(struct before),
+    offsetof(struct before, optional_mask),
 };
 
 static struct region *failed(int error, int undone)
@@ -184,14 +208,14 @@ struct region *rdma_cts_write_rereg(const struct before *before, uint64_t old_ac
     } command = {{11, sizeof command / 4, 2}, (uintptr_t)answer, 0, (uint32_t)flags, range[0], range[1], range[0],
                  (uint32_t)pd, (uint32_t)access};
 
-    if (!rdma_cts_write_reg(before->fd, before->pd, before->addr, before->length, before->addr, old_access))
+    if (!rdma_cts_write_reg(before->on, before->pd, before->addr, before->length, before->addr, old_access))
         return failed(SETUP | errno, 0);
-    command.handle = own.handle;
-    if (write(descriptor, &command, sizeof command) < 0) {
+    command.handle = before->on->region.handle;
+    if (write(before->on->fd, &command, sizeof command) < 0) {
         int error = errno;
-        return failed(error, rdma_cts_write_dereg(&own));
+        return failed(error, rdma_cts_write_dereg(&before->on->region));
     }
-    own.lkey = answer[0];
-    own.rkey = answer[1];
-    return &own;
+    before->on->region.lkey = answer[0];
+    before->on->region.rkey = answer[1];
+    return &before->on->region;
 }

@@ -1,7 +1,7 @@
-"""The loop of loop.c, compiled once a process where there is a compiler.
+"""The loop of loop.c, compiled once a process where there is a compiler, and the structures that it is given.
 
-Python's way of calling C costs more than what most verbs take; in C a sweep costs what the calls cost.
-Without a compiler sweeps take longer and find the same.
+Calling C from Python costs more than most verbs take; in C a sweep costs what the calls cost. Without a compiler
+sweeps take longer and give the same results. Not for choosing what is called (registration_loop.py, rereg_loop.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from conformance.bench.calls import IbvMr
 from conformance.device.compiled import library
+from conformance.device.libibverbs import Libibverbs
+from conformance.device.uverbs import Uverbs
 
 SOURCE = Path(__file__).with_name("loop.c")
 _ARGUMENTS = 6
@@ -36,12 +39,50 @@ class _Loop(ctypes.Structure):
     )  # fmt: skip
 
 
+class Descriptor(ctypes.Structure):
+    """An open uverbs descriptor, and room for the one region that the functions of loop.c make on it at a time.
+
+    It must live as long as the region does, which is undone on it.
+    """
+
+    _fields_ = (("region", IbvMr), ("fd", ctypes.c_int32), ("driver", ctypes.c_uint32))
+
+
+def descriptor(entry: Libibverbs | Uverbs) -> Descriptor:
+    """The descriptor of the uverbs entry; at libibverbs one that nothing uses."""
+    return Descriptor(fd=entry.fd, driver=entry.driver_id) if isinstance(entry, Uverbs) else Descriptor(fd=-1)
+
+
+class Before(ctypes.Structure):
+    """What re-registrations start from: a region's PD and range, and the functions that are called.
+
+    At uverbs `on` is the address of a Descriptor and `pd` the handle of the PD, at libibverbs struct ibv_pd *.
+    """
+
+    _fields_ = (
+        ("on", ctypes.c_void_p), ("pd", ctypes.c_uint64), ("addr", ctypes.c_uint64), ("length", ctypes.c_uint64),
+        ("reg", ctypes.c_void_p), ("reg_optional", ctypes.c_void_p), ("rereg", ctypes.c_void_p),
+        ("dereg", ctypes.c_void_p), ("optional_mask", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+# In the order of rdma_cts_layout of loop.c.
+LAYOUT = (
+    ("sizeof(struct column)", ctypes.sizeof(_Column)), ("sizeof(struct call)", ctypes.sizeof(_Call)),
+    ("sizeof(struct loop)", ctypes.sizeof(_Loop)), ("offset of undo", _Loop.undo.offset),
+    ("offset of codes", _Loop.codes.offset), ("offset of error", _Loop.error.offset),
+    ("sizeof(struct region)", ctypes.sizeof(IbvMr)), ("sizeof(struct descriptor)", ctypes.sizeof(Descriptor)),
+    ("offset of fd", Descriptor.fd.offset), ("sizeof(struct before)", ctypes.sizeof(Before)),
+    ("offset of optional_mask", Before.optional_mask.offset),
+)  # fmt: skip
+
+
 def _library() -> ctypes.CDLL | None:
-    return library(SOURCE)
+    return library(SOURCE, LAYOUT)
 
 
 def available() -> bool:
-    """Whether the loop can be used; compiles it the first time."""
+    """Whether the loop can be used; compiles it the first time. Raises UserError where its layout is not LAYOUT."""
     return _library() is not None
 
 

@@ -11,10 +11,11 @@ import sys
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.model.record import OutcomeFacts, PointsFile
 from conformance.model.space import MAX_POINTS, Space
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.sweeps.byte_columns import kinds, planes
@@ -36,6 +37,17 @@ class Outcome:
     rule: str
     clause: str = ""
     notes: tuple[str, ...] = ()
+
+    def as_data(self) -> OutcomeFacts:
+        """The outcome as the side file has it."""
+        data: OutcomeFacts = {
+            "verdict": Verdict(self.verdict), "expected": self.expected, "observed": self.observed, "rule": self.rule,
+        }  # fmt: skip
+        if self.clause:
+            data["clause"] = self.clause
+        if self.notes:
+            data["notes"] = list(self.notes)
+        return data
 
 
 @dataclass
@@ -79,23 +91,18 @@ class Points:
         """The column (see model/space.py) of the points with an outcome."""
         return int.from_bytes(bytes(map(number.__eq__, self.index)), "little")
 
-    def as_data(self, case: str) -> dict[str, Any]:
+    def as_data(self, case: str) -> PointsFile:
         """The points as the side file has them."""
         return {
             "case": case,
             "axes": self.space.as_data(),
-            "outcomes": [
-                {"verdict": each.verdict, "expected": each.expected, "observed": each.observed, "rule": each.rule,
-                 **({"clause": each.clause} if each.clause else {}),
-                 **({"notes": list(each.notes)} if each.notes else {})}
-                for each in self.outcomes
-            ],
+            "outcomes": [each.as_data() for each in self.outcomes],
             "examples": self.examples,
             "index": encode_index(self.index),
-        }  # fmt: skip
+        }
 
     @classmethod
-    def of_data(cls, data: Mapping[str, Any]) -> Points:
+    def of_data(cls, data: PointsFile) -> Points:
         """Points as a side file has them. Raises ValueError, KeyError or TypeError for what are none."""
         space = Space.of_data(data["axes"])
         outcomes = [

@@ -6,17 +6,19 @@ stand-in of an entry (a reference, an injected violation), and without a compile
 
 from __future__ import annotations
 
+import ctypes
 from array import array
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from conformance.bench.calls import IbvMr, Mr, Pd, Return, errno_name
 from conformance.bench.interface import Entry
-from conformance.device.libibverbs import OPTIONAL_RANGE, Libibverbs
+from conformance.device.libibverbs import Libibverbs
 from conformance.device.uverbs import Uverbs
 from conformance.execution.context import CaseContext, Observation, no_pointer
 from conformance.execution.steps import registered
 from conformance.model.case import Case, Given
+from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import REGISTRATIONS
 from conformance.sweeps import native
 from conformance.sweeps.argument_columns import Columns
@@ -24,9 +26,7 @@ from conformance.sweeps.byte_columns import kinds, planes
 from conformance.sweeps.grouping import Group, setup_axes
 from conformance.sweeps.point_observations import PointObservations
 from conformance.sweeps.rereg_loop import rereg_loop_for
-from conformance.tables.sweep import Sweep
-from conformance.yamldoc.nodes import Node
-from conformance.yamldoc.reader import Reader
+from conformance.verbs import OPTIONAL_ACCESS
 
 # Compiling the loop takes as long as some of these without it.
 LEAST_POINTS = 2048
@@ -56,29 +56,21 @@ def loop_for(case: Case, swept: Sweep, entry: Entry) -> Loop | None:
         return None
     if type(entry) not in (Libibverbs, Uverbs):
         return None
-    arguments = written(swept)
-    objects = [arguments[key] for key in ("pd", "fd") if key in arguments]
     if "fd" in case.when.arguments and case.when.arguments["fd"] not in case.given.dmabufs:
         return None
-    if swept.template.axes_in(*objects) or not native.available():
+    if {"pd", "fd"} & swept.row.when.arguments.keys() or not native.available():
         return None
     return RegistrationLoop(swept, entry)  # type: ignore[arg-type]
-
-
-def written(swept: Sweep) -> Mapping[str, Node]:
-    """The judged call's arguments as the table has them."""
-    when = swept.template.fields.get("when")
-    return when.value if when is not None and isinstance(when.value, dict) else {}
 
 
 class RegistrationLoop:
     """Registers and deregisters at each point of a group."""
 
     def __init__(self, swept: Sweep, entry: Libibverbs | Uverbs) -> None:
-        self._swept, self._entry, self._written = swept, entry, written(swept)
+        self._swept, self._entry = swept, entry
         self.outer = setup_axes(swept)
-        self._names = swept.template.parts(swept.space.values(0), Reader()).names
         self._good: int | None = None
+        self._descriptor = native.descriptor(entry)
 
     def given(self, given: Given) -> Given:
         """All of what is given."""
@@ -98,7 +90,7 @@ class RegistrationLoop:
         plain, other, undo = self._calls(context, pd, column)
         ibv_context, named = (pd.context_pointer, pd.pointer) if isinstance(self._entry, Libibverbs) else (0, 0)
         loop = native.Loop(
-            codes, plain, other, OPTIONAL_RANGE, undo, ibv_context, named, column["access"], addr, length
+            codes, plain, other, OPTIONAL_ACCESS, undo, ibv_context, named, column["access"], addr, length
         )
         left: list[str] = []
         odd: dict[int, int] = {}
@@ -138,14 +130,12 @@ class RegistrationLoop:
     def _columns(self, context: CaseContext, group: Group) -> dict[str, int | array[int]]:
         values = self._swept.space.values(group.points[0])
         outer = {axis: values[axis] for axis in self.outer}
-        columns = Columns(self._swept.template, context.case.when.call, self._names, outer, context)
-        found: dict[str, int | array[int]] = {}
-        for key, argument in context.case.when.arguments.items():
-            if key in self._written and self._swept.template.axes_in(self._written[key]):
-                found[key] = columns.column(key, self._written[key], group.picks)
-            elif not isinstance(argument, str):
-                found[key] = context.number(argument)
-        return found
+        columns = Columns(self._swept.space, outer, context)
+        arguments = {**context.case.when.arguments, **self._swept.row.when.arguments}
+        return {
+            key: columns.column(argument, group.picks)
+            for key, argument in arguments.items() if not isinstance(argument, str)
+        }  # fmt: skip
 
     def _calls(
         self, context: CaseContext, pd: Pd, column: Mapping[str, int | array[int]]
@@ -155,7 +145,7 @@ class RegistrationLoop:
         if call == "ibv_reg_dmabuf_mr":
             fd = context.dmabufs[str(context.case.when.arguments["fd"])].fd
             if isinstance(entry, Uverbs):
-                both = (entry.fd | entry.driver_id << 32, pd.handle | fd << 32)
+                both = (ctypes.addressof(self._descriptor), pd.handle | fd << 32)
                 arguments = (*both, column["offset"], length, column["iova"], access)
                 ioctl = native.Call(native.function("rdma_cts_ioctl_reg_dmabuf"), arguments)
                 return ioctl, ioctl, native.function("rdma_cts_write_dereg")
@@ -164,7 +154,7 @@ class RegistrationLoop:
         addr = column["addr"]
         iova = column.get("hca_va", addr)
         if isinstance(entry, Uverbs):
-            arguments = (entry.fd, pd.handle, addr, length, iova, access)
+            arguments = (ctypes.addressof(self._descriptor), pd.handle, addr, length, iova, access)
             write = native.Call(native.function("rdma_cts_write_reg"), arguments)
             return write, write, native.function("rdma_cts_write_dereg")
         translated = (pd.pointer, addr, length, iova, access)

@@ -13,67 +13,50 @@ from dataclasses import replace
 
 from conformance.bench.calls import Pd, errno_name
 from conformance.bench.interface import Entry
-from conformance.device.libibverbs import OPTIONAL_RANGE, Libibverbs
+from conformance.device.libibverbs import Libibverbs
 from conformance.device.uverbs import Uverbs
 from conformance.execution.context import CaseContext, Observation
 from conformance.model.case import Case, Given
+from conformance.model.row_template import MrTemplate
+from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import NULL
 from conformance.sweeps import native
 from conformance.sweeps.argument_columns import Columns
 from conformance.sweeps.byte_columns import kinds, planes
 from conformance.sweeps.grouping import Group
 from conformance.sweeps.point_observations import PointObservations
-from conformance.tables.sweep import Sweep
-from conformance.verbs import ENUMS
-from conformance.yamldoc.nodes import Node
-from conformance.yamldoc.reader import Reader
+from conformance.verbs import ENUMS, OPTIONAL_ACCESS
 
 _LEAST_POINTS = 2048
 _TRANSLATION, _PD = (ENUMS["ibv_rereg_mr_flags"].value_of(name) for name in ("CHANGE_TRANSLATION", "CHANGE_PD"))
-
-
-class _Before(ctypes.Structure):
-    _fields_ = (
-        ("fd", ctypes.c_uint64), ("pd", ctypes.c_uint64), ("addr", ctypes.c_uint64), ("length", ctypes.c_uint64),
-        ("reg", ctypes.c_void_p), ("reg_optional", ctypes.c_void_p), ("rereg", ctypes.c_void_p),
-        ("dereg", ctypes.c_void_p), ("optional_mask", ctypes.c_uint64),
-    )  # fmt: skip
 
 
 def rereg_loop_for(case: Case, swept: Sweep, entry: Entry) -> ReregLoop | None:
     """The loop for a sweep of re-registrations, where there is one."""
     if swept.size < _LEAST_POINTS or type(entry) not in (Libibverbs, Uverbs):
         return None
-    given, fields, template = case.given, swept.template.fields, swept.template
+    given, row = case.given, swept.row
     if case.before or case.afterwards or given.qps or given.windows or given.memlock or list(given.mrs) != ["mr"]:
         return None
     region = given.mrs["mr"]
     if region.call != "ibv_reg_mr" or region.gone or case.when.arguments["mr"] != "mr":
         return None
-    old = _path(fields.get("given"), "mrs", "mr", "access")
-    when = fields["when"].value if "when" in fields else None
-    if old is None or not isinstance(when, dict):
+    old = row.given.mrs.get("mr", MrTemplate(region, {}))
+    if not isinstance(old, MrTemplate) or row.given.ground_axes or row.given.windows:
         return None
-    fixed = [node for key, node in when.items() if key not in ("flags", "access")]
-    if template.axes_in(*fixed) or template.axes_in(fields.get("given")) != template.axes_in(old):
+    if old.arguments.keys() - {"access"} or row.when.arguments.keys() - {"flags", "access"}:
         return None
-    return ReregLoop(swept, entry, old, when) if native.available() else None  # type: ignore[arg-type]
-
-
-def _path(node: Node | None, *keys: str) -> Node | None:
-    for key in keys:
-        node = node.value.get(key) if node is not None and isinstance(node.value, dict) else None
-    return node
+    return ReregLoop(swept, entry, old) if native.available() else None  # type: ignore[arg-type]
 
 
 class ReregLoop:
     """Registers, re-registers and deregisters at each point of a group."""
 
-    def __init__(self, swept: Sweep, entry: Libibverbs | Uverbs, old: Node, when: dict[str, Node]) -> None:
+    def __init__(self, swept: Sweep, entry: Libibverbs | Uverbs, old: MrTemplate) -> None:
         self.outer: list[str] = []
-        self._swept, self._entry, self._old, self._when = swept, entry, old, when
-        self._parts = swept.template.parts(swept.space.values(0), Reader())
+        self._swept, self._entry, self._old = swept, entry, old
         self._known: dict[tuple[int, ...], int] = {}
+        self._descriptor = native.descriptor(entry)
 
     def given(self, given: Given) -> Given:
         """What is given but the region, which each point makes for itself."""
@@ -83,11 +66,11 @@ class ReregLoop:
         self, context: CaseContext, group: Group, record: PointObservations, observe: Callable[[int], Observation]
     ) -> list[str]:
         """Makes the calls of a group; gives what could not be given back, in words."""
-        region, when = self._parts.given.mrs["mr"], self._parts.when
-        columns = Columns(self._swept.template, when.call, self._parts.names, {}, context)
-        flags = columns.column("flags", self._when["flags"], group.picks)
-        access = columns.column("access", self._when["access"], group.picks)
-        old = columns.column("access", self._old, group.picks)
+        region, template = self._old.first, self._swept.row.when
+        when, columns = template.first, Columns(self._swept.space, {}, context)
+        new = {**when.arguments, **template.arguments}
+        flags, access = (columns.column(new[key], group.picks) for key in ("flags", "access"))
+        old = columns.column({**region.arguments, **self._old.arguments}["access"], group.picks)
         addr, length = context.numbers(region.arguments, "addr", "length")
         new_addr, new_length = context.numbers(when.arguments, "addr", "length")
         pd = context.pds[str(region.arguments["pd"])]
@@ -144,14 +127,15 @@ class ReregLoop:
             return 0
         return pd.pointer if isinstance(self._entry, Libibverbs) else pd.handle
 
-    def _before(self, pd: Pd, addr: int, length: int) -> _Before:
+    def _before(self, pd: Pd, addr: int, length: int) -> native.Before:
         if isinstance(self._entry, Uverbs):
-            return _Before(fd=self._entry.fd, pd=pd.handle, addr=addr, length=length)
+            on = ctypes.addressof(self._descriptor)
+            return native.Before(on=on, pd=pd.handle, addr=addr, length=length)
         raw = self._entry.raw
-        return _Before(
+        return native.Before(
             pd=pd.pointer, addr=addr, length=length, reg=native.address(raw("ibv_reg_mr")),
             reg_optional=native.address(raw("ibv_reg_mr_iova2")), rereg=native.address(raw("ibv_rereg_mr")),
-            dereg=native.address(raw("ibv_dereg_mr")), optional_mask=OPTIONAL_RANGE,
+            dereg=native.address(raw("ibv_dereg_mr")), optional_mask=OPTIONAL_ACCESS,
         )  # fmt: skip
 
 

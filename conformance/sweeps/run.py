@@ -13,26 +13,25 @@ from typing import Any
 
 from conformance import judging
 from conformance.bench.interface import Bench
+from conformance.device.native_exchange import MOST
 from conformance.errors import SetupRefused
 from conformance.execution.context import CaseContext, Observation
 from conformance.execution.procedure import enact, make_all_calls, not_set_up, set_up, set_up_ground, set_up_objects
 from conformance.kernel.resources import count_when_settled, leaked
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case, Expectation
+from conformance.model.sweep import Sweep
 from conformance.model.verdict import Verdict
 from conformance.sweeps.byte_columns import kinds, planes
 from conformance.sweeps.grouping import LARGEST, LARGEST_IN_C, Group, Numbers, groups, setup_axes, shares_ground
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
 from conformance.sweeps.point_observations import PointObservations
+from conformance.sweeps.point_template import PointTemplate
 from conformance.sweeps.registration_loop import loop_for
-from conformance.tables.point_template import PointTemplate
-from conformance.tables.sweep import Sweep
 
 # Points between two looks at the kernel's log and accounts, and two signs of life.
 STRETCH = 512
 _LOG_LINES = 40
-# Points whose cases are made before the calls of the first one.
-_TOGETHER = 64
 _HEX = re.compile(r"0x[0-9a-f]+")
 
 Tell = Callable[[str, int], None]
@@ -219,9 +218,12 @@ class _Run:
 
 
 def call_all(context: CaseContext, point_template: PointTemplate, points: Numbers, record: PointObservations) -> None:
-    """Records what the calls of each point give, on what is set up in `context`."""
-    for first in range(0, len(points), _TOGETHER):
-        some = points[first : first + _TOGETHER]
+    """Records what the calls of each point give, on what is set up in `context`.
+
+    The cases of as many points are made at a time as C can make exchanges in one call.
+    """
+    for first in range(0, len(points), MOST):
+        some = points[first : first + MOST]
         for point, observed in zip(some, make_all_calls(context, [*map(point_template.case, some)]), strict=True):
             record.note(point, observed)
 

@@ -1,7 +1,8 @@
-"""Axes of a row multiplied out: `$flag` replaced by each value of the axis `flag`.
+"""Expands the axes of a row: `$flag` is replaced by each value of the axis `flag`.
 
-Works on located YAML before it means anything, so that a mistake inside an axis is shown where the
-axis's value stands. The order is that of the file: the same in every process and on every machine.
+Works on located YAML nodes, before they are interpreted, so that a mistake in an axis value is
+reported at the location of that value. The order is that of the file, the same on every machine.
+Not for the axes of a sweep (sweep_reader.py).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 from conformance.yamldoc.nodes import Node, quoted
 from conformance.yamldoc.reader import Reader, suggestion
 
-# Bounds that no table for people comes near; they keep a slip from eating the machine.
+# Far more than any real table needs. The bounds prevent a mistake in a table from exhausting memory.
 MAX_CASES = 4096
 MAX_TEXT = 1000
 MAX_ELEMENTS = 1024
@@ -27,9 +28,9 @@ Binding = Mapping[str, Node]
 
 
 def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Binding]:
-    """Every combination of the axes' values, the last axis fastest; one empty binding without axes.
+    """Returns every combination of axis values, the last axis changing fastest; without axes one empty binding.
 
-    None at all after a mistake in an axis, or where the row would expand beyond the bounds.
+    Returns no binding if an axis has a mistake or if the row would expand beyond the bounds.
     """
     choices: list[tuple[Node, ...]] = []
     size = 1
@@ -42,35 +43,35 @@ def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Bindin
             reader.note(row.location, f"expands to more than {MAX_CASES} cases; split the row or shorten an axis")
             return []
         choices.append(values)
-    if size * _weight(row) > _MAX_NODES:
-        reader.note(row.location, f"a row of this length cannot be expanded {size} times; split it")
+    if size * _copied_nodes(row) > _MAX_NODES:
+        reader.note(row.location, f"the row is too long to be expanded {size} times; split it")
         return []
     return [dict(zip(axes, combination, strict=True)) for combination in itertools.product(*choices)]
 
 
 def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
-    """The values of an axis; none after a mistake."""
+    """Returns the values of an axis, or an empty tuple if there is a mistake."""
     before = len(reader.mistakes)
     values = reader.items(node, f"axis {name!r}")
     if isinstance(node.value, tuple) and not values:
         reader.note(node.location, f"axis {name!r} has no values")
-    met: dict[str, int] = {}
+    first_lines: dict[str, int] = {}
     for value in values:
-        written = repr(_bare(value))
-        if written in met:
-            reader.note(value.location, f"axis {name!r} has this value twice (first in line {met[written]})")
-        met.setdefault(written, value.location.line)
+        written = repr(_without_locations(value))
+        if written in first_lines:
+            reader.note(value.location, f"duplicate value of axis {name!r} (first in line {first_lines[written]})")
+        first_lines.setdefault(written, value.location.line)
         for text in _texts(value):
             if "$" in str(text.value):
-                reader.note(text.location, f"a value of axis {name!r} cannot hold a $ itself")
+                reader.note(text.location, f"a value of axis {name!r} cannot contain $")
     return values if len(reader.mistakes) == before else ()
 
 
-def _bare(node: Node) -> object:
-    """The value without its places."""
+def _without_locations(node: Node) -> object:
+    """Returns the value as plain Python data."""
     if isinstance(node.value, dict):
-        return {key: _bare(value) for key, value in node.value.items()}
-    return [_bare(item) for item in node.value] if isinstance(node.value, tuple) else node.value
+        return {key: _without_locations(value) for key, value in node.value.items()}
+    return [_without_locations(item) for item in node.value] if isinstance(node.value, tuple) else node.value
 
 
 def _texts(node: Node) -> Iterator[Node]:
@@ -86,8 +87,8 @@ def _children(node: Node) -> tuple[Node, ...]:
     return node.value if isinstance(node.value, tuple) else ()
 
 
-def _weight(row: Node) -> int:
-    """How many values a row has besides those of its axes, which are not copied."""
+def _copied_nodes(row: Node) -> int:
+    """Returns the number of nodes that each expansion copies: all of the row except its axes."""
     fields = row.value.items() if isinstance(row.value, dict) else ()
     return 1 + sum(_count(node) for key, node in fields if key != "each")
 
@@ -97,10 +98,10 @@ def _count(node: Node) -> int:
 
 
 def substitute(node: Node, binding: Binding, reader: Reader, used: set[str]) -> Node:
-    """The node with its placeholders replaced; names met are added to `used`.
+    """Returns the node with its placeholders replaced, and adds the names of these to `used`.
 
-    A value that replaces a whole text keeps its own place; one put into a longer text gives the result
-    its place, with the longer text as a remark, since that value is what a mistake most likely lies in.
+    The result has the location of the axis value, because a mistake is most likely there. If the placeholder
+    is only a part of a text, `within` of the location says which text contains it.
     """
     if isinstance(node.value, dict):
         fields = {key: substitute(value, binding, reader, used) for key, value in node.value.items()}
@@ -131,10 +132,10 @@ def _composed(node: Node, template: str, binding: Binding, reader: Reader, used:
         location = binding[match[1]].location
         text += label(binding[match[1]])
         if len(text) > MAX_TEXT:
-            reader.note(node.location, f"grows longer than {MAX_TEXT} characters by the axis ${match[1]}")
+            reader.note(node.location, f"becomes longer than {MAX_TEXT} characters with the value of axis ${match[1]}")
             return Node("", node.location)
     if "$" in _PLACEHOLDER.sub("", template):
-        reader.note(node.location, "a $ that no name follows; an axis is written $name")
+        reader.note(node.location, "a $ without a name after it; write an axis as $name")
     within = f" (in {quoted(template)} of line {node.location.line})"
     location = replace(location, within=within) if location != node.location else location
     return Node(text + template[position:], location, plain=node.plain)
@@ -143,7 +144,7 @@ def _composed(node: Node, template: str, binding: Binding, reader: Reader, used:
 def _elements(nodes: tuple[Node, ...], binding: Binding, reader: Reader, used: set[str]) -> Iterator[Node]:
     for node in nodes:
         replaced = substitute(node, binding, reader, used)
-        # A list put where an element stands is spliced: [LOCAL_WRITE, $more].
+        # A list that replaces one element of a list is spliced into it: [LOCAL_WRITE, $more].
         if replaced is not node and isinstance(replaced.value, tuple) and isinstance(node.value, str):
             yield from replaced.value
         else:
@@ -151,12 +152,12 @@ def _elements(nodes: tuple[Node, ...], binding: Binding, reader: Reader, used: s
 
 
 def names_in(node: Node) -> set[str]:
-    """The axes whose placeholders stand in the node."""
+    """Returns the names of the placeholders in the node."""
     return {match[1] for text in _texts(node) for match in _PLACEHOLDER.finditer(str(text.value))}
 
 
 def label(node: Node) -> str:
-    """How an axis's value reads inside an id or a text."""
+    """Returns an axis value as it is written in an id or in a longer text."""
     if node.value is None:
         return "none"
     if isinstance(node.value, tuple):
@@ -167,5 +168,5 @@ def label(node: Node) -> str:
 
 
 def slug(text: str) -> str:
-    """The text as a part of a case id: lower case, words joined by `-`."""
+    """Returns the text as a part of a case id: lower case, words joined by `-`."""
     return re.sub(r"[^a-z0-9+.-]+", "-", text.lower()).strip("-")

@@ -1,24 +1,26 @@
-"""Reads the tables of cases that people write, into frozen cases or located mistakes.
+"""Reads the tables that people write. The result is frozen cases, or mistakes with their locations.
 
-A table is one YAML file in a verb's folder. Every mistake found is reported with file, line and
-column; a table with a mistake gives no cases. Not for rules (model/rules.py) or running (execution/procedure.py).
+A table is one YAML file in the folder of its verb. Every mistake is reported with file, line and
+column; a table with a mistake has no cases. Not for reading rules (rules_file.py) and not for running
+cases (execution/procedure.py).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.model import capability, vocabulary
 from conformance.model.case import Case
 from conformance.model.rules import Registry
+from conformance.model.sweep import Sweep
 from conformance.tables.expansion import MAX_CASES, bindings, slug, substitute
 from conformance.tables.row import KEYS as PART_KEYS
-from conformance.tables.row import read_row_body
+from conformance.tables.row import RowBody, read_row_body
 from conformance.tables.rules_file import FILE_NAME as RULES_FILE
-from conformance.tables.sweep import told
+from conformance.tables.stray_files import display_path
 from conformance.tables.sweep_reader import read_sweep
 from conformance.yamldoc.nodes import Mistake, Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader
@@ -28,14 +30,14 @@ _ROW_KEYS = (
     "id", "about", "rules", "needs", "each", "entries", "given", "before", "call", "when", "then", "afterwards",
     "note", "hazardous", "tier", "sweep",
 )  # fmt: skip
-_INSTEAD = {"each": "its axes stand in the sweep", "then": "what must come stands in the sweep's expect"}
+_INSTEAD = {"each": "write its axes in the sweep", "then": "write the expectations in the sweep's expect"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]*")
 _ROW_ID = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}")
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table that was read without a mistake. `name` is `<folder>/<file stem>`."""
+    """A table without mistakes. `name` is `<folder>/<file name without .yaml>`."""
 
     name: str
     verb: str
@@ -44,7 +46,10 @@ class Table:
 
 
 def read_tables(folders: Iterable[Path], registry: Registry, root: Path) -> tuple[list[Table], list[Mistake]]:
-    """All tables in the verb folders under each of `folders`, sorted by path, and all mistakes."""
+    """Returns all valid tables in the verb folders under `folders`, sorted by path, and all mistakes.
+
+    Paths in messages are relative to `root` if they are below it.
+    """
     tables: list[Table] = []
     mistakes: list[Mistake] = []
     seen: dict[str, Case] = {}
@@ -52,13 +57,11 @@ def read_tables(folders: Iterable[Path], registry: Registry, root: Path) -> tupl
         for path in sorted(folder.glob("*/*.yaml")):
             if path.name == RULES_FILE:
                 continue
-            shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-            table, found = read_table(path, shown, registry)
+            table, found = read_table(path, display_path(path, root), registry)
             for case in table.cases if table else ():
                 if case.id in seen:
-                    found.append(
-                        Mistake(case.location, f"case {case.id} stands twice (first at {seen[case.id].location})")
-                    )
+                    first = seen[case.id].location
+                    found.append(Mistake(case.location, f"duplicate case id {case.id} (first at {first})"))
                 seen.setdefault(case.id, case)
             mistakes += found
             if table and not found:
@@ -67,7 +70,7 @@ def read_tables(folders: Iterable[Path], registry: Registry, root: Path) -> tupl
 
 
 def read_table(path: Path, shown: str, registry: Registry) -> tuple[Table | None, list[Mistake]]:
-    """The table in the file `path`, called `shown` in messages; None beside its mistakes."""
+    """Returns the table in the file `path`, or None and its mistakes. Messages name the file `shown`."""
     try:
         root = read_file(path, shown)
     except TextError as error:
@@ -76,16 +79,16 @@ def read_table(path: Path, shown: str, registry: Registry) -> tuple[Table | None
 
 
 def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | None, list[Mistake]]:
-    """The table that `root` holds, or its mistakes."""
+    """Returns the table whose root node is `root`, or None and its mistakes. `path` gives the table its name."""
     reader = Reader()
     fields = reader.mapping(root, "a table", _TABLE_KEYS, ("verb", "cases", "rows"))
     if not _NAME.fullmatch(path.stem):
-        reader.note(root.location, f"a table's file name is of a-z, 0-9 and _, not {path.stem!r}")
+        reader.note(root.location, f"invalid name of a table's file: {path.stem!r}; use a-z, 0-9 and _")
     verb = reader.word(fields.get("verb"), "verb", vocabulary.VERBS)
     if verb and path.parent.name != verb.removeprefix("ibv_"):
         folder = verb.removeprefix("ibv_")
         reader.note(
-            fields["verb"].location, f"tables of {verb} stand in the folder {folder!r}, not {path.parent.name!r}"
+            fields["verb"].location, f"tables of {verb} belong in the folder {folder!r}, not {path.parent.name!r}"
         )
     if "about" in fields:
         reader.text(fields["about"], "about")
@@ -94,13 +97,14 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
     reader.words(fields.get("entries"), "entry", vocabulary.ENTRIES)
     nodes = reader.items(fields.get("rows"), "rows")
     if "rows" in fields and fields["rows"].value == ():
-        reader.note(fields["rows"].location, "a table without rows proves nothing")
+        reader.note(fields["rows"].location, "a table must have at least one row")
     if verb:
         rows = _Rows(reader, registry, verb, f"{path.parent.name}/{path.stem}", fields)
         for node in nodes:
             cases += rows.expand(node)
             if len(cases) > MAX_CASES:
-                reader.note(node.location, f"up to here the table expands to more than {MAX_CASES} cases; split it")
+                message = f"with this row the table expands to more than {MAX_CASES} cases; split the table"
+                reader.note(node.location, message)
                 break
     if not reader.mistakes and stated != len(cases):
         reader.note(fields["cases"].location, f"the table states {stated} cases and expands to {len(cases)}")
@@ -110,7 +114,7 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
 
 
 class _Rows:
-    """Turns the rows of one table into cases."""
+    """Expands the rows of one table to cases."""
 
     def __init__(self, reader: Reader, registry: Registry, verb: str, table: str, fields: Mapping[str, Node]) -> None:
         self.reader = reader
@@ -123,14 +127,14 @@ class _Rows:
         self.ids: dict[str, Node] = {}
 
     def expand(self, row: Node) -> list[Case]:
-        """The cases of one row, one for each combination of its axes and each entry."""
+        """Returns the cases of one row: one for each combination of axis values and entries."""
         swept = isinstance(row.value, dict) and "sweep" in row.value
         fields = self.reader.mapping(row, "a row", _ROW_KEYS, ("id", "rules", "sweep" if swept else "then"))
         if not isinstance(row.value, dict):
             return []
         for key in ("each", "then") if swept else ():
             if key in fields:
-                self.reader.note((row.keys or {})[key], f"a row with a sweep has no {key!r}: {_INSTEAD[key]}")
+                self.reader.note((row.keys or {})[key], f"a row with a sweep cannot have {key!r}; {_INSTEAD[key]}")
         if swept:
             return self._cases(row, fields)
         axes = self.reader.named(fields.get("each"), "each")
@@ -145,7 +149,7 @@ class _Rows:
                     location = (fields["each"].keys or {})[name]
                     self.reader.note(location, f"axis {name!r} is not used in the row")
             if len(self.reader.mistakes) > before and not cases:
-                break  # what a row with a wrong axis would mean is not worth complaining about
+                break  # the axes are wrong: mistakes in the expanded rows would only repeat that
             assert isinstance(body.value, dict)
             cases += self._cases(row, body.value)
         return cases
@@ -154,33 +158,33 @@ class _Rows:
         reader = self.reader
         row_id = reader.text(fields.get("id"), "id")
         if row_id is not None and not _ROW_ID.fullmatch(slug(row_id)):
-            reader.note(
-                fields["id"].location, f"{quoted(row_id)} is no row id; use a-z, 0-9 and -, at most 200 of them"
-            )
+            message = f"invalid row id {quoted(row_id)}; use a-z, 0-9 and -, at most 200 characters"
+            reader.note(fields["id"].location, message)
         about = reader.text(fields["about"], "about") if "about" in fields else ""
         rules = reader.words(fields.get("rules"), "rule", self.registry)
         if "rules" in fields and fields["rules"].value == ():
             reader.note(fields["rules"].location, "a case must prove a rule; name at least one")
         needs = list(reader.words(fields.get("needs"), "capability", capability.NAMES))
-        if "sweep" not in fields:  # whose points need what the one rule needs that decides them
+        if "sweep" not in fields:  # in a sweep the needs come from the rule that decides each point
             needs = list(dict.fromkeys([*needs, *(need for rule in rules for need in self.registry[rule].needs)]))
-        sweep = None
+        sweep: Sweep | None = None
+        parts: RowBody | None
         if "sweep" in fields:
             own = {key: fields[key] for key in PART_KEYS if key in fields}
-            sweep = read_sweep(reader, fields["sweep"], (self.call, self.given, own, row), self.registry, rules)
-            parts = sweep.template.parts(sweep.space.values(0), Reader()) if sweep else None
+            swept = read_sweep(reader, fields["sweep"], (self.call, self.given, own, row), self.registry, rules)
+            sweep, parts = swept or (None, None)
         else:
             parts = read_row_body(reader, self.call, self.given, fields, row)
-            if parts.when.call == vocabulary.RANDOM_SEQUENCES:  # which make no call that the device does not have
+            if parts.when.call == vocabulary.RANDOM_SEQUENCES:  # they only make calls that the device offers
                 needs = []
         note = reader.text(fields["note"], "note") if "note" in fields else ""
         hazardous = reader.truth(fields.get("hazardous"), "hazardous")
         tier = reader.word(fields.get("tier"), "tier", vocabulary.TIERS)
         chosen = fields.get("entries", self.entries)
         if chosen is not None and chosen.value == ():
-            reader.note(chosen.location, "a list of no entries; leave it out to call at libibverbs")
+            reader.note(chosen.location, "empty list of entries; leave it out to call at libibverbs")
         entries = reader.words(chosen, "entry", vocabulary.ENTRIES) or ("libibverbs",)
-        # The row's own place: that of an expanded id is where its axis's value stands.
+        # Use the location of the id in the row: after expansion the id's location is that of an axis value.
         own_location = row.value["id"].location if isinstance(row.value, dict) and "id" in row.value else row.location
         cases = []
         for entry in entries:
@@ -188,10 +192,10 @@ class _Rows:
             case_id = f"{self.table}/{slug(row_id or 'row')}{suffix}"
             if case_id in self.ids and "id" in fields:
                 first = self.ids[case_id].location
-                how = f"twice (first in line {first.line})"
+                message = f"duplicate id {case_id!r} (first in line {first.line})"
                 if first == fields["id"].location:
-                    how = "for several cases of the row; put its axes into the id"
-                reader.note(fields["id"].location, f"id {case_id!r} stands {how}")
+                    message = f"several cases of the row have the id {case_id!r}; put the row's axes into the id"
+                reader.note(fields["id"].location, message)
             self.ids.setdefault(case_id, fields.get("id", row))
             if parts is None:
                 continue
@@ -204,7 +208,7 @@ class _Rows:
                     entry=entry,
                     given=parts.given,
                     before=parts.before,
-                    when=replace(parts.when, arguments=told(parts, sweep.template)) if sweep else parts.when,
+                    when=parts.when,
                     afterwards=parts.afterwards,
                     location=own_location,
                     about=about or "",

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from conformance.model import vocabulary
 from conformance.model.case import Given, Step
-from conformance.tables.arguments import Names, product, read_given, read_step
+from conformance.tables.arguments import Names, product, read_step
+from conformance.tables.given import read_given
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
 

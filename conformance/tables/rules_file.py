@@ -1,4 +1,7 @@
-"""Reads the rules: `rules.yaml` of every folder of cases, into frozen rules or located mistakes."""
+"""Reads the rules from `rules.yaml` in the folder of each verb. The result is frozen rules, or located mistakes.
+
+Not for the type of a rule (model/rules.py) and not for tables (loader.py).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 
 from conformance.model import capability, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID, Registry, Rule
+from conformance.tables.stray_files import display_path
 from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader
 
@@ -17,24 +21,23 @@ _PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[Mistake]]:
-    """Every rule under `folders` by id, in the files' order, and the mistakes met.
+    """Returns all rules under `folders`, in the order of the files, and all mistakes.
 
-    Files are named in messages relative to `root`.
+    Paths in messages are relative to `root` if they are below it.
     """
     registry = Registry()
     retired: dict[str, Location] = {}
     reader = Reader()
     for folder in folders:
         for path in sorted(folder.glob(f"*/{FILE_NAME}")):
-            name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
             try:
-                _read_file(read_file(path, name), reader, registry, retired)
+                _read_file(read_file(path, display_path(path, root)), reader, registry, retired)
             except TextError as error:
                 for mistake in error.mistakes:
                     reader.note(mistake.location, mistake.message)
     for rule in registry.values():
         if rule.id in retired:
-            reader.note(rule.location, f"rule id {rule.id} is retired ({retired[rule.id]}); take a new one")
+            reader.note(rule.location, f"rule id {rule.id} is retired ({retired[rule.id]}); choose a new one")
     files = list(dict.fromkeys(mistake.location.file for mistake in reader.mistakes))
     return registry, sorted(
         reader.mistakes, key=lambda each: (files.index(each.location.file), each.location.line, each.location.column)
@@ -49,15 +52,15 @@ def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str
         if rule is None:
             continue
         if rule.id in registry:
-            reader.note(rule.location, f"rule id {rule.id} stands twice (first at {registry[rule.id].location})")
+            reader.note(rule.location, f"duplicate rule id {rule.id} (first at {registry[rule.id].location})")
         else:
             registry[rule.id] = rule
     for name, node in reader.named(fields.get("predicates"), "predicates", capability.NAMES).items():
         location = (fields["predicates"].keys or {})[name]
         if name in registry.predicates:
-            reader.note(location, f"predicate {name} stands twice")
+            reader.note(location, f"duplicate predicate {name}")
         if not _PREDICATE.fullmatch(name):
-            reader.note(location, f"a predicate's name is of a-z, 0-9 and _, not {quoted(name)}")
+            reader.note(location, f"invalid name of a predicate: {quoted(name)}; use a-z, 0-9 and _")
         registry.predicates[name] = reader.text(node, "a predicate") or ""
     for node in reader.items(fields.get("retired"), "retired"):
         entry = reader.mapping(node, "a retired rule", ("id", "why"), ("id", "why"))
@@ -65,9 +68,9 @@ def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str
         reader.text(entry.get("why"), "why")
         if id_:
             if not RULE_ID.fullmatch(id_):
-                reader.note(entry["id"].location, f"{quoted(id_)} is no rule id; write e.g. REG-15")
+                reader.note(entry["id"].location, f"invalid rule id {quoted(id_)}; write e.g. REG-15")
             if id_ in retired:
-                reader.note(entry["id"].location, f"rule id {id_} is retired twice (first at {retired[id_]})")
+                reader.note(entry["id"].location, f"duplicate retired rule id {id_} (first at {retired[id_]})")
             retired.setdefault(id_, entry["id"].location)
 
 
@@ -79,7 +82,7 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
     layer = reader.word(fields.get("layer"), "layer", LAYERS)
     needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
     if texts["id"] and not RULE_ID.fullmatch(texts["id"]):
-        reader.note(fields["id"].location, f"{quoted(texts['id'])} is no rule id; write e.g. REG-15")
+        reader.note(fields["id"].location, f"invalid rule id {quoted(texts['id'])}; write e.g. REG-15")
     if len(reader.mistakes) > before:
         return None
     return Rule(

@@ -1,8 +1,8 @@
 """The table language as JSON Schema (2020-12), for editors that check a table while it is written.
 
-Built from the same data as the loader (vocabulary.py, model/quantity.py, verbs), so that a new call or flag is
-in it by itself. The loader is the judge: it also knows what no schema can say, such as which objects
-exist or how many cases a table gives.
+Built from the same data as the loader (vocabulary.py, model/quantity.py, verbs), so that a new call or flag appears in
+it without an edit. What several places share is defined once under `$defs` and referred to. The loader decides: it also
+checks what no schema can express, such as which objects exist or how many cases a table gives.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from conformance.model import capability, quantity, vocabulary
-from conformance.model.expected_errors import REASONS
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID
-from conformance.tables.arguments import ERRNO_NAMES
 from conformance.tables.expansion import PLACEHOLDER
 from conformance.tables.sweep_reader import FLAG_ENUMS, SUBSETS, UNKNOWN
 from conformance.verbs import ENUMS
@@ -23,12 +21,9 @@ Schema = dict[str, Any]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NAME = "^[A-Za-z_][A-Za-z0-9_]*$"
-# Of a row's axes; each of these texts is replaced before it means anything.
+# A text that is replaced by a value of one of the row's axes before it means anything.
 _PLACEHOLDER: Schema = {"$ref": "#/$defs/placeholder"}
 _TEXT: Schema = {"type": "string", "pattern": r"\S"}
-_EITHER_OUTCOME = {
-    "errno": "refused", "code": "refused", "mr": "success", "completion": "success", "because": "refused",
-}  # fmt: skip
 
 
 def table_schema() -> Schema:
@@ -72,7 +67,12 @@ def rules_schema() -> Schema:
     properties: Schema = {
         "verb": _words(vocabulary.VERBS),
         "rules": {"type": "array", "items": _object(rule, required=tuple(rule))},
-        "predicates": {**_named(_TEXT), "description": "conditions by name, for the `if` of sweeps"},
+        "predicates": {
+            "type": "object",
+            "propertyNames": _new_name(),
+            "additionalProperties": _TEXT,
+            "description": "conditions by name, for the `if` of sweeps",
+        },
         "retired": {"type": "array", "items": retired},
     }
     return {
@@ -93,19 +93,38 @@ def _definitions() -> dict[str, Schema]:
             ],
             "description": "a sum of numbers with units, constants and properties of objects: buf.addr + 1 page",
         },
+        "capability": _words(capability.NAMES),
+        "call name": _or_axis(_words(vocabulary.CALLS)),
+        "new name": _new_name(),
+        "name": _or_axis(_object_name()),
+        "name or NULL": _or_axis(_object_name(nullable=True)),
+        "outcome": _or_axis({"enum": list(vocabulary.OUTCOMES), "description": _meanings(vocabulary.OUTCOMES)}),
         "given": _given(),
         "row": _row(),
         "sweep": _sweep(),
-        "step": _step(judged=True),
-        "step before": _step(judged=False),
+        "call": {
+            "type": "object",
+            "properties": {"call": _ref("call name")},
+            "required": ["call"],
+            "allOf": [
+                _if_word("call", call, _with_arguments(call, {"call": True, "then": _ref(_then_name(call))}))
+                for call in vocabulary.CALLS
+            ],
+        },
+        "step": {"$ref": "#/$defs/call", "required": ["then"]},
+        "step before": {"$ref": "#/$defs/call", "properties": {"then": False}},
     }
-    definitions["errno"] = _one_or_more(ERRNO_NAMES)
+    for key, spec in vocabulary.EXPECTATIONS.items():
+        definitions[f"{key} word"] = _or_axis(_words(spec.words))
+        definitions[f"expected {key}"] = _expected(key, spec)
+    outcomes = sorted({spec.outcome for spec in vocabulary.EXPECTATIONS.values() if spec.outcome})
+    definitions |= {f"only {each}": {"properties": {"outcome": _or_axis({"const": each})}} for each in outcomes}
     parameters = [parameter for call in vocabulary.CALLS.values() for parameter in call.values()]
     enums = sorted({parameter.of for parameter in parameters if parameter.kind == "flags"})
     definitions |= {f"flags of {enum}": _flags(enum) for enum in enums}
     for call in vocabulary.CALLS:
         definitions[f"arguments of {call}"] = _arguments(call)
-        definitions[f"then of {call}"] = _then(call)
+        definitions[_then_name(call)] = _then(call)
     return definitions
 
 
@@ -115,15 +134,12 @@ def _row() -> Schema:
             "id": {**_TEXT, "description": "unique in the table; $name stands for a value of the axis"},
             "about": _TEXT,
             "rules": _or_axis(_list(_words_or_axis((), RULE_ID.pattern), least=1)),
-            "needs": _or_axis(_list(_or_axis(_words(capability.NAMES)))),
+            "needs": _or_axis(_list(_or_axis(_ref("capability")))),
             "each": {**_named({"type": "array", "minItems": 1, "uniqueItems": True}), "description": "the axes"},
             "entries": _or_axis(_entries()),
             "given": _or_axis({"$ref": "#/$defs/given"}),
             "before": _or_axis({"type": "array", "items": _or_axis({"$ref": "#/$defs/step before"})}),
-            "call": {
-                **_or_axis(_words(vocabulary.CALLS)),
-                "description": "the judged call, if it is not the verb's own",
-            },
+            "call": {**_ref("call name"), "description": "the judged call, if it is not the verb's own"},
             "when": {"description": "the arguments of the verb's one call"},
             "then": {"description": "what must come of it: an outcome, or a mapping with more"},
             "afterwards": _or_axis({"type": "array", "items": _or_axis({"$ref": "#/$defs/step"})}),
@@ -156,7 +172,7 @@ def _sweep() -> Schema:
         "if": {**_TEXT, "description": "where it holds; without it, at every point that is left"},
         "then": {**then, "description": "what must come there"},
         "rule": {"type": "string", "pattern": f"^{RULE_ID.pattern}$", "description": "which rule says so"},
-        "needs": {**_list(_words(capability.NAMES), least=1), "description": "what the points need of the device"},
+        "needs": {**_list(_ref("capability"), least=1), "description": "what the points need of the device"},
     }) | {"oneOf": either}  # fmt: skip
     return _object(
         {
@@ -177,21 +193,13 @@ def _rows_of(verb: str) -> Schema:
 
 def _judged(call: str) -> Schema:
     """What holds of a row whose judged call this is."""
-    when = {"$ref": f"#/$defs/arguments of {call}"}
-    return {"properties": {"when": when, "then": {"$ref": f"#/$defs/then of {call}"}}}
+    when = _or_axis({**_ref(f"arguments of {call}"), "unevaluatedProperties": False})
+    return {"properties": {"when": when, "then": _ref(_then_name(call))}}
 
 
-def _step(judged: bool) -> Schema:
-    def of(call: str) -> Schema:
-        own: Schema = {"call": True} | ({"then": {"$ref": f"#/$defs/then of {call}"}} if judged else {})
-        return _object({**own, **_parameters(call)}, required=_required(call))
-
-    return {
-        "type": "object",
-        "properties": {"call": _or_axis(_words(vocabulary.CALLS))},
-        "required": ["call", "then"] if judged else ["call"],
-        "allOf": [_if_word("call", call, of(call)) for call in vocabulary.CALLS],
-    }
+def _with_arguments(call: str, own: Schema) -> Schema:
+    """A mapping with the arguments of a call and some properties of its own, and nothing else."""
+    return {**_ref(f"arguments of {call}"), "properties": own, "unevaluatedProperties": False}
 
 
 def _given() -> Schema:
@@ -215,8 +223,7 @@ def _sized(kinds: Mapping[str, str]) -> Schema:
 
 def _mr() -> Schema:
     def of(call: str) -> Schema:
-        own: Schema = {"call": True, "gone": True}
-        return _object({**own, **_parameters(call)}, required=_required(call))
+        return _with_arguments(call, {"call": True, "gone": True})
 
     first = vocabulary.REGISTRATIONS[0]
     return {
@@ -233,7 +240,7 @@ def _qp() -> Schema:
     return _object(
         {
             "type": _or_axis(_words(ENUMS["ibv_qp_type"].short_names)),
-            "pd": _or_axis(_object_name()),
+            "pd": _ref("name"),
             "state": _or_axis(_words(vocabulary.QP_STATES)),
             "sq_sig_all": _or_axis({"type": "boolean"}),
             "access": {"$ref": "#/$defs/flags of ibv_access_flags"},
@@ -243,15 +250,15 @@ def _qp() -> Schema:
 
 
 def _window() -> Schema:
-    call = vocabulary.BINDS[0]
-    own = {key: value for key, value in _parameters(call).items() if key != "mw"}
-    bound = _object(own, required=tuple(key for key in _required(call) if key != "mw"))
-    window = {"type": _of_enum("ibv_mw_type"), "pd": _or_axis(_object_name()), "bound": _or_axis(bound)}
+    # The window that is bound is the one that is described.
+    bound = _with_arguments(vocabulary.BINDS[0], {"mw": False})
+    window = {"type": _of_enum("ibv_mw_type"), "pd": _ref("name"), "bound": _or_axis(bound)}
     return _object(window, required=("type",))
 
 
 def _arguments(call: str) -> Schema:
-    return _or_axis(_object(_parameters(call), required=_required(call)))
+    """The arguments of a call. What refers to them says which other properties there are, and excludes all else."""
+    return {"type": "object", "properties": _parameters(call), "required": list(_required(call))}
 
 
 def _required(call: str) -> tuple[str, ...]:
@@ -267,9 +274,9 @@ def _parameter(parameter: vocabulary.ArgumentSpec) -> Schema:
     default = parameter.default
     described: Schema = {} if default is None else {"description": f"{default or 'nothing'} if left out"}
     kinds: dict[str, Callable[[], Schema]] = {
-        "object": lambda: _or_axis(_object_name(parameter.nullable)),
+        "object": lambda: _ref("name or NULL" if parameter.nullable else "name"),
         "quantity": lambda: _quantity(empty=parameter.default == ""),
-        "flags": lambda: {"$ref": f"#/$defs/flags of {parameter.of}"},
+        "flags": lambda: _ref(f"flags of {parameter.of}"),
         "value": lambda: _of_enum(parameter.of),
         "word": lambda: _or_axis(_words(parameter.words)),
         "sges": lambda: _or_axis(_list(_or_axis(_sge()))),
@@ -277,33 +284,27 @@ def _parameter(parameter: vocabulary.ArgumentSpec) -> Schema:
     return {**kinds[parameter.kind](), **described}
 
 
+def _expectable(call: str) -> list[str]:
+    return [key for key, spec in vocabulary.EXPECTATIONS.items() if spec.applies_to(call)]
+
+
+def _then_name(call: str) -> str:
+    """The definition of what can be expected of a call; calls of which the same can be expected share it."""
+    special = [key for key in _expectable(call) if vocabulary.EXPECTATIONS[key].calls]
+    return f"then with {' and '.join(special)}" if special else "then"
+
+
 def _then(call: str) -> Schema:
-    codes = ENUMS["ibv_rereg_mr_err_code"].short_names
-    properties: dict[str, Schema] = {
-        "outcome": _or_axis({"enum": list(vocabulary.OUTCOMES), "description": _meanings(vocabulary.OUTCOMES)}),
-        "errno": {"$ref": "#/$defs/errno"},
-        "code": _one_or_more(codes),
-        "mr": _or_axis({"const": "as_asked"}),
-        "completion": _or_axis({"const": "none"}),
-        "rkey": _or_axis({"enum": ["changed", "unchanged"]}),
-        "because": _or_axis({"enum": list(REASONS)}),
-    }
-    allowed = {key: value for key, value in properties.items() if call in vocabulary.EXPECTABLE.get(key, (call,))}
-    with_outcome = [
-        {
-            "if": {"required": [key]},
-            "then": {"properties": {"outcome": _or_axis({"const": outcome})}},
-        }
-        for key, outcome in _EITHER_OUTCOME.items()
-        if key in allowed
-    ]
-    full = {**_object(allowed, required=("outcome",)), "allOf": with_outcome}
-    return _or_axis({"enum": list(vocabulary.OUTCOMES)}, full)
+    outcomes = {key: vocabulary.EXPECTATIONS[key].outcome for key in _expectable(call)}
+    only = [{"if": {"required": [key]}, "then": _ref(f"only {each}")} for key, each in outcomes.items() if each]
+    properties = {"outcome": _ref("outcome")} | {key: _ref(f"expected {key}") for key in outcomes}
+    return {"anyOf": [_ref("outcome"), {**_object(properties, required=("outcome",)), "allOf": only}]}
 
 
-def _one_or_more(words: Collection[str]) -> Schema:
-    one = _words(words)
-    return _or_axis(one, _list(_or_axis(one), least=1))
+def _expected(key: str, spec: vocabulary.ExpectationSpec) -> Schema:
+    """The value of one key of `then`: a word or, where several are allowed, a list of words."""
+    one = _ref(f"{key} word")
+    return {"anyOf": [one, _list(one, least=1)]} if spec.several else one
 
 
 def _flags(enum: str) -> Schema:
@@ -341,12 +342,16 @@ def _object_name(nullable: bool = False) -> Schema:
     return {"anyOf": [name, {"type": "null"}]} if nullable else name
 
 
+def _new_name() -> Schema:
+    """A name of the writer's choice."""
+    return {"pattern": _NAME, "not": {"enum": sorted({*quantity.RESERVED, *vocabulary.RESERVED})}}
+
+
 def _named(value: Schema) -> Schema:
     """A mapping from names of the writer's choice."""
-    reserved = sorted({*quantity.RESERVED, *vocabulary.RESERVED})
     return _or_axis({
         "type": "object",
-        "propertyNames": {"pattern": _NAME, "not": {"enum": reserved}},
+        "propertyNames": _ref("new name"),
         "additionalProperties": _or_axis(value),
     })  # fmt: skip
 
@@ -358,6 +363,10 @@ def _object(properties: Mapping[str, Any], required: Iterable[str] = ()) -> Sche
         "required": list(required),
         "additionalProperties": False,
     }
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
 
 
 def _list(items: Schema, least: int = 0) -> Schema:

@@ -1,4 +1,7 @@
-"""Which cases a run takes: by verb, by rule, by a word in the id, or by exact ids, of single points too."""
+"""Selects the cases of a run: by verb, by rule, by words in the id, or by exact ids of cases and points.
+
+Not for the order of the cases and not for what a tier contains (tiers.py).
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from conformance.yamldoc.reader import suggestion
 
 @dataclass(frozen=True)
 class Selection:
-    """What was asked for; empty fields select everything. `words`: all must stand in the id.
+    """The criteria of a selection; an empty one selects everything. All `words` must be in a case's id.
 
-    `tier` says nothing of cases that `only` names.
+    `tier` does not apply to the cases that `only` names.
     """
 
     verbs: Sequence[str] = ()
@@ -27,9 +30,9 @@ class Selection:
     tier: str = EXHAUSTIVE
 
     def apply(self, suite: Suite) -> list[Case]:
-        """The cases of `suite` that match, in the suite's order.
+        """Returns the matching cases of `suite`, in the suite's order; single points come last.
 
-        Raises UserError for a verb, rule or id that does not exist, or when nothing matches.
+        Raises UserError if a verb, rule or id does not exist, or if no case matches.
         """
         verbs = sorted({table.verb for table in suite.tables})
         wanted = [verb if verb in verbs else f"ibv_{verb}" for verb in self.verbs]

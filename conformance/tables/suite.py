@@ -1,6 +1,6 @@
-"""The whole of rules and tables as one value, read once: what can be run and what it proves.
+"""All rules and tables as one value. It is read once and has every case that can be run.
 
-Not for choosing among the cases (selection.py) and not for running them.
+Not for selecting cases (selection.py) and not for running them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from conformance.model.case import Case
 from conformance.model.rules import Registry
 from conformance.tables.loader import Table, read_tables
 from conformance.tables.rules_file import read_registry
-from conformance.tables.stray_files import stray_files, unrun
+from conformance.tables.stray_files import not_run_once, stray_files
 
-POINT = "#"  # between a case's id and one of its points
+POINT = "#"  # separates the id of a sweep from one of its points
 VERSION = "0.1.0"
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "cases"
@@ -26,23 +26,23 @@ CASES = ROOT / "cases"
 
 @dataclass(frozen=True)
 class Suite:
-    """Rules by id, tables in order of their paths, and the hash of everything that shapes a verdict."""
+    """Rules by id, tables in the order of their paths, and the SHA-256 of all files of tables and rules."""
 
     registry: Registry
     tables: tuple[Table, ...]
     tables_sha256: str
 
     def find(self, case_id: str) -> Case | None:
-        """The case of an id, or that of one point of a sweep, `CASE#axis=value,axis=value`; None if there is none.
+        """Returns the case with an id, or the case of one point of a sweep, `CASE#axis=value,axis=value`.
 
-        Raises UserError for a point that the sweep has not.
+        Returns None if no case has the id. Raises UserError if the sweep does not have the point.
         """
         name, hash_, point = case_id.partition(POINT)
         case = self._by_id.get(name)
         if case is None or not hash_:
             return case
         if case.sweep is None:
-            raise UserError(f"{name} is one case and has no points", hint=f"--only {name}")
+            raise UserError(f"{name} is not a sweep and has no points", hint=f"--only {name}")
         try:
             return case.sweep.single(case, point)
         except ValueError as error:
@@ -54,12 +54,12 @@ class Suite:
 
     @property
     def cases(self) -> tuple[Case, ...]:
-        """Every case, in the tables' order."""
+        """All cases, in the order of the tables."""
         return tuple(case for table in self.tables for case in table.cases)
 
 
 def load_suite(extra: Sequence[Path] = ()) -> Suite:
-    """The project's rules and tables and those of the vendor's folders in `extra`.
+    """Returns the project's rules and tables together with those in the folders `extra`.
 
     Raises UserError with one line for each mistake.
     """
@@ -67,13 +67,15 @@ def load_suite(extra: Sequence[Path] = ()) -> Suite:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder of cases")
         if not any(folder.glob("*/*.yaml")) and not stray_files(folder, ROOT):
-            raise UserError(f"{folder}: no table in it", hint=f"tables stand in {folder}/VERB/")
+            raise UserError(f"{folder}: no table in this folder", hint=f"tables belong in {folder}/VERB/")
     folders = list(dict.fromkeys([CASES, *(folder.resolve() for folder in extra)]))
     registry, mistakes = read_registry(folders, ROOT)
     tables, found = read_tables(folders, registry, ROOT)
     mistakes += found
     mistakes += [mistake for folder in folders for mistake in stray_files(folder, ROOT)]
-    mistakes += unrun([(table.cases[0].location.file, table.verb) for table in tables if table.cases], CASES, ROOT)
+    mistakes += not_run_once(
+        [(table.cases[0].location.file, table.verb) for table in tables if table.cases], CASES, ROOT
+    )
     if mistakes:
         raise UserError("\n".join(str(mistake) for mistake in mistakes))
     return Suite(registry, tuple(tables), _digest(folders))

@@ -8,9 +8,12 @@ from collections.abc import Iterator, Mapping
 from conformance.model import capability, predicate
 from conformance.model.rules import Registry
 from conformance.model.space import MAX_POINTS, Axis, Space
+from conformance.model.sweep import Clause, Sweep, points_where
 from conformance.tables.arguments import read_then
 from conformance.tables.expansion import label, names_in
-from conformance.tables.sweep import Clause, Sweep, Template
+from conformance.tables.row import RowBody
+from conformance.tables.row_resolution import resolve
+from conformance.tables.row_text import RowText, elements, entries
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
@@ -28,8 +31,11 @@ _Values = Mapping[str, tuple[Node, ...]]
 def read_sweep(
     reader: Reader, node: Node, template: tuple[str, Node | None, Mapping[str, Node], Node], registry: Registry,
     rules: tuple[str, ...],
-) -> Sweep | None:  # fmt: skip
-    """The sweep of a row whose call, table's `given`, other fields and own node are `template`; None with mistakes."""
+) -> tuple[Sweep, RowBody] | None:  # fmt: skip
+    """The sweep of a row, and what the row says at the first point, with arguments as text for people.
+
+    `template` has the row's call, the table's `given`, the row's other fields and its own node. None with mistakes.
+    """
     before = len(reader.mistakes)
     fields = reader.mapping(node, "a sweep", KEYS, ("axes", "points", "expect"))
     named = reader.named(fields.get("axes"), "axes")
@@ -41,10 +47,10 @@ def read_sweep(
     if space.size > MAX_POINTS:
         reader.note(node.location, f"a space of more than {MAX_POINTS} points; shorten an axis")
     call, table_given, row_fields, row = template
-    made = Template(call, table_given, row_fields, row, nodes, space)
-    used = set(made.axes_in(*row_fields.values()))
+    text = RowText(call, table_given, row_fields, row, nodes, space)
+    used = text.axes_in(*row_fields.values())
     for axis in axes:
-        if axis.name not in used:
+        if axis not in used:
             reader.note((fields["axes"].keys or {})[axis.name], f"axis {axis.name!r} is not used in the row")
     for what, fixed in _fixed(row_fields):
         reader.note(fixed.location, f"{what} cannot come from an axis of a sweep")
@@ -54,15 +60,18 @@ def read_sweep(
     if where is not None and predicate.capabilities_in(where):
         reader.note(fields["where"].location, "where decides which points there are, on every device the same;"
                     " what a device lacks belongs into expect")  # fmt: skip
-    clauses = _clauses(reader, fields.get("expect"), made, registry, rules)
+    clauses = _clauses(reader, fields.get("expect"), text, registry, rules)
     stated = reader.count(fields.get("points"), "points")
     if len(reader.mistakes) > before:
         return None
-    needs = {rule: registry[rule].needs for rule in rules}
-    sweep = Sweep(space, where, tuple(clauses), made, needs)
-    if stated != sweep.size:
-        reader.note(fields["points"].location, f"the sweep states {stated} points and has {sweep.size}")
-    return sweep if _check(reader, made, before) else None
+    inside = points_where(where, space)
+    size = space.count(inside)
+    if stated != size:
+        reader.note(fields["points"].location, f"the sweep states {stated} points and has {size}")
+    resolved = resolve(reader, text, inside)
+    if resolved is None or len(reader.mistakes) > before:
+        return None
+    return Sweep(space, where, tuple(clauses), resolved[0], {rule: registry[rule].needs for rule in rules}), resolved[1]
 
 
 def _fixed(fields: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
@@ -70,17 +79,18 @@ def _fixed(fields: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
     for key in ("given", "before", "when", "afterwards"):
         if key in fields and isinstance(fields[key].value, str) and names_in(fields[key]):
             yield f"the whole of {key!r}", fields[key]
-    steps = [each for key in ("before", "afterwards") for each in _elements(fields.get(key))]
+    for section, node in entries(fields.get("given")).items():
+        if section == "pds" and names_in(node):
+            yield "the name of a PD", node
+        elif section != "memlock" and isinstance(node.value, str) and names_in(node):
+            yield f"the whole of {section!r}", node
+    steps = [each for key in ("before", "afterwards") for each in elements(fields.get(key))]
     for step in steps:
         if isinstance(step.value, str) and names_in(step):
             yield "a whole step", step
-    for owner in (fields, *(step.value for step in steps if isinstance(step.value, dict))):
+    for owner in (fields, *map(entries, steps)):
         if "call" in owner and names_in(owner["call"]):
             yield "a call's name", owner["call"]
-
-
-def _elements(node: Node | None) -> tuple[Node, ...]:
-    return node.value if node is not None and isinstance(node.value, tuple) else ()
 
 
 def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Node, ...]]:
@@ -154,7 +164,7 @@ def _expression(reader: Reader, node: Node | None, space: Space, registry: Regis
 
 
 def _clauses(
-    reader: Reader, node: Node | None, template: Template, registry: Registry, rules: tuple[str, ...]
+    reader: Reader, node: Node | None, row: RowText, registry: Registry, rules: tuple[str, ...]
 ) -> list[Clause]:
     clauses: list[Clause] = []
     items = reader.items(node, "expect")
@@ -163,7 +173,7 @@ def _clauses(
         if not isinstance(item.value, dict):
             continue
         text = str(fields["if"].value) if "if" in fields else ""
-        when = _expression(reader, fields.get("if"), template.space, registry)
+        when = _expression(reader, fields.get("if"), row.space, registry)
         needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
         if ("then" in fields) == ("needs" in fields):
             reader.note(item.location, "an expectation has either then (with the rule) or needs")
@@ -175,8 +185,8 @@ def _clauses(
                 reader.note(item.location, "an expectation lacks the key 'rule': which one says so?")
             elif rule and rule not in rules:
                 reader.note(fields["rule"].location, f"rule {rule} is not among the row's rules")
-            call = template.fields.get("call")
-            then = read_then(reader, fields["then"], str(call.value) if call else template.call)
+            call = row.fields.get("call")
+            then = read_then(reader, fields["then"], str(call.value) if call else row.call)
             clauses.append(Clause(text, when, then, rule or ""))
     deciding = [clause for clause in clauses if clause.then]
     if node is not None and isinstance(node.value, tuple):
@@ -188,16 +198,7 @@ def _clauses(
             reader.note(item.location, "nothing is left for the expectations behind one without `if`")
     for rule in rules if deciding and not reader.mistakes else ():
         if rule not in {clause.rule for clause in deciding}:
-            reader.note(node.location if node else template.row.location, f"no expectation names the row's rule {rule}")
+            reader.note(node.location if node else row.row.location, f"no expectation names the row's rule {rule}")
     if len({need for clause in clauses for need in clause.needs}) > 8:
-        reader.note(template.row.location, "a sweep can need at most 8 capabilities")
+        reader.note(row.row.location, "a sweep can need at most 8 capabilities")
     return clauses
-
-
-def _check(reader: Reader, template: Template, before: int) -> bool:
-    """Whether the row can be read at each value of each axis, the others being at their first."""
-    first = dict.fromkeys((axis.name for axis in template.space.axes), 0)
-    for axis in template.space.axes:
-        for value in (0, axis.size - 1) if axis.flags else range(axis.size):
-            template.parts({**first, axis.name: value}, reader)
-    return len(reader.mistakes) == before

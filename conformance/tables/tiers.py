@@ -1,7 +1,7 @@
-"""How much a run takes on, and in which order: tiers and seeds.
+"""How many cases a run has, and in which order: tiers and seeds.
 
-A tier has the cases of those before it. Which cases the smallest one takes follows from the tables
-alone, so that two runs of it do the same.
+Each tier contains the cases of the smaller ones. The cases of the smallest tier depend on the tables
+only, so that two runs of it are the same. Not for other criteria of a selection (selection.py).
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from conformance.model.case import Case
 from conformance.model.vocabulary import TIERS
 
 DEFAULT = "default"
-SEQUENCES_S = 60.0  # how long random sequences are tried at each entry, if nothing is said
+SEQUENCES_S = 60.0  # default time for random sequences at each entry, in seconds
 SMOKE, EXHAUSTIVE = "smoke", "exhaustive"
 assert tuple(TIERS) == (SMOKE, DEFAULT, EXHAUSTIVE)
 
 _PROBES = ("traffic", "local_traffic", "bind_and_send")
-# Costs of a case beside that of a plain call, for choosing among those that prove the same rule.
+# Estimated costs in units of one plain call, used to choose the cheapest case that proves a rule.
 _TRAFFIC, _COMPILER, _SWEEP, _GUEST = 5.0, 20.0, 50.0, 10_000.0
 _POINT = 0.1
-_OPEN = 40.0  # proves little
+_OPEN = 40.0  # a case with an open outcome proves little, so that others are preferred
 
 
 def of_tier(cases: Sequence[Case], tier: str) -> list[Case]:
-    """The cases of a tier, in the order of `cases`."""
+    """Returns the cases of a tier, in the order of `cases`."""
     if tier == EXHAUSTIVE:
         return list(cases)
     moderate = [case for case in cases if case.tier != EXHAUSTIVE]
@@ -33,13 +33,13 @@ def of_tier(cases: Sequence[Case], tier: str) -> list[Case]:
 
 
 def _every_rule_once(cases: Sequence[Case]) -> list[Case]:
-    """Those marked for the smallest tier, and the cheapest ones that prove the rules these do not."""
+    """Returns the cases of tier smoke, and for each rule that these do not prove the cheapest case that does."""
     chosen = {case.id: case for case in cases if case.tier == SMOKE}
     proving: dict[str, list[Case]] = {}
     for case in cases:
         for rule in case.rules:
             proving.setdefault(rule, []).append(case)
-    # What few cases prove is settled first: those cases may prove other rules as well.
+    # Rules with few cases first: the cases chosen for them may prove other rules as well.
     for rule in sorted(proving, key=lambda rule: (len(proving[rule]), rule)):
         if not any(rule in case.rules for case in chosen.values()):
             cheapest = min(proving[rule], key=lambda case: (_cost(case), case.id))
@@ -48,7 +48,7 @@ def _every_rule_once(cases: Sequence[Case]) -> list[Case]:
 
 
 def _cost(case: Case) -> float:
-    """What running a case costs, about, in plain calls."""
+    """Returns the estimated cost of running a case, in units of one plain call."""
     calls = [case.when, *case.before, *case.afterwards]
     cost = sum(_TRAFFIC if step.call in _PROBES else 1.0 for step in calls)
     cost += len(case.given.qps) * _TRAFFIC + len(case.given.windows)
@@ -60,7 +60,10 @@ def _cost(case: Case) -> float:
 
 
 def ordered(cases: Sequence[Case], seed: int | None) -> list[Case]:
-    """The cases in the order that a seed gives them, which of two cases comes first not resting on the others."""
+    """Returns the cases shuffled by `seed`, or in their own order if it is None.
+
+    The relative order of two cases depends only on the seed and their ids, not on which other cases there are.
+    """
     if seed is None:
         return list(cases)
     return sorted(cases, key=lambda case: hashlib.sha256(f"{seed} {case.id}".encode()).digest())

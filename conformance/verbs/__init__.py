@@ -35,6 +35,8 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
 ENUMS: Mapping[str, Enum] = MappingProxyType({enum.name: enum for enum in enums.ALL})
 STRUCTS: Mapping[str, Struct] = MappingProxyType({struct.name: struct for struct in structs.ALL})
 CONSTANTS: Mapping[str, Constant] = MappingProxyType({each.name: each for each in enums.CONSTANTS})
+# The optional access flags, as a mask: a stack that does not know one of these bits ignores it.
+OPTIONAL_ACCESS = enums.OPTIONAL_RANGE.value
 
 # What only a vendor's page describes, apart from the rest so that no mainline table can name it.
 VENDOR_VERBS: Mapping[str, Verb] = MappingProxyType({"ibv_rereg_mr": rereg_mr.EXPERIMENTAL_REREG_MR})
@@ -72,6 +74,7 @@ __all__ = [
     "ENUMS",
     "EXPERIMENTAL",
     "MAINLINE",
+    "OPTIONAL_ACCESS",
     "STRUCTS",
     "VENDOR_ENUMS",
     "VENDOR_STRUCTS",

@@ -220,7 +220,8 @@ ALL = (
     SEND_FLAGS,
 )
 
-# The kernel and libibverbs ignore unknown bits of this range and refuse unknown bits outside of it.
+# Of <infiniband/verbs.h>. The kernel and libibverbs ignore unknown bits of this range and refuse unknown bits outside
+# of it. The one place of this number: others take it from here.
 OPTIONAL_FIRST = Constant("IBV_ACCESS_OPTIONAL_FIRST", 1 << 20, "lowest optional access flag", since="28")
 OPTIONAL_RANGE = Constant("IBV_ACCESS_OPTIONAL_RANGE", 0x3FF00000, "bits 20 to 29, all optional", since="28")
 

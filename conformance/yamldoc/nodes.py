@@ -1,11 +1,11 @@
-"""YAML text with the place of every value: safe, bounded, and never a traceback.
+"""Reads a YAML document into nodes that know their location. Input is bounded; bad input never causes a traceback.
 
-Reads one document into `Node`s that know their line and column, so that whoever finds a mistake
-later can say where it stands. Not for meaning: what a table may say is `tables/loader.py`'s business.
+Each `Node` has the line and column of its value, so that later checks can report the location of a
+mistake. Not for the meaning of the content: `tables/loader.py` and other readers check that.
 
-Built on PyYAML's event stream, not on its loaders: events need no recursion (deep nesting is an
-error message, not a crash), nothing is constructed, and a duplicate key or an alias is seen. All
-mistakes that leave the structure readable are collected, and told together.
+Uses PyYAML's event stream and not its loaders: events need no recursion (deep nesting is an error
+message, not a crash), no Python objects are constructed, and duplicate keys and aliases are visible.
+Mistakes that leave the structure readable are collected and reported together.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ MAX_DEPTH = 24
 MAX_NUMBER = (1 << 64) - 1
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*|0x[0-9a-fA-F]+)")
-_TRUTH = {"true": True, "false": False}
-# What YAML 1.1 readers take for a truth value, where people mostly mean a word.
-_TREACHEROUS = {"yes", "no", "on", "off", "y", "n", "true", "false"}
-# Characters that YAML allows and that make a place mean something else to YAML than to an editor.
+_BOOLEANS = {"true": True, "false": False}
+# YAML 1.1 readers convert these to booleans, although the writer usually means text.
+_AMBIGUOUS = {"yes", "no", "on", "off", "y", "n", "true", "false"}
+# Characters that YAML allows, but for which YAML and editors count lines or columns differently.
 _MISLEADING = re.compile("\ufeff|[\x85\u2028\u2029]|\r(?!\n)")
 _BEYOND_UNICODE = re.compile(r"\\U(?!0010|000[0-9a-fA-F])[0-9a-fA-F]{8}")
 _CORE_TAG = "tag:yaml.org,2002:"
 _OPENING = re.compile(r"while (?:scanning a quoted scalar|parsing a flow (?:sequence|mapping))")
 
-# libyaml reads several times as fast. Only sound text is left to it: its complaints are worded and
-# placed differently, so that whatever it objects to is read again by PyYAML's own parser.
+# libyaml is several times as fast as PyYAML's own parser, but its errors have other texts and locations.
+# Text that libyaml rejects is therefore read again by PyYAML's parser.
 _FAST: type | None = getattr(yaml, "CSafeLoader", None)
 
 Scalar = str | int | bool | None
@@ -43,9 +43,10 @@ Scalar = str | int | bool | None
 
 @dataclass(frozen=True)
 class Location:
-    """Where something stands: a file as people name it, and line and column counted from 1.
+    """A location in a file. `line` and `column` count from 1; `file` is the path as messages show it.
 
-    `within` is a remark on how the value came there, such as the text an axis's value was put into.
+    `within` is appended to messages. It says where the value at this location was inserted, for example
+    the text that contains the placeholder of an axis.
     """
 
     file: str
@@ -59,7 +60,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing wrong in a file that a person wrote."""
+    """One error in a file that a person wrote."""
 
     location: Location
     message: str
@@ -69,7 +70,7 @@ class Mistake:
 
 
 class TextError(Exception):
-    """The text is no YAML of the kind we read; carries every mistake that the reader met."""
+    """The text is not YAML of the supported kind. `mistakes` are all mistakes that were found."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         super().__init__("\n".join(map(str, mistakes)))
@@ -78,9 +79,9 @@ class TextError(Exception):
 
 @dataclass(frozen=True)
 class Node:
-    """A value with its place. `value` is a scalar, a tuple of nodes, or a dict of key to node.
+    """A value with its location. `value` is a scalar, a tuple of nodes (a list), or a dict of nodes by key.
 
-    `keys` gives the place of each key of a mapping; `plain` says that a scalar stood unquoted.
+    `keys` has the location of each key of a mapping. `plain` is True for a scalar without quotes.
     """
 
     value: Scalar | tuple[Node, ...] | dict[str, Node]
@@ -90,7 +91,7 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """What a person would call this value in an error message."""
+        """The kind of value, and the value of a scalar, for error messages."""
         if isinstance(self.value, dict):
             return "a mapping"
         if isinstance(self.value, tuple):
@@ -98,21 +99,21 @@ class Node:
         if self.value is None:
             return "nothing"
         if isinstance(self.value, bool):
-            return f"the truth value {str(self.value).lower()}"
+            return f"the boolean {str(self.value).lower()}"
         if isinstance(self.value, int):
             return f"the number {self.value}"
         return f"the text {quoted(self.value)}"
 
 
 def quoted(text: str) -> str:
-    """The text in quotes for a message, cut where it is longer than people read."""
+    """Returns the text in quotes for a message, shortened to 60 characters."""
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def read_file(path: Path, name: str | None = None) -> Node:
-    """The one document of the file at `path`, called `name` in messages.
+    """Returns the only document of the file at `path`. Messages use `name`, by default the path.
 
-    Raises TextError for what cannot be read as UTF-8 YAML within the bounds, or at all.
+    Raises TextError if the file cannot be read, is larger than MAX_BYTES, or is not UTF-8 YAML of the supported kind.
     """
     shown = name or str(path)
     try:
@@ -122,14 +123,14 @@ def read_file(path: Path, name: str | None = None) -> Node:
     except OSError as error:
         _stop(Location(shown, 1, 1), f"cannot be read: {error.strerror or error}")
     if not regular:
-        _stop(Location(shown, 1, 1), "is no regular file")
+        _stop(Location(shown, 1, 1), "not a regular file")
     if status.st_size > MAX_BYTES:
         _stop(Location(shown, 1, 1), f"larger than {MAX_BYTES} bytes; split the table")
     return read_bytes(data, shown)
 
 
 def read_bytes(data: bytes, name: str) -> Node:
-    """The one document in `data` (UTF-8). Raises TextError."""
+    """Returns the only document in `data` (UTF-8 text). Raises TextError if it is not valid."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -137,7 +138,7 @@ def read_bytes(data: bytes, name: str) -> Node:
         _stop(_location_after(before, name), f"byte 0x{data[error.start]:02x} is not UTF-8 text")
     misleading = _MISLEADING.search(text)
     if misleading:
-        _stop(_location_after(text[: misleading.start()], name), _misleading(misleading[0]))
+        _stop(_location_after(text[: misleading.start()], name), _misleading_message(misleading[0]))
     if _FAST is not None:
         fast = _Builder(name)
         with suppress(yaml.YAMLError, ValueError, OverflowError, TextError):
@@ -151,26 +152,26 @@ def read_bytes(data: bytes, name: str) -> Node:
         location = _location_after(text[: error.position], name)
         builder.note(location, f"a control character that YAML forbids (U+{character:04X})")
     except yaml.MarkedYAMLError as error:
-        builder.note(*_explained(error, name, builder.stack[-1].location if builder.stack else None))
+        builder.note(*_location_and_message(error, name, builder.stack[-1].location if builder.stack else None))
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # PyYAML lets ValueError out for an escape beyond Unicode, such as "\UFFFFFFFF".
+        # PyYAML does not catch the ValueError of an escape beyond the range of Unicode, such as "\UFFFFFFFF".
         escape = _BEYOND_UNICODE.search(text)
         location = _location_after(text[: escape.start()], name) if escape else Location(name, 1, 1)
-        problem = "an escape for what is beyond Unicode" if escape else str(error).splitlines()[0]
+        problem = "an escape beyond the range of Unicode" if escape else str(error).splitlines()[0]
         builder.note(location, f"not valid YAML: {problem}")
     return builder.result()
 
 
-def _misleading(character: str) -> str:
+def _misleading_message(character: str) -> str:
     if character == "\ufeff":
         return "a byte order mark; save the file as UTF-8 without it"
-    return f"a line break that editors do not count (U+{ord(character):04X}); end lines with a line feed"
+    return f"a line break that most editors do not show (U+{ord(character):04X}); end lines with a line feed"
 
 
-def _explained(error: yaml.MarkedYAMLError, name: str, opened: Location | None) -> tuple[Location, str]:
-    """Where PyYAML's complaint belongs, and what it means to the person who wrote the file.
+def _location_and_message(error: yaml.MarkedYAMLError, name: str, opened: Location | None) -> tuple[Location, str]:
+    """Returns the location of the mistake that caused a PyYAML error, and a message for the writer of the file.
 
-    `opened` is where the innermost list or mapping that has not ended begins.
+    `opened` is the start of the innermost list or mapping that has not ended.
     """
     problem, context = error.problem or "", error.context or ""
     mark = error.problem_mark or error.context_mark
@@ -183,11 +184,12 @@ def _explained(error: yaml.MarkedYAMLError, name: str, opened: Location | None) 
     elif "found character '\\t'" in problem:
         message = "a tab; indent with spaces"
     elif error.context_mark and context == "while scanning a simple key":
-        mark, message = error.context_mark, "not valid YAML: a ':' or an indentation is missing after this"
+        mark, message = error.context_mark, "not valid YAML: a ':' or indentation is missing after this"
     elif "expected <block end>" in problem:
         message = "not valid YAML: the indentation differs from the lines before, or a ':', ',' or quote is missing"
     elif error.context_mark and _OPENING.match(context):
-        message += f" (in what begins at {error.context_mark.line + 1}:{error.context_mark.column + 1})"
+        start = error.context_mark
+        message += f" (in the bracket or quote that begins at {start.line + 1}:{start.column + 1})"
     return (Location(name, mark.line + 1, mark.column + 1) if mark else Location(name, 1, 1)), message
 
 
@@ -200,7 +202,7 @@ def _stop(location: Location, message: str) -> NoReturn:
 
 
 class _Open:
-    """A list or mapping whose end has not been met yet. `key` is the one that awaits its value."""
+    """A list or mapping whose end has not been read. `key` is the key whose value is read next."""
 
     def __init__(self, location: Location, mapping: bool) -> None:
         self.location = location
@@ -216,7 +218,7 @@ class _Open:
 
 
 class _Builder:
-    """Turns PyYAML's events into nodes with a stack of its own, and collects mistakes on the way."""
+    """Builds nodes from PyYAML's events, with an explicit stack, and collects mistakes."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -228,24 +230,24 @@ class _Builder:
         self.mistakes.append(Mistake(location, message))
 
     def read(self, text: str, loader: type) -> None:
-        """Builds the tree up to the end, or up to where nothing sensible can follow."""
+        """Reads `text` to its end, or to the first mistake after which the rest cannot be interpreted."""
         for event in yaml.parse(text, Loader=loader):
             if loader is _FAST and isinstance(event, yaml.ScalarEvent) and not event.value and not event.style:
-                raise yaml.YAMLError("the two parsers place a value that is not there differently")
-            if not self._take(event):
+                raise yaml.YAMLError("the two parsers give different locations to an omitted value")
+            if not self._process(event):
                 return
 
     def result(self) -> Node:
-        """The root. Raises TextError with the mistakes, if there are any."""
+        """Returns the root node. Raises TextError if there are mistakes."""
         if self.root is None and not self.mistakes:
             self.note(Location(self.name, 1, 1), "the file is empty")
         if self.mistakes or self.root is None:
             raise TextError(sorted(self.mistakes, key=lambda mistake: (mistake.location.line, mistake.location.column)))
         return self.root
 
-    def _take(self, event: yaml.Event) -> bool:
-        """Takes one event; False where reading has to end."""
-        mark: Any = event.start_mark  # the stubs allow for None, which the parser never gives
+    def _process(self, event: yaml.Event) -> bool:
+        """Processes one event. Returns False if reading must stop."""
+        mark: Any = event.start_mark  # the type stubs allow None, but the parser always sets it
         location = Location(self.name, mark.line + 1, mark.column + 1)
         if isinstance(event, yaml.DocumentStartEvent):
             if self.root is not None:
@@ -254,7 +256,7 @@ class _Builder:
             if event.version or event.tags:
                 self.note(location, "directives (%YAML, %TAG) are not allowed")
         if isinstance(event, yaml.NodeEvent):
-            self._refuse_indirection(event, location)
+            self._reject_indirection(event, location)
         if isinstance(event, yaml.AliasEvent):
             self._finish(Node(None, location))
         elif isinstance(event, yaml.ScalarEvent):
@@ -268,8 +270,8 @@ class _Builder:
             self._finish(self.stack.pop().close())
         return True
 
-    def _refuse_indirection(self, event: yaml.NodeEvent, location: Location) -> None:
-        """Aliases, anchors and tags make a value come from, or turn into, something else than is seen."""
+    def _reject_indirection(self, event: yaml.NodeEvent, location: Location) -> None:
+        """Reports aliases, anchors and tags: with them a value is not the text that the reader sees."""
         if isinstance(event, yaml.AliasEvent):
             self.note(location, f"aliases are not allowed (*{event.anchor}); write the value out")
         elif event.anchor is not None:
@@ -277,7 +279,7 @@ class _Builder:
         tag = getattr(event, "tag", None)
         if tag is not None:
             shown = "!!" + tag.removeprefix(_CORE_TAG) if tag.startswith(_CORE_TAG) else tag
-            self.note(location, f"tags are not allowed ({shown}); write the value without")
+            self.note(location, f"tags are not allowed ({shown}); write the value without a tag")
 
     def _finish(self, node: Node) -> None:
         if not self.stack:
@@ -292,36 +294,35 @@ class _Builder:
             parent.fields[parent.key] = node
             parent.key = None
 
-    def _key(self, node: Node, met: dict[str, Location]) -> str:
+    def _key(self, node: Node, earlier: dict[str, Location]) -> str:
         if not isinstance(node.value, str):
             hint = "; write it in quotes" if isinstance(node.value, bool | int) else ""
             self.note(node.location, f"a key must be a word, not {node.kind}{hint}")
             return ""
         if node.value == "<<" and node.plain:
             self.note(node.location, "merge keys (<<) are not allowed; write the values out")
-        elif node.value in met:
-            first = met[node.value].line
-            self.note(node.location, f"key {quoted(node.value)} stands twice (first in line {first})")
-        met.setdefault(node.value, node.location)
+        elif node.value in earlier:
+            first = earlier[node.value].line
+            self.note(node.location, f"duplicate key {quoted(node.value)} (first in line {first})")
+        earlier.setdefault(node.value, node.location)
         return node.value
 
     def _scalar(self, event: yaml.ScalarEvent, location: Location) -> Node:
         text = event.value
-        if event.style:  # of a plain one PyYAML says None and libyaml nothing
-            # An escape can write what the file itself must not hold: half a character, a terminal's control code.
-            strange = next(filter(_is_control, text), None)
-            if strange is not None:
-                self.note(location, f"an escape for U+{ord(strange):04X}, which is no text")
+        if event.style:  # for a plain scalar the style is None in PyYAML and empty in libyaml
+            # An escape can produce characters that the file itself must not contain: half of a surrogate pair,
+            # or a control code of the terminal.
+            unprintable = next(filter(_is_unprintable, text), None)
+            if unprintable is not None:
+                self.note(location, f"an escape for U+{ord(unprintable):04X}, which is not a printable character")
                 return Node(None, location)
             return Node(text, location, plain=False)
         if text in ("", "~", "null"):
             return Node(None, location)
-        if text in _TRUTH:
-            return Node(_TRUTH[text], location)
-        if text.lower() in _TREACHEROUS:
-            self.note(
-                location, f"{text!r} is a truth value to some YAML readers and a word to others; write it in quotes"
-            )
+        if text in _BOOLEANS:
+            return Node(_BOOLEANS[text], location)
+        if text.lower() in _AMBIGUOUS:
+            self.note(location, f"{text!r} is a boolean to some YAML readers and text to others; write it in quotes")
         if _INTEGER.fullmatch(text):
             number = int(text, 0) if len(text) <= 24 else MAX_NUMBER + 1
             if abs(number) > MAX_NUMBER:
@@ -331,7 +332,7 @@ class _Builder:
         return Node(text, location)
 
 
-def _is_control(character: str) -> bool:
-    """A control code other than tab and line feed, or half of a surrogate pair, which cannot be printed."""
+def _is_unprintable(character: str) -> bool:
+    """Returns whether a character is a control code other than tab and line feed, or half of a surrogate pair."""
     code = ord(character)
     return (code < 0x20 and character not in "\t\n") or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000

@@ -1,7 +1,8 @@
-"""Typed looks at located YAML that collect every mistake instead of stopping at the first.
+"""Typed access to located YAML nodes. Collects every mistake instead of stopping at the first one.
 
-A look returns the value, or None after it has noted a mistake. Used for tables, rules and every
-other file that people write; knows nothing of what the files mean.
+Each method of `Reader` returns the value of a node. If the node is of the wrong type, the method
+records a mistake and returns None or an empty value. Used for tables, rules and all other files that
+people write. Not for the meaning of a particular file.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ T = TypeVar("T")
 
 
 def suggestion(word: str, known: Collection[str]) -> str:
-    """` (did you mean X?)` when one of the known words is close, else the known words if they are few."""
-    # Lower case on both sides: remote_wirte is nearer to REMOTE_WRITE than its letters' codes say.
+    """Returns ` (did you mean X?)` if a known word is similar, else the list of known words if they are few."""
+    # Compare in lower case, so that remote_wirte is similar to REMOTE_WRITE.
     by_lower = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word[:100].lower(), by_lower, n=1, cutoff=0.6)
     if near:
@@ -26,24 +27,24 @@ def suggestion(word: str, known: Collection[str]) -> str:
 
 
 class Reader:
-    """Collects the mistakes of one file."""
+    """Reads nodes and collects the mistakes that it finds."""
 
     def __init__(self) -> None:
         self._mistakes: dict[Mistake, None] = {}
 
     @property
     def mistakes(self) -> list[Mistake]:
-        """The mistakes noted so far, in that order."""
+        """The mistakes so far, in the order in which they were recorded."""
         return list(self._mistakes)
 
     def note(self, location: Location, message: str) -> None:
-        """Adds a mistake; the same one at the same place (seen through two expansions) counts once."""
+        """Records a mistake. The same message at the same location, as from two cases of a row, is recorded once."""
         self._mistakes.setdefault(Mistake(location, message))
 
     def mapping(
         self, node: Node, what: str, known: Collection[str], required: Collection[str] = ()
     ) -> Mapping[str, Node]:
-        """The fields of a mapping; unknown keys and lacking ones are mistakes."""
+        """Returns the fields of a mapping that have known keys. Unknown and missing keys are mistakes."""
         if not isinstance(node.value, dict):
             self.note(node.location, f"{what} must be a mapping, not {node.kind}")
             return {}
@@ -56,7 +57,7 @@ class Reader:
         return {key: value for key, value in node.value.items() if key in known}
 
     def named(self, node: Node | None, what: str, reserved: Collection[str] = ()) -> Mapping[str, Node]:
-        """A mapping from names that the writer chose; plain identifiers, and none that means something else."""
+        """Returns a mapping whose keys are names chosen by the writer: ASCII identifiers, none of them reserved."""
         if node is None:
             return {}
         if not isinstance(node.value, dict):
@@ -64,13 +65,13 @@ class Reader:
             return {}
         for key, location in (node.keys or {}).items():
             if not key.isidentifier() or not key.isascii():
-                self.note(location, f"{quoted(key)} in {what} is no name; use letters, digits and _")
+                self.note(location, f"invalid name {quoted(key)} in {what}; use letters, digits and _")
             elif key in reserved:
-                self.note(location, f"{key!r} in {what} has a meaning of its own; choose another name")
+                self.note(location, f"reserved name {key!r} in {what}; choose another name")
         return node.value
 
     def items(self, node: Node | None, what: str) -> tuple[Node, ...]:
-        """The elements of a list."""
+        """Returns the elements of a list."""
         if node is None:
             return ()
         if not isinstance(node.value, tuple):
@@ -79,7 +80,7 @@ class Reader:
         return node.value
 
     def text(self, node: Node | None, what: str) -> str | None:
-        """A non-empty string."""
+        """Returns a text that is not blank."""
         if node is None:
             return None
         if not isinstance(node.value, str) or not node.value.strip():
@@ -88,7 +89,7 @@ class Reader:
         return node.value
 
     def word(self, node: Node | None, what: str, known: Collection[str]) -> str | None:
-        """One word out of a closed set."""
+        """Returns one of the known words."""
         if node is None:
             return None
         if not isinstance(node.value, str):
@@ -101,7 +102,7 @@ class Reader:
         return node.value
 
     def words(self, node: Node | None, what: str, known: Collection[str]) -> tuple[str, ...]:
-        """A list of different words out of a closed set."""
+        """Returns a list of known words without duplicates."""
         if node is not None and not isinstance(node.value, tuple):
             hint = f"; write [{node.value}]" if isinstance(node.value, str) and node.value in known else ""
             self.note(node.location, f"expected a list of {_plural(what)}, not {node.kind}{hint}")
@@ -110,22 +111,22 @@ class Reader:
         for item in self.items(node, _plural(what)):
             word = self.word(item, what, known)
             if word is not None and word in found:
-                self.note(item.location, f"{what} {word} stands twice")
+                self.note(item.location, f"duplicate {what} {word}")
             elif word is not None:
                 found.append(word)
         return tuple(found)
 
     def count(self, node: Node | None, what: str) -> int | None:
-        """A number from 0 upwards."""
+        """Returns a whole number, 0 or more."""
         if node is None:
             return None
         if not isinstance(node.value, int) or isinstance(node.value, bool) or node.value < 0:
-            self.note(node.location, f"{what} must be a count, not {node.kind}")
+            self.note(node.location, f"{what} must be a whole number, 0 or more, not {node.kind}")
             return None
         return node.value
 
     def truth(self, node: Node | None, what: str) -> bool:
-        """true or false; false when it is left out."""
+        """Returns a boolean; False if the node is omitted."""
         if node is None:
             return False
         if not isinstance(node.value, bool):
@@ -134,7 +135,7 @@ class Reader:
         return node.value
 
     def parsed(self, node: Node, parse: Callable[[str | int], T]) -> T | None:
-        """What `parse` makes of a scalar; its ValueError becomes a mistake."""
+        """Returns the result of `parse` for a text or number. A ValueError of `parse` becomes a mistake."""
         value = node.value
         if isinstance(value, bool) or not isinstance(value, str | int):
             self.note(node.location, f"expected a number or an expression, not {node.kind}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 from conformance.bench.calls import IbvMr, Pd
+from conformance.verbs import OPTIONAL_ACCESS
 from reference.device import Device
 from reference.memory import PAGE
 from reference.objects import (
@@ -12,7 +13,6 @@ from reference.objects import (
     LOCAL_WRITE,
     MW_BIND,
     ON_DEMAND,
-    OPTIONAL_BITS,
     RELAXED_ORDERING,
     REMOTE_ATOMIC,
     REMOTE_READ,
@@ -240,7 +240,7 @@ class OptionalBitsRefused(Device):
     """Unknown bits of the optional range are refused."""
 
     def unknown_bits(self, access: int) -> int:
-        return super().unknown_bits(access) | access & OPTIONAL_BITS & ~RELAXED_ORDERING
+        return super().unknown_bits(access) | access & OPTIONAL_ACCESS & ~RELAXED_ORDERING
 
 
 @violates("REG-18")
@@ -256,4 +256,4 @@ class OptionalHidesMandatory(Device):
     """With an optional bit nobody looks at the mandatory ones."""
 
     def unknown_bits(self, access: int) -> int:
-        return 0 if access & OPTIONAL_BITS else super().unknown_bits(access)
+        return 0 if access & OPTIONAL_ACCESS else super().unknown_bits(access)

@@ -1,0 +1,324 @@
+"""The lines of results.jsonl as types: what each record holds, key by key, in the order in which it is written.
+
+The contract itself is docs/results.md. Keys that are NotRequired may be absent from a file, and the parts that are
+total=False hold whatever a system tells about itself. Not for checking what was read (record_shape.py), nor for
+reading and writing files (results/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+
+from conformance.model.verdict import Verdict
+
+SCHEMA: Literal["rdma-cts/1"] = "rdma-cts/1"
+
+
+# The header and its parts.
+
+
+class SuiteVersion(TypedDict, total=False):
+    """The version of the suite, and the SHA-256 over all its tables and rules."""
+
+    version: str
+    tables_sha256: str
+
+
+class Environment(TypedDict, total=False):
+    """The software around a device; `tainted` is the kernel's taint mask at the start."""
+
+    kernel: str
+    rdma_core: str
+    pyverbs: str
+    python: str
+    tainted: int
+
+
+class DeviceFacts(TypedDict, total=False):
+    """What a device says of itself; `caps` are its capabilities by name, with limits and masks among them."""
+
+    name: str
+    driver: str
+    fw: str
+    vendor_id: int
+    vendor_part_id: int
+    transport: str
+    caps: dict[str, Any]
+
+
+class UnderTest(TypedDict, total=False):
+    """What ran, by build id and SHA-256; `given` is what somebody put under test."""
+
+    kernel: dict[str, str]
+    modules: dict[str, dict[str, str]]
+    libraries: dict[str, str]
+    given: dict[str, Any]
+
+
+class RuleTexts(TypedDict, total=False):
+    """What a report needs to know of a rule, so that it needs no other file."""
+
+    verb: str
+    statement: str
+    document: str
+    section: str
+    level: str
+    layer: str
+    since: str
+    failure_means: str
+
+
+class WaiverFile(TypedDict):
+    """The file of waivers that a run was given, with its SHA-256."""
+
+    file: str
+    sha256: str
+
+
+class JudgedAgain(TypedDict):
+    """Of records that were judged again: the suite that observed them, and when they were judged (ISO 8601)."""
+
+    suite: SuiteVersion | None
+    at: str
+
+
+class SupervisorFacts(TypedDict, total=False):
+    """The part of a header that only the supervisor knows, and not the worker under test."""
+
+    stack: str
+    seed: int | None
+    tier: str | None
+    argv: list[str]
+    under_test: UnderTest
+    waivers: WaiverFile | None
+
+
+class HeaderRecord(TypedDict):
+    """The first record: what is under test, the rules, and the ids of all planned cases in their order."""
+
+    type: Literal["header"]
+    schema: str
+    suite: SuiteVersion
+    stack: str
+    env: Environment
+    device: DeviceFacts
+    under_test: NotRequired[UnderTest]
+    rules: NotRequired[dict[str, RuleTexts]]
+    seed: int | None
+    planned: list[str]
+    argv: list[str]
+    started: str
+    tier: NotRequired[str | None]
+    devices: NotRequired[list[str]]
+    waivers: NotRequired[WaiverFile | None]
+    judged_again: NotRequired[JudgedAgain]
+
+
+# A result and its parts.
+
+# What came of a call, raw (see execution/), and what the documents want of it, as the table has it.
+Observed: TypeAlias = Mapping[str, Any]
+Expected: TypeAlias = Mapping[str, Any]
+
+
+class Source(TypedDict, total=False):
+    """The location of a case's row; `line` counts from 1."""
+
+    file: str
+    line: int
+
+
+class KernelEvidence(TypedDict, total=False):
+    """What the kernel showed during a case: taint masks, log lines, and what this process held before and after."""
+
+    taint: int
+    log: list[str]
+    taint_before: int
+    resources: dict[str, dict[str, int]]
+    memory: dict[str, dict[str, int]]
+
+
+# `for` is a keyword of Python, hence this form.
+WaiverFacts = TypedDict(
+    "WaiverFacts", {"for": str, "issue": str, "owner": str, "expires": str, "place": str}, total=False
+)
+WaiverFacts.__doc__ = "The waiver that a result has: for which case or rule, until which day, and its location."
+
+
+class Subsets(TypedDict):
+    """An axis over all subsets of flags: value i has the flags whose bits i has."""
+
+    subsets: list[str]
+
+
+Axes: TypeAlias = dict[str, list[str] | Subsets]  # by name: the labels of an axis's values, or its flags
+
+
+class SpaceFacts(TypedDict, total=False):
+    """The space of a sweep and its number of points."""
+
+    axes: Axes
+    size: int
+
+
+class Deviation(TypedDict):
+    """Points of a sweep that deviate alike, or a random sequence that does.
+
+    Of points, `when` is a formula that holds at `count` of `of` points, all of which the predicate `clause` is about;
+    `smallest` is one of them by its labels. Of a sequence, `when` is its call, and `row` shows it as a row of a table.
+    """
+
+    when: str
+    clause: NotRequired[str]
+    minimal: NotRequired[bool]
+    verdict: NotRequired[Verdict]
+    expected: NotRequired[str]
+    observed: NotRequired[str]
+    count: NotRequired[int]
+    of: NotRequired[int]
+    smallest: NotRequired[dict[str, str]]
+    rules: list[str]
+    repro: NotRequired[str]
+    row: NotRequired[str]
+
+
+# `from` is a keyword of Python, hence this form.
+Alarm = TypedDict("Alarm", {"what": str, "from": str, "to": str})
+Alarm.__doc__ = "What the kernel logged or did not release during a sweep, and the points between which that was."
+
+
+class OutcomeFacts(TypedDict):
+    """What points of a sweep have in common."""
+
+    verdict: Verdict
+    expected: str
+    observed: str
+    rule: str
+    clause: NotRequired[str]
+    notes: NotRequired[list[str]]
+
+
+class PointsFile(TypedDict):
+    """The side file of a sweep: an outcome for every point, and a raw observation as an example of each outcome.
+
+    `index` is base64 of zlib of a little-endian 16-bit number of an outcome for each point, row-major; 65535 stands for
+    no point.
+    """
+
+    case: str
+    axes: Axes
+    outcomes: list[OutcomeFacts]
+    examples: list[dict[str, Any]]
+    index: str
+
+
+class ResultRecord(TypedDict):
+    """What came of one case. The keys from `space` on are those of sweeps and random sequences.
+
+    `duration_us` is in microseconds, None where nothing was measured. `points_data` is only in a record on its way to
+    the file, which names a side file with the same content in `points_file` instead.
+    """
+
+    type: Literal["result"]
+    case: str
+    rules: list[str]
+    level: str
+    entry: str
+    layer: str
+    verdict: Verdict
+    effective: Verdict
+    waiver: WaiverFacts | None
+    reason: str
+    call: str
+    expected: Expected
+    observed: Observed
+    source: Source
+    kernel: KernelEvidence
+    duration_us: float | None
+    repro: str
+    notes: NotRequired[list[str]]
+    space: NotRequired[SpaceFacts]
+    points: NotRequired[dict[str, int]]
+    rule_verdicts: NotRequired[dict[str, str]]
+    points_data: NotRequired[PointsFile]
+    alarms: NotRequired[list[Alarm]]
+    deviations: NotRequired[list[Deviation]]
+    points_file: NotRequired[str]
+
+
+# The footer and the other records.
+
+
+class WaiversAccount(TypedDict, total=False):
+    """How many results are waived, how many waivers hold on other stacks, and a line for each waiver with a problem."""
+
+    file: str
+    waived: int
+    elsewhere: int
+    problems: list[str]
+
+
+class FooterRecord(TypedDict):
+    """The last record; `verdicts` counts cases by effective verdict, `rules` has the worst one of each rule."""
+
+    type: Literal["footer"]
+    complete: bool
+    verdicts: dict[str, int]
+    rules: dict[str, Verdict]
+    rule_totals: dict[str, int]
+    points: int
+    duration_s: float
+    boots: NotRequired[int]
+    resumed: NotRequired[int]
+    waivers: NotRequired[WaiversAccount]
+
+
+class StartRecord(TypedDict):
+    """A case begins."""
+
+    type: Literal["start"]
+    case: str
+
+
+class ProgressRecord(TypedDict):
+    """How far a case has got, in a worker's stream only: the next point, and how many are done.
+
+    Of random sequences, `row` is the sequence as a row of a table and `rule` that of its last step.
+    """
+
+    type: Literal["progress"]
+    case: str
+    point: str
+    done: NotRequired[int]
+    row: NotRequired[str]
+    rule: NotRequired[str]
+
+
+class WorkerRecord(TypedDict):
+    """A worker is at work; `boot_id` is empty unless this host's kernel is the one under test."""
+
+    type: Literal["worker"]
+    boot_id: str
+
+
+class ResumedRecord(TypedDict):
+    """A session carries the run on from here; earlier ones took `earlier_s` seconds."""
+
+    type: Literal["resumed"]
+    started: str
+    earlier_s: float
+
+
+class GuestRecord(TypedDict):
+    """What a guest says of itself, in its stream only: that it is up, that it is broken, how its command ended."""
+
+    type: Literal["guest"]
+    event: NotRequired[str]
+    uptime_s: NotRequired[float]
+    reason: NotRequired[str]
+    status: NotRequired[int]
+
+
+OtherRecord: TypeAlias = StartRecord | ProgressRecord | WorkerRecord | ResumedRecord | GuestRecord
+Record: TypeAlias = HeaderRecord | ResultRecord | FooterRecord | OtherRecord

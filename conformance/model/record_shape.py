@@ -1,0 +1,157 @@
+"""Whether data that were read have the shape of a record: every reader of results starts here.
+
+A results file may come from anywhere. Keys that are not known are left alone; null stands for an absent key. Not for
+reading files (results/records.py) and not for what the values mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+from conformance.errors import UserError
+from conformance.model.record import SCHEMA, Deviation, FooterRecord, HeaderRecord, Record, ResultRecord, SpaceFacts
+from conformance.model.verdict import VERDICTS, Verdict
+
+# What a record cannot be understood without, by the record's type.
+REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
+    "header": {"schema": str, "env": dict, "device": dict, "planned": list},
+    "start": {"case": str},
+    "worker": {"boot_id": str},
+    "resumed": {"started": str, "earlier_s": (int, float)},
+    "progress": {"case": str, "point": str},
+    "result": {"case": str, "rules": list, "verdict": str, "effective": str, "reason": str},
+    "footer": {"complete": bool, "verdicts": dict, "rules": dict},
+}
+
+# What stands for a key that is absent; a key that is there must be of the same type. None: not checked.
+HEADER: HeaderRecord = {
+    "type": "header", "schema": SCHEMA, "suite": {}, "stack": "", "env": {}, "device": {}, "rules": {}, "seed": None,
+    "planned": [], "argv": [], "started": "",
+}  # fmt: skip
+RESULT: ResultRecord = {
+    "type": "result", "case": "", "rules": [], "level": "", "entry": "", "layer": "", "verdict": Verdict.MISSED,
+    "effective": Verdict.MISSED, "waiver": {}, "reason": "", "call": "", "expected": {}, "observed": {}, "source": {},
+    "kernel": {}, "duration_us": 0.0, "repro": "", "notes": [], "space": {}, "points": {}, "rule_verdicts": {},
+    "alarms": [], "deviations": [], "points_file": "",
+}  # fmt: skip
+FOOTER: FooterRecord = {
+    "type": "footer", "complete": False, "verdicts": {}, "rules": {}, "rule_totals": {}, "points": 0,
+    "duration_s": 0.0, "waivers": {},
+}  # fmt: skip
+DEVIATION: Deviation = {
+    "when": "", "clause": "", "expected": "", "observed": "", "count": 0, "of": 0, "smallest": {}, "rules": [],
+    "repro": "", "row": "",
+}  # fmt: skip
+SPACE: SpaceFacts = {"axes": {}, "size": 0}
+
+
+def record_of(data: object) -> Record:
+    """The data as a record with what no reader can do without; of other keys nothing is known yet.
+
+    Types of records that are not known are taken as they are. Raises ValueError where the data are no record.
+    """
+    if not isinstance(data, dict) or not isinstance(data.get("type"), str):
+        raise ValueError("no object with a type")
+    missing = [key for key, type_ in REQUIRED.get(data["type"], {}).items() if not isinstance(data.get(key), type_)]
+    if missing:
+        raise ValueError(f"a {data['type']} without {missing[0]}")
+    if data["type"] == "result":
+        if not {data["verdict"], data["effective"]} <= set(VERDICTS):
+            raise ValueError("an unknown verdict")
+        if data["verdict"] == Verdict.WAIVED:
+            raise ValueError("a verdict that a waiver alone can give")
+        data |= {key: Verdict(data[key]) for key in ("verdict", "effective")}
+    return cast(Record, data)
+
+
+def check(record: Record, where: str) -> None:
+    """Raises UserError, which begins with `where`, if a value of the record is of another type than the contract's."""
+    if record["type"] == "header":
+        completed_header(record, where)
+    elif record["type"] == "result":
+        completed_result(record, where)
+    elif record["type"] == "footer":
+        completed_footer(record, where)
+
+
+def completed_header(header: HeaderRecord, where: str) -> HeaderRecord:
+    """The header with each key of HEADER. Raises UserError for a value of another type."""
+    where = f"{where}: the header"
+    shaped = _completed(header, HEADER, where)
+    for id_, texts in shaped["rules"].items():
+        if not isinstance(texts, dict):
+            raise UserError(f"{where}: rule {_shown(id_)} is no object")
+    if not isinstance(shaped["device"].get("caps") or {}, dict):
+        raise UserError(f"{where}: `device.caps` is no object")
+    return cast(HeaderRecord, shaped)
+
+
+def completed_result(result: ResultRecord, where: str) -> ResultRecord:
+    """The result with each key of RESULT, and with those of its parts that readers rest on. Raises UserError."""
+    where = f"{where}: case {_shown(result['case'])}"
+    shaped = _completed(result, RESULT, where)
+    _check_texts(shaped["rules"], f"{where}: `rules`")
+    _check_texts(shaped["notes"], f"{where}: `notes`")
+    shaped["kernel"] = {"log": [], **shaped["kernel"]}
+    shaped["source"] = {"file": "", "line": "", **shaped["source"]}
+    if shaped["waiver"]:
+        shaped["waiver"] = {"owner": "", "issue": "", "expires": "", **shaped["waiver"]}
+    _check_texts(shaped["kernel"]["log"], f"{where}: `kernel.log`")
+    for name, labels in _completed(shaped["space"], SPACE, f"{where}: `space`")["axes"].items():
+        _check_texts(labels["subsets"] if isinstance(labels, dict) and "subsets" in labels else labels,
+                     f"{where}: axis {_shown(name)}")  # fmt: skip
+    if any(not isinstance(count, int) for count in shaped["points"].values()):
+        raise UserError(f"{where}: a count of points is no number")
+    if not set(map(str, shaped["rule_verdicts"].values())) <= set(VERDICTS):
+        raise UserError(f"{where}: an unknown verdict in `rule_verdicts`")
+    shaped["deviations"] = [_deviation(each, f"{where}: a deviation") for each in shaped["deviations"]]
+    _check_texts(shaped["observed"].get("lacking", []), f"{where}: `observed.lacking`")
+    return cast(ResultRecord, shaped)
+
+
+def completed_footer(footer: FooterRecord, where: str) -> FooterRecord:
+    """The footer with each key of FOOTER. Raises UserError for a value of another type."""
+    where = f"{where}: the footer"
+    shaped = _completed(footer, FOOTER, where)
+    if any(not isinstance(count, int) for count in shaped["verdicts"].values()):
+        raise UserError(f"{where}: a count of verdicts is no number")
+    _check_texts(shaped["waivers"].get("problems", []), f"{where}: `waivers.problems`")
+    return cast(FooterRecord, shaped)
+
+
+def _deviation(data: Any, where: str) -> dict[str, Any]:
+    shaped = _completed(data, DEVIATION, where)
+    _check_texts(shaped["rules"], f"{where}: `rules`")
+    return shaped
+
+
+def _completed(data: Any, defaults: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The data with each key that they lack; null stands for an absent key."""
+    if not isinstance(data, dict):
+        raise UserError(f"{where} is no object")
+    found = {key: value for key, value in data.items() if value is not None}
+    for key, default in defaults.items():
+        if not _is_like(found.setdefault(key, default if default is None else type(default)(default)), default):
+            raise UserError(f"{where}: `{key}` is of another type than a result has")
+    return found
+
+
+def _is_like(value: Any, default: Any) -> bool:
+    """Whether a value is of its default's type; a number may be whole, but must be one to count with."""
+    if default is None:
+        return True
+    if isinstance(default, int | float) and not isinstance(default, bool):
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, str if isinstance(default, str) else type(default))
+
+
+def _check_texts(value: Any, where: str) -> None:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise UserError(f"{where} is no list of texts")
+
+
+def _shown(name: str) -> str:
+    """The name for a message of one line, whatever it holds."""
+    return name if name.isprintable() else ascii(name)

@@ -1,0 +1,243 @@
+"""The row of a sweep as data: what is the same at every point, and what varies with which axes.
+
+A template gives its part of the row at a point (`at`) from the number of the value on each axis. Tables make
+templates when they are loaded (tables/row_resolution.py). Not for which points there are (sweep.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
+
+from conformance.model.case import (
+    Argument,
+    Expectation,
+    Flags,
+    Given,
+    MemorySpec,
+    MrSpec,
+    QpSpec,
+    Step,
+    WindowSpec,
+)  # fmt: skip
+from conformance.model.quantity import Quantity
+
+Values = Mapping[str, int]  # the number of the value on each axis
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Template(Protocol[T_co]):
+    """A part of the row that varies with `axes`."""
+
+    @property
+    def axes(self) -> Iterable[str]: ...
+    def at(self, values: Values) -> T_co: ...
+
+
+@dataclass(frozen=True)
+class Varying(Generic[T]):
+    """A part with one value for each combination of the values of its axes.
+
+    The key of `values` has the number of the value on each of `axes`. A combination that no point of the
+    sweep has may be absent.
+    """
+
+    axes: tuple[str, ...]
+    values: Mapping[tuple[int, ...], T]
+
+    def at(self, values: Values) -> T:
+        """The part at a point. Raises KeyError for a point that the sweep does not have."""
+        return self.values[tuple([values[axis] for axis in self.axes])]
+
+
+@dataclass(frozen=True)
+class FlagSubsets:
+    """The flags that are the value of an axis of subsets: flag i is set where bit i of the value is.
+
+    `masks` and `names` are those of each flag, in the axis's order.
+    """
+
+    axis: str
+    masks: tuple[int, ...]
+    names: tuple[str, ...]
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Its one axis."""
+        return (self.axis,)
+
+    def at(self, values: Values) -> Flags:
+        """The flags at a point."""
+        value = values[self.axis]
+        bits = [bit for bit in range(len(self.masks)) if value >> bit & 1]
+        return Flags(sum([self.masks[bit] for bit in bits]), tuple([self.names[bit] for bit in bits]))
+
+
+FlagsPart = Flags | Varying[Flags] | FlagSubsets
+
+
+@dataclass(frozen=True)
+class FlagsUnion:
+    """A list of flags some of whose elements are axes: the OR of its parts, whose names stay in their order.
+
+    Keeps each axis apart, because the product of two axes of subsets can have a million combinations.
+    """
+
+    parts: tuple[FlagsPart, ...]
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """The axes of all its parts."""
+        return axes_of(part for part in self.parts if not isinstance(part, Flags))
+
+    def at(self, values: Values) -> Flags:
+        """The flags at a point."""
+        if len(self.parts) == 1 and not isinstance(self.parts[0], Flags):
+            return self.parts[0].at(values)
+        mask, names = 0, list[str]()
+        for part in self.parts:
+            flags = part if isinstance(part, Flags) else part.at(values)
+            mask |= flags.mask
+            names += flags.names
+        return Flags(mask, tuple(names))
+
+
+ArgumentTemplate = Varying[Argument] | FlagsUnion
+
+
+@dataclass(frozen=True)
+class StepTemplate:
+    """A call: the step at the first point, and the arguments and the expectation that vary."""
+
+    first: Step
+    arguments: Mapping[str, ArgumentTemplate] = field(default_factory=dict)
+    then: Varying[Expectation] | None = None
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """The axes with which the step varies."""
+        return axes_of([*self.arguments.values(), *([self.then] if self.then else [])])
+
+    def at(self, values: Values) -> Step:
+        """The step at a point."""
+        if not self.arguments and self.then is None:
+            return self.first
+        then = self.then.at(values) if self.then else self.first.then
+        return Step(self.first.call, _at(self.first.arguments, self.arguments, values), then, self.first.name)
+
+
+@dataclass(frozen=True)
+class MrTemplate:
+    """A region of which only arguments vary."""
+
+    first: MrSpec
+    arguments: Mapping[str, ArgumentTemplate]
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """The axes with which its arguments vary."""
+        return axes_of(self.arguments.values())
+
+    def at(self, values: Values) -> MrSpec:
+        """The region at a point."""
+        return replace(self.first, arguments=_at(self.first.arguments, self.arguments, values))
+
+
+@dataclass(frozen=True)
+class QpTemplate:
+    """A queue pair of which only the access flags vary."""
+
+    first: QpSpec
+    access: FlagsUnion
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """The axes with which its access flags vary."""
+        return self.access.axes
+
+    def at(self, values: Values) -> QpSpec:
+        """The queue pair at a point."""
+        return replace(self.first, access=self.access.at(values).mask)
+
+
+@dataclass(frozen=True)
+class WindowTemplate:
+    """A window of which only the arguments of its bind vary."""
+
+    first: WindowSpec
+    arguments: Mapping[str, ArgumentTemplate]
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """The axes with which its bind varies."""
+        return axes_of(self.arguments.values())
+
+    def at(self, values: Values) -> WindowSpec:
+        """The window at a point."""
+        return replace(self.first, bound=_at(self.first.bound or {}, self.arguments, values))
+
+
+@dataclass(frozen=True)
+class GivenTemplate:
+    """What is set up: all of it at the first point, and by name the objects that vary."""
+
+    first: Given
+    memory: Mapping[str, Varying[MemorySpec]] = field(default_factory=dict)
+    dmabufs: Mapping[str, Varying[MemorySpec]] = field(default_factory=dict)
+    mrs: Mapping[str, Varying[MrSpec] | MrTemplate] = field(default_factory=dict)
+    qps: Mapping[str, Varying[QpSpec] | QpTemplate] = field(default_factory=dict)
+    windows: Mapping[str, Varying[WindowSpec] | WindowTemplate] = field(default_factory=dict)
+    memlock: Varying[Quantity] | None = None
+
+    @property
+    def ground_axes(self) -> frozenset[str]:
+        """The axes with which anything but regions and windows varies."""
+        return axes_of([*self.memory.values(), *self.dmabufs.values(), *self.qps.values(),
+                        *([self.memlock] if self.memlock else [])])  # fmt: skip
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """The axes with which the set-up varies."""
+        return self.ground_axes | axes_of([*self.mrs.values(), *self.windows.values()])
+
+    def at(self, values: Values) -> Given:
+        """What is set up at a point."""
+        if not self.axes:
+            return self.first
+        first = self.first
+        return Given(
+            memory=_at(first.memory, self.memory, values),
+            dmabufs=_at(first.dmabufs, self.dmabufs, values),
+            pds=first.pds,
+            mrs=_at(first.mrs, self.mrs, values),
+            qps=_at(first.qps, self.qps, values),
+            windows=_at(first.windows, self.windows, values),
+            memlock=self.memlock.at(values) if self.memlock else first.memlock,
+        )
+
+
+@dataclass(frozen=True)
+class RowTemplate:
+    """The whole row."""
+
+    given: GivenTemplate
+    before: tuple[StepTemplate, ...]
+    when: StepTemplate
+    afterwards: tuple[StepTemplate, ...]
+
+    @property
+    def setup_axes(self) -> frozenset[str]:
+        """The axes with which the set-up varies, the steps before the judged call included."""
+        return self.given.axes | axes_of(self.before)
+
+
+def axes_of(templates: Iterable[Template[object]]) -> frozenset[str]:
+    """The axes of any of these."""
+    return frozenset(axis for template in templates for axis in template.axes)
+
+
+def _at(first: Mapping[str, T], varying: Mapping[str, Template[T]], values: Values) -> Mapping[str, T]:
+    """The values by name of which some vary, at a point."""
+    return {**first, **{name: template.at(values) for name, template in varying.items()}}

@@ -1,0 +1,170 @@
+"""Reads what a row is given: its memory, domains, regions, queue pairs and windows.
+
+Turns located YAML into the frozen data of model/case.py. Not for calls and their arguments (arguments.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from conformance.model import quantity, vocabulary
+from conformance.model.case import Given, MemorySpec, MrSpec, QpSpec, WindowSpec
+from conformance.model.quantity import Quantity
+from conformance.tables.arguments import Names, read_arguments, read_flags, read_value
+from conformance.verbs import ENUMS
+from conformance.yamldoc.nodes import Location, Node, quoted
+from conformance.yamldoc.reader import Reader
+
+GIVEN_KEYS = ("memory", "dmabufs", "pds", "mrs", "qps", "windows", "memlock")
+# No address space of Linux is larger.
+_MAX_MEMORY = 1 << 57
+_BUFFERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "memory": ("memory", vocabulary.MEMORY_KINDS), "dmabufs": ("a dma-buf", vocabulary.DMABUF_KINDS),
+}  # fmt: skip
+
+
+@dataclass
+class _Sections:
+    """The sections of `given` by object name; a row's own replace the table's of the same name."""
+
+    named: dict[str, dict[str, Node]] = field(
+        default_factory=lambda: {key: {} for key in GIVEN_KEYS if key not in ("pds", "memlock")}
+    )
+    pds: tuple[str, ...] = ()
+    memlock: Quantity | None = None
+    section_of: dict[str, str] = field(default_factory=lambda: {"pd": "pds"})
+
+    def take(self, reader: Reader, node: Node) -> None:
+        fields = reader.mapping(node, "given", GIVEN_KEYS)
+        for section, content in self.named.items():
+            named = reader.named(fields.get(section), section, quantity.RESERVED | set(vocabulary.RESERVED))
+            for name, value in named.items():
+                if self._claim(reader, name, section, (fields[section].keys or {})[name]):
+                    content[name] = value
+        for item in reader.items(fields.get("pds"), "pds"):
+            pd = reader.text(item, "a PD's name") or ""
+            if pd and not (pd.isidentifier() and pd.isascii()):
+                reader.note(item.location, f"{quoted(pd)} in pds is no name; use letters, digits and _")
+            elif pd in self.pds or pd == "pd":
+                reader.note(item.location, f"PD {pd!r} is there already")
+            elif pd and self._claim(reader, pd, "pds", item.location):
+                self.pds += (pd,)
+        if "memlock" in fields:
+            self.memlock = read_memlock(reader, fields["memlock"])
+
+    def _claim(self, reader: Reader, name: str, section: str, location: Location) -> bool:
+        """A name means one object: a row may replace the table's, but not by another kind."""
+        owner = self.section_of.setdefault(name, section)
+        if owner != section:
+            reader.note(location, f"{name!r} is the name of something in {owner} already")
+        return owner == section
+
+
+def read_given(reader: Reader, nodes: tuple[Node | None, ...]) -> tuple[Given, Names]:
+    """What exists before the judged call, from the table's `given` and the row's, and the names it has."""
+    sections = _Sections()
+    for node in nodes:
+        if node is not None:
+            sections.take(reader, node)
+    named = sections.named
+    memory = {name: read_memory(reader, "memory", node) for name, node in named["memory"].items()}
+    dmabufs = {name: read_memory(reader, "dmabufs", node) for name, node in named["dmabufs"].items()}
+    given = Given(memory, dmabufs, sections.pds, memlock=sections.memlock)
+    names = names_of(given)
+    mrs = {name: read_mr(reader, name, node, names) for name, node in named["mrs"].items()}
+    names |= dict.fromkeys(mrs, "mr")
+    qps = {name: read_qp(reader, node, names) for name, node in named["qps"].items()}
+    names |= dict.fromkeys(qps, "qp")
+    windows = {name: read_window(reader, name, node, names) for name, node in named["windows"].items()}
+    names |= dict.fromkeys(windows, "window")
+    return replace(given, mrs=mrs, qps=qps, windows=windows), names
+
+
+def names_of(given: Given) -> Names:
+    """The name and kind of each object that is given."""
+    names: Names = {"pd": "pd", **dict.fromkeys(given.pds, "pd")}
+    for objects, kind in (
+        (given.memory, "memory"), (given.dmabufs, "dmabuf"), (given.mrs, "mr"), (given.qps, "qp"),
+        (given.windows, "window"),
+    ):  # fmt: skip
+        names |= dict.fromkeys(objects, kind)
+    return names
+
+
+def read_memory(reader: Reader, section: str, node: Node) -> MemorySpec:
+    """Memory or a dma-buf, by the section it is in."""
+    what, kinds = _BUFFERS[section]
+    fields = reader.mapping(node, what, ("kind", "size"), ("kind", "size"))
+    kind = reader.word(fields.get("kind"), f"kind of {what}", kinds)
+    size = _size(reader, fields["size"], "a size of memory") if "size" in fields else None
+    # Even with a mistake the name is there, so that what uses it is not called a mistake too.
+    return MemorySpec(kind or "", size or Quantity("1", ()))
+
+
+def read_memlock(reader: Reader, node: Node) -> Quantity | None:
+    """The limit of locked memory."""
+    return _size(reader, node, "a limit")
+
+
+def _size(reader: Reader, node: Node, what: str) -> Quantity | None:
+    """A quantity of bytes that is known before any object exists: not 0, and not more than a machine has."""
+    size = reader.parsed(node, quantity.parse)
+    if size and size.names:
+        reader.note(node.location, f"{what} cannot rest on another object")
+        return None
+    if size and not 0 < size.evaluate(4096, 2 << 20, lambda name, property_: 0) < _MAX_MEMORY:
+        reader.note(node.location, f"{what} must be between 1 byte and what a machine can have")
+        return None
+    return size
+
+
+def read_mr(reader: Reader, name: str, node: Node, names: Names) -> MrSpec:
+    """The region `name`; `names` are the objects that are there before it."""
+    fields = node.value if isinstance(node.value, dict) else {}
+    call = reader.word(fields.get("call"), "call", vocabulary.REGISTRATIONS) or "ibv_reg_mr"
+    gone = reader.truth(fields.get("gone"), "gone")
+    return MrSpec(call, read_arguments(reader, call, f"MR {name!r}", without(node, "call", "gone"), names), gone)
+
+
+def read_qp(reader: Reader, node: Node, names: Names) -> QpSpec:
+    """A queue pair; `names` are the objects that are there before it."""
+    fields = reader.mapping(node, "a queue pair", ("type", "pd", "state", "sq_sig_all", "access"), ("type",))
+    kind = reader.word(fields.get("type"), "type of queue pair", ENUMS["ibv_qp_type"].short_names) or "RC"
+    pds = [name for name, kind in names.items() if kind == "pd"]
+    return QpSpec(
+        kind,
+        reader.word(fields.get("pd"), "pd", pds) or "pd",
+        reader.word(fields.get("state"), "state", vocabulary.QP_STATES) or "RTS",
+        reader.truth(fields.get("sq_sig_all"), "sq_sig_all"),
+        read_flags(reader, fields["access"], "ibv_access_flags").mask if "access" in fields else None,
+    )
+
+
+def read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowSpec:
+    """The window `name`; `names` are the objects that are there before it."""
+    fields = reader.mapping(node, "a window", ("type", "pd", "bound"), ("type",))
+    kind = read_value(reader, fields["type"], "ibv_mw_type") if "type" in fields else None
+    number = kind.number if kind else 1
+    pds = [known for known, kind in names.items() if kind == "pd"]
+    pd = reader.word(fields.get("pd"), "pd", pds) or "pd"
+    bound = None
+    if "bound" in fields:
+        call = vocabulary.BINDS[0 if number == 1 else 1]
+        own = without(fields["bound"], "mw")
+        if own is not fields["bound"] and own.keys != fields["bound"].keys:
+            location = (fields["bound"].keys or {})["mw"]
+            reader.note(location, f"the window that is bound is {name!r} itself; leave mw out")
+        arguments = read_arguments(reader, call, f"the bind of {name!r}", own, {**names, "mw": "window"})
+        bound = {**arguments, "mw": name}
+    return WindowSpec(pd, number, bound)
+
+
+def without(node: Node, *keys: str) -> Node:
+    """The mapping without some keys that its reader does not know; other nodes as they are."""
+    if not isinstance(node.value, dict):
+        return node
+    fields = {key: value for key, value in node.value.items() if key not in keys}
+    return Node(
+        fields, node.location, keys={key: location for key, location in (node.keys or {}).items() if key not in keys}
+    )

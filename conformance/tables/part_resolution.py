@@ -1,0 +1,149 @@
+"""Resolves one part of a sweep's row, such as an argument: its value for each combination of the axes in it.
+
+Lists of flags are resolved element by element, because the subsets of many flags are too many to be listed.
+Not for which parts a row has (row_resolution.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from conformance.model import vocabulary
+from conformance.model.case import Argument, Flags
+from conformance.model.row_template import ArgumentTemplate, FlagsPart, FlagSubsets, FlagsUnion, Varying
+from conformance.model.space import Axis
+from conformance.tables.arguments import Names, read_argument, read_flags
+from conformance.tables.expansion import names_in
+from conformance.tables.row_text import RowText, elements, one_at_a_time
+from conformance.yamldoc.nodes import Node
+from conformance.yamldoc.reader import Reader
+
+# More than any part of a table for people has; it keeps a slip from eating the machine.
+MAX_COMBINATIONS = 1 << 14
+T = TypeVar("T")
+_Read = Callable[[Reader, Node], T | None]
+
+
+class PartResolver:
+    """Resolves parts of one row; mistakes are noted in `reader`, and what is returned beside them is of no use.
+
+    `inside` is the column of the sweep's points: what occurs at none of them need not make sense.
+    """
+
+    def __init__(self, reader: Reader, text: RowText, inside: int) -> None:
+        self._reader, self._text, self._inside = reader, text, inside
+
+    def varying(self, node: Node, read: _Read[T]) -> Varying[T]:
+        """A part that `read` gives the value of, once its axes are replaced; None means a mistake."""
+        axes = self._text.axes_in(node)
+        names = tuple(axis.name for axis in axes)
+        values: dict[tuple[int, ...], T] = {}
+        if not self._each_axis(node, axes, read, values):
+            return Varying(names, values)
+        size = math.prod(axis.size for axis in axes)
+        if size > MAX_COMBINATIONS:
+            self._reader.note(node.location, f"the axes have {size} combinations here, of at most {MAX_COMBINATIONS}")
+            return Varying(names, values)
+        for key in itertools.product(*(range(axis.size) for axis in axes)):
+            if key in values:
+                continue
+            trial = Reader()
+            value = read(trial, self._text.fill(node, axes, key, trial))
+            if value is not None and not trial.mistakes:
+                values[key] = value
+            elif self._column(axes, key) & self._inside:
+                for mistake in trial.mistakes:
+                    self._reader.note(mistake.location, mistake.message)
+        return Varying(names, values)
+
+    def _each_axis(self, node: Node, axes: Sequence[Axis], read: _Read[T], values: dict[tuple[int, ...], T]) -> bool:
+        """Reads the part at each value of each axis, the others being at their first, into `values`; if it can be."""
+        before = len(self._reader.mistakes)
+        for key in one_at_a_time(axes):
+            value = read(self._reader, self._text.fill(node, axes, key, self._reader))
+            if value is not None:
+                values[key] = value
+        return len(self._reader.mistakes) == before
+
+    def flags(self, node: Node, enum: str) -> FlagsUnion:
+        """A list of flags of an enumeration."""
+        axes = self._text.axes_in(node)
+        read = functools.partial(_read_flags, enum)
+        if not self._each_axis(node, axes, read, {}):
+            return FlagsUnion(())
+        parts: list[FlagsPart] = []
+        for element in elements(node) or (node,):
+            one = Node((element,), element.location)
+            own = self._text.axes_in(element)
+            if not own:
+                parts.append(read(self._reader, one))
+            elif own[0].flags and len(own) == 1:
+                parts.append(self._subsets(one, own[0], read))
+            else:
+                parts.append(self.varying(one, read))
+        self._note_duplicates(node, parts)
+        return FlagsUnion(tuple(parts))
+
+    def _subsets(self, node: Node, axis: Axis, read: Callable[[Reader, Node], Flags]) -> FlagSubsets:
+        single = [read(self._reader, self._text.fill(node, [axis], [1 << bit], self._reader))
+                  for bit in range(len(axis.flags))]  # fmt: skip
+        return FlagSubsets(axis.name, tuple(flags.mask for flags in single), axis.flags)
+
+    def _note_duplicates(self, node: Node, parts: Sequence[FlagsPart]) -> None:
+        """Notes the flags that two parts have at the same point."""
+        space = self._text.space
+        for one, other in itertools.combinations([dict(self._flag_columns(part)) for part in parts], 2):
+            for name in one.keys() & other.keys():
+                both = one[name] & other[name] & self._inside
+                if both:
+                    point = ((both & -both).bit_length() - 1) // 8
+                    self._reader.note(node.location, f"duplicate flag {name} at the point {space.text(point)}")
+
+    def _flag_columns(self, part: FlagsPart) -> Iterator[tuple[str, int]]:
+        """Each flag that a part can have, with the column of the points at which it has it."""
+        space = self._text.space
+        if isinstance(part, Flags):
+            yield from ((name, space.everywhere()) for name in part.names)
+        elif isinstance(part, FlagSubsets):
+            axis = space.axis(part.axis)
+            yield from ((name, space.column(axis.name, axis.truths(name))) for name in part.names)
+        else:
+            axes = [space.axis(name) for name in part.axes]
+            for name in dict.fromkeys(name for flags in part.values.values() for name in flags.names):
+                columns = [self._column(axes, key) for key, flags in part.values.items() if name in flags.names]
+                yield name, functools.reduce(operator.or_, columns)
+
+    def _column(self, axes: Sequence[Axis], key: Sequence[int]) -> int:
+        """The column of the points at which these axes have these values."""
+        space = self._text.space
+        columns = [
+            space.column(axis.name, bytes(each == value for each in range(axis.size)))
+            for axis, value in zip(axes, key, strict=True)
+        ]
+        return functools.reduce(operator.and_, columns)
+
+    def arguments(self, call: str, nodes: Mapping[str, Node], names: Names) -> dict[str, ArgumentTemplate]:
+        """Those of a call's arguments that vary; `names` are the objects that exist by then, with their kinds."""
+        return {
+            key: self._argument(call, key, node, names)
+            for key, node in nodes.items() if key in vocabulary.CALLS[call] and names_in(node)
+        }  # fmt: skip
+
+    def _argument(self, call: str, key: str, node: Node, names: Names) -> ArgumentTemplate:
+        spec = vocabulary.CALLS[call][key]
+        if spec.kind == "flags":
+            return self.flags(node, spec.of)
+
+        def read(reader: Reader, filled: Node) -> Argument | None:
+            return read_argument(reader, call, key, filled, names)
+
+        return self.varying(node, read)
+
+
+def _read_flags(enum: str, reader: Reader, node: Node) -> Flags:
+    return read_flags(reader, node, enum)

@@ -1,0 +1,30 @@
+"""How long the tests wait for what must come, and how they give a slow machine more time. No test itself.
+
+A bound here ends a test that hangs; it never decides whether a test passes. So it is longer than any machine needs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+PATIENCE_S = 1800.0
+_POLL_S = 0.01
+
+
+def await_true(condition: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
+    """Returns once the condition holds; AssertionError if it does not within `patience_s` seconds."""
+    end = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < end, f"not within {patience_s:g} s"
+        time.sleep(_POLL_S)
+
+
+def longer_and_longer(first_s: float) -> Iterator[float]:
+    """Time-outs in seconds, each four times the one before, up to PATIENCE_S.
+
+    For a test of a time-out that must not pass before something else has happened: it tries again with the next one.
+    """
+    while first_s < PATIENCE_S:
+        yield first_s
+        first_s *= 4

@@ -1,0 +1,89 @@
+"""C beside Python: compiled where there is a compiler, and used only if both sides have the same structures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.device import native_exchange
+from conformance.device.compiled import library
+from conformance.errors import UserError
+from conformance.sweeps import native
+
+
+@pytest.fixture(autouse=True)
+def afresh() -> Iterator[None]:
+    """Nothing is taken from what an earlier test has compiled."""
+    library.cache_clear()
+    yield
+    library.cache_clear()
+
+
+def changed(folder: Path, old: str, new: str) -> Path:
+    """A copy of loop.c with one difference."""
+    source = native.SOURCE.read_text()
+    assert source.count(old) == 1, old
+    copy = folder / native.SOURCE.name
+    copy.write_text(source.replace(old, new))
+    return copy
+
+
+def test_the_loop_has_the_structures_that_python_assumes() -> None:
+    assert native.available()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        (
+            "    uint16_t *codes; ",
+            "    uint64_t added;\n    uint16_t *codes; ",
+            ("sizeof(struct loop)", "offset of codes"),
+        ),
+        (
+            "    uint32_t handle, lkey, rkey;",
+            "    uint64_t handle, lkey, rkey;",
+            ("sizeof(struct region)", "offset of fd"),
+        ),
+        ("    uint64_t optional_mask;", "    uint64_t added, optional_mask;", ("sizeof(struct before)",)),
+    ],
+)
+def test_a_structure_that_differs_is_named_and_nothing_is_called(
+    old: str, new: str, named: tuple[str, ...], tmp_path: Path
+) -> None:
+    copy = changed(tmp_path, old, new)
+    with pytest.raises(UserError) as raised:
+        library(copy, native.LAYOUT)
+    first = str(raised.value).splitlines()[0]
+    assert first.startswith("loop.c as compiled here differs from what the Python beside it assumes: ")
+    assert all(f"{name} is " in first for name in named), first
+    assert raised.value.status == 3
+
+
+def test_a_layout_of_another_length_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "other.c"
+    source.write_text("const unsigned rdma_cts_layout[] = {1, 8};\n")
+    assert library(source, (("size", 8),)) is not None
+    with pytest.raises(UserError, match="rdma_cts_layout has 1 entries, not 2"):
+        library(source, (("size", 8), ("offset", 4)))
+
+
+def test_exchanges_are_checked_with_sizes_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [size for _, size in native_exchange._LAYOUT]
+    source = tmp_path / "exchange.c"
+    source.write_text(
+        f"const unsigned rdma_cts_layout[] = {{{len(sizes)}, {sizes[0] + 48}, {str(sizes[1:])[1:-1]}}};\n"
+    )
+    monkeypatch.setattr(native_exchange, "SOURCE", source)
+    monkeypatch.setenv("LIBRARY_PATH", str(tmp_path))
+    (tmp_path / "libibverbs.so").write_text("")  # an empty linker script: none of its functions is called here
+    with pytest.raises(UserError, match=rf"sizeof\(struct exchange\) is {sizes[0] + 48}, not {sizes[0]}"):
+        native_exchange._library()
+
+
+def test_what_cannot_be_compiled_is_done_in_python(tmp_path: Path) -> None:
+    source = tmp_path / "broken.c"
+    source.write_text("#error no header\n")
+    assert library(source, ()) is None

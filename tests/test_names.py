@@ -1,0 +1,45 @@
+"""A name at the top of a module means one thing: it is assigned once."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.tables.suite import ROOT
+
+FILES = sorted(
+    file
+    for folder in ("conformance", "fixtures", "reports", "commands", "reference", "trial", "benchmarks", "tests")
+    for file in (ROOT / folder).rglob("*.py")
+)
+
+
+def assigned(source: str) -> Iterator[str]:
+    """The names that a module's own statements assign, define or declare, once for each time."""
+    for statement in ast.parse(source).body:
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            yield statement.name
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        targets = [statement.target] if isinstance(statement, ast.AnnAssign) else targets
+        for target in targets:
+            yield from (
+                each.id for each in ast.walk(target) if isinstance(each, ast.Name) and type(each.ctx) is ast.Store
+            )
+
+
+def repeated(source: str) -> list[str]:
+    """The names that are assigned more than once."""
+    return [name for name, times in Counter(assigned(source)).items() if times > 1]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_no_module_gives_a_name_a_second_meaning(file: Path) -> None:
+    assert repeated(file.read_text()) == []
+
+
+def test_a_second_meaning_inside_a_tuple_is_found() -> None:
+    assert repeated("_QKEY = 0x11111111\n_PORT, _QKEY = 1 << 5, 1 << 6\n") == ["_QKEY"]

@@ -1,0 +1,70 @@
+"""Queue pairs of the device under test, as far as they can be checked without one: what they are moved with."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue, moves
+from conformance.model.case import QpSpec
+
+PEER, AH = 17, 0x5000
+
+
+@pytest.fixture
+def bindings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The classes of the bindings that a connection is described with, each holding what it was given."""
+    for name, classes in {
+        "pyverbs": (),
+        "pyverbs.qp": ("QPAttr",),
+        "pyverbs.addr": ("AH", "AHAttr", "GlobalRoute"),
+    }.items():
+        module = ModuleType(name)
+        for each in classes:
+            setattr(module, each, lambda *_, **given: SimpleNamespace(**given))
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+def queue(kind: str) -> DeviceQueue:
+    """A queue pair of the kind that no device has made."""
+    made = DeviceQueue.__new__(DeviceQueue)
+    made.kind, made.spec = kind, QpSpec(kind, "pd")
+    made.pd = cast(Any, SimpleNamespace(pyverbs=None, pointer=0x4000))
+    pointers = SimpleNamespace(ah=lambda *_: AH)
+    device = SimpleNamespace(
+        pointers=pointers, port=1, active_mtu=3, gid="gid", source_gid_index=0, lid=0, capabilities={"atomics": True}
+    )
+    made.device = cast(Any, device)
+    return made
+
+
+@pytest.mark.usefixtures("bindings")
+def test_datagrams_name_the_queue_key_that_their_receiver_holds() -> None:
+    datagrams = queue("UD")
+    datagrams._address(PEER)
+    assert datagrams.connection(PEER).qkey == DATAGRAM_QKEY
+    assert datagrams._destination == (AH, PEER, DATAGRAM_QKEY)
+    assert DATAGRAM_QKEY == 0x11111111
+    assert not DATAGRAM_QKEY >> 31, "a key that needs privileges"
+
+
+@pytest.mark.parametrize(
+    ("kind", "masks"),
+    [
+        # Bits of enum ibv_qp_attr_mask; required by ibv_modify_qp(3) for INIT, RTR and RTS.
+        ("RC", ((0, 3, 4, 5), (0, 7, 8, 12, 15, 17, 20), (0, 9, 10, 11, 13, 16))),
+        ("UC", ((0, 3, 4, 5), (0, 7, 8, 12, 20), (0, 16))),
+        ("UD", ((0, 4, 5, 6), (0,), (0, 16))),
+        ("XRC_SEND", ((0, 3, 4, 5), (0, 7, 8, 12, 20), (0, 9, 10, 11, 13, 16))),
+        ("XRC_RECV", ((0, 3, 4, 5), (0, 7, 8, 12, 15, 17, 20))),
+    ],
+)
+def test_each_move_sets_the_attributes_that_the_manual_page_requires(
+    kind: str, masks: tuple[tuple[int, ...], ...]
+) -> None:
+    expected = [(state, sum(1 << bit for bit in bits)) for state, bits in zip((1, 2, 3), masks, strict=False)]
+    assert moves(kind) == expected
+    assert all(type(mask) is int for _, mask in moves(kind)), "C gets these numbers"
