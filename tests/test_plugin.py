@@ -48,10 +48,11 @@ def test_each_case_is_recorded_with_its_verdict(project: Project) -> None:
 
 
 def test_the_command_that_reproduces_a_case_names_the_sessions_device_and_tables(project: Project) -> None:
-    (project.root / "profile.yaml").write_text("device: fake\npresent: {odp: it has to be there}\n")
-    project.run("--rdma-seed", "7", "--rdma-profile", "profile.yaml", rows=("works",))
+    tables = project.tables.relative_to(project.root)
+    only = project.only("works")
+    project.pytest("cases", "--rdma-cases", str(tables), "--rdma-only", only, "--rdma-out", "out", "--rdma-seed", "7")
     (line,) = project.results().results
-    options = f"--device fake0 --cases {project.tables} --profile {project.root / 'profile.yaml'} --seed 7"
+    options = f"--device fake0 --cases {project.root / tables} --seed 7"
     assert line["repro"] == f"./rdma-cts run {options} --only reg_mr/fake/works"
 
 
