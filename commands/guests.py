@@ -10,6 +10,7 @@ import shlex
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from fixtures.softroce.guest import Guest, boot
 from fixtures.softroce.image import cache_directory, ensure_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import DEFAULT_STACK, recipe_for
+from fixtures.softroce.request import Request
+from fixtures.softroce.start import Starter
 from fixtures.softroce.under_test import Prepared, UnderTest
 
 DEVICE = "rxe0"
@@ -59,16 +62,21 @@ class Guests:
         self._out = out
         self._say = say
         self._prepared: Prepared | None = None
+        self._starter = Starter(cache_directory(), say)
 
     def run(self, cases: Sequence[str]) -> Guest:
         """The next guest, up and about to run these cases."""
         tables = tuple(Path(name) for _, name in self._vendor)
         inside = self._options.inside_guest(DEVICE, tables, _PROFILE if self._options.profile else None)
-        command = "exec " + shlex.join([
-            "python3", "-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-q", "cases",
+        arguments = [
+            "-p", "no:cacheprovider", "--color=no", "-q", "cases",
             "--rdma-only", "only", "--rdma-stream", PORT, "--rdma-alone", *inside.plugin_arguments(),
-        ])  # fmt: skip
-        watch = f"sh fixtures/softroce/watch.sh $$ {self._options.deadline / 3:.1f} &"
+        ]  # fmt: skip
+        silence_s = self._options.deadline / 3
+        if not self._options.keep and (guest := self._resume(arguments, cases, silence_s)):
+            return guest
+        watch = f"sh fixtures/softroce/watch.sh $$ {silence_s:.1f} &"
+        command = shlex.join(["exec", "python3", "-m", "pytest", *arguments])
         return self._boot("\n".join([_COUNTED, watch, command]), cases)
 
     def shell(self) -> None:
@@ -81,6 +89,28 @@ class Guests:
                 self._say(f"a shell in the guest, in the suite's directory; its device is {DEVICE}, `exit` ends it")
                 terminal.relay(here)
 
+    def _resume(self, arguments: Sequence[str], cases: Sequence[str], silence_s: float) -> Guest | None:
+        """A guest from a template, which has these arguments of pytest for these cases; None if there can be none."""
+        self._out.mkdir(parents=True, exist_ok=True)
+        prepared = self._lay_out()
+        console = self._out / f"console{_unused(self._out)}.log"
+        tables = [word for _, name in self._vendor for word in ("--rdma-cases", name)]
+        wait = shlex.join(["exec", "python3", "-m", "fixtures.softroce.warm", PORT, *tables])
+        job = self._job("\n".join([_COUNTED, wait]), prepared)
+        request = Request(tuple(arguments), {"only": "".join(f"{case}\n" for case in cases)}, silence_s)
+        began = time.monotonic()
+        guest = self._starter.resume(prepared.image, job, request, console, prepared.overlay)
+        if guest:
+            version, took = prepared.image.kernel_version, time.monotonic() - began
+            self._say(f"the Soft-RoCE guest is up after {took:.2f} s (kernel {version}; its console: {console})")
+        return guest
+
+    def _job(self, command: str, prepared: Prepared, *more: tuple[Path, str]) -> Job:
+        tree = [*((ROOT / part, part) for part in SUITE_PARTS), *more, *self._vendor]
+        if self._options.profile:
+            tree.append((self._options.profile, str(_PROFILE)))
+        return Job(tuple(tree), command, {**prepared.environment, **self._environment}, prepared.prepare)
+
     def _boot(self, command: str, cases: Sequence[str], shell: socket.socket | None = None) -> Guest:
         self._out.mkdir(parents=True, exist_ok=True)
         prepared = self._lay_out()
@@ -90,10 +120,7 @@ class Guests:
         with tempfile.TemporaryDirectory(prefix="work-", dir=self._out) as work:
             only = Path(work) / "only"
             only.write_text("".join(f"{case}\n" for case in cases))
-            tree = [*((ROOT / part, part) for part in SUITE_PARTS), (only, "only"), *self._vendor]
-            if self._options.profile:
-                tree.append((self._options.profile, str(_PROFILE)))
-            job = Job(tuple(tree), command, {**prepared.environment, **self._environment}, prepared.prepare)
+            job = self._job(command, prepared, (only, "only"))
             guest = boot(
                 prepared.image, job, console=console, overlay=prepared.overlay,
                 keep=self._out / f"guest{name}" if self._options.keep else None,

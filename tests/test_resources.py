@@ -1,4 +1,4 @@
-"""What a process holds, by the kernel's account: where it is read, what is left out, and what counts as left over."""
+"""Counting the resources of a process: where the counts are read, which are omitted, and what counts as leaked."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_pages_are_counted_only_where_nobody_else_pins_any(system: Path) -> None
 
 
 @pytest.mark.parametrize("lack", ["proc/self/cgroup", "cgroup/cases/rdma.current", "proc/vmstat"])
-def test_what_a_system_does_not_tell_is_left_out(system: Path, lack: str) -> None:
+def test_counts_that_a_system_does_not_provide_are_omitted(system: Path, lack: str) -> None:
     (system / lack).unlink()
     assert {OTHERS, PAGES} - set(count(system, Netlink(MR=1))) == {PAGES if lack == "proc/vmstat" else OTHERS}
 

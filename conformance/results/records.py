@@ -41,7 +41,7 @@ def encode(record: Mapping[str, object]) -> bytes:
 
 
 def decode(data: bytes | str) -> Record:
-    """The record of a line. Raises ValueError where it is none, or lacks what every reader needs."""
+    """The record of a line. Raises ValueError if it is invalid, or lacks what every reader needs."""
     try:
         return record_of(json.loads(data))
     except RecursionError as error:

@@ -18,6 +18,7 @@ from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
 from conformance.model.sweep import Sweep
 from conformance.tables.expansion import MAX_CASES, bindings, slug, substitute
+from conformance.tables.retired import check_unused, read_retired
 from conformance.tables.row import KEYS as PART_KEYS
 from conformance.tables.row import RowBody, read_row_body
 from conformance.tables.rules_file import FILE_NAME as RULES_FILE
@@ -26,7 +27,7 @@ from conformance.tables.sweep_reader import read_sweep
 from conformance.yamldoc.nodes import Mistake, Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader
 
-_TABLE_KEYS = ("verb", "about", "cases", "entries", "given", "rows")
+_TABLE_KEYS = ("verb", "about", "cases", "entries", "given", "rows", "retired")
 _ROW_KEYS = (
     "id", "about", "rules", "needs", "each", "entries", "given", "before", "call", "when", "then", "afterwards",
     "note", "hazardous", "tier", "sweep",
@@ -107,6 +108,7 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
                 message = f"with this row the table expands to more than {MAX_CASES} cases; split the table"
                 reader.note(node.location, message)
                 break
+        check_unused(reader, read_retired(reader, fields.get("retired"), rows.table), rows.ids)
     if not reader.mistakes and stated != len(cases):
         reader.note(fields["cases"].location, f"the table states {stated} cases and expands to {len(cases)}")
     if reader.mistakes:
