@@ -182,7 +182,7 @@ def test_no_violation_survives_and_few_are_misattributed(default_cases: list[Cas
     assert Trial(findings, UNTRIABLE, 0.0, "the reference").passed
 
 
-@pytest.mark.parametrize("liberty", PERMITTED_VARIANTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("variant", PERMITTED_VARIANTS, ids=lambda each: each.name)
 def test_what_the_documents_leave_open_is_failed_by_no_case(variant: Violation, default_cases: list[Case]) -> None:
     finding = try_violation(variant, default_cases)
     assert (finding.by, finding.broken, finding.reason) == ((), (), "")
