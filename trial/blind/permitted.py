@@ -39,7 +39,7 @@ _KEPT = LOCAL_WRITE | MW_BIND
 class EveryRefusalIsEinval(Device):
     """Every refused registration has EINVAL for its reason."""
 
-    def told_errno(self, errno: int) -> int:
+    def reported_errno(self, errno: int) -> int:
         return 22
 
 
@@ -94,7 +94,7 @@ class LkeyAndRkeyDiffer(Device):
 
     _rkeys = 1 << 31
 
-    def told_keys(self, region: Region) -> tuple[int, int]:
+    def reported_keys(self, region: Region) -> tuple[int, int]:
         return region.key, region.key ^ self._rkeys
 
     def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:

@@ -6,6 +6,7 @@ import errno
 
 from conformance.bench.calls import IbvMr, Pd, Sge
 from conformance.bench.work_requests import SendRequest
+from conformance.verbs import OPTIONAL_ACCESS
 from reference.device import Device
 from reference.memory import HUGEPAGE, PAGE, Memory
 from reference.objects import (
@@ -15,7 +16,6 @@ from reference.objects import (
     LOCAL_WRITE,
     MW_BIND,
     ON_DEMAND,
-    OPTIONAL_BITS,
     RELAXED_ORDERING,
     REMOTE_ATOMIC,
     REMOTE_READ,
@@ -83,7 +83,7 @@ class StructureLengthOfThirtyTwoBits(Device):
 class ErrnoIsNegative(Device):
     """A failed registration leaves the negative of its reason in errno."""
 
-    def told_errno(self, errno: int) -> int:
+    def reported_errno(self, errno: int) -> int:
         return -errno
 
 
@@ -91,7 +91,7 @@ class ErrnoIsNegative(Device):
 class NoErrnoForUnmappedMemory(Device):
     """A registration of memory that is not there gives NULL and leaves errno 0."""
 
-    def told_errno(self, errno: int) -> int:
+    def reported_errno(self, errno: int) -> int:
         return 0 if errno == 14 else errno
 
 
@@ -101,7 +101,7 @@ class ErrnoOfTheFailureBefore(Device):
 
     _before = 0
 
-    def told_errno(self, errno: int) -> int:
+    def reported_errno(self, errno: int) -> int:
         told, self._before = self._before or errno, errno
         return told
 
@@ -450,7 +450,7 @@ class UnknownBitsBesideOptionalOnes(Device):
     """An unknown mandatory bit is accepted as soon as an optional bit is set."""
 
     def unknown_bits(self, access: int) -> int:
-        return 0 if access & OPTIONAL_BITS else super().unknown_bits(access)
+        return 0 if access & OPTIONAL_ACCESS else super().unknown_bits(access)
 
 
 @violates("REG-18")

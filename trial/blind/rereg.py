@@ -656,8 +656,8 @@ class ChangeOfTranslationTakesRemoteRead(Device):
 class OldLengthTold(Device):
     """After a new translation the structure tells the length in whole pages."""
 
-    def told_range(self, change: Change) -> tuple[int, int]:
-        addr, length = super().told_range(change)
+    def reported_range(self, change: Change) -> tuple[int, int]:
+        addr, length = super().reported_range(change)
         return addr, -(-length // PAGE) * PAGE
 
 
@@ -665,7 +665,7 @@ class OldLengthTold(Device):
 class OldDomainTold(Device):
     """After a change of PD the structure still names the old one."""
 
-    def told_pd(self, pd: Pd, old: int) -> int:
+    def reported_pd(self, pd: Pd, old: int) -> int:
         return old
 
 
@@ -684,9 +684,9 @@ class KeysBeforeTheChangeTold(Device):
         if change.flags == CHANGE_ACCESS:
             self._stale[region.handle] = old
 
-    def told_keys(self, region: Region) -> tuple[int, int]:
+    def reported_keys(self, region: Region) -> tuple[int, int]:
         old = self._stale.get(region.handle)
-        return (old, old) if old is not None else super().told_keys(region)
+        return (old, old) if old is not None else super().reported_keys(region)
 
 
 @violates("REREG-14")
@@ -704,8 +704,8 @@ class OldRkeyToldAfterTranslation(Device):
         if change.flags & CHANGE_TRANSLATION:
             self._stale[region.handle] = old
 
-    def told_keys(self, region: Region) -> tuple[int, int]:
-        return super().told_keys(region)[0], self._stale.get(region.handle, region.key)
+    def reported_keys(self, region: Region) -> tuple[int, int]:
+        return super().reported_keys(region)[0], self._stale.get(region.handle, region.key)
 
 
 # Read-only memory

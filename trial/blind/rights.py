@@ -534,8 +534,8 @@ class WindowKeysServeElements(Device):
 class LkeyOfSixteenBits(Device):
     """After many objects the structure tells only the lower 16 bits of an lkey."""
 
-    def told_keys(self, region: Region) -> tuple[int, int]:
-        lkey, rkey = super().told_keys(region)
+    def reported_keys(self, region: Region) -> tuple[int, int]:
+        lkey, rkey = super().reported_keys(region)
         return (lkey & 0xFFFF if lkey > 0x200000 else lkey), rkey
 
 
