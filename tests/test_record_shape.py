@@ -10,13 +10,14 @@ import pytest
 from conformance.errors import UserError
 from conformance.model import record as records
 from conformance.model import record_shape as shape
+from conformance.model.observation import Alarm
 from conformance.model.record import Record
 from conformance.tables.suite import ROOT
 from samples import case, changed, result
 
 PAGE = (ROOT / "docs" / "results.md").read_text()
 TYPES: dict[str, Any] = {get_args(get_type_hints(type_)["type"])[0]: type_ for type_ in get_args(Record)}
-PARTS = (records.Deviation, records.Alarm, records.WaiverFacts, records.WaiversAccount, records.SpaceFacts)
+PARTS = (records.Deviation, Alarm, records.WaiverFacts, records.WaiversAccount, records.SpaceFacts)
 # In a worker's stream and never in the file.
 STREAM_ONLY = {"points_data"} | {key for type_ in ("progress", "guest") for key in TYPES[type_].__annotations__}
 

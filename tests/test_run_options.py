@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 import samples
 from commands import run, run_arguments, target
 from commands.plan import Plan, read_plan, write_plan
-from conformance.device import native_exchange
 from conformance.device.libibverbs import DIALECTS
 from conformance.device.native_exchange import NativeConnection
 from conformance.device.queue_pairs import DeviceQueue
@@ -266,6 +265,7 @@ class Patience:
 def queue(deadline_s: float) -> Any:
     """A queue pair of no device."""
     made = object.__new__(DeviceQueue)
+    made.device = cast(Any, SimpleNamespace(pointers=SimpleNamespace(attributes=lambda attributes: 0)))
     made.deadline_s, made.kind, made.poster, made._attributes = deadline_s, "RC", cast(Any, Patience()), None
     return made
 
@@ -276,8 +276,7 @@ def test_a_queue_awaits_a_completion_as_long_as_it_was_told_to() -> None:
     assert made.poster.awaited == [1.5, 0.25, 0.0]
 
 
-def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_exchange, "attributes_pointer", lambda attributes: 0)
+def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do() -> None:
     struct = NativeConnection(queue(1.5), queue(2.5), 0.5, renewable=False)._struct
     assert (struct.patience, struct.hearing, struct.silence) == (1_500_000_000, 2_500_000_000, 500_000_000)
 

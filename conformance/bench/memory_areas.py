@@ -1,7 +1,7 @@
 """Writes known contents into memory before an operation and finds the differences afterwards.
 
 The bytes that an operation sends never occur in the memory before it, so that every transferred byte is a
-difference. Not for operations (execution/traffic.py) and not for judging a difference (judging.py).
+difference. Not for operations (execution/traffic.py) and not for judging a difference (judging/).
 """
 
 from __future__ import annotations

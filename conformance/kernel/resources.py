@@ -1,7 +1,7 @@
 """Counts the RDMA objects and the locked memory of this process, to find what a case leaks.
 
 The kernel's RDMA netlink counts objects by kind, but not memory windows. If this process is in an RDMA control
-group, that has the number of all objects; the difference is shown as OTHERS. Not for the verdict (judging.py).
+group, that has the number of all objects; the difference is shown as OTHERS. Not for the verdict (judging/).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The types of the keys, so that a type checker finds a misspelt one. TypedDicts and not classes, since observations come
 from JSON and go to JSON, and a sweep makes thousands of them. A key is absent where it does not apply. Not for making
-observations (execution/) and not for judging them (judging.py).
+observations (execution/) and not for judging them (judging/).
 """
 
 from __future__ import annotations
