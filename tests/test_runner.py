@@ -18,6 +18,7 @@ from conformance.kernel import resources
 from conformance.model.case import Case
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.observation import KernelEvidence
+from conformance.model.profile import Profile
 from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
 from conformance.sweeps.run import SweepRun
@@ -146,11 +147,22 @@ def test_a_profile_decides_of_rows_and_points_alike(present: dict[str, str], ver
     assert space.sweep is not None
     with closing(ReferenceBench(Device(without("odp")))) as bench:
         run = on_the_reference(bench)
-        run = replace(run, basis=replace(run.basis, present=present))
+        run = replace(run, basis=replace(run.basis, profile=Profile("rxe", present)))
         for case in (samples.case(ON_DEMAND), space.sweep.single(space, "access=ON_DEMAND")):
             came = run_case(case, run)
             assert came.judgement.verdict == verdict
             assert came.observation["lacking"] == ["odp"]
+
+
+def test_what_a_device_has_against_its_profile_is_a_remark_on_rows_and_points(run: RunContext) -> None:
+    space = samples.case(SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]").replace("refused, rule", "success, rule")
+                         .replace("  sweep:", "  needs: [odp]\n  sweep:"))  # fmt: skip
+    assert space.sweep is not None
+    run = replace(run, basis=replace(run.basis, profile=Profile("rxe", absent={"odp": "not in this driver"})))
+    for case in (samples.case(ON_DEMAND), space.sweep.single(space, "access=ON_DEMAND")):
+        came = run_case(case, run)
+        assert came.judgement.verdict == Verdict.PASS
+        assert came.judgement.notes[-1].startswith("the profile says that odp is absent (not in this driver), yet")
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])

@@ -7,7 +7,7 @@ FAIL. Not for making observations (execution/) and not for waivers (results/waiv
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from conformance.errors import UserError
@@ -17,6 +17,7 @@ from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation, with_undeclared
+from conformance.model.profile import Profile
 from conformance.model.verdict import Verdict
 
 # What differs each time and changes no verdict by itself: addresses, keys, handles.
@@ -34,13 +35,10 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Basis:
-    """What a verdict rests on beside the case and what was observed.
-
-    `present` is what a profile says must be there: the name of a capability to the reason.
-    """
+    """What a verdict rests on beside the case and what was observed: what is known of the device."""
 
     capabilities: Capabilities
-    present: Mapping[str, str] = field(default_factory=dict)
+    profile: Profile = field(default_factory=Profile)
 
     def undeclared(self, case: Case) -> list[str]:
         """The capabilities that `case` needs and its entry does not have."""
@@ -65,7 +63,7 @@ class Conclusion:
 def conclude(case: Case, basis: Basis, observed: Observation, kernel: KernelEvidence | None = None) -> Conclusion:
     """The verdict on a resolved case, by the documents and by the profile."""
     undeclared = basis.undeclared(case)
-    judgement = apply_profile(judge(case, undeclared, observed, kernel), undeclared, basis.present)
+    judgement = apply_profile(judge(case, undeclared, observed, kernel), case.needs, undeclared, basis.profile)
     return Conclusion(judgement, with_undeclared(observed, undeclared))
 
 
@@ -117,13 +115,29 @@ def verdict_key(observed: Observation) -> dict[str, object]:
     return kept
 
 
-def apply_profile(judgement: Judgement, undeclared: Sequence[str], present: Mapping[str, str]) -> Judgement:
-    """The judgement where a profile says what must be there (capability to reason): then absence is a failure."""
-    pinned = [name for name in undeclared if name in present]
-    if judgement.verdict != Verdict.UNSUPPORTED or not pinned:
-        return judgement
-    reasons = "; ".join(f"{name} must be present: {present[name]}" for name in pinned)
-    return Judgement(Verdict.FAIL, f"{judgement.reason}, yet by the profile {reasons}", judgement.notes)
+def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequence[str], profile: Profile) -> Judgement:
+    """The judgement by what is known of the device: `needs` are the case's, `undeclared` those that the device lacks.
+
+    What must be present and is not is a failure. What is absent as expected is explained by the profile's reason, and
+    what is there against expectation is noted: no document forbids a device to have it.
+    """
+    missing = [name for name in undeclared if name in profile.present]
+    if judgement.verdict == Verdict.UNSUPPORTED and missing:
+        reasons = "; ".join(f"{name} must be present: {profile.present[name]}" for name in missing)
+        return Judgement(Verdict.FAIL, f"{judgement.reason}, yet by the profile {reasons}", judgement.notes)
+    if judgement.verdict in (Verdict.UNREACHABLE, Verdict.BROKEN):
+        return judgement  # tells nothing of the device
+    explained = [profile.absent[name] for name in undeclared if name in profile.absent]
+    reason = judgement.reason
+    if judgement.verdict == Verdict.UNSUPPORTED and explained:
+        reason = f"{reason} (by the profile: {'; '.join(explained)})"
+    works = judgement.verdict == Verdict.PASS
+    unexpected = [name for name in needs if name in profile.absent and (works or name not in undeclared)]
+    notes = tuple(
+        f"the profile says that {name} is absent ({profile.absent[name]}), yet the device has it: update the profile"
+        for name in unexpected
+    )
+    return Judgement(judgement.verdict, reason, (*judgement.notes, *notes))
 
 
 def _judge_setup(undeclared: Sequence[str], observed: Observation) -> Judgement:

@@ -13,9 +13,10 @@ import pytest
 from conformance.device.device import Device
 from conformance.errors import UserError
 from conformance.model.case import Case
+from conformance.model.profile import Profile
 from conformance.pytest_plugin.device_lock import check_workers, own_device
 from conformance.run_options import OPTIONS, RunOptions
-from conformance.tables.profile import Profile, read_profile
+from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite, load_suite
 from conformance.yamldoc.reader import suggestion
 

@@ -100,7 +100,7 @@ def run(
 
     context = RunContext(
         bench=bench,
-        basis=Basis(capabilities, profile_of(config).present),
+        basis=Basis(capabilities, profile_of(config)),
         watch=kernel_watch,
         runners=runners(random_sequences),
         seed=config.getoption("--rdma-seed"),

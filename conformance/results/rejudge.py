@@ -6,7 +6,7 @@ nothing was observed (a crash, a case that was not run) the recorded verdict sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import without_undeclared
+from conformance.model.profile import Profile
 from conformance.model.record import ResultRecord
 from conformance.results.points import read_points
 from conformance.results.records import Recorded, result_record
@@ -32,15 +33,13 @@ class Again:
     kept: str = ""
 
 
-def rejudge(
-    suite: Suite, recorded: Recorded, directory: Path, present: Mapping[str, str] | None = None
-) -> Iterator[Again]:
-    """Every result of a run whose other files lie in `directory`, in its order; `present` is what a profile pins.
+def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile | None = None) -> Iterator[Again]:
+    """Every result of a run whose other files lie in `directory`, in its order, by what `profile` knows of the device.
 
     A sweep's record has its points under `points_data`, as one that has just been run. Raises UserError where what was
     observed cannot be judged.
     """
-    basis = Basis(known_capabilities(recorded), present or {})
+    basis = Basis(known_capabilities(recorded), profile or Profile())
     for record in recorded.results:
         try:
             yield _judged(suite, record, directory, basis)
