@@ -144,6 +144,11 @@ def _answer(room: ctypes.Array[ctypes.c_char], at: int, areas: tuple[Area, Area]
     return Exchange(answered, come[:found], come[found:], state, bool(late))
 
 
+def available() -> bool:
+    """Whether exchanges can be made in C; compiles them the first time. Raises UserError where the layouts differ."""
+    return _library() is not None
+
+
 def _library() -> ctypes.CDLL | None:
     return library(SOURCE, _LAYOUT, "-libverbs")
 
@@ -172,6 +177,6 @@ def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeCo
     if responder.kind not in _KINDS or responder.sq_sig_all or {requester.state, responder.state} != {"RTS"}:
         return None
     responder.device.exchanges_asked += 1
-    if responder.device.exchanges_asked <= WORTH or _library() is None:
+    if responder.device.exchanges_asked <= WORTH or not available():
         return None
     return NativeConnection(requester, responder, silence_s, renewable)
