@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from conformance.bench.interface import Bench
 from conformance.device.device import Device
 from conformance.device.native_exchange import WORTH
+from conformance.execution.runner import RunContext, Unwatched, no_progress
+from conformance.judging import Basis
 from conformance.model.case import Case
 from conformance.sweeps.native import available
-from conformance.sweeps.run import sweep
+from conformance.sweeps.run import run_sweep
 from conformance.tables.loader import parse_table
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT
@@ -81,8 +82,8 @@ class Measuring:
         obey_locked_memory_limit()
         self.device = Device("rxe0")
         bench = DeviceBench(self.device)
-        self.bench: Bench = bench
-        self.capabilities = bench.capabilities()
+        # Neither the kernel's log nor random sequences are part of what is measured.
+        self.run = RunContext(bench, Basis(bench.capabilities()), Unwatched(), {})
         self.repetitions = repetitions
 
     def tell(self, what: str) -> None:
@@ -94,7 +95,7 @@ class Measuring:
         """Time a point of a sweep, set-up, judging and all."""
         assert case.sweep is not None
         start = time.perf_counter()
-        sweep(case, self.bench, self.capabilities)
+        run_sweep(case, self.run, no_progress)
         return (time.perf_counter() - start) / case.sweep.size * 1e6
 
     def best(self, measured: Callable[[], float]) -> float:

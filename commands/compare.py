@@ -12,7 +12,7 @@ from reports.digest import read
 NAME = "compare"
 HELP = "Compare two runs case by case and point by point; exit status 1 if something has regressed."
 
-_MOST = 20  # changes told of each kind
+_MOST = 20  # changes shown of each kind
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("old", type=Path, metavar="OLD", help="the directory or results.jsonl of the run before")
     parser.add_argument("new", type=Path, metavar="NEW", help="that of the run after")
     parser.add_argument("--unlike-tables", action="store_true", help="compare even if the tables were others")
-    parser.add_argument("--all", action="store_true", help=f"tell every change, not {_MOST} of each kind")
+    parser.add_argument("--all", action="store_true", help=f"show every change, not {_MOST} of each kind")
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -44,7 +44,7 @@ def render(comparison: Comparison, most: int | None = _MOST) -> Iterator[str]:
             yield f"{kind}: {_amount(changes)} ({meaning})"
             yield from (line for change in changes[:most] for line in _format_change(change))
             if most is not None and len(changes) > most:
-                yield f"  and {len(changes) - most} more (--all tells them)"
+                yield f"  and {len(changes) - most} more (--all shows them)"
     yield ""
     counts = ", ".join(f"{_amount(changes)} {kind}" for kind in KINDS if (changes := comparison.of(kind)))
     yield f"{comparison.compared:,} cases compared: {counts or 'nothing has changed'}"

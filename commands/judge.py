@@ -41,9 +41,9 @@ def execute(arguments: argparse.Namespace) -> int:
     suite = case_options.suite_from(arguments)
     recorded = read_results(arguments.run)
     old = read(arguments.run)
-    present = read_profile(arguments.profile).present if arguments.profile else {}
+    profile = read_profile(arguments.profile) if arguments.profile else None
     waivers = read_waivers(arguments.waivers, suite, datetime.now().date()) if arguments.waivers else None
-    again = list(rejudge(suite, recorded, old.directory, present))
+    again = list(rejudge(suite, recorded, old.directory, profile))
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as scratch:
         out = arguments.out or Path(scratch)
         _write(out, suite, recorded, again, waivers)

@@ -18,6 +18,7 @@ from commands.guests import Guests
 from commands.plan import Plan, read_plan, write_plan
 from conformance.errors import UserError
 from conformance.model.case import Case
+from conformance.model.kind import Kind
 from conformance.model.record import SupervisorFacts
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
@@ -25,7 +26,7 @@ from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
 from conformance.supervision import Supervisor
 from conformance.tables.profile import read_profile
-from conformance.tables.suite import ROOT, Suite
+from conformance.tables.suite import Suite
 from conformance.tables.tiers import ordered
 from reports.digest import read
 from reports.progress import NORMAL, QUIET, VERBOSE, Progress
@@ -108,16 +109,15 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
             progress.say(f"the run in {out} is complete")
         else:
             where = target.target_of(options, out, progress.say, arguments.yes)
-            # The reproducing command is `./rdma-cts`, so that it is run in the project's own directory.
-            again = options if Path.cwd() == ROOT else options.with_absolute_paths()
             _plan(options, suite, cases, where, plan, out)
             header: SupervisorFacts = {"stack": where.stack, "seed": options.seed, "tier": options.tier,
                       "argv": [NAME, *arguments.argv], "under_test": {"given": where.given},
                       "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None}  # fmt: skip
             if before and before.header.get("waivers") != header["waivers"]:
                 raise UserError("the run cannot be carried on, because the waivers differ", hint="start a new one")
+            reproduction = options.seen_from_project(Path.cwd()).reproduction
             Supervisor(
-                suite, cases, results, progress, header, out / "console.log", again.reproduction,
+                suite, cases, results, progress, header, out / "console.log", reproduction,
                 deadline_s=options.deadline, boot_id=where.boot_id, prior=results.cut_back(before), waivers=waivers,
             ).run(where.start)  # fmt: skip
     report.write_beside(out)
@@ -169,7 +169,7 @@ def _harmless(cases: list[Case], progress: Progress) -> list[Case]:
 
 
 def _without_sequences(cases: list[Case]) -> list[Case]:
-    chosen = [case for case in cases if not case.searches]
+    chosen = [case for case in cases if case.kind is not Kind.SEQUENCES]
     if not chosen:
         raise UserError("--sequences 0 leaves no case to run")
     return chosen

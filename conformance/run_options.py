@@ -23,6 +23,7 @@ from conformance.device.libibverbs import DIALECTS
 from conformance.model.case import Case
 from conformance.model.vocabulary import TIERS
 from conformance.supervision import CASE_DEADLINE_S
+from conformance.tables.suite import ROOT
 from conformance.tables.tiers import DEFAULT, SEQUENCES_S
 
 PROGRAM = ("./rdma-cts", "run")
@@ -96,10 +97,12 @@ class RunOptions:
     seed: int | None = None
     sequences: float = SEQUENCES_S
 
-    def with_absolute_paths(self) -> RunOptions:
-        """The same run, told from any directory."""
-        paths: dict[str, Any] = {name: each.absolute() for name, each in vars(self).items() if isinstance(each, Path)}
-        return replace(self, cases=tuple(folder.absolute() for folder in self.cases), **paths)
+    def seen_from_project(self, directory: Path) -> RunOptions:
+        """The same run for a command given in the project's directory, when this one was given in `directory`."""
+        if directory == ROOT:
+            return self
+        paths: dict[str, Any] = {name: directory / each for name, each in vars(self).items() if isinstance(each, Path)}
+        return replace(self, cases=tuple(directory / folder for folder in self.cases), **paths)
 
     def on(self, device: str) -> RunOptions:
         """The same run with its target settled: a device of this host or, if `device` is empty, the guest."""
@@ -236,8 +239,8 @@ OPTIONS: Mapping[str, Option] = {
         Option("profile", "--profile", "what the device must have (see profiles)", GENERAL, "FILE", Path, plugin=True),
         Option("waivers", "--waivers", "violations that are known (see docs/waivers.md)", GENERAL, "FILE", Path,
                decides=False),
-        Option("dialect", "--dialect", "call the library's ibv_rereg_mr as this page has it", choices=DIALECTS,
-               plugin=True),
+        Option("dialect", "--dialect", "whose ibv_rereg_mr the library has, if not as its exports tell",
+               choices=DIALECTS, plugin=True),
         Option("deadline", "--deadline", "a case that takes longer hangs; one completion is awaited for a sixth of it,"
                f" {COMPLETION_DEADLINE_S:g} s at most", GENERAL, "S", positive_seconds, plugin=True),
         Option("seed", "--seed", "shuffle cases and points, the same way for the same N; random sequences begin there",

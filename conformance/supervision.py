@@ -18,11 +18,11 @@ from conformance import judging
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.case import Case
+from conformance.model.observation import KernelEvidence
 from conformance.model.record import (
     Deviation,
     FooterRecord,
     HeaderRecord,
-    KernelEvidence,
     ProgressRecord,
     ResultRecord,
     StartRecord,
@@ -65,7 +65,7 @@ class Worker(Protocol):
 
 
 class Listener(Protocol):
-    """Who is told how the run goes."""
+    """Receives how the run goes."""
 
     def began(self, header: HeaderRecord, total: int) -> None: ...
     def took(self, record: ResultRecord, done: int, total: int) -> None: ...
@@ -120,8 +120,8 @@ class Supervisor:
     def run(self, start: Callable[[Sequence[str]], Worker]) -> FooterRecord:
         """Runs every case in as many workers as it takes; gives the footer, which is also recorded.
 
-        `start` makes a worker for the ids given to it. Raises UserError when no worker said what it
-        is on (then there is nothing that results could be about), or said another thing than before.
+        `start` makes a worker for the ids given to it. Raises UserError when no worker sent a
+        header (then there is nothing that results could be about), or one of another stack than before.
         """
         began = time.monotonic()
         if self.prior:

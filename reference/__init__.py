@@ -1,8 +1,8 @@
-"""A reference implementation of the documents, for putting the suite itself to the test.
+"""A reference implementation of the documents in Python, for testing the suite itself.
 
-It stands behind the interface of the exact calls (conformance.bench) and needs neither device nor kernel module nor
-library. It is written from the manual pages and the rules; where these leave something open it takes one of the
-ways, which no case may count on. `rdma-cts run` never chooses it. Not for tests of real devices.
+It implements the interface `conformance.bench` and needs no device, kernel module or library. It follows the manual
+pages and the rules. Where these leave something open it does one of the allowed things, and no case may depend on
+which. `rdma-cts run` never uses it. Not for testing real devices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a key opens: the way from a key and an address to the bytes, with every check on it."""
+"""Resolves a key and an address to bytes in this process, with all checks. Not for the operations (work.py)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reference.objects import (
 )
 from reference.windows import Windows
 
-# The right that each operation of a peer asks for.
+# The right that each operation of a peer needs.
 RIGHTS = {
     "RDMA_WRITE": REMOTE_WRITE, "RDMA_WRITE_WITH_IMM": REMOTE_WRITE, "ATOMIC_WRITE": REMOTE_WRITE,
     "RDMA_READ": REMOTE_READ, "ATOMIC_CMP_AND_SWP": REMOTE_ATOMIC, "ATOMIC_FETCH_AND_ADD": REMOTE_ATOMIC,
@@ -25,14 +25,14 @@ RIGHTS = {
 
 
 class Access(Windows):
-    """Resolves keys; None stands for what is refused."""
+    """Resolves keys. A result of None means that the access is refused."""
 
     def found(self, key: int) -> Region | Window | None:
-        """What has a key."""
+        """Returns the region or window that has the key, or None."""
         return self.keys.get(key)
 
     def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
-        """Where in this process the bytes of a peer's operation are."""
+        """Returns the address in this process of the bytes of a peer's operation, or None."""
         found = self.found(rkey)
         if isinstance(found, Window):
             return self.through_window(found, domain, queue, addr, length, right)
@@ -41,7 +41,7 @@ class Access(Windows):
         return self.place(found, addr, length)
 
     def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
-        """Where in this process the bytes of an own work request are."""
+        """Returns the address in this process of the bytes of an own work request, or None."""
         found = self.found(lkey)
         if not isinstance(found, Region) or not self.opens_locally(found, domain):
             return None
@@ -52,33 +52,33 @@ class Access(Windows):
     # Regions
 
     def opens(self, region: Region, domain: Domain) -> bool:
-        """Whether a region is there for the queue pairs of a domain."""
+        """Returns whether the queue pairs of a domain can use a region by its rkey."""
         return region.usable and region.domain is domain
 
     def opens_locally(self, region: Region, domain: Domain) -> bool:
-        """The same for the lkey."""
+        """Returns whether the queue pairs of a domain can use a region by its lkey."""
         return self.opens(region, domain)
 
     def allows(self, region: Region, right: int) -> bool:
-        """Whether a region has a right."""
+        """Returns whether a region has a right."""
         return region.access & right == right
 
     def allows_local_write(self, region: Region) -> bool:
-        """Whether the own device may write."""
+        """Returns whether the local device may write to a region."""
         return bool(region.access & LOCAL_WRITE)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
-        """Where the bytes at a key's address lie, if all of them are the region's."""
+        """Returns the address in this process for an address by key, or None if a byte lies outside the region."""
         if not self.contains(region, addr, length):
             return None
         return self.translate(region, addr)
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
-        """Whether a range by key lies in the region."""
+        """Returns whether a range of addresses by key lies in the region."""
         return addr >= region.iova and addr + length <= region.iova + region.length
 
     def translate(self, region: Region, addr: int) -> int:
-        """addr + (iova - hca_va), as ibv_reg_mr(3) has it."""
+        """Returns addr + (iova - hca_va), as ibv_reg_mr(3) defines it."""
         return region.addr + (addr - region.iova)
 
     # Windows
@@ -86,7 +86,7 @@ class Access(Windows):
     def through_window(
         self, window: Window, domain: Domain, queue: int, addr: int, length: int, right: int
     ) -> int | None:
-        """Where the bytes are that a window shows at a key's address."""
+        """Returns the address in this process for an address by a window's key, or None."""
         region = window.region
         if region is None or not region.usable or not self.window_opens(window, domain, queue):
             return None
@@ -98,17 +98,17 @@ class Access(Windows):
         return self.translate(region, window.addr + offset)
 
     def window_opens(self, window: Window, domain: Domain, queue: int) -> bool:
-        """Whether a window is there for a queue pair: type 1 for its domain's, type 2 for the one it was bound on."""
+        """Returns whether a queue pair can use a window: type 1 in its domain, type 2 on the queue pair of its bind."""
         return window.domain is domain and window.queue in (0, queue)
 
     def window_allows(self, window: Window, right: int) -> bool:
-        """Whether a window has a right; what its region has beyond counts for nothing."""
+        """Returns whether a window has a right. Further rights of its region do not count."""
         return window.access & right == right
 
     def window_base(self, window: Window) -> int:
-        """The address of the window's first byte for its key."""
+        """Returns the address by which the window's key reaches its first byte."""
         return 0 if window.access & ZERO_BASED else window.addr
 
     def window_contains(self, window: Window, offset: int, length: int) -> bool:
-        """Whether a range from the window's start on lies in it."""
+        """Returns whether a range lies in the window; `offset` counts from the window's start."""
         return offset >= 0 and offset + length <= window.length

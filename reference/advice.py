@@ -1,4 +1,7 @@
-"""Advice on regions, as ibv_advise_mr(3) has it."""
+"""ibv_advise_mr as ibv_advise_mr(3) defines it.
+
+Each decision is a method, so that a seeded violation can override it (see regions.py).
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ FLUSH = ENUMS["ibv_advise_mr_flag"].value_of("FLUSH")
 
 
 class Advice(Regions):
-    """The one verb, from its arguments to pages that are there."""
+    """Implements the verb, from the checks of its arguments to the prefetch of pages."""
 
     def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
-        """Looks at every element, then follows the advice. Raises Refused."""
+        """Checks every element, then carries out the advice. Raises Refused."""
         if not self.stack.has("advise_mr"):
             raise Refused(errno.EOPNOTSUPP)
         domain = self.domain_of(pd)
@@ -37,15 +40,15 @@ class Advice(Regions):
                 raise Refused(errno.EFAULT)
 
     def unknown_advice_flags(self, flags: int) -> bool:
-        """Whether a flag is not FLUSH."""
+        """Returns whether a flag other than FLUSH is set."""
         return bool(flags & ~FLUSH)
 
     def unknown_advice(self, advice: int) -> bool:
-        """Whether an advice is none of the three."""
+        """Returns whether the advice is not one of the three."""
         return advice not in (PREFETCH, PREFETCH_WRITE, PREFETCH_NO_FAULT)
 
     def element(self, domain: Domain, advice: int, sge: Sge) -> tuple[int, int]:
-        """The memory of an element. Raises Refused."""
+        """Returns address and length of an element's memory. Raises Refused."""
         region = self.advised(sge.lkey)
         fault = self.element_fault(domain, advice, region, sge)
         if fault:
@@ -53,25 +56,28 @@ class Advice(Regions):
         return region.addr + sge.addr - region.iova, sge.length
 
     def advised(self, lkey: int) -> Region:
-        """The region of an lkey. Raises Refused: EINVAL for a window, ENOENT for another tag, EFAULT for none."""
+        """Returns the region of an lkey.
+
+        Raises Refused: EINVAL for a window, ENOENT if only the tag differs from that of a region, EFAULT otherwise.
+        """
         found = self.keys.get(lkey)
         if isinstance(found, Window):
             raise Refused(errno.EINVAL)
         if found is None:
-            near = any(key >> 8 == lkey >> 8 for key in self.keys)
-            raise Refused(self.other_tag() if near else self.no_such_lkey())
+            same_index = any(key >> 8 == lkey >> 8 for key in self.keys)
+            raise Refused(self.other_tag() if same_index else self.no_such_lkey())
         return found
 
     def other_tag(self) -> int:
-        """The errno for an lkey whose index is a region's and whose tag is not."""
+        """Returns the errno for an lkey with the index of a region and another tag."""
         return errno.ENOENT
 
     def no_such_lkey(self) -> int:
-        """The errno for an lkey that is nobody's."""
+        """Returns the errno for an lkey that does not exist."""
         return errno.EFAULT
 
     def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
-        """The errno for an element whose region is known."""
+        """Returns the errno for an element of a known region, or 0."""
         if self.foreign(domain, region):
             return errno.EPERM
         if self.not_on_demand(region):
@@ -81,24 +87,24 @@ class Advice(Regions):
         return errno.EFAULT if self.advice_out_of_bounds(region, sge) else 0
 
     def foreign(self, domain: Domain, region: Region) -> bool:
-        """Whether a region is of another domain."""
+        """Returns whether a region belongs to another domain."""
         return region.domain is not domain
 
     def not_on_demand(self, region: Region) -> bool:
-        """Whether a region is none of on-demand paging."""
+        """Returns whether a region was registered without ON_DEMAND."""
         return not region.access & ON_DEMAND
 
     def not_writable(self, region: Region) -> bool:
-        """Whether a region has no right that writes."""
+        """Returns whether a region has no right to write."""
         return not region.access & (LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC)
 
     def advice_out_of_bounds(self, region: Region, sge: Sge) -> bool:
-        """Whether an element reaches beyond its region."""
+        """Returns whether an element extends beyond its region."""
         return sge.addr < region.iova or sge.addr + sge.length > region.iova + region.length
 
     def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
-        """Brings pages in; False where they cannot be. Without FLUSH nobody waits to see that."""
+        """Faults pages in. Returns False if that fails with FLUSH; without FLUSH the caller does not learn of it."""
         if advice == PREFETCH_NO_FAULT:
             return True
-        there = self.memory.fault_in(addr, length, advice == PREFETCH_WRITE)
-        return there or not flags & FLUSH
+        present = self.memory.fault_in(addr, length, advice == PREFETCH_WRITE)
+        return present or not flags & FLUSH

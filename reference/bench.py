@@ -1,4 +1,4 @@
-"""The bench of a reference: conformance.bench behind which no device stands."""
+"""The interface `conformance.bench`, implemented by the reference device. Not for real devices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ALL_RIGHTS = ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "FL
 
 
 class HeldWindow:
-    """A window as a program holds it: the struct ibv_mw with its rkey."""
+    """A window as a program has it: the struct ibv_mw with its rkey."""
 
     def __init__(self, device: Device, window: Window) -> None:
         self._device = device
@@ -36,7 +36,7 @@ class HeldWindow:
 
     @property
     def pointer(self) -> int:
-        """No structure of a library's stands behind it."""
+        """0: there is no structure of a library."""
         return 0
 
     def dealloc(self) -> Return:
@@ -49,7 +49,7 @@ class HeldWindow:
 
 
 class HeldQueue:
-    """A queue pair as a program holds it."""
+    """A queue pair as a program has it."""
 
     def __init__(self, device: Device, pd: Pd, queue: Queue) -> None:
         self._device = device
@@ -58,30 +58,30 @@ class HeldQueue:
 
     @property
     def number(self) -> int:
-        """Its number."""
+        """The queue pair's number."""
         return self.queue.number
 
     @property
     def kind(self) -> str:
-        """Its type."""
+        """The queue pair's type."""
         return self.queue.kind
 
     @property
     def state(self) -> str:
-        """The state that the program has taken it to."""
+        """The state that the program has set. It does not show a transition to ERR."""
         return "RTS" if self.queue.state == "ERR" else self.queue.state
 
     @property
     def sq_sig_all(self) -> bool:
-        """Whether every request completes visibly."""
+        """Whether every send request generates a completion."""
         return self.queue.sq_sig_all
 
     def query_state(self) -> str:
-        """The state that it is in."""
+        """Returns the present state."""
         return self.queue.state
 
     def post_send(self, request: SendRequest) -> Return:
-        """ibv_post_send and its like: 0, or the value of errno."""
+        """ibv_post_send or an equivalent: 0, or the value of errno."""
         return _value(self._device.post_send(self.queue, request))
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
@@ -95,13 +95,13 @@ class HeldQueue:
         return _value(fault)
 
     def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
-        """The next completions; what has not come by now never will."""
+        """Returns the next completions. It does not wait: requests complete when they are posted."""
         polled = self.queue.polled
         return [polled.popleft() for _ in range(min(count, len(polled)))]
 
 
 class HeldPair:
-    """Two queue pairs, each the other's peer."""
+    """Two queue pairs that are connected to each other."""
 
     def __init__(self, device: Device, spec: QpSpec, requester: Pd, responder: Pd) -> None:
         self._device, self._state = device, spec.state
@@ -117,7 +117,7 @@ class HeldPair:
         self.responder.queue.state = self._state
 
     def renew(self) -> None:
-        """As they were when they were new."""
+        """Resets both queue pairs and connects them again."""
         for held in (self.responder, self.requester):
             held.queue.reset()
         self._connect()
@@ -129,7 +129,7 @@ class HeldPair:
 
 
 class ReferenceBench:
-    """What a case is run on, made of one reference device and this process's memory."""
+    """The bench of one reference device and the memory of this process."""
 
     page = PAGE
     hugepage = HUGEPAGE
@@ -140,31 +140,31 @@ class ReferenceBench:
         self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": Kernel(self.device)}
 
     def entry(self, name: str) -> Entry:
-        """The exact calls of an entry of language.ENTRIES."""
+        """Returns the exact calls of one of vocabulary.ENTRIES."""
         return self._entries[name]
 
     def alloc_pd(self) -> Domain:
-        """A fresh PD."""
+        """Returns a new PD."""
         return self.device.alloc_pd()
 
     def allocate(self, kind: str, size: int) -> Range:
-        """Memory of one of language.MEMORY_KINDS."""
+        """Returns memory of one of vocabulary.MEMORY_KINDS; `size` in bytes."""
         return self.device.memory.allocate(kind, size)
 
     def page_out(self, memory: Memory) -> bool:
-        """To a device that finds each page by its address it makes no difference where the page is."""
+        """Does nothing and returns True: the reference accesses pages by address, whether they are swapped or not."""
         return True
 
     def dmabuf(self, kind: str, size: int) -> FileRange:
-        """A dma-buf; where it comes from makes no difference here."""
+        """Returns a dma-buf of `size` bytes; the kinds are the same here."""
         return self.device.memory.dmabuf(size)
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
-        """A pair of queue pairs, fresh. Raises Refused for what the device has not."""
+        """Returns a new pair of queue pairs. Raises Refused if the device does not have the type."""
         return HeldPair(self.device, spec, requester, responder)
 
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[HeldWindow | None, Return]:
-        """ibv_alloc_mw: the window, or None and errno."""
+        """ibv_alloc_mw: returns the window, or None, and the result of the call."""
         try:
             return HeldWindow(self.device, self.device.alloc_mw(pd.handle, kind)), Return(1, 0)
         except Refused as refused:
@@ -179,7 +179,7 @@ class ReferenceBench:
             self.device.locked_limit = old
 
     def locked_memory_limit(self, size: int) -> AbstractContextManager[None]:
-        """Within the block no more than `size` bytes can be pinned."""
+        """Returns a context manager in whose block at most `size` bytes can be pinned."""
         return self._limited(size)
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
@@ -187,19 +187,19 @@ class ReferenceBench:
         return self.library.experimental_rereg_mr(mr, flags, pd, addr, length, access)
 
     def resources(self) -> dict[str, int]:
-        """What is held, by the device's account."""
+        """Returns the number of the device's objects by kind."""
         return self.device.counts()
 
     def api_checks(self) -> Sequence[Check]:
-        """API-01's checks of the reference's own header and bindings."""
+        """Returns the checks of rule API-01 for the reference's own header and bindings."""
         return _checked(self.device.header(), self.device.bindings_fault)
 
     def close(self) -> None:
-        """Gives the reference's own file back."""
+        """Closes the reference's scratch file."""
         self.device.memory.close()
 
     def capabilities(self) -> Capabilities:
-        """What is known of this stack before any case, found out as on a real one."""
+        """Returns what is known of this stack before any case, determined as on a real one."""
         stack = self.device.stack
         offered = {name: offered_by(self, name) for name in ENTRIES}
         return Capabilities(stack.declared, offered, stack.reachable)
@@ -207,7 +207,7 @@ class ReferenceBench:
 
 @functools.cache
 def _checked(text: str, fault: tuple[str, str, int]) -> Sequence[Check]:
-    """A compiler takes its time, and most references have the same header."""
+    """Returns the checks of a header. Cached: compiling is slow and most references have the same header."""
     bindings = header.own_bindings()
     if fault[0]:
         bindings = header.with_value(bindings, *fault)

@@ -1,4 +1,4 @@
-"""Requests to bind a window, by ibv_bind_mw and posted, and to invalidate its key."""
+"""Requests to bind a window, by ibv_bind_mw or posted, and to invalidate its key. The bind itself is in windows.py."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from reference.queues import FLUSHED, SUCCESS, Queue, Queues
 
 
 class Binding(Queues):
-    """What a queue pair does with windows."""
+    """The requests of queue pairs about windows."""
 
     def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
-        """ibv_bind_mw of a window: 0 or errno, and the key that the window's structure has from here on."""
+        """ibv_bind_mw: returns 0 or errno, and the key that the window's structure has afterwards."""
         region = self.bound_region(info)
         fault = self.bind_fault(queue, window, region, info, posted=False)
         if fault:
@@ -27,30 +27,33 @@ class Binding(Queues):
         return 0, key
 
     def bound_region(self, info: BindInfo) -> Region | None:
-        """The region that a bind names."""
+        """Returns the region that a bind names, or None."""
         return self.regions.get(info.mr.handle) if info.mr else None
 
     def bind_fault(self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool) -> int:
-        """The errno for a bind that is not even posted."""
+        """Returns the errno for a bind that cannot be posted, or 0."""
         if queue.state not in ("RTS", "ERR") or self.wrong_queue(queue.kind) or self.wrong_type(window, posted):
             return errno.EINVAL
         return self.bind_argument_fault(queue.domain, window, region, info.length, info.access)
 
     def posted_bind_fault(self, queue: Queue, request: SendRequest) -> int:
-        """The same for a posted one."""
+        """Returns the errno for a posted bind request that cannot be posted, or 0."""
         window, info = request.window, request.bind
         assert info is not None
         return self.bind_fault(queue, self.window_behind(window), self.bound_region(info), info, posted=True)
 
     def window_behind(self, window: object) -> Window:
-        """The device's window of one that the suite holds. Raises Refused for one that is gone."""
+        """Returns the device's window for a window of the bench. Raises Refused if it has been deallocated."""
         found = getattr(window, "window", None)
         if not isinstance(found, Window):
             raise Refused(errno.EINVAL)
         return found
 
     def posted_bind(self, queue: Queue, request: SendRequest) -> str:
-        """A bind of type 2: the key is the request's, of the window's own index; a bound window is bound no more."""
+        """Binds a window of type 2 and returns the status. The request has the new key, with the window's own index.
+
+        A window that is bound already cannot be bound again.
+        """
         info = request.bind
         assert info is not None
         window, region = self.window_behind(request.window), self.bound_region(info)
@@ -62,9 +65,9 @@ class Binding(Queues):
         return SUCCESS
 
     def local_invalidate(self, key: int, queue: Queue) -> bool:
-        """LOCAL_INV."""
+        """LOCAL_INV: returns whether a binding was invalidated."""
         return self.invalidate(key, queue.number, queue.domain)
 
     def remote_invalidate(self, key: int, queue: Queue) -> bool:
-        """What a SEND with invalidate does at the responder."""
+        """The invalidation by a SEND_WITH_INV, at the responder: returns whether a binding was invalidated."""
         return self.invalidate(key, queue.number, queue.domain)

@@ -1,4 +1,4 @@
-"""The whole device: every part of the reference in one, and what its library writes into structures."""
+"""The reference device, composed of its parts, and the values that its library writes into structures."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ class Device(Reregistration, Advice, Work):
     """A device that does what the documents say."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:
-        """ibv_reg_mr: keys address the region where it lies. Raises Refused."""
+        """ibv_reg_mr: the address by key is the address in the process. Raises Refused."""
         return self.register(pd, addr, length, addr, access)
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         """ibv_reg_mr_iova. Raises Refused."""
         return self.register(pd, addr, length, hca_va, access)
 
-    # What the library tells
+    # What the library reports
 
     def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
-        """The struct ibv_mr of a new region."""
-        lkey, rkey = self.told_keys(region)
+        """Returns the struct ibv_mr of a new region."""
+        lkey, rkey = self.reported_keys(region)
         return IbvMr(pd.context_pointer, pd.pointer, addr, length, region.handle, lkey, rkey)
 
-    def told_errno(self, errno: int) -> int:
-        """What stands in errno after a registration that gave NULL."""
+    def reported_errno(self, errno: int) -> int:
+        """Returns the errno that a program sees after a registration that returned NULL."""
         return errno
 
-    def told_keys(self, region: Region) -> tuple[int, int]:
-        """lkey and rkey as the structure has them."""
+    def reported_keys(self, region: Region) -> tuple[int, int]:
+        """Returns lkey and rkey for the structure."""
         return region.key, region.key
 
-    def told_range(self, change: Change) -> tuple[int, int]:
-        """addr and length as the structure has them after a new translation."""
+    def reported_range(self, change: Change) -> tuple[int, int]:
+        """Returns addr and length for the structure after a change of translation."""
         return change.addr, change.length
 
-    def told_pd(self, pd: Pd, old: int) -> int:
-        """The PD as the structure has it after a change to `pd`."""
+    def reported_pd(self, pd: Pd, old: int) -> int:
+        """Returns the PD for the structure after a change to `pd`."""
         return pd.pointer
 
     def dereg_answer(self, returned: Return) -> Return:
-        """What ibv_dereg_mr gives back."""
+        """Returns the result of ibv_dereg_mr."""
         return replace(returned)
 
     # What a program is compiled against
 
-    bindings_fault = ("", "", 0)  # enumeration, name and number of a value that the bindings have otherwise
+    bindings_fault = ("", "", 0)  # enumeration, name and number of a wrong value in the bindings; empty if none
 
     def header(self) -> str:
-        """The text of the installed verbs.h."""
+        """Returns the text of the installed verbs.h."""
         return own_header()

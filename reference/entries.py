@@ -1,6 +1,6 @@
-"""The exact calls at the reference: what the library answers, and what the kernel below it answers.
+"""The exact calls of both entries, answered by the reference device.
 
-See conformance.libibverbs and conformance.uverbs for the calls themselves.
+The same interface as device/libibverbs.py and device/uverbs.py. Not for the behaviour (device.py and its parts).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Library:
         try:
             region = register()
         except Refused as refused:
-            return Return(0, self._device.told_errno(refused.errno))
+            return Return(0, self._device.reported_errno(refused.errno))
         struct = self._device.structure(region, pd, addr, length)
         pointer = ctypes.addressof(struct)
         return Return(pointer, 0, Mr(struct, pointer))
@@ -57,7 +57,7 @@ class Library:
         change = Change(flags, pd.handle if pd else None, addr, length, access)
         code, error, region = self._device.rereg_code(mr.handle, change)
         if region:
-            _tell(self._device, mr, region, change, pd)
+            _update_structure(self._device, mr, region, change, pd)
         return Return(code, error, layer="libibverbs" if code == INPUT else "kernel")
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
@@ -65,7 +65,7 @@ class Library:
         change = Change(flags, pd.handle if pd else None, addr, length, access)
         code, region = self._device.experimental_code(mr.handle, change)
         if region:
-            _tell(self._device, mr, region, change, pd)
+            _update_structure(self._device, mr, region, change, pd)
         return Return(code, max(0, code))
 
     def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
@@ -74,7 +74,7 @@ class Library:
 
 
 class Kernel:
-    """The uverbs entry: 0 or errno, whatever the library's page says of codes."""
+    """The uverbs entry. It returns 0 or errno, also where the page of the library defines other codes."""
 
     name = "uverbs"
 
@@ -110,13 +110,13 @@ class Kernel:
         return self._device.dereg_answer(_code(lambda: self._device.deregister(mr.handle)))
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """REREG_MR; of the structure only the keys are told, as the kernel answers no more."""
+        """REREG_MR; only the keys in the structure change, because the kernel returns nothing else."""
         change = Change(flags, pd.handle if pd else None, addr, length, access)
         try:
             region = self._device.change(mr.handle, change)
         except Refused as refused:
             return Return(refused.errno, refused.errno)
-        mr.struct.lkey, mr.struct.rkey = self._device.told_keys(region)
+        mr.struct.lkey, mr.struct.rkey = self._device.reported_keys(region)
         return Return(0, 0)
 
     def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
@@ -132,10 +132,10 @@ def _code(call: Callable[[], object]) -> Return:
     return Return(0, 0)
 
 
-def _tell(device: Device, mr: Mr, region: Region, change: Change, pd: Pd | None) -> None:
-    """What the library writes into the structure after a change."""
+def _update_structure(device: Device, mr: Mr, region: Region, change: Change, pd: Pd | None) -> None:
+    """Writes into the structure what the library writes after a change."""
     if change.flags & CHANGE_TRANSLATION:
-        mr.struct.addr, mr.struct.length = device.told_range(change)
+        mr.struct.addr, mr.struct.length = device.reported_range(change)
     if change.flags & CHANGE_PD and pd:
-        mr.struct.pd = device.told_pd(pd, int(mr.struct.pd or 0))
-    mr.struct.lkey, mr.struct.rkey = device.told_keys(region)
+        mr.struct.pd = device.reported_pd(pd, int(mr.struct.pd or 0))
+    mr.struct.lkey, mr.struct.rkey = device.reported_keys(region)

@@ -1,6 +1,6 @@
-"""A verbs.h and bindings of the reference's own, made of the descriptions: what API-01 looks at.
+"""The reference's own verbs.h and bindings, generated from the descriptions, for rule API-01.
 
-A real C compiler reads the header, as it would read an installed one.
+A real C compiler compiles the header, like an installed one. Not for the comparison (conformance/header).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OTHERS = ("ibv_device_attr", "_compat_ibv_port_attr", "ibv_wc", "ibv_send_wr", 
 
 
 def own_header() -> str:
-    """A verbs.h made of the descriptions, with macros and inline functions where rdma-core has them."""
+    """Returns a verbs.h generated from the descriptions, with macros and inline functions where rdma-core has them."""
     lines = ["#include <stdint.h>", "#include <stddef.h>", "#include <pthread.h>",
              *map("struct {};".format, (*STRUCTS, *_OTHERS))]  # fmt: skip
     lines += [f"#define {each.name} {each.value}" for each in CONSTANTS.values()]
@@ -43,7 +43,7 @@ def own_header() -> str:
 
 
 def own_bindings() -> ModuleType:
-    """A module of enumerations like that of pyverbs, made of the descriptions."""
+    """Returns a module of enumerations like that of pyverbs, generated from the descriptions."""
     module = ModuleType("reference_enums")
     for described in ENUMS.values():
         members = {each.name: each.value for each in described if each.value is not None}
@@ -52,14 +52,14 @@ def own_bindings() -> ModuleType:
 
 
 def with_value(bindings: ModuleType, described: str, name: str, number: int) -> ModuleType:
-    """The bindings with another number for one name."""
+    """Changes the number of one name in the bindings, and returns them."""
     members = {each.name: int(each.value) for each in getattr(bindings, described)}
     setattr(bindings, described, enum.IntEnum(described, {**members, name: number}))
     return bindings
 
 
 def checks(header: str, bindings: ModuleType) -> Sequence[Check]:
-    """What API-01 finds in a header's text and in a module of bindings."""
+    """Returns the checks of API-01 for the text of a header and a module of bindings."""
     with tempfile.TemporaryDirectory(prefix="rdma-cts-header-") as name:
         folder = Path(name) / "infiniband"
         folder.mkdir()

@@ -1,7 +1,7 @@
-"""This process's real memory as a device sees it: which of it is there, and the kinds that the reference is told of.
+"""The memory of this process as the reference device accesses it.
 
-Nothing is simulated but the kinds that a host may lack: huge pages, persistent memory and dma-bufs are ordinary
-memory that the reference knows to be such.
+The memory is real. Only kinds that a host may not have are simulated: huge pages, persistent memory and dma-bufs are
+ordinary memory that is recorded as such. Not for registering it (regions.py).
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _libc.pread.restype = _libc.pwrite.restype = ctypes.c_ssize_t
 
 @dataclass
 class Range:
-    """A range of memory made for a case; closing it gives it back and tells the reference."""
+    """A range of memory allocated for a case. `forget` frees it and removes it from the reference's records."""
 
     addr: int
     size: int
     forget: Callable[[], None]
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Frees the memory."""
         self.forget()
 
 
 @dataclass
 class FileRange:
-    """What the reference takes for a dma-buf: an anonymous file and where it is mapped."""
+    """The reference's simulation of a dma-buf: an anonymous file and the address of its mapping."""
 
     fd: int
     addr: int
@@ -47,12 +47,12 @@ class FileRange:
     forget: Callable[[], None]
 
     def close(self) -> None:
-        """Unmaps it and closes the descriptor."""
+        """Unmaps the file and closes the descriptor."""
         self.forget()
 
 
 class Memory:
-    """What the reference knows of this process's memory."""
+    """Allocates, records and accesses the memory of this process."""
 
     def __init__(self) -> None:
         self._scratch = os.memfd_create("rdma-cts-reference")
@@ -60,29 +60,29 @@ class Memory:
         self._buffers: dict[tuple[int, int], FileRange] = {}
 
     def close(self) -> None:
-        """Gives the reference's own file back."""
+        """Closes the scratch file."""
         os.close(self._scratch)
 
     def allocate(self, kind: str, size: int) -> Range:
-        """Memory of one of language.MEMORY_KINDS; huge pages and persistent memory are said to be such."""
-        pretended = kind in _PRETENDED
+        """Returns memory of one of vocabulary.MEMORY_KINDS. Huge pages and persistent memory are simulated."""
+        simulated = kind in _SIMULATED
         unit = HUGEPAGE if kind == "huge" else PAGE
         rounded = max(1, -(-size // unit)) * unit
-        made = memory.allocate("anonymous" if pretended else kind, rounded + unit if kind == "huge" else size)
+        made = memory.allocate("anonymous" if simulated else kind, rounded + unit if kind == "huge" else size)
         addr = -(-made.addr // unit) * unit if kind == "huge" else made.addr
         extent = (addr, addr + rounded)
-        if pretended:
+        if simulated:
             self._special.setdefault(kind, []).append(extent)
 
         def forget() -> None:
             made.close()
-            if pretended and extent in self._special[kind]:
+            if simulated and extent in self._special[kind]:
                 self._special[kind].remove(extent)
 
         return Range(addr, size, forget)
 
     def dmabuf(self, size: int) -> FileRange:
-        """A dma-buf of the reference's own."""
+        """Returns a simulated dma-buf of at least `size` bytes."""
         rounded = -(-size // PAGE) * PAGE
         fd = os.memfd_create("rdma-cts-dmabuf", os.MFD_CLOEXEC)
         os.ftruncate(fd, rounded)
@@ -98,11 +98,11 @@ class Memory:
         return made
 
     def dmabuf_of(self, fd: int) -> FileRange | None:
-        """The dma-buf that a descriptor names; None for what is none. Raises OSError for a closed descriptor."""
+        """Returns the dma-buf of a descriptor, or None if it is not one. Raises OSError for a closed descriptor."""
         return self._buffers.get(_file_of(fd))
 
     def is_open(self, fd: int) -> bool:
-        """Whether a descriptor is open."""
+        """Returns whether a descriptor is open."""
         try:
             os.fstat(fd)
         except OSError:
@@ -110,17 +110,17 @@ class Memory:
         return True
 
     def in_dmabuf(self, addr: int) -> bool:
-        """Whether an address is a dma-buf's."""
+        """Returns whether an address lies in a dma-buf."""
         return any(each.addr <= addr < each.addr + each.size for each in self._buffers.values())
 
     def is_special(self, kind: str, addr: int, length: int) -> bool:
-        """Whether a range lies in memory that was allocated as `huge` or `persistent`."""
+        """Returns whether a range lies in memory that was allocated as `kind`, `huge` or `persistent`."""
         return any(start <= addr and addr + length <= end for start, end in self._special.get(kind, ()))
 
     def fault_in(self, addr: int, length: int, write: bool) -> bool:
-        """Makes a range present, as pinning it would; False where some of it is not there or not allowed.
+        """Faults a range in, as pinning does. Returns False if a page is not mapped or does not allow the access.
 
-        Its contents go to a file and, for writing, back from there: the kernel itself checks each page.
+        The contents are written to a file and, for writing, read back: so the kernel checks each page.
         """
         for start, size in _stretches(addr, length):
             if _libc.pwrite(self._scratch, start, size, 0) != size:
@@ -130,21 +130,21 @@ class Memory:
         return True
 
     def read(self, addr: int, length: int) -> bytes | None:
-        """The bytes of a range; None where some of it is not there."""
+        """Returns the bytes of a range, or None if a page of it cannot be read."""
         if not length:
             return b""
         return ctypes.string_at(addr, length) if self.fault_in(addr, length, write=False) else None
 
     def write(self, addr: int, content: bytes) -> bool:
-        """Puts bytes there; False, with nothing written, where some of the range is not there."""
+        """Writes bytes. Returns False, with nothing written, if a page of the range cannot be written."""
         if not self.fault_in(addr, len(content), write=True):
             return False
         ctypes.memmove(addr, content, len(content))
         return True
 
 
-# Kinds that a host may lack and the reference pretends to have.
-_PRETENDED = ("huge", "persistent")
+# Kinds of memory that a host may not have; the reference simulates them.
+_SIMULATED = ("huge", "persistent")
 
 
 def _file_of(fd: int) -> tuple[int, int]:

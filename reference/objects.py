@@ -1,4 +1,4 @@
-"""What exists on a reference device: protection domains, regions and windows, with the keys that open them."""
+"""The objects of a reference device: protection domains, regions and windows. Not for their behaviour (regions.py)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORD = 0xFFFFFFFF
 
 
 class Refused(Exception):
-    """A call that is refused, with its errno."""
+    """The device refuses a call, with an errno."""
 
     def __init__(self, errno: int) -> None:
         super().__init__(f"refused with errno {errno}")
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 class Domain:
-    """A protection domain; it can be given back when nothing is left in it."""
+    """A protection domain. It can be deallocated when no object uses it; `users` counts these."""
 
     def __init__(self, handle: int, context: int, release: Callable[[Domain], None]) -> None:
         self._release = release
@@ -43,17 +43,17 @@ class Domain:
 
     @property
     def handle(self) -> int:
-        """What the structure names."""
+        """The handle in the structure."""
         return int(self._struct.handle)
 
     @property
     def pyverbs(self) -> Any:
-        """No bindings stand behind a reference."""
+        """Raises LookupError: a reference has no bindings."""
         raise LookupError("a reference has no bindings")
 
     @contextmanager
     def naming(self, handle: int) -> Iterator[None]:
-        """Within the block the structure names another handle."""
+        """Within the block the structure has another handle."""
         own, self._struct.handle = self._struct.handle, handle
         try:
             yield
@@ -61,15 +61,16 @@ class Domain:
             self._struct.handle = own
 
     def close(self) -> None:
-        """Gives the domain back. Raises Refused while something is left in it."""
+        """Deallocates the domain. Raises Refused if an object still uses it."""
         self._release(self)
 
 
 @dataclass(eq=False)
 class Region:
-    """A memory region: `length` bytes from `addr` in this process, which keys address from `iova` on.
+    """A memory region: `length` bytes at `addr` in this process; its keys address them from `iova` on.
 
-    `usable` is False after a command error of a re-registration; `pinned` counts bytes against the limit.
+    `usable` is False after a re-registration whose command failed. `pinned` are the bytes that count against the limit
+    of locked memory.
     """
 
     handle: int
@@ -86,7 +87,7 @@ class Region:
 
 @dataclass(eq=False)
 class Window:
-    """A memory window; `region` is None while it is not bound, `queue` the number of the queue pair of type 2."""
+    """A memory window. `region` is None while it is not bound. `queue` is the queue pair's number of a bound type 2."""
 
     kind: int
     domain: Domain

@@ -1,4 +1,4 @@
-"""Queue pairs of the reference and their completions; what is posted is carried out in work.py and binding.py."""
+"""The queue pairs of the reference and their completions. Not for carrying out requests (work.py, binding.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reference.objects import Domain, Refused
 
 SUCCESS, FLUSHED = "SUCCESS", "WR_FLUSH_ERR"
 _KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND")
-# What a completion calls an operation, by enum ibv_wc_opcode.
+# The opcode of the completion, from enum ibv_wc_opcode, for operations that have another name there.
 _COMPLETED = {
     "RDMA_WRITE_WITH_IMM": "RDMA_WRITE", "SEND_WITH_IMM": "SEND", "SEND_WITH_INV": "SEND",
     "ATOMIC_CMP_AND_SWP": "COMP_SWAP", "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
@@ -24,7 +24,7 @@ _COMPLETED = {
 
 @dataclass(eq=False)
 class Queue:
-    """One queue pair. `access` are the rights it lets its peer have, `receives` what is posted as (wr_id, elements)."""
+    """One queue pair. `access` are the rights of its peer, `receives` the posted receives as (wr_id, elements)."""
 
     number: int
     kind: str
@@ -39,19 +39,19 @@ class Queue:
         self.peer: Queue = self
 
     def reset(self) -> None:
-        """Back to RESET, with nothing posted and nothing to poll."""
+        """Returns to the state RESET, without posted receives and completions."""
         self.state = "RESET"
         self.receives.clear()
         self.polled.clear()
 
 
 class Queues(Access):
-    """Queue pairs of a device, from their making to their completions."""
+    """The queue pairs of a device: creation, destruction, posted receives and completions."""
 
     queues = 0
 
     def create_qp(self, queue: Queue) -> Queue:
-        """A queue pair with a number. Raises Refused for a type that the device has not."""
+        """Creates a queue pair and gives it a number. Raises Refused if the device does not have the type."""
         needs = "xrc" if queue.kind.startswith("XRC") else queue.kind.lower()
         if queue.kind not in _KINDS or not self.stack.has(needs):
             raise Refused(errno.EOPNOTSUPP)
@@ -61,32 +61,32 @@ class Queues(Access):
         return queue
 
     def destroy_qp(self, queue: Queue) -> None:
-        """Gives a queue pair back, and the completion queue with it."""
+        """Destroys a queue pair and its completion queue."""
         queue.domain.users -= 1
         self.queues -= 1
 
     def counts(self) -> dict[str, int]:
-        """What is held; windows are not told of, as in a kernel's account."""
+        """Returns the number of objects by kind, without windows, like the kernel."""
         return {**super().counts(), "qp": self.queues, "cq": self.queues}
 
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
-        """A completion where one was asked for or something failed; a failure ends the queue pair."""
+        """Adds a completion if the request asked for one or failed. A failure puts the queue pair into state ERR."""
         if status != SUCCESS or self.asks_completion(queue, request.flags):
             opcode = _COMPLETED.get(request.opcode, request.opcode) if status == SUCCESS else ""
-            queue.polled.append(Completion(self.told_wr_id(request.wr_id), status, opcode))
+            queue.polled.append(Completion(self.reported_wr_id(request.wr_id), status, opcode))
         if status not in (SUCCESS, FLUSHED):
             self.fail(queue)
 
     def asks_completion(self, queue: Queue, flags: int) -> bool:
-        """Whether a request that succeeds completes visibly."""
+        """Returns whether a request generates a completion on success."""
         return bool(flags & SIGNALED) or queue.sq_sig_all
 
-    def told_wr_id(self, wr_id: int) -> int:
-        """The number that a completion carries."""
+    def reported_wr_id(self, wr_id: int) -> int:
+        """Returns the wr_id of a completion."""
         return wr_id
 
     def fail(self, queue: Queue) -> None:
-        """To the error state; what is posted is flushed."""
+        """Takes a queue pair to the error state and flushes its posted receives."""
         if queue.state != "ERR":
             queue.state = "ERR"
             for wr_id, _ in queue.receives:
@@ -94,7 +94,7 @@ class Queues(Access):
             queue.receives.clear()
 
     def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
-        """Takes a receive; 0, or errno."""
+        """Posts a receive. Returns 0 or errno."""
         if queue.state == "RESET":
             return errno.EINVAL
         if queue.state == "ERR":

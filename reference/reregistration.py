@@ -1,4 +1,7 @@
-"""Changing a region, as ibv_rereg_mr(3) has it: the command, and around it what the library does."""
+"""Changing a region, as ibv_rereg_mr(3) defines it: the device's command and the library's part around it.
+
+Each decision is a method, so that a seeded violation can override it (see regions.py).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 @dataclass(frozen=True)
 class Change:
-    """What a re-registration asks for; only what `flags` selects counts. `pd` is a handle, None is NULL."""
+    """The arguments of a re-registration; `flags` selects which of them apply. `pd` is a handle, or None for NULL."""
 
     flags: int
     pd: int | None
@@ -39,21 +42,21 @@ class Change:
 
 
 class Reregistration(Regions):
-    """The device's command, and what the library makes of it."""
+    """The device's command, and the library's verbs that use it."""
 
     # The command
 
     def unknown_changes(self, flags: int) -> bool:
-        """Whether a flag is none of the three."""
+        """Returns whether there is a flag other than the three."""
         return bool(flags & ~CHANGES)
 
     def missing_change(self, flags: int) -> bool:
-        """Whether the device has no such command at all."""
+        """Returns whether the device does not have the command."""
         translation = self.stack.has("rereg_translation") or not flags & CHANGE_TRANSLATION
         return not (self.stack.has("rereg_mr") and translation)
 
     def change(self, handle: int, change: Change) -> Region:
-        """Changes a region in place. Raises Refused; what fails later than its flags ends the region's use."""
+        """Changes a region in place. Raises Refused; if `apply` does, the region becomes unusable."""
         if handle not in self.regions or self.unknown_changes(change.flags):
             raise Refused(errno.EINVAL)
         region = self.regions[handle]
@@ -69,9 +72,9 @@ class Reregistration(Regions):
         return region
 
     def apply(self, region: Region, change: Change) -> None:
-        """Checks the whole of the change, then makes it. Raises Refused."""
+        """Checks the complete change, then makes it. Raises Refused."""
         domain, addr, length, iova, access = self.wanted(region, change)
-        pinned, region.pinned = region.pinned, 0  # what the old one pins is given back
+        pinned, region.pinned = region.pinned, 0  # the pages of the old range do not count against the limit
         fault = self.change_fault(addr, length, access, change.flags)
         if fault:
             region.pinned = pinned
@@ -82,7 +85,7 @@ class Reregistration(Regions):
         self.rekey(region)
 
     def wanted(self, region: Region, change: Change) -> tuple[Domain, int, int, int, int]:
-        """Domain, addr, length, iova and access after the change. Raises Refused."""
+        """Returns domain, addr, length, iova and access after the change. Raises Refused."""
         domain, addr, length, iova, access = region.domain, region.addr, region.length, region.iova, region.access
         if change.flags & CHANGE_PD:
             domain = self.domain_of(change.pd or 0)
@@ -93,17 +96,17 @@ class Reregistration(Regions):
         return domain, addr, length, iova, access
 
     def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
-        """The errno for what could not be registered anew."""
+        """Returns the errno if the changed region could not be registered, or 0."""
         return self.access_fault(access) or self.range_fault(addr, length, access)
 
     def move(self, region: Region, domain: Domain) -> None:
-        """Takes a region to a domain."""
+        """Moves a region to a domain."""
         region.domain.users -= 1
         region.domain = domain
         domain.users += 1
 
     def rekey(self, region: Region) -> None:
-        """Whether a region keeps its key is left to the implementation; this one takes the next of its index."""
+        """Gives the region the next key of its index. The documents leave open whether a region keeps its key."""
         self.forget_key(region)
         region.key = self.next_key(region.key)
         self.keys[region.key] = region
@@ -111,18 +114,18 @@ class Reregistration(Regions):
     # The library
 
     def input_fault(self, change: Change) -> bool:
-        """Whether the library itself finds the arguments wrong."""
+        """Returns whether the library refuses the arguments."""
         unselected = change.access and not change.flags & CHANGE_ACCESS  # the page leaves this one open
         nowhere = change.flags & CHANGE_TRANSLATION and not (change.addr and change.length)
         no_domain = change.flags & CHANGE_PD and change.pd is None
         return self.library_unknown(change.flags) or bool(unselected or nowhere or no_domain)
 
     def library_unknown(self, flags: int) -> bool:
-        """Whether the library knows a flag not."""
+        """Returns whether there is a flag that the library does not know."""
         return bool(flags & ~CHANGES)
 
     def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
-        """ibv_rereg_mr: code, errno, and the region if it has been changed."""
+        """ibv_rereg_mr: returns code, errno, and the region if it has been changed."""
         if self.input_fault(change):
             return INPUT, errno.EINVAL, None
         region = self.regions.get(handle)
@@ -139,21 +142,21 @@ class Reregistration(Regions):
         return 0, 0, changed
 
     def command_code(self, forks: bool, change: Change) -> int:
-        """The code for a command that failed, after the new range's fork protection has been undone."""
+        """Removes the fork protection of the new range after a failed command, and returns the code."""
         return CMD if not forks or self.do_fork(change.addr, change.length) else CMD_AND_DO_FORK_NEW
 
     def dont_fork(self, addr: int, length: int) -> bool:
-        """Marks a range as not inherited over fork; in a race it was there still."""
+        """Marks a range as not copied on fork; returns whether that worked. In a race the range was still mapped."""
         return self.stack.reach("fork_race") or _advise(addr, length, _MADV_DONTFORK)
 
     def do_fork(self, addr: int, length: int) -> bool:
-        """Takes the mark away."""
+        """Marks a range as copied on fork again; returns whether that worked."""
         return _advise(addr, length, _MADV_DOFORK)
 
     # The vendor's dialect
 
     def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
-        """The vendor's ibv_rereg_mr: 0 or errno, and the region if it has been changed."""
+        """The vendor's ibv_rereg_mr: returns 0 or errno, and the region if it has been changed."""
         if self.stack.reach("peer_memory"):
             return errno.EOPNOTSUPP, None
         try:

@@ -1,7 +1,7 @@
-"""Which capabilities a reference has, and which situations it can be brought into.
+"""The stacks that a reference can simulate: which capabilities they have, and which preconditions they meet.
 
-One reference cannot be in all of them at once: a library that protects ranges against fork answers otherwise than
-one that need not. Each stack here is one such situation.
+One stack cannot meet all preconditions: a library that protects ranges from fork has other results than one that
+need not. So there are several. Not for the behaviour of the device (device.py).
 """
 
 from __future__ import annotations
@@ -11,38 +11,38 @@ from dataclasses import dataclass
 
 from conformance.model import capability
 
-# What a device declares; what else can be lacking is found by trying, as on a real one.
+# The capabilities that a device declares. The suite finds out others by calls, as on a real stack.
 DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(0, 0, 0, 0)))
 
 
 @dataclass(frozen=True)
 class Stack:
-    """A reference's shape. `lacks` are capabilities it has not; `reaches` those of capability.REACH that hold."""
+    """One stack. `lacks` are the capabilities it does not have, `reaches` the preconditions of REACH that it meets."""
 
     name: str
     lacks: frozenset[str] = frozenset()
     reaches: frozenset[str] = frozenset()
 
     def has(self, name: str) -> bool:
-        """Whether a capability is there."""
+        """Returns whether the stack has a capability."""
         return name not in self.lacks
 
     def reach(self, name: str) -> bool:
-        """Whether a situation can be brought about."""
+        """Returns whether the stack meets a precondition."""
         return name in self.reaches
 
     @property
     def declared(self) -> Mapping[str, bool]:
-        """What the device declares of itself."""
+        """By capability, whether the device declares it."""
         return {name: self.has(name) for name in DECLARABLE}
 
     @property
     def reachable(self) -> Mapping[str, bool]:
-        """Every situation, and whether this stack can be in it."""
+        """By precondition of REACH, whether the stack meets it."""
         return {name: self.reach(name) for name in capability.REACH}
 
 
-# What every stack can be brought into.
+# The preconditions that every stack meets.
 _EVERYWHERE = ("raw_registration",)
 
 
@@ -50,7 +50,7 @@ def _stack(name: str, *reaches: str, lacks: tuple[str, ...] = ()) -> Stack:
     return Stack(name, frozenset(lacks), frozenset((*reaches, *_EVERYWHERE)))
 
 
-# A case runs on the first of them that reaches what it needs.
+# A case runs on the first of them that meets the preconditions of the case.
 STACKS = (
     _stack("whole", "experimental_rereg", "swap", "persistent_memory"),
     _stack("fork-protection", "dontfork"),
@@ -61,14 +61,14 @@ STACKS = (
     _stack("peer-memory", "experimental_rereg", "peer_memory"),
 )
 WHOLE = STACKS[0]
-# Everything that a stack may do without. A change of translation is none of it: where ibv_rereg_mr is, it has to be.
+# The capabilities that a stack need not have. A change of translation is not one: ibv_rereg_mr always includes it.
 OPTIONAL = (*DECLARABLE, "uc", "ud", "reg_dmabuf_mr", "rereg_mr", "advise_mr")
-# What goes with a capability.
-_RESTING_ON = {"odp": ("odp_implicit", "odp_atomic"), "rereg_mr": ("rereg_translation",)}
+# The capabilities that depend on another one.
+_DEPENDENT = {"odp": ("odp_implicit", "odp_atomic"), "rereg_mr": ("rereg_translation",)}
 
 
 def without(*names: str) -> Stack:
-    """The whole stack without some capabilities, and without what rests on them."""
-    lacks = frozenset(name for each in names for name in (each, *_RESTING_ON.get(each, ())))
+    """Returns the whole stack without some capabilities and without those that depend on them."""
+    lacks = frozenset(name for each in names for name in (each, *_DEPENDENT.get(each, ())))
     reaches = WHOLE.reaches if "rereg_mr" not in lacks else frozenset(_EVERYWHERE)
     return Stack(f"without {', '.join(names)}", lacks, reaches)

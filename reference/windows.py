@@ -1,7 +1,7 @@
-"""Memory windows of both types: what binds them, what ends them, as ibv_alloc_mw(3) and ibv_bind_mw(3) have it.
+"""Memory windows of both types: allocation, binding, invalidation, as ibv_alloc_mw(3) and ibv_bind_mw(3) define it.
 
-A bind that the arguments alone rule out is refused when it is posted, one that the region rules out by its
-completion; the page allows either for both.
+A bind with arguments that are never valid is refused when it is posted. A bind that the region does not allow fails
+with its completion. The page allows both ways in both cases. Not for the requests (binding.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Windows(Regions):
     """Allocation, binding and invalidation."""
 
     def alloc_mw(self, pd: int, kind: int) -> Window:
-        """A window that is bound to nothing. Raises Refused."""
+        """Returns a new window, not bound. Raises Refused."""
         domain = self.domain_of(pd)
         if self.no_such_type(kind):
             raise Refused(errno.EINVAL)
@@ -43,11 +43,11 @@ class Windows(Regions):
         return window
 
     def no_such_type(self, kind: int) -> bool:
-        """Whether a type is neither of the two."""
+        """Returns whether a type is neither 1 nor 2."""
         return kind not in (1, 2)
 
     def dealloc_mw(self, window: Window) -> None:
-        """Ends a window, bound or not. Raises Refused."""
+        """Deallocates a window, bound or not. Raises Refused."""
         if window not in self.windows:
             raise Refused(errno.EINVAL)
         self.unbind(window)
@@ -56,33 +56,33 @@ class Windows(Regions):
         window.domain.users -= 1
 
     def end_window_key(self, window: Window) -> None:
-        """From here on the window's key opens nothing."""
+        """Invalidates the window's key."""
         del self.keys[window.key]
 
     def unbind(self, window: Window) -> None:
-        """Takes a window off its region."""
+        """Unbinds a window from its region, if it is bound."""
         if window.region:
             self.release_region(window, window.region)
         window.region, window.length, window.access, window.queue = None, 0, 0, 0
 
     def release_region(self, window: Window, region: Region) -> None:
-        """The region no longer has this window."""
+        """Removes the window from those that are bound to the region."""
         region.windows.remove(window)
 
     # What is refused
 
     def wrong_queue(self, kind: str) -> bool:
-        """Whether queue pairs of a type cannot bind."""
+        """Returns whether queue pairs of a type cannot bind windows."""
         return kind not in BINDING_QUEUES
 
     def wrong_type(self, window: Window, posted: bool) -> bool:
-        """Whether a window is bound by the other kind of request: type 1 by ibv_bind_mw, type 2 by a posted one."""
+        """Returns whether a window needs the other kind of request: type 1 ibv_bind_mw, type 2 a posted one."""
         return window.kind != (2 if posted else 1)
 
     def bind_argument_fault(
         self, queue: Domain, window: Window, region: Region | None, length: int, access: int
     ) -> int:
-        """The errno for arguments that no bind can have."""
+        """Returns the errno for arguments that no bind can have, or 0."""
         if access & ~_OF_A_WINDOW:
             return errno.EINVAL
         if region is None:
@@ -90,11 +90,11 @@ class Windows(Regions):
         return errno.EPERM if self.other_domain(queue, window, region) else 0
 
     def other_domain(self, queue: Domain, window: Window, region: Region) -> bool:
-        """Whether window, region and queue pair are not of one domain."""
+        """Returns whether window, region and queue pair belong to different domains."""
         return window.domain is not region.domain or queue is not region.domain
 
     def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
-        """Whether the region does not allow the bind."""
+        """Returns whether the region does not allow the bind."""
         if region is None or length == 0:
             return False
         if not region.usable or self.forbids_binding(region):
@@ -102,22 +102,22 @@ class Windows(Regions):
         return self.lacks_local_write(region, access) or self.beyond(region, addr, length)
 
     def forbids_binding(self, region: Region) -> bool:
-        """Whether a region was registered without MW_BIND."""
+        """Returns whether a region was registered without MW_BIND."""
         return not region.access & MW_BIND
 
     def lacks_local_write(self, region: Region, access: int) -> bool:
-        """Whether a window that writes is asked for on a region without LOCAL_WRITE."""
+        """Returns whether a window with a right to write is requested on a region without LOCAL_WRITE."""
         return bool(access & (REMOTE_WRITE | REMOTE_ATOMIC)) and not region.access & LOCAL_WRITE
 
     def beyond(self, region: Region, addr: int, length: int) -> bool:
-        """Whether a window would reach beyond its region."""
+        """Returns whether a window would extend beyond its region."""
         return addr < region.iova or addr + length > region.iova + region.length
 
     # What is done
 
     def bind(self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int,
              queue: int) -> None:  # fmt: skip
-        """Binds anew, or unbinds where no bytes are asked for; the window has the key from here on."""
+        """Binds a window, or unbinds it if `length` is 0. Afterwards the window has the key `key`."""
         self.unbind(window)
         self.replace_key(window, key)
         if region is not None and length:
@@ -126,13 +126,13 @@ class Windows(Regions):
             region.windows.append(window)
 
     def replace_key(self, window: Window, key: int) -> None:
-        """The old key ends, the new one begins."""
+        """Invalidates the window's old key and makes the new one valid."""
         del self.keys[window.key]
         window.key = key
         self.keys[key] = window
 
     def invalidate(self, key: int, queue: int, domain: Domain) -> bool:
-        """Ends the binding of the type 2 window that has the key on this queue pair; False if there is none."""
+        """Unbinds the type 2 window with this key that is bound on this queue pair. Returns False if there is none."""
         window = self.keys.get(key)
         if not isinstance(window, Window) or window.kind != 2 or window.region is None:
             return False

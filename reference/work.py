@@ -1,8 +1,8 @@
-"""Work requests carried out: each at once and whole, in the order in which they were posted.
+"""Carries out work requests: each one completely when it is posted, in the order of posting.
 
-Statuses are those of the transport's published rules: what the requester's own side forbids is a LOC_… error, what
-the responder's side forbids a REM_… error that also ends the responder's queue pair; unreliable ones tell the
-requester nothing.
+Statuses follow the published rules of the transport. If the requester's side does not allow an operation, the status
+is a LOC_… error. If the responder's side does not, it is a REM_… error, and the responder's queue pair goes to the
+error state. On unreliable queue pairs the requester gets no error from the responder.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _GRH = 40  # bytes of the global route header
 
 
 class Work(Binding):
-    """The queue side of a device."""
+    """Posting and carrying out of send requests."""
 
     # Posting
 
     def post_fault(self, queue: Queue, opcode: str) -> int:
-        """The errno for a request that this queue pair cannot be given."""
+        """Returns the errno for a request that cannot be posted to this queue pair, or 0."""
         if queue.state not in ("RTS", "ERR"):
             return errno.EINVAL
         fits = queue.kind in _RELIABLE or (queue.kind == "UC" and opcode in _UNRELIABLE) or opcode in _SENDS[:2]
         return 0 if fits else errno.EINVAL
 
     def post_send(self, queue: Queue, request: SendRequest) -> int:
-        """Takes a request and carries it out; 0, or the errno of one that is not taken."""
+        """Posts a request and carries it out. Returns 0, or the errno if it cannot be posted."""
         fault = self.post_fault(queue, request.opcode)
         if not fault and request.opcode == "BIND_MW":
             fault = self.posted_bind_fault(queue, request)
@@ -49,7 +49,7 @@ class Work(Binding):
         return 0
 
     def carry_out(self, queue: Queue, request: SendRequest) -> str:
-        """Does what a request asks for; its status."""
+        """Carries out a request and returns its status."""
         if request.opcode == "BIND_MW":
             return self.posted_bind(queue, request)
         if request.opcode == "LOCAL_INV":
@@ -68,7 +68,7 @@ class Work(Binding):
     # The two sides of an operation
 
     def gather(self, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
-        """The bytes of a request's elements; None where one of them is refused."""
+        """Returns the bytes of a request's elements, or None if the access to one of them is refused."""
         content = b""
         for sge in sges:
             found = self.memory_of_sge(queue, sge, write=False)
@@ -79,35 +79,38 @@ class Work(Binding):
         return content
 
     def scatter(self, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
-        """Puts bytes into elements; False, with nothing written, where one of them is refused."""
-        places = []
+        """Writes bytes to elements. Returns False, with nothing written, if the access to one of them is refused."""
+        targets = []
         for sge in sges:
             found = self.memory_of_sge(queue, sge, write=True)
             if found is None or not self.memory.fault_in(found, sge.length, write=True):
                 return False
-            places.append((found, sge.length))
-        for found, length in places:
+            targets.append((found, sge.length))
+        for found, length in targets:
             part, content = content[:length], content[length:]
             self.memory.write(found, part)
         return True
 
     def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
-        """Where an element's bytes are; an element of no bytes is nowhere and never refused."""
+        """Returns the address of an element's bytes, or None if refused. An element of length 0 is never refused."""
         return self.local(sge.lkey, queue.domain, sge.addr, sge.length, write) if sge.length else 0
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
-        """Where the responder's bytes are; None where it refuses. No bytes need no key."""
+        """Returns the address of the responder's bytes, or None if it refuses. An operation of 0 bytes needs no key."""
         if length == 0:
             return 0
         responder, right = queue.peer, RIGHTS[request.opcode]
         return self.remote(request.rkey, responder.domain, responder.number, request.remote_addr, length, right)
 
     def allows_operation(self, queue: Queue, request: SendRequest) -> bool:
-        """Whether the responding queue pair lets its peer do such a thing at all."""
+        """Returns whether the responder's queue pair allows operations of this kind."""
         return queue.peer.state in ("RTR", "RTS") and queue.peer.access & RIGHTS[request.opcode] != 0
 
     def refuse(self, queue: Queue, status: str) -> str:
-        """The responder refuses: a reliable requester learns of it, and the responder is done."""
+        """Refuses an operation at the responder and returns the requester's status.
+
+        On a reliable connection the requester gets `status`, and the responder goes to the error state.
+        """
         if queue.kind not in _RELIABLE:
             return SUCCESS
         if queue.peer.state == "ERR":
@@ -116,7 +119,7 @@ class Work(Binding):
         return status
 
     def write(self, queue: Queue, request: SendRequest) -> str:
-        """RDMA WRITE with and without immediate data, ATOMIC WRITE, and FLUSH, which moves nothing."""
+        """RDMA WRITE with and without immediate data, ATOMIC WRITE, and FLUSH, which transfers no data."""
         flushes = request.opcode.startswith("FLUSH")
         if request.opcode == "ATOMIC_WRITE":
             content: bytes | None = request.swap.to_bytes(_WORD, "little")
@@ -136,7 +139,7 @@ class Work(Binding):
         return SUCCESS
 
     def put(self, addr: int, content: bytes) -> bool:
-        """Writes the responder's memory; False where it is not there."""
+        """Writes to the responder's memory. Returns False if a page cannot be written."""
         return self.memory.write(addr, content)
 
     def read(self, queue: Queue, request: SendRequest) -> str:
@@ -151,7 +154,7 @@ class Work(Binding):
         return SUCCESS if self.scatter(queue, request.sges, content) else "LOC_PROT_ERR"
 
     def atomic(self, queue: Queue, request: SendRequest) -> str:
-        """Both atomics: 8 bytes there change, the ones before come back."""
+        """Both atomics: changes 8 bytes at the responder and returns the old ones to the requester."""
         if not self.allows_operation(queue, request) or request.remote_addr % _WORD:
             return self.refuse(queue, "REM_INV_REQ_ERR")
         found = self.target(queue, request, _WORD)
@@ -163,13 +166,13 @@ class Work(Binding):
         return SUCCESS if self.scatter(queue, request.sges, before) else "LOC_PROT_ERR"
 
     def atomic_result(self, request: SendRequest, before: int) -> int:
-        """What an atomic makes of eight bytes."""
+        """Returns the new value of the eight bytes."""
         if request.opcode == "ATOMIC_FETCH_AND_ADD":
             return before + request.compare_add
         return request.swap if before == request.compare_add else before
 
     def send(self, queue: Queue, request: SendRequest) -> str:
-        """SEND in its three forms."""
+        """SEND, also with immediate data or with invalidation."""
         content = self.gather(queue, request.sges)
         if content is None:
             return "LOC_PROT_ERR"
@@ -179,13 +182,16 @@ class Work(Binding):
         return self.deliver(queue, content, imm, len(content))
 
     def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
-        """Uses up one of the peer's receives; `content` is None where the bytes went elsewhere."""
+        """Consumes one of the peer's receives and returns the requester's status.
+
+        `content` is None for an RDMA WRITE with immediate data, whose bytes are not for the receive.
+        """
         peer = queue.peer
         if peer.state not in ("RTR", "RTS"):
             return self.refuse(queue, "RETRY_EXC_ERR")
         if not peer.receives:
             return "RNR_RETRY_EXC_ERR" if queue.kind in _RELIABLE else SUCCESS
-        if peer.kind == "UD" and content is not None:  # a datagram comes behind the header of its route
+        if peer.kind == "UD" and content is not None:  # a datagram is preceded by its global route header
             content, length = bytes(_GRH) + content, length + _GRH
         wr_id, sges = self.next_receive(peer)
         status, answer = SUCCESS, SUCCESS
@@ -201,12 +207,12 @@ class Work(Binding):
         return answer if queue.kind in _RELIABLE else SUCCESS
 
     def next_receive(self, queue: Queue) -> tuple[int, tuple[Sge, ...]]:
-        """The receive that the next message takes: the oldest."""
+        """Removes and returns the receive that the next message consumes: the oldest one."""
         return queue.receives.popleft()
 
 
 def _fitting(sges: Sequence[Sge], length: int) -> list[Sge]:
-    """The elements as far as a message of that many bytes needs them."""
+    """Returns the elements, shortened to the `length` bytes of a message."""
     found = []
     for sge in sges:
         size = min(sge.length, length)

@@ -40,7 +40,7 @@ _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # the beginning of a h
 
 @dataclass(frozen=True)
 class RuleFacts:
-    """What the results file says of a rule; texts are empty in one that was written before it said so."""
+    """What the results file says of a rule; the texts are empty where an old file does not have them."""
 
     id: str
     verb: str

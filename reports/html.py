@@ -1,6 +1,6 @@
 """report.html: one self-contained page of one run, or of several side by side.
 
-Here the page's data are laid out; how they look stands in templates/. Jinja escapes whatever is put into
+Here the page's data are prepared; templates/ says how they look. Jinja escapes whatever is put into
 the page, and the page allows no script but its own (by its hash), so that nothing from a results file runs.
 """
 
@@ -297,12 +297,12 @@ def outcome_text(outcome: Outcome) -> str:
 
 
 def own(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of the judged call itself."""
+    """The fields of the judged call itself."""
     return {name: value for name, value in data.items() if name != "afterwards"}
 
 
 def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What is said of the steps after the judged call."""
+    """The fields of each step after the judged call."""
     steps = data.get("afterwards")
     return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
 

@@ -80,7 +80,7 @@ def _testcase(record: ResultRecord) -> ET.Element:
     element = ET.Element("testcase", classname=f"rdma-cts.{_clean(folder)}", name=_clean(name), time=f"{seconds:.6f}")
     kind = _ELEMENT.get(record["effective"], "")
     if kind == "skipped":
-        # xunit2 has no element that both skips and tells why at length; the message says it all.
+        # xunit2 has no element that skips and has a text as well; the message holds everything.
         ET.SubElement(element, "skipped", type=record["effective"], message=_message(record))
     elif kind:
         child = ET.SubElement(element, kind, type=record["effective"], message=_message(record))

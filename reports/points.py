@@ -21,7 +21,7 @@ from reports.digest import one_line, plain
 def read_points(directory: Path, record: ResultRecord) -> Points | None:
     """The points of a sweep's result; None where it has none, or the file is not beside the results.
 
-    Raises UserError for a file that is none of a sweep's, or lies elsewhere.
+    Raises UserError where the file does not hold points, or lies elsewhere.
     """
     if not record["points_file"]:
         return None

@@ -18,7 +18,7 @@ from reports.terminal import coloured, device_line, moves
 
 _EVERY = 50  # cases between two plain lines
 _BAR = 24
-_LATELY = 64  # cases that tell how fast the run goes now
+_LATELY = 64  # cases from which the present speed is taken
 QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 

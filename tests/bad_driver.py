@@ -8,7 +8,18 @@ from pathlib import Path
 from conformance.tables.suite import ROOT
 
 # The sizes of memory, in pages, that tests/preload.c waits for.
-PAGES = {"works": 4, "panics": 101, "hangs": 102, "leaks": 103, "dies": 104, "taints": 105, "works-too": 4}
+PAGES = {
+    "works": 4,
+    "panics": 101,
+    "hangs": 102,
+    "leaks": 103,
+    "dies": 104,
+    "taints": 105,
+    "loses": 106,
+    "works-too": 4,
+}
+# The rows whose region a peer writes to, which takes a completion.
+_WRITTEN_TO = ("loses",)
 
 
 def tables(folder: Path, *rows: str) -> Path:
@@ -17,7 +28,10 @@ def tables(folder: Path, *rows: str) -> Path:
     for row in rows:
         text += f"  - id: {row}\n    rules: [REG-01]\n"
         text += f"    given: {{memory: {{buf: {{kind: anonymous, size: {PAGES[row]} pages}}}}}}\n"
-        text += "    when: {access: [LOCAL_WRITE]}\n    then: success\n"
+        access = "LOCAL_WRITE, REMOTE_WRITE" if row in _WRITTEN_TO else "LOCAL_WRITE"
+        text += f"    when: {{access: [{access}]}}\n    then: success\n"
+        if row in _WRITTEN_TO:
+            text += "    afterwards: [{call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: success}]\n"
     (folder / "reg_mr").mkdir(parents=True)
     (folder / "reg_mr" / "bad.yaml").write_text(text)
     return folder

@@ -1,7 +1,7 @@
-"""The malformed files of tests/malformed: reading them, and what their first lines say must be told.
+"""The malformed files of tests/malformed: reading them, and the mistakes that they must cause.
 
-A file begins with remarks of the form `# expect LINE:COLUMN FRAGMENT`, one for each mistake in it, and
-perhaps `# folder NAME`, the verb's folder in which it would stand. No test itself.
+A file begins with comments of the form `# expect LINE:COLUMN FRAGMENT`, one for each mistake in it. An optional
+`# folder NAME` is the folder of the verb to which it belongs. Not a test itself.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _IN_FOLDER = re.compile(rb"# folder ([a-z_]+)\n")
 
 @dataclass(frozen=True)
 class Expected:
-    """One mistake that has to be told: `place` is line:column, `fragment` a part of the message."""
+    """One mistake that must be reported: `location` is line:column, `fragment` a part of the message."""
 
-    place: str
+    location: str
     fragment: str
 
 
 def expectations(data: bytes) -> list[Expected]:
-    """What the file's first lines say, in their order."""
-    return [Expected(place.decode(), fragment.decode()) for place, fragment in _EXPECT.findall(data)]
+    """Returns the mistakes that the comments at the beginning of the file expect, in their order."""
+    return [Expected(location.decode(), fragment.decode()) for location, fragment in _EXPECT.findall(data)]
 
 
 def mistakes(name: str, scratch: Path) -> list[str]:
-    """What the loader says of a file, each as `line:column: message`; files `rules_*` are rules."""
+    """Returns the mistakes in a file, each as `line:column: message`. Files `rules_*` are rules, others tables."""
     data = (FOLDER / name).read_bytes()
     folder = _IN_FOLDER.search(data)
     home = scratch / "cases" / (folder[1].decode() if folder else "reg_mr")
@@ -50,5 +50,5 @@ def mistakes(name: str, scratch: Path) -> list[str]:
 
 
 def is_rules(name: str) -> bool:
-    """Whether a file of the corpus is one of rules, not a table."""
+    """Returns whether a file of the corpus has rules and is not a table."""
     return name.startswith("rules_")

@@ -1,9 +1,11 @@
 /* A library that makes a good driver bad, for the tests: laid into the guest, it is loaded into every program.
  * Memory of a certain size, which only the tests' own tables ask for, says what becomes of the next call at uverbs.
+ * One size loses the next completion that a completion queue has.
  * RDMA_CTS_PANIC_AT=N takes the kernel down when the Nth window is given back. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <infiniband/verbs.h>
 #include <linux/userfaultfd.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -21,7 +23,7 @@
 #define OBJECT_MW 8
 #define METHOD_MW_DESTROY 0
 
-enum { NOTHING, PANIC = 101, HANG, LEAK, DIE, WARN };
+enum { NOTHING, PANIC = 101, HANG, LEAK, DIE, WARN, LOSE };
 static int next = NOTHING;
 static void *place;
 static size_t size;
@@ -33,12 +35,39 @@ void *mmap(void *address, size_t length, int protection, int flags, int fd, off_
 	void *mapped = real(address, length, protection, flags, fd, offset);
 	size_t pages = length / PAGE - AROUND;
 
-	if (!address && pages >= PANIC && pages <= WARN && length % PAGE == 0) {
+	if (!address && pages >= PANIC && pages <= LOSE && length % PAGE == 0) {
 		next = pages;
 		place = mapped;
 		size = length;
 	}
 	return mapped;
+}
+
+static int (*real_poll)(struct ibv_cq *, int, struct ibv_wc *);
+
+static int poll(struct ibv_cq *cq, int entries, struct ibv_wc *wc)
+{
+	int found = real_poll(cq, entries, wc);
+
+	if (next != LOSE || found <= 0)
+		return found;
+	next = NOTHING;
+	return 0;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_context,
+			     struct ibv_comp_channel *channel, int vector)
+{
+	/* Python's bindings load the library for themselves alone, where RTLD_NEXT does not look. */
+	void *library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	struct ibv_cq *(*real)(struct ibv_context *, int, void *, struct ibv_comp_channel *, int) =
+		dlsym(library, "ibv_create_cq");
+
+	if (context->ops.poll_cq != poll) {
+		real_poll = context->ops.poll_cq;
+		context->ops.poll_cq = poll;
+	}
+	return real(context, entries, cq_context, channel, vector);
 }
 
 static void put(const char *path, const char *text, size_t length)

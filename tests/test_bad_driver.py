@@ -17,7 +17,7 @@ from patience import PATIENCE_S
 pytestmark = pytest.mark.guest
 # What a case never takes, on a slow machine either: the case that hangs takes as long.
 DEADLINE_S = "60"
-ROWS = ("works", "panics", "hangs", "leaks", "dies", "taints", "works-too")
+ROWS = ("works", "panics", "hangs", "leaks", "dies", "taints", "loses", "works-too")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_the_run_is_complete_and_says_how_many_guests_it_took(run: Recorded) -> 
     assert run.footer["boots"] == 4
     assert {line["case"].rpartition("/")[2]: line["verdict"] for line in run.results} == {
         "works": "PASS", "panics": "CRASH", "hangs": "HANG", "leaks": "FAIL", "dies": "CRASH", "taints": "FAIL",
-        "works-too": "PASS",
+        "loses": "FAIL", "works-too": "PASS",
     }  # fmt: skip
 
 
@@ -83,6 +83,10 @@ def test_a_kernel_that_becomes_tainted_fails_the_case(run: Recorded) -> None:
     line = result(run, "taints")
     assert line["observed"]["returned"] == "MR"
     assert "the kernel became tainted (0 to 512)" in line["reason"]
+
+
+def test_a_completion_that_never_comes_is_judged_within_the_cases_deadline(run: Recorded) -> None:
+    assert "gave no completion" in result(run, "loses")["reason"]
 
 
 def test_the_preloaded_library_is_known_by_its_hash(run: Recorded) -> None:

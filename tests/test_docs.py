@@ -1,4 +1,4 @@
-"""What the pages show is what the project takes."""
+"""The examples and links in the pages are valid."""
 
 from __future__ import annotations
 
@@ -28,21 +28,19 @@ def test_the_table_that_is_shown_has_no_mistake() -> None:
     assert table is not None
 
 
-def test_the_row_that_is_shown_stands_in_its_table() -> None:
+def test_the_row_in_the_readme_is_in_its_table() -> None:
     (row,) = yaml_in(ROOT / "README.md")
     assert row in (CASES / "reg_mr" / "access_flags.yaml").read_text()
 
 
-def test_every_kind_of_memory_and_every_call_that_is_no_verb_is_named() -> None:
+def test_every_kind_of_memory_and_every_call_that_is_not_a_verb_is_documented() -> None:
     page = (ROOT / "docs" / "tables.md").read_text()
     calls = [call for call in vocabulary.CALLS if not call.startswith("ibv_")]
-    undeclared = [
-        word for word in (*vocabulary.MEMORY_KINDS, *vocabulary.DMABUF_KINDS, *calls) if f"`{word}`" not in page
-    ]
-    assert undeclared == []
+    missing = [word for word in (*vocabulary.MEMORY_KINDS, *vocabulary.DMABUF_KINDS, *calls) if f"`{word}`" not in page]
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_relative_links_have_targets(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target

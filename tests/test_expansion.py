@@ -1,4 +1,4 @@
-"""Axes multiplied out: order, splicing, places, and bounds."""
+"""Expansion of axes: order, splicing, locations, and bounds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conformance.yamldoc.reader import Reader
 
 
 def expand(text: str) -> tuple[list[Node], list[str]]:
-    """The rows that a row with `each` gives, and the mistakes met."""
+    """The rows that a row with `each` expands to, and the mistakes."""
     row, reader = read_bytes(text.encode(), "f"), Reader()
     assert isinstance(row.value, dict)
     axes = reader.named(row.value.get("each"), "each")
@@ -20,7 +20,7 @@ def expand(text: str) -> tuple[list[Node], list[str]]:
 
 
 def bare(node: Node) -> object:
-    """The value without places."""
+    """The value as plain Python data."""
     if isinstance(node.value, dict):
         return {key: bare(value) for key, value in node.value.items()}
     return [bare(item) for item in node.value] if isinstance(node.value, tuple) else node.value
@@ -55,16 +55,16 @@ def test_a_list_is_spliced_into_a_list() -> None:
     assert values("x: [A, $a, B]\neach: {a: [[], [C, D], E]}") == [["A", "B"], ["A", "C", "D", "B"], ["A", "E", "B"]]
 
 
-def test_a_whole_value_keeps_its_own_place() -> None:
+def test_a_value_that_replaces_a_whole_text_keeps_its_location() -> None:
     found, _ = expand("x: $a\neach:\n  a: [p,\n      q]\n")
     assert [str(field_x(node).location) for node in found] == ["f:3:7", "f:4:7"]
 
 
-def test_a_composed_text_has_its_values_place_and_names_the_whole() -> None:
+def test_a_composed_text_has_the_location_of_its_value_and_names_the_whole_text() -> None:
     (first, _), _ = expand("x: $a pages\neach:\n  a: [p, q]\n")
-    place = field_x(first).location
-    assert str(place) == "f:3:7"
-    assert place.within == " (in '$a pages' of line 1)"
+    location = field_x(first).location
+    assert str(location) == "f:3:7"
+    assert location.within == " (in '$a pages' of line 1)"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_composed_text_has_its_values_place_and_names_the_whole() -> None:
         ("x: $a\neach: {a: [[p, $b]]}", "2:16: a value of axis 'a' cannot contain $"),
     ],
 )
-def test_a_mistake_in_an_axis_stands_where_it_was_made(text: str, expected: str) -> None:
+def test_a_mistake_in_an_axis_has_the_location_of_its_cause(text: str, expected: str) -> None:
     _, (only,) = expand(text)
     assert only.startswith(expected)
 

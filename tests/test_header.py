@@ -26,7 +26,7 @@ Edit = tuple[str, str]
 
 @pytest.fixture
 def header(tmp_path: Path) -> Callable[..., Path]:
-    """Write the header with pieces of it replaced, each of them exactly once; gives its directory."""
+    """Writes the header with pieces of it replaced, each exactly once. Returns its directory."""
 
     def write(*edits: Edit) -> Path:
         text = own_header()
@@ -385,7 +385,7 @@ def test_no_compiler_is_unreachable(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("no-such-compiler -O2", "the C compiler 'no-such-compiler' is not there"),
+        ("no-such-compiler -O2", "the C compiler 'no-such-compiler' was not found"),
         ("cc 'unclosed", "the compiler's command line \"cc 'unclosed\" is malformed"),
         ("true", "cannot run ask: "),
         ("false", "<infiniband/verbs.h> cannot be read: no message"),
@@ -457,7 +457,7 @@ def test_bindings_like_the_descriptions_pass() -> None:
     assert len(checks) == sum(len(described.values) for described in ENUMS.values())
 
 
-def test_a_wrong_an_absent_and_an_added_name_of_the_bindings_are_told_apart() -> None:
+def test_a_wrong_an_absent_and_an_added_name_of_the_bindings_are_distinguished() -> None:
     module = own_bindings()
     wrong = {each.name: each.value for each in vars(module)["ibv_access_flags"]} | {"IBV_ACCESS_REMOTE_READ": 1024}
     vars(module)["ibv_access_flags"] = enum.IntEnum("ibv_access_flags", wrong)
@@ -504,7 +504,7 @@ def test_bindings_are_found_under_the_new_and_the_old_name(module: str, no_pyver
     assert only(check_bindings(), "pyverbs enum ibv_access_flags.REMOTE_READ").found == "5"
 
 
-def test_bindings_that_do_not_load_are_unreachable_with_the_loaders_words(no_pyverbs: Path) -> None:
+def test_bindings_that_do_not_load_are_unreachable_with_the_error_of_the_loader(no_pyverbs: Path) -> None:
     fake_pyverbs(no_pyverbs, "libibverbs_enums", "raise ImportError('libibverbs.so.1: cannot open')\n")
     [check] = check_bindings()
     assert check.outcome == UNREACHABLE

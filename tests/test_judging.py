@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 
 from conformance.judging import judge
+from conformance.model.observation import AskedRange, KernelEvidence, Observation
 from conformance.model.verdict import Verdict
 from samples import case
 
@@ -80,33 +81,33 @@ def traffic(expected: str) -> Any:
     )
 
 
-def null(errno: str = "EINVAL", **more: Any) -> dict[str, Any]:
+def null(errno: str = "EINVAL", /, **more: Unpack[Observation]) -> Observation:
     """A registration that failed."""
     return {"rc": None, "returned": "NULL", "errno": errno, "layer": "kernel", **more}
 
 
-def region(fields: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+def region(fields: dict[str, Any] | None = None, **more: Unpack[Observation]) -> Observation:
     """A registration that worked; `fields` of the MR are what differs from what was asked."""
-    asked = {"addr": 0x7000, "length": 4096}
-    mr = {**asked, "pd_is_the_asked": True, "context_is_the_pds": True, "handle": 1, "lkey": 2, "rkey": 3}
-    seen = {"rc": None, "returned": "MR", "errno": "", "layer": "kernel", "mr": {**mr, **(fields or {})}}
+    asked: AskedRange = {"addr": 0x7000, "length": 4096}
+    mr: Any = {**asked, "pd_is_the_asked": True, "context_is_the_pds": True, "handle": 1, "lkey": 2, "rkey": 3}
+    seen: Observation = {"rc": None, "returned": "MR", "errno": "", "layer": "kernel", "mr": mr | (fields or {})}
     return {**seen, "asked": asked, **more}
 
 
-def status(code: str, **more: Any) -> dict[str, Any]:
+def status(code: str, **more: Unpack[Observation]) -> Observation:
     """A call that returns an int: 0, an errno's name, or a negative number."""
     return {"rc": 0 if code == "0" else 22, "returned": code, "errno": "", "layer": "kernel", **more}
 
 
-def bound(*wc: str, after: int = 2, **more: Any) -> dict[str, Any]:
+def bound(*statuses: str, after: int = 2) -> Observation:
     """A bind that was posted, with the statuses of its completions."""
-    return status("0", wc=list(wc), rkey={"before": 1, "after": after}, **more)
+    return status("0", wc=list(statuses), rkey={"before": 1, "after": after})
 
 
-def moved(how: str, wc: str, changed: tuple[tuple[int, int], ...] | None = None) -> dict[str, Any]:
+def moved(how: str, wc: str, changed: tuple[tuple[int, int], ...] | None = None) -> Observation:
     """A region and what a peer's write to it came to; `changed`: which bytes, as (place, size)."""
     found = changed if changed is not None else () if how == "nothing" else ((0, 8),)
-    return region(afterwards=[status("0", wc=[wc], moved=how, changed=found)])
+    return region(afterwards=[status("0", wc=[wc], moved=how, changed=[list(each) for each in found])])
 
 
 def test_a_call_that_does_as_documented_passes() -> None:
@@ -193,7 +194,7 @@ def test_a_bind_has_to_complete_and_change_the_key() -> None:
 
 
 def test_a_completion_of_another_request_fails() -> None:
-    judgement = judge(BIND, [], bound("SUCCESS", wr_id_matches=False))
+    judgement = judge(BIND, [], {**bound("SUCCESS"), "wr_id_matches": False})
     assert judgement.verdict == Verdict.FAIL
     assert "wr_id" in judgement.reason
 
@@ -254,7 +255,7 @@ def test_what_the_run_found_to_be_out_of_reach_is_unreachable_with_its_reason() 
 
 
 @pytest.mark.parametrize("observed", [null(), region()])
-def test_what_the_documents_leave_open_passes_and_is_noted(observed: dict[str, Any]) -> None:
+def test_what_the_documents_leave_open_passes_and_is_noted(observed: Observation) -> None:
     judgement = judge(OPEN, [], observed)
     assert judgement.verdict == Verdict.PASS
     assert any("open" in note for note in judgement.notes)
@@ -311,7 +312,7 @@ def test_what_is_accepted_and_does_nothing_is_unsupported_where_it_is_not_declar
         status("0", wc=["SUCCESS"], moved="part", changed=[[0, 4]]),
     ],
 )
-def test_an_undeclared_operation_that_is_refused_and_moves_bytes_fails(observed: dict[str, Any]) -> None:
+def test_an_undeclared_operation_that_is_refused_and_moves_bytes_fails(observed: Observation) -> None:
     of = case(
         """
         - id: atomic
@@ -359,7 +360,10 @@ def test_a_declared_capability_that_is_refused_fails() -> None:
 
 
 def test_a_refused_setup_is_unsupported_only_when_a_capability_is_lacking() -> None:
-    observed = {"setup_failed": "registering the MR 'mr' was refused with EOPNOTSUPP", "errno": "EOPNOTSUPP"}
+    observed: Observation = {
+        "setup_failed": "registering the MR 'mr' was refused with EOPNOTSUPP",
+        "errno": "EOPNOTSUPP",
+    }
     assert judge(ON_DEMAND, ["odp"], observed).verdict == Verdict.UNSUPPORTED
     judgement = judge(DEREGISTER, [], observed)
     assert judgement.verdict == Verdict.BROKEN
@@ -367,7 +371,7 @@ def test_a_refused_setup_is_unsupported_only_when_a_capability_is_lacking() -> N
 
 
 @pytest.mark.parametrize(
-    ("of", "lacking", "observed"),
+    ("of", "undeclared", "observed"),
     [
         (REGISTER, [], region()),
         (REFUSE, [], null()),
@@ -377,7 +381,7 @@ def test_a_refused_setup_is_unsupported_only_when_a_capability_is_lacking() -> N
     ],
 )
 def test_what_cannot_be_given_back_fails_whatever_the_call_did(
-    of: Any, undeclared: list[str], observed: dict[str, Any]
+    of: Any, undeclared: list[str], observed: Observation
 ) -> None:
     judgement = judge(of, undeclared, {**observed, "left_behind": ["MR new: ibv_dereg_mr returned EBUSY"]})
     assert judgement.verdict == Verdict.FAIL
@@ -399,7 +403,7 @@ def test_a_failure_is_not_hidden_by_what_was_left_behind() -> None:
         {"taint": 0, "log": ["KASAN: slab-use-after-free in rxe_mr_cleanup+0x1/0x2 [rdma_rxe]"]},
     ],
 )
-def test_a_kernel_that_complains_fails_the_case(kernel: dict[str, Any]) -> None:
+def test_a_kernel_that_complains_fails_the_case(kernel: KernelEvidence) -> None:
     judgement = judge(REGISTER, [], region(), kernel)
     assert judgement.verdict == Verdict.FAIL
     assert "kernel" in judgement.reason
@@ -415,17 +419,17 @@ def test_a_kernel_that_complains_fails_the_case(kernel: dict[str, Any]) -> None:
         {"taint": 0, "log": ["infiniband rxe0: set active"]},
     ],
 )
-def test_a_kernel_that_was_tainted_before_or_only_talks_changes_no_verdict(kernel: dict[str, Any]) -> None:
+def test_a_kernel_that_was_tainted_before_or_only_talks_changes_no_verdict(kernel: KernelEvidence) -> None:
     assert judge(REGISTER, [], region(), kernel).verdict == Verdict.PASS
 
 
 @pytest.mark.parametrize("of", [REGISTER, REFUSE, REFUSE_ANY, OPEN, ON_DEMAND])
-@pytest.mark.parametrize("lacking", [[], ["odp"]])
+@pytest.mark.parametrize("undeclared", [[], ["odp"]])
 @pytest.mark.parametrize("observed", [null(), null(""), region(), region({"length": 0}, left_behind=["PD pd: busy"])])
 def test_judging_the_same_data_twice_gives_the_same_and_changes_nothing(
-    of: Any, undeclared: list[str], observed: dict[str, Any]
+    of: Any, undeclared: list[str], observed: Observation
 ) -> None:
-    kernel = {"taint": 0, "log": ["a line"]}
+    kernel: KernelEvidence = {"taint": 0, "log": ["a line"]}
     before = copy.deepcopy((undeclared, observed, kernel))
     first = judge(of, undeclared, observed, kernel)
     assert judge(of, undeclared, observed, kernel) == first
@@ -444,9 +448,9 @@ def refused_traffic(because: str, op: str = "RDMA_WRITE") -> Any:
     """)
 
 
-def refusal_seen(wc: str, state: str = "ERR", **more: Any) -> dict[str, Any]:
-    seen = moved("nothing", wc)
-    seen["afterwards"][0] |= {"side": "remote", "qp_type": "RC", "peer_wc": [], "state": state, **more}
+def refusal_seen(status: str, /, **more: Unpack[Observation]) -> Observation:
+    seen = moved("nothing", status)
+    seen["afterwards"][0] |= {"side": "remote", "qp_type": "RC", "peer_wc": [], "state": "ERR", **more}
     return seen
 
 
@@ -462,16 +466,16 @@ def refusal_seen(wc: str, state: str = "ERR", **more: Any) -> dict[str, Any]:
     ],
 )
 def test_a_refusal_is_judged_by_its_status_and_by_the_queue_pairs_state(
-    because: str, seen: dict[str, Any], complaint: str
+    because: str, seen: Observation, complaint: str
 ) -> None:
     judgement = judge(refused_traffic(because), [], seen)
     assert (judgement.verdict == Verdict.FAIL) == bool(complaint)
     assert complaint in judgement.reason
 
 
-@pytest.mark.parametrize("key", ["byte_len", "imm"])
-def test_a_receiver_that_was_told_something_else_fails(key: str) -> None:
+@pytest.mark.parametrize("received", [Observation(byte_len=[8, 9]), Observation(imm=[8, 9])])
+def test_a_receiver_that_was_told_something_else_fails(received: Observation) -> None:
     seen = moved("all", "SUCCESS", ((0, 8),))
     assert judge(traffic("success"), [], seen).verdict == Verdict.PASS
-    seen["afterwards"][0][key] = [8, 9]
+    seen["afterwards"][0] |= received
     assert "the receiver was told 8" in judge(traffic("success"), [], seen).reason

@@ -1,6 +1,6 @@
-"""Whatever a file holds, the loader gives cases or located mistakes, and the same ones every time.
+"""Whatever a file contains, the loader returns cases or located mistakes, and the same ones every time.
 
-Derandomized, so that a run in CI fails for what was changed and not for luck.
+Derandomized, so that a run in CI fails because of a change and not by chance.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ HEALTH_CHECKS = quick.suppress_health_check
 few = settings(quick, max_examples=30, suppress_health_check=[*HEALTH_CHECKS, HealthCheck.function_scoped_fixture])
 
 
-def check_places(mistakes: list[Mistake] | tuple[Mistake, ...], data: bytes) -> None:
-    """Every mistake stands inside of the text, and its line can be printed."""
+def check_locations(mistakes: list[Mistake] | tuple[Mistake, ...], data: bytes) -> None:
+    """Checks that every mistake is located inside the text and that its line can be printed."""
     assert mistakes
     lines = data.decode("utf-8", "replace").split("\n")
     for mistake in mistakes:
@@ -53,16 +53,16 @@ def check_places(mistakes: list[Mistake] | tuple[Mistake, ...], data: bytes) -> 
 
 
 def load(data: bytes, path: Path = Path(NAME)) -> Node | None:
-    """Reads a table through to the end; checks the mistakes if that is what comes."""
+    """Reads a table. If it has mistakes, checks their locations."""
     try:
         root = read_bytes(data, NAME)
     except TextError as error:
-        check_places(error.mistakes, data)
+        check_locations(error.mistakes, data)
         return None
     table, mistakes = parse_table(root, path, registry())
     if mistakes:
         assert table is None
-        check_places(mistakes, data)
+        check_locations(mistakes, data)
     else:
         assert table is not None
         assert table.cases
@@ -71,17 +71,17 @@ def load(data: bytes, path: Path = Path(NAME)) -> Node | None:
 
 
 def load_rules(data: bytes, folder: Path) -> None:
-    """Reads a file of rules; checks the mistakes if that is what comes."""
+    """Reads a file of rules. If it has mistakes, checks their locations."""
     (folder / "v").mkdir(exist_ok=True)
     (folder / "v" / "rules.yaml").write_bytes(data)
     _, mistakes = read_registry([folder], folder)
     if mistakes:
-        check_places(mistakes, data)
+        check_locations(mistakes, data)
 
 
 @quick
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused_with_a_place(data: bytes) -> None:
+def test_any_bytes_are_read_or_refused_with_a_location(data: bytes) -> None:
     load(data)
 
 
@@ -95,7 +95,7 @@ FRAGMENTS = st.sampled_from(
 
 @quick
 @given(st.lists(FRAGMENTS, max_size=30).map("".join))
-def test_any_heap_of_yaml_signs_is_read_or_refused_with_a_place(text: str) -> None:
+def test_any_heap_of_yaml_signs_is_read_or_refused_with_a_location(text: str) -> None:
     load(text.encode())
 
 
@@ -110,7 +110,7 @@ STRUCTURES = st.recursive(
 
 @quick
 @given(STRUCTURES, st.booleans(), st.booleans())
-def test_any_structure_that_yaml_can_write_is_read_or_refused_with_a_place(
+def test_any_structure_that_yaml_can_write_is_read_or_refused_with_a_location(
     structure: object, flow: bool, wide: bool
 ) -> None:
     text = yaml.safe_dump(structure, default_flow_style=flow, allow_unicode=wide, width=20)
@@ -121,7 +121,7 @@ ODD = st.sampled_from([None, True, 0, -1, 7, "", "x", "$p", "$r", [], ["x"], {},
 
 
 def mostly(usual: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """What is usual in a place, and now and then something odd."""
+    """Usually a value of the right kind, now and then an odd one."""
     return st.integers(0, 19).flatmap(lambda die: ODD if die == 19 else usual)
 
 
@@ -209,7 +209,7 @@ def row(call: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def table_of(verb: str) -> st.SearchStrategy[dict[str, Any]]:
-    """A table of a verb, wrong in a few places or in none."""
+    """A table of a verb with a few mistakes or none."""
     rows = st.lists(row(vocabulary.DEFAULT_CALLS.get(verb, verb)), min_size=1, max_size=2)
     table = mapping({"given": given_objects()}, about=st.just("What it shows."))
     return st.builds(functools.partial(finished, verb), table, rows)
@@ -243,7 +243,7 @@ TABLE = st.sampled_from(vocabulary.VERBS).flatmap(table_of)
 
 @quick
 @given(TABLE)
-def test_anything_shaped_like_a_table_gives_cases_or_places(table: dict[str, Any]) -> None:
+def test_anything_shaped_like_a_table_becomes_cases_or_located_mistakes(table: dict[str, Any]) -> None:
     path = Path(table["verb"].removeprefix("ibv_")) / "sample.yaml"
     load(yaml.dump(table, Dumper=Plain, sort_keys=False, width=10_000).encode(), path)
 
@@ -309,7 +309,7 @@ def excerpt(path: Path) -> bytes:
 @pytest.mark.parametrize("path", REAL, ids=lambda path: f"{path.parent.name}/{path.stem}")
 @few
 @given(mutation=st.sampled_from(MUTATIONS), seed=st.integers(0, 2**32))
-def test_a_real_file_with_one_thing_changed_gives_cases_or_places(
+def test_a_real_file_with_one_change_becomes_cases_or_located_mistakes(
     path: Path, mutation: Mutation, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Known contents around a range, and what is seen of changes in them."""
+"""Known contents in and around a range, and the changes that are found."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def target(memory: Buffer, length: int = 16, contents: str = "made") -> Area:
     return area
 
 
-def test_what_is_sent_has_none_of_the_bytes_that_stand_there_before() -> None:
+def test_sent_bytes_differ_from_all_bytes_in_memory_before() -> None:
     assert not set(sent(1000)) & {BEFORE, CANARY, EMPTY, 0}
 
 
-def test_what_is_sent_differs_when_it_lands_whole_pages_or_words_off() -> None:
+def test_sent_bytes_differ_if_they_arrive_whole_pages_or_words_off() -> None:
     assert sent(8192)[:4096] != sent(8192)[4096:]
     assert sent(16)[:8] != sent(16)[8:]
 

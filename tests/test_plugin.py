@@ -47,6 +47,15 @@ def test_each_case_is_recorded_with_its_verdict(project: Project) -> None:
     assert exit_status(recorded.footer) == 1
 
 
+def test_the_command_that_reproduces_a_case_names_the_sessions_device_and_tables(project: Project) -> None:
+    tables = project.tables.relative_to(project.root)
+    only = project.only("works")
+    project.pytest("cases", "--rdma-cases", str(tables), "--rdma-only", only, "--rdma-out", "out", "--rdma-seed", "7")
+    (line,) = project.results().results
+    options = f"--device fake0 --cases {project.root / tables} --seed 7"
+    assert line["repro"] == f"./rdma-cts run {options} --only reg_mr/fake/works"
+
+
 def test_a_result_holds_what_was_observed(project: Project) -> None:
     project.run(rows=("works",))
     (line,) = project.results().results

@@ -1,4 +1,4 @@
-"""Places of a range: where operations on bytes and on words go."""
+"""Positions in a range: offset and size of operations on bytes and on words."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from conformance.model.positions import POSITIONS, WORD_OPERATIONS, locate
 ADDR, LENGTH = 4096 + 100, 200
 
 
-@pytest.mark.parametrize("place", sorted(set(POSITIONS) - {"empty"}))
+@pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"empty"}))
 @pytest.mark.parametrize("operation", ["RDMA_WRITE", "SEND", "ATOMIC_WRITE", "ATOMIC_FETCH_AND_ADD"])
-def test_a_place_lies_inside_or_outside_of_the_range_as_its_name_says(operation: str, place: str) -> None:
-    offset, size = locate(place, operation, ADDR, LENGTH)
+def test_a_position_is_inside_or_outside_the_range_as_its_name_says(operation: str, position: str) -> None:
+    offset, size = locate(position, operation, ADDR, LENGTH)
     inside = range(LENGTH)
     touched = [byte in inside for byte in range(offset, offset + size)]
     expected = {"before": [False], "after": [False], "across-start": [False, True], "across-end": [True, False]}
-    assert sorted(set(touched)) == sorted(expected.get(place, [True]))
+    assert sorted(set(touched)) == sorted(expected.get(position, [True]))
 
 
 def test_before_and_after_are_next_to_the_range() -> None:
@@ -25,9 +25,9 @@ def test_before_and_after_are_next_to_the_range() -> None:
 
 
 @pytest.mark.parametrize("operation", WORD_OPERATIONS)
-@pytest.mark.parametrize("place", sorted(set(POSITIONS) - {"empty"}))
-def test_words_are_aligned_where_the_range_begins_and_ends_in_the_middle_of_one(operation: str, place: str) -> None:
-    offset, size = locate(place, operation, ADDR, LENGTH)
+@pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"empty"}))
+def test_words_are_aligned_where_the_range_begins_and_ends_in_the_middle_of_one(operation: str, position: str) -> None:
+    offset, size = locate(position, operation, ADDR, LENGTH)
     assert ((ADDR + offset) % 8, size) == (0, 8)
 
 

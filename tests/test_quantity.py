@@ -37,7 +37,7 @@ def value(text: str | int) -> int:
         ("18446744073709551615", (1 << 64) - 1),
     ],
 )
-def test_a_sum_of_terms_has_the_value_that_it_says(text: str | int, expected: int) -> None:
+def test_a_sum_of_terms_is_evaluated(text: str | int, expected: int) -> None:
     assert value(text) == expected
 
 
@@ -79,7 +79,7 @@ def test_the_objects_of_a_sum_are_known_before_it_has_a_value() -> None:
         ("SIZE_MAX.addr", "has no property 'addr'"),
     ],
 )
-def test_what_is_no_quantity_is_told_in_a_sentence(text: str, fragment: str) -> None:
+def test_an_invalid_quantity_is_refused_with_a_message(text: str, fragment: str) -> None:
     with pytest.raises(ValueError, match=r"\w") as caught:
         parse(text)
     assert fragment in str(caught.value)

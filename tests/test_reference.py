@@ -1,4 +1,4 @@
-"""The reference: every case of the tables passes on it, and it says what the pages say when asked by hand."""
+"""The reference: every case of the tables passes on it, and direct calls have the results that the pages define."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process holds, by the kernel's account: where it is read, what is left out, and what counts as left over."""
+"""Counting the resources of a process: where the counts are read, which are omitted, and what counts as leaked."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from conformance.kernel.resources import (
     PINNED,
     ResourceCounter,
     count_when_settled,
-    evidence,
     leaked,
+    resource_evidence,
 )
+from conformance.model.observation import Observation
 from samples import case
 
 STATUS = "Name:\tpython3\nVmLck:\t       4 kB\nVmPin:\t      16 kB\n"
@@ -59,7 +60,7 @@ def test_pages_are_counted_only_where_nobody_else_pins_any(system: Path) -> None
 
 
 @pytest.mark.parametrize("lack", ["proc/self/cgroup", "cgroup/cases/rdma.current", "proc/vmstat"])
-def test_what_a_system_does_not_tell_is_left_out(system: Path, lack: str) -> None:
+def test_counts_that_a_system_does_not_provide_are_omitted(system: Path, lack: str) -> None:
     (system / lack).unlink()
     assert {OTHERS, PAGES} - set(count(system, Netlink(MR=1))) == {PAGES if lack == "proc/vmstat" else OTHERS}
 
@@ -77,7 +78,7 @@ def test_what_is_freed_a_little_later_is_not_left_over(monkeypatch: pytest.Monke
 
 
 def test_the_evidence_keeps_objects_and_memory_apart() -> None:
-    assert evidence({"MR": 0, PINNED: 0}, {"MR": 1, PINNED: 4}) == {
+    assert resource_evidence({"MR": 0, PINNED: 0}, {"MR": 1, PINNED: 4}) == {
         "resources": {"before": {"MR": 0}, "after": {"MR": 1}},
         "memory": {"before": {PINNED: 0}, "after": {PINNED: 4}},
     }
@@ -85,7 +86,7 @@ def test_the_evidence_keeps_objects_and_memory_apart() -> None:
 
 def test_what_is_left_over_fails_a_case_that_was_good_otherwise() -> None:
     left = leaked({PINNED: 0}, {PINNED: 4})
-    observed = {"returned": "MR", "errno": "", "left_behind": [left]}
+    observed: Observation = {"returned": "MR", "errno": "", "left_behind": [left]}
     judgement = judge(case("{rules: [REG-01], when: {access: []}, then: success}"), [], observed)
     assert judgement.verdict == "FAIL"
     assert "4 kB pinned" in judgement.reason

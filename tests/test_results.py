@@ -10,6 +10,7 @@ import pytest
 
 from conformance.errors import UserError
 from conformance.judging import Judgement
+from conformance.model.observation import Observation
 from conformance.model.record import FooterRecord, Record
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.conclusions import exit_status, rule_verdicts
@@ -38,7 +39,7 @@ def footer(*verdicts: str, planned: int | None = None) -> FooterRecord:
 
 
 def test_a_result_has_every_field_of_the_contract() -> None:
-    observed = {"rc": None, "returned": "NULL", "errno": "EPERM", "layer": "kernel"}
+    observed: Observation = {"rc": None, "returned": "NULL", "errno": "EPERM", "layer": "kernel"}
     judgement = Judgement(Verdict.FAIL, "one line", ("a note",))
     line = result_record(CASE, registry(), judgement, observed, kernel={"taint": 0, "log": ["x"]}, duration_us=7)
     assert line == {

@@ -1,4 +1,4 @@
-"""The registry of rules: ids that stay, and what is told when a file of rules is wrong.
+"""The registry of rules: permanent ids, and the mistakes that a file of rules can have.
 
 The malformed files of rules are in tests/malformed and run by test_tables.py.
 """
@@ -57,7 +57,7 @@ def test_rules_come_in_the_order_of_the_files(tmp_path: Path) -> None:
     assert read(tmp_path, **files) == (["ZZ-01", "AB-01"], [])
 
 
-def test_an_id_stands_once_in_all_files(tmp_path: Path) -> None:
+def test_an_id_is_unique_in_all_files(tmp_path: Path) -> None:
     text = "verb: api\nrules:\n" + RULE.format(id="AB-01")
     assert read(tmp_path, a=text, b=text)[1] == [
         "b/rules.yaml:3:9: duplicate rule id AB-01 (first at a/rules.yaml:3:9)"
@@ -79,8 +79,8 @@ def test_an_id_is_retired_once(tmp_path: Path) -> None:
 
 def test_mistakes_come_file_by_file_from_top_to_bottom(tmp_path: Path) -> None:
     bad = "verb: api\nrules:\n" + RULE.format(id="AB-01").replace("must", "shall").replace("section", "sektion")
-    places = [one.split(": ")[0] for one in read(tmp_path, a=bad, b="rules: [] \nverb: *x")[1]]
-    assert places == ["a/rules.yaml:3:5", "a/rules.yaml:6:5", "a/rules.yaml:7:12", "b/rules.yaml:2:7"]
+    locations = [one.split(": ")[0] for one in read(tmp_path, a=bad, b="rules: [] \nverb: *x")[1]]
+    assert locations == ["a/rules.yaml:3:5", "a/rules.yaml:6:5", "a/rules.yaml:7:12", "b/rules.yaml:2:7"]
 
 
 @pytest.mark.parametrize("prefix", COUNTS)

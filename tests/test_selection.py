@@ -1,4 +1,4 @@
-"""Which cases a selection takes, and what it says when there are none."""
+"""The cases of a selection, and the messages if there are none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ALL = ["reg_mr/flags/plain", "reg_mr/flags/remote-write", "reg_mr/flags/remote-a
         (Selection(verbs=["reg_mr"], words=["plain"]), [ALL[0]]),
     ],
 )
-def test_a_selection_takes_the_cases_that_match_all_of_it_in_the_suites_order(
+def test_a_selection_has_the_cases_that_match_all_criteria_in_the_suites_order(
     selection: Selection, chosen: list[str]
 ) -> None:
     assert [case.id for case in selection.apply(SUITE)] == chosen

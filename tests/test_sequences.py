@@ -21,6 +21,8 @@ from conformance import judging
 from conformance.errors import UserError
 from conformance.model import capability
 from conformance.model.case import Case
+from conformance.model.kind import Kind
+from conformance.model.observation import Observation
 from conformance.model.verdict import Verdict
 from conformance.results.records import encode, read_results, result_record
 from conformance.tables.loader import read_table
@@ -30,7 +32,7 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import nearest, sequences
 from trial.comparison import Comparison, Divergence, Subject
-from trial.running import run_case
+from trial.running import judgement_on, on_the_reference
 from trial.searching import divergences, for_seconds, for_sequences, observe
 from trial.violations import VIOLATIONS
 
@@ -45,7 +47,7 @@ def suite() -> Suite:
 
 @pytest.fixture(scope="module")
 def searching(suite: Suite) -> Case:
-    return next(each for each in suite.cases if each.searches and each.entry == "libibverbs")
+    return next(each for each in suite.cases if each.kind is Kind.SEQUENCES and each.entry == "libibverbs")
 
 
 def violation(name: str) -> type[Device]:
@@ -77,7 +79,7 @@ def verdict_of(row: str, kind: type[Device], folder: Path, suite: Suite) -> str:
     assert mistakes == []
     assert table is not None
     with closing(ReferenceBench(kind())) as bench:
-        return run_case(table.cases[0], bench, bench.capabilities()).verdict
+        return judgement_on(table.cases[0], on_the_reference(bench)).verdict
 
 
 def test_two_references_never_part() -> None:
@@ -146,8 +148,11 @@ def test_a_case_of_sequences_needs_nothing_since_it_calls_only_what_is_there(sea
 def test_a_finding_violates_the_nearest_rule_alone(searching: Case, suite: Suite) -> None:
     with closing(ReferenceBench(violation("one-byte-too-long")())) as bench:
         said: list[tuple[str, str]] = []
-        observed = observe(searching, bench, bench.capabilities(), for_sequences(300), 5,
-                           lambda point, done, row, rule: said.append((point, row)))  # fmt: skip
+
+        def progress(point: str, done: int, **more: str) -> None:
+            said.append((point, more["row"]))
+
+        observed = observe(searching, bench, bench.capabilities(), for_sequences(300), 5, progress)
     line = result_record(searching, suite.registry, judging.judge(searching, [], observed), observed)
     assert (line["verdict"], line["observed"]["seed"]) == (Verdict.FAIL, 5)
     rules = {rule for each in line["deviations"] for rule in each["rules"]}
@@ -159,8 +164,8 @@ def test_a_finding_violates_the_nearest_rule_alone(searching: Case, suite: Suite
 
 
 def test_a_kernel_that_complains_meanwhile_counts_for_every_rule(searching: Case, suite: Suite) -> None:
-    observed = {"returned": "differs", "errno": "", "differences": ["this"],
-                "divergences": [{"when": "x", "rule": "REG-15", "fault": "this", "row": ROW}]}  # fmt: skip
+    observed: Observation = {"returned": "differs", "errno": "", "differences": ["this"],
+                             "divergences": [{"when": "x", "rule": "REG-15", "fault": "this", "row": ROW}]}  # fmt: skip
     judgement = judging.judge(searching, [], observed, {"log": ["[ 1.0] BUG: bad page state"]})
     assert "rule_verdicts" not in result_record(searching, suite.registry, judgement, observed)
 

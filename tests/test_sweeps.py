@@ -7,6 +7,7 @@ import subprocess
 from array import array
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from actors import HEADER, Stage, ran, start
 from conformance.bench.calls import Mr, Pd, Return
 from conformance.bench.interface import Entry
 from conformance.errors import UserError
+from conformance.execution.runner import no_progress
 from conformance.model.case import Case
+from conformance.model.observation import KernelEvidence
 from conformance.model.verdict import Verdict
 from conformance.results.conclusions import headline, rule_verdicts
 from conformance.results.points import read_points
@@ -25,12 +28,13 @@ from conformance.results.records import encode
 from conformance.results.sweep_record import sweep_record
 from conformance.results.writer import ResultsFile
 from conformance.sweeps import native
-from conformance.sweeps.run import Swept, sweep
+from conformance.sweeps.run import Swept, run_sweep
 from conformance.tables.selection import Selection
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import of_tier, ordered
 from conformance.verbs import ENUMS
 from reference.bench import ReferenceBench
+from trial.running import on_the_reference
 
 FLAGS = ENUMS["ibv_access_flags"]
 ROW = """
@@ -96,8 +100,19 @@ def bench() -> Iterator[Bench]:
         yield made
 
 
+class Complaint:
+    """A watch that sees a warning in the first stretch of points."""
+
+    def __init__(self) -> None:
+        self.seen: Iterator[KernelEvidence] = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}])
+
+    def since_last(self) -> KernelEvidence:
+        nothing: KernelEvidence = {}
+        return next(self.seen, nothing)
+
+
 def run(case: Case, bench: Bench, seed: int | None = None) -> Swept:
-    return sweep(case, bench, bench.capabilities(), seed=seed)
+    return run_sweep(case, replace(on_the_reference(bench), seed=seed), no_progress).swept
 
 
 def test_a_row_with_a_sweep_is_one_case_of_many_points(space: Case, bench: Bench) -> None:
@@ -239,7 +254,7 @@ def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
 ) -> None:
     row = GROUND.replace("{MEMORY}", memory).replace("AXES", axes).replace("WHERE", where)
     case = samples.suite([samples.table("reg_mr/ground", row)]).cases[0]
-    capabilities, before, alloc_pd = bench.capabilities(), bench.resources(), bench.alloc_pd
+    context, before, alloc_pd = on_the_reference(bench), bench.resources(), bench.alloc_pd
     asked = []
 
     def counted() -> Pd:
@@ -247,14 +262,14 @@ def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
         return alloc_pd()
 
     monkeypatch.setattr(bench, "alloc_pd", counted)
-    assert sweep(case, bench, capabilities).points.by_verdict() == {"PASS": 8}
+    assert run_sweep(case, context, no_progress).swept.points.by_verdict() == {"PASS": 8}
     assert len(asked) == domains
     assert bench.resources() == before
 
 
 def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at(space: Case, bench: Bench) -> None:
-    evidence = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}, {}, {}])
-    swept = sweep(space, bench, bench.capabilities(), watch=lambda: next(evidence))
+    watch = Complaint()
+    swept = run_sweep(space, replace(on_the_reference(bench), watch=watch), no_progress).swept
     assert swept.verdict == Verdict.FAIL
     assert swept.alarms[0]["from"] == "length=1page,access=none"
     assert "WARNING: something" in swept.reason

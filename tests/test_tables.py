@@ -1,9 +1,10 @@
-"""Tables: what they give, and where each mistake in one is told."""
+"""Reading tables: the cases of valid ones, and the location and message of each mistake in others."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,19 +13,23 @@ import corpus
 from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.case import Case, Flags
+from conformance.tables import arguments, unknown_bits
 from conformance.tables.expansion import MAX_CASES
 from conformance.tables.loader import Table, parse_table, read_tables
 from conformance.tables.suite import CASES, ROOT, load_suite
-from conformance.yamldoc.nodes import read_bytes
+from conformance.verbs import ENUMS, Enum, EnumValue
+from conformance.yamldoc.nodes import Location, Node, read_bytes
+from conformance.yamldoc.reader import Reader
 from samples import registry
 
 HEAD = "verb: ibv_reg_mr\ncases: {cases}\ngiven: {{memory: {{buf: {{kind: anonymous, size: 4 pages}}}}}}\nrows:\n"
+NOWHERE = Location("f", 1, 1)
 ROW = "  - {id: a, rules: [REG-01], when: {access: [LOCAL_WRITE]}, then: success}\n"
 TABLE = HEAD.format(cases=1) + ROW
 
 
 def parsed(rows: str, cases: int, name: str = "sample") -> tuple[Table | None, list[str]]:
-    """The table of these rows, or its mistakes as `line:column: message`; rows begin in line 5."""
+    """Returns the table of these rows, or its mistakes as `line:column: message`; rows begin in line 5."""
     text = HEAD.format(cases=cases) + rows
     table, mistakes = parse_table(read_bytes(text.encode(), "f"), Path("reg_mr") / f"{name}.yaml", registry())
     return table, [str(mistake).removeprefix("f:") for mistake in mistakes]
@@ -41,11 +46,11 @@ def cases_of(rows: str, cases: int) -> tuple[Case, ...]:
 @pytest.mark.parametrize("name", corpus.FILES)
 def test_a_malformed_file_is_refused_where_it_is_wrong(name: str, tmp_path: Path) -> None:
     expected = corpus.expectations((corpus.FOLDER / name).read_bytes())
-    assert expected, "the file says nothing of what must be told"
+    assert expected, "the file has no `# expect` lines"
     found = corpus.mistakes(name, tmp_path)
     missing = [
         each for each in expected
-        if not any(one.startswith(f"{each.place}: ") and each.fragment in one for one in found)
+        if not any(one.startswith(f"{each.location}: ") and each.fragment in one for one in found)
     ]  # fmt: skip
     assert missing == [], found
     assert len(found) == len(expected), found
@@ -159,7 +164,7 @@ def test_a_folder_named_twice_counts_once(tmp_path: Path) -> None:
         ("reg_mr/deep/flags.yaml", "not deeper"),
     ],
 )
-def test_a_table_that_nobody_would_read_is_a_mistake(tmp_path: Path, name: str, fragment: str) -> None:
+def test_a_file_that_would_be_ignored_is_a_mistake(tmp_path: Path, name: str, fragment: str) -> None:
     folder = vendor(tmp_path, {name: TABLE})
     with pytest.raises(UserError, match=re.escape(f"{folder / name}:1:1: would be ignored: ")) as caught:
         load_suite([folder])
@@ -186,13 +191,13 @@ def test_a_folder_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
 def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path: Path) -> None:
     one = vendor(tmp_path, {"reg_mr/own.yaml": TABLE})
     other = vendor(tmp_path / "b", {"reg_mr/own.yaml": TABLE})
-    place = re.escape(f"{other}/reg_mr/own.yaml:5:10: duplicate case id reg_mr/own/a (first at {one}")
-    with pytest.raises(UserError, match=place):
+    expected = re.escape(f"{other}/reg_mr/own.yaml:5:10: duplicate case id reg_mr/own/a (first at {one}")
+    with pytest.raises(UserError, match=expected):
         load_suite([one, other])
 
 
 @pytest.mark.usefixtures("own")
-def test_every_mistake_of_every_file_is_told_at_once(tmp_path: Path) -> None:
+def test_every_mistake_of_every_file_is_reported_at_once(tmp_path: Path) -> None:
     files = {"reg_mr/p.yaml": TABLE.replace("REG-01", "REG-1"), "reg_mr/q.yaml": TABLE.replace("success", "sucess")}
     with pytest.raises(UserError) as caught:
         load_suite([vendor(tmp_path, files)])
@@ -226,7 +231,7 @@ def test_a_table_that_nothing_runs_once_is_a_mistake(own: Path, module: str, fra
     assert fragment.format(cases=own) in str(caught.value)
 
 
-def test_files_are_named_as_people_name_them() -> None:
+def test_messages_name_files_relative_to_the_project() -> None:
     tables, mistakes = read_tables([CASES], registry(), ROOT)
     assert mistakes == []
     assert {case.location.file.split("/")[0] for table in tables for case in table.cases} == {"cases"}
@@ -234,7 +239,7 @@ def test_files_are_named_as_people_name_them() -> None:
 
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize("command", ["list", "coverage"])
-def test_a_person_sees_mistakes_one_a_line_and_status_2(
+def test_the_command_line_prints_one_mistake_a_line_and_exits_with_2(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = vendor(tmp_path, {"reg_mr/own.yaml": TABLE.replace("LOCAL_WRITE", "LOCAL_WIRTE, REMOTE_REED")})
@@ -245,3 +250,30 @@ def test_a_person_sees_mistakes_one_a_line_and_status_2(
         f"rdma-cts: {folder}/reg_mr/own.yaml:5:46: unknown access flag 'LOCAL_WIRTE' (did you mean LOCAL_WRITE?)",
         f"rdma-cts: {folder}/reg_mr/own.yaml:5:59: unknown access flag 'REMOTE_REED' (did you mean REMOTE_READ?)",
     ]
+
+
+def test_a_bit_that_is_given_a_name_leaves_the_axis_of_unknown_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bits(which: str, number: int) -> list[str]:
+        row = (
+            "  - id: a-$bit\n    rules: [REG-18]\n"
+            f"    each: {{bit: {{unknown bits of: ibv_access_flags, which: {which}}}}}\n"
+            "    when: {access: [$bit]}\n    then: open\n"
+        )
+        return [case.id.removeprefix("reg_mr/sample/a-bit-") for case in cases_of(row, number)]
+
+    assert bits("mandatory", 12) == [str(bit) for bit in (*range(10, 20), 30, 31)]
+    assert bits("optional", 9) == [str(bit) for bit in range(21, 30)]
+    access = ENUMS["ibv_access_flags"]
+    named = replace(access, values=(*access, EnumValue("IBV_ACCESS_NEW", 1 << 10, "of a later release")))
+    monkeypatch.setattr(unknown_bits, "ENUMS", {**ENUMS, access.name: named})
+    assert bits("mandatory", 11) == [str(bit) for bit in (*range(11, 20), 30, 31)]
+
+
+@pytest.mark.parametrize("enum", [enum for enum in ENUMS.values() if enum.flags])
+def test_only_bits_without_a_name_can_be_written_by_their_number(enum: Enum) -> None:
+    reader = Reader()
+    for bit in range(32):
+        written = Node((Node(f"bit {bit}", NOWHERE),), NOWHERE)
+        before = len(reader.mistakes)
+        arguments.read_flags(reader, written, enum.name)
+        assert (len(reader.mistakes) > before) == (1 << bit in [each.value for each in enum])

@@ -12,6 +12,7 @@ import pytest
 from commands.__main__ import main
 from commands.programs import lines_from_guest
 from conformance.errors import UserError
+from conformance.execution.runner import Unwatched
 from conformance.model.case import Case
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
@@ -156,14 +157,14 @@ def test_every_alteration_has_a_rule_and_a_name_of_its_own(suite: Suite) -> None
 
 def test_calls_around_which_nothing_is_altered_are_seen_by_nobody(suite: Suite) -> None:
     with closing(ReferenceBench()) as bench:
-        trial = RealTrial(bench, bench.capabilities(), cases_of(suite, "REG-20", "BIND-10"))
+        trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases_of(suite, "REG-20", "BIND-10"))
         assert trial.try_alteration(CONTROL).outcome == SURVIVED
 
 
 @pytest.mark.parametrize("altered", ALTERATIONS, ids=lambda each: each.name)
 def test_altered_calls_are_seen_by_the_cases_of_their_rule(altered: Violation, suite: Suite) -> None:
     with closing(ReferenceBench()) as bench:
-        trial = RealTrial(bench, bench.capabilities(), cases_of(suite, altered.rule))
+        trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases_of(suite, altered.rule))
         assert trial.try_alteration(altered).outcome == KILLED
 
 
@@ -181,7 +182,7 @@ def test_no_violation_survives_and_few_are_misattributed(default_cases: list[Cas
     assert Trial(findings, UNTRIABLE, 0.0, "the reference").passed
 
 
-@pytest.mark.parametrize("liberty", PERMITTED_VARIANTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("variant", PERMITTED_VARIANTS, ids=lambda each: each.name)
 def test_what_the_documents_leave_open_is_failed_by_no_case(variant: Violation, default_cases: list[Case]) -> None:
     finding = try_violation(variant, default_cases)
     assert (finding.by, finding.broken, finding.reason) == ((), (), "")

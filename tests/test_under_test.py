@@ -245,6 +245,6 @@ def test_kernel_modules_and_libraries_are_known_by_their_marks(tmp_path: Path) -
     assert len(under_test("nameless", sys, tmp_path / "maps")["libraries"]) == 3
 
 
-def test_a_system_that_tells_nothing_is_no_error(tmp_path: Path) -> None:
+def test_a_system_without_build_ids_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "maps").write_text("")
     assert under_test("rxe", tmp_path / "sys", tmp_path / "maps") == {"kernel": {}, "modules": {}, "libraries": {}}

@@ -179,7 +179,7 @@ def test_reasons_that_a_page_leaves_open_are_empty() -> None:
     assert not VENDOR_VERBS["ibv_rereg_mr"].codes
 
 
-def test_a_dmabuf_takes_five_flags_and_a_window_four() -> None:
+def test_a_dmabuf_allows_five_flags_and_a_window_four() -> None:
     assert VERBS["ibv_reg_dmabuf_mr"].parameter("access").allowed == (
         "LOCAL_WRITE",
         "REMOTE_WRITE",
@@ -197,7 +197,7 @@ def test_a_dmabuf_takes_five_flags_and_a_window_four() -> None:
     assert VERBS["ibv_bind_mw"].parameter("qp").allowed == ("UC", "RC", "XRC_SEND")
 
 
-def test_the_vendors_dialect_stands_apart() -> None:
+def test_the_vendors_dialect_is_separate() -> None:
     verb = VENDOR_VERBS["ibv_rereg_mr"]
     assert verb.signature == (
         "int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, "
@@ -211,7 +211,7 @@ def test_the_vendors_dialect_stands_apart() -> None:
     assert dialects("ibv_nothing") == ()
 
 
-def test_the_vendors_flag_has_no_number_and_is_no_mainline_word() -> None:
+def test_the_vendors_flag_has_no_number_and_is_not_a_mainline_flag() -> None:
     vendors = enum_in(EXPERIMENTAL, "ibv_access_flags")
     assert vendors is VENDOR_ENUMS["ibv_access_flags"]
     assert vendors.named("ALLOCATE_MR").value is None

@@ -1,4 +1,4 @@
-"""YAML with places: what is read, what is refused, and where the refusal points."""
+"""Located YAML: what is read, what is refused, and the location of each mistake."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conformance.yamldoc.nodes import MAX_BYTES, MAX_DEPTH, Node, TextError, rea
 
 
 def mistakes(text: str | bytes) -> list[str]:
-    """What is wrong with the text, each as `line:column: message`."""
+    """The mistakes in the text, each as `line:column: message`."""
     data = text.encode() if isinstance(text, str) else text
     with pytest.raises(TextError) as caught:
         read_bytes(data, "f")
@@ -21,13 +21,13 @@ def mistakes(text: str | bytes) -> list[str]:
 
 
 def bare(node: Node) -> object:
-    """The value without places."""
+    """The value as plain Python data."""
     if isinstance(node.value, dict):
         return {key: bare(value) for key, value in node.value.items()}
     return [bare(item) for item in node.value] if isinstance(node.value, tuple) else node.value
 
 
-def test_values_are_those_that_people_mean() -> None:
+def test_values_have_the_types_that_the_writer_expects() -> None:
     text = "a: [1, -2, 0x10, word, 'quoted', \"12\", true, null, ~]\nb:\n  c: >-\n    two\n    lines\n"
     assert bare(read_bytes(text.encode(), "f")) == {
         "a": [1, -2, 16, "word", "quoted", "12", True, None, None],
@@ -35,7 +35,7 @@ def test_values_are_those_that_people_mean() -> None:
     }
 
 
-def test_every_value_and_key_knows_its_place() -> None:
+def test_every_value_and_key_has_its_location() -> None:
     root = read_bytes(b"a: 1\nbc:\n  - x\n  -  z\n", "f")
     assert isinstance(root.value, dict)
     assert str(root.keys["bc"] if root.keys else "") == "f:2:1"
@@ -48,13 +48,13 @@ def test_what_only_some_yaml_readers_convert_stays_text(text: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["yes", "No", "on", "OFF", "y", "N", "True", "FALSE"])
-def test_a_word_that_some_readers_take_for_a_truth_value_is_refused(word: str) -> None:
+def test_a_word_that_some_readers_convert_to_a_boolean_is_refused(word: str) -> None:
     (only,) = mistakes(f"a: {word}")
     assert only.startswith("1:4: ")
     assert "write it in quotes" in only
 
 
-def test_such_a_word_in_quotes_is_a_word() -> None:
+def test_such_a_word_in_quotes_is_text() -> None:
     assert bare(read_bytes(b"a: 'yes'", "f")) == {"a": "yes"}
 
 
@@ -94,7 +94,7 @@ def test_such_a_word_in_quotes_is_a_word() -> None:
         ("é: [\n", "1:4: this quote or bracket is never closed"),
     ],
 )
-def test_a_refusal_points_at_what_is_wrong(text: str | bytes, expected: str) -> None:
+def test_a_mistake_has_its_location_and_message(text: str | bytes, expected: str) -> None:
     (only,) = mistakes(text)
     assert only.startswith(expected)
 
@@ -104,7 +104,7 @@ def test_windows_line_ends_are_read_and_counted() -> None:
     assert mistakes("a: 1\r\nb: *x\r\n")[0].startswith("2:4: ")
 
 
-def test_mistakes_that_leave_the_structure_are_told_together() -> None:
+def test_mistakes_that_leave_the_structure_readable_are_reported_together() -> None:
     found = mistakes("a: &x 1\na: yes\nb: !t [*x]\n1: 2\n")
     assert [one.split(" ")[0] for one in found] == ["1:4:", "2:1:", "2:4:", "3:4:", "3:8:", "4:1:"]
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from conformance import judging
 from conformance.bench.interface import Bench
-from conformance.execution.context import CaseContext, Observation
+from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up
 from conformance.execution.steps import STEPS
 from conformance.model.case import Case, Expectation, Given, Step
+from conformance.model.observation import Observation
 from conformance.model.verdict import Verdict
 from conformance.tables.arguments import Names, product, read_step
 from conformance.tables.given import read_given

@@ -19,9 +19,12 @@ from typing import Any, cast
 
 from conformance.bench.interface import Bench
 from conformance.device.device import Device
+from conformance.execution.runner import RunContext, Watch
 from conformance.judging import Judgement
+from conformance.kernel.log import KernelWatch
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
+from conformance.model.kind import Kind
 from conformance.model.verdict import VIOLATIONS
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier, ordered
@@ -29,7 +32,7 @@ from fixtures.bench import DeviceBench
 from fixtures.limits import obey_locked_memory_limit
 from trial.alterations import ALTERATIONS
 from trial.altering import Alteration, AlteredBench
-from trial.running import run_case
+from trial.running import judgement_on, run_context
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding, found
 from trial.violation import Violation
 
@@ -44,33 +47,33 @@ CONTROL = Violation("control", "REG-20", "Nothing is altered.", Alteration)
 def rows(cases: Sequence[Case]) -> list[Case]:
     """The cases without sweeps, each of which costs as much as all rows, and without what takes the kernel down."""
     moderate = of_tier(cases, DEFAULT)
-    return [case for case in moderate if not (case.hazardous or case.sweep or case.verb == "api")]
+    return [case for case in moderate if case.kind is Kind.ROW and not case.hazardous]
 
 
 class RealTrial:
     """A real bench, its unaltered verdicts as they are needed, and alterations on it."""
 
-    def __init__(self, bench: Bench, capabilities: Capabilities, cases: Sequence[Case]) -> None:
+    def __init__(self, bench: Bench, capabilities: Capabilities, watch: Watch, cases: Sequence[Case]) -> None:
         """See `rows` for those of `cases` that are run."""
-        self.bench, self.capabilities = bench, capabilities
+        self.bench, self.capabilities, self.watch = bench, capabilities, watch
         self.cases = rows(cases)
         self._sound: dict[str, Judgement] = {}
 
     def sound(self, case: Case) -> Judgement:
         """The judgement on a case with unaltered calls."""
         if case.id not in self._sound:
-            self._sound[case.id] = run_case(case, self.bench, self.capabilities)
+            self._sound[case.id] = judgement_on(case, run_context(self.bench, self.capabilities, self.watch))
         return self._sound[case.id]
 
     def seen(self, violation: Violation, cases: Iterable[Case]) -> dict[str, str]:
         """The cases that fail with the alteration and not without it, with their reasons."""
         alteration: Alteration = violation.kind()
-        bench = cast(Bench, AlteredBench(self.bench, alteration))
+        altered = run_context(cast(Bench, AlteredBench(self.bench, alteration)), self.capabilities, self.watch)
         seen = {}
         for case in cases:
             if self.sound(case).verdict in VIOLATIONS:
                 continue
-            judgement = run_case(case, bench, self.capabilities)
+            judgement = judgement_on(case, altered)
             if judgement.verdict in VIOLATIONS:
                 seen[case.id] = judgement.reason
             if len(seen) >= _ENOUGH:
@@ -90,22 +93,22 @@ class RealTrial:
         return found(violation, MISATTRIBUTED if seen else SURVIVED, seen, len(self.cases))
 
 
-def try_alterations(bench: Bench, capabilities: Capabilities, chosen: Sequence[str]) -> Iterator[Line]:
+def try_alterations(bench: Bench, capabilities: Capabilities, watch: Watch, chosen: Sequence[str]) -> Iterator[Line]:
     """A line for each alteration that is chosen."""
-    trial = RealTrial(bench, capabilities, load_suite().cases)
+    trial = RealTrial(bench, capabilities, watch, load_suite().cases)
     for violation in (*ALTERATIONS, CONTROL):
         if violation.name in chosen:
             yield {"type": "finding", **trial.try_alteration(violation).as_data()}
 
 
-def try_shuffled(bench: Bench, capabilities: Capabilities, rounds: int, seed: int) -> Iterator[Line]:
+def try_shuffled(run: RunContext, rounds: int, seed: int) -> Iterator[Line]:
     """A line for each round: what every row said, in an order of its own."""
     cases = rows(load_suite().cases)
     for number in range(seed, seed + rounds):
         started = time.monotonic()
         said = {}
         for case in ordered(cases, number):
-            judgement = run_case(case, bench, capabilities)
+            judgement = judgement_on(case, run)
             said[case.id] = [judgement.verdict, judgement.reason]
         yield {"type": "round", "seed": number, "seconds": time.monotonic() - started, "said": said}
 
@@ -122,11 +125,11 @@ def main(name: str, port: str, what: str, arguments: Sequence[str]) -> int:
 
     # Never closed: what altered calls have left behind keeps its domain busy, and the process's end gives all back.
     bench = DeviceBench(Device(name))
-    capabilities = bench.capabilities()
+    capabilities, watch = bench.capabilities(), KernelWatch()
     if what == "alterations":
-        lines = try_alterations(bench, capabilities, arguments)
+        lines = try_alterations(bench, capabilities, watch, arguments)
     else:
-        lines = try_shuffled(bench, capabilities, int(arguments[0]), int(arguments[1]))
+        lines = try_shuffled(run_context(bench, capabilities, watch), int(arguments[0]), int(arguments[1]))
     for line in lines:
         say(line)
     return 0

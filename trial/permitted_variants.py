@@ -145,7 +145,7 @@ class HugeWithoutPaging(Device):
 class OtherErrnos(Device):
     """Every refusal of a registration has another errno."""
 
-    def told_errno(self, errno: int) -> int:
+    def reported_errno(self, errno: int) -> int:
         return errno + 1
 
 

@@ -1,19 +1,17 @@
-"""Runs cases on a bench in this process and judges them: the suite without pytest, results file or supervisor."""
+"""Runs cases on a bench in this process, without pytest, results file or supervisor, by the engine's own runner."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 
-from conformance import judging
 from conformance.bench.interface import Bench
-from conformance.execution.context import Observation
-from conformance.execution.procedure import accounted, execute
-from conformance.judging import Judgement
+from conformance.execution.runner import Progress, RunContext, Unwatched, Watch, run_case
+from conformance.judging import Basis, Judgement, broken
 from conformance.model.capability import REACH, Capabilities
 from conformance.model.case import Case
-from conformance.model.verdict import Verdict
-from conformance.sweeps.run import sweep
+from conformance.model.observation import Observation
+from conformance.sweeps.runners import runners
 from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.stack import STACKS, Stack
@@ -23,28 +21,26 @@ from trial.searching import FIRST_SEED, for_sequences, observe
 _SEQUENCES = 20
 
 
-def run_case(case: Case, bench: Bench, capabilities: Capabilities) -> Judgement:
+def run_context(bench: Bench, capabilities: Capabilities, watch: Watch) -> RunContext:
+    """What cases on this bench have in common: no profile, and few random sequences."""
+
+    def random_sequences(case: Case, progress: Progress) -> Observation:
+        return observe(case, bench, capabilities, for_sequences(_SEQUENCES), FIRST_SEED, progress)
+
+    return RunContext(bench, Basis(capabilities), watch, runners(random_sequences))
+
+
+def on_the_reference(bench: ReferenceBench) -> RunContext:
+    """What cases on a reference have in common: no kernel takes part in them, so none is watched."""
+    return run_context(bench, bench.capabilities(), Unwatched())
+
+
+def judgement_on(case: Case, run: RunContext) -> Judgement:
     """The judgement on one case; what the harness itself cannot do is BROKEN, as in a run."""
-    unreachable = capabilities.unreachable(case.needs, case.entry)
-    if unreachable:
-        return Judgement(Verdict.UNREACHABLE, unreachable)
     try:
-        if case.sweep and case.point is None:
-            swept = sweep(case, bench, capabilities)
-            return Judgement(swept.verdict, swept.reason)
-        if case.sweep:
-            case = case.sweep.judged(case, lambda name: not capabilities.undeclared([name], case.entry))
-        observed = observed_of(case, bench, capabilities)
+        return run_case(case, run).judgement
     except Exception as error:
-        return Judgement(Verdict.BROKEN, f"the harness could not run the case: {type(error).__name__}: {error}")
-    return judging.judge(case, capabilities.undeclared(case.needs, case.entry), observed)
-
-
-def observed_of(case: Case, bench: Bench, capabilities: Capabilities) -> Observation:
-    """What running a case gives, as a run records it."""
-    if case.searches:
-        return accounted(bench, lambda: observe(case, bench, capabilities, for_sequences(_SEQUENCES), FIRST_SEED))
-    return execute(case, bench)
+        return broken(error)
 
 
 def stack_for(case: Case) -> Stack | None:
@@ -63,6 +59,6 @@ def on_reference(
         grouped.setdefault(stack, []).append(case)
     for stack, chosen in grouped.items():
         with closing(ReferenceBench(kind(stack))) as bench:
-            capabilities = bench.capabilities()
+            run = on_the_reference(bench)
             for case in chosen:
-                yield case, run_case(case, bench, capabilities)
+                yield case, judgement_on(case, run)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from conformance.bench.interface import Bench
 from conformance.errors import UserError
-from conformance.execution.context import Observation
+from conformance.execution.runner import Progress, no_progress
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
+from conformance.model.observation import DivergenceData, Observation
 from reference.bench import ReferenceBench
 from trial.comparison import Divergence, Subject
 
@@ -21,8 +21,6 @@ from trial.comparison import Divergence, Subject
 FIRST_SEED = 1
 
 Over = Callable[[Subject], bool]
-# Told before each step: what comes, how many sequences there were, the sequence as a row, the nearest rule.
-Tell = Callable[[str, int, str, str], None]
 
 
 def for_seconds(seconds: float) -> Over:
@@ -59,14 +57,16 @@ def divergences(subject: Subject, seed: int, over: Over) -> Iterator[Divergence]
 
 
 def observe(
-    case: Case, bench: Bench, capabilities: Capabilities, over: Over, seed: int,
-    tell: Tell = lambda point, done, row, rule: None,
+    case: Case, bench: Bench, capabilities: Capabilities, over: Over, seed: int, progress: Progress = no_progress,
 ) -> Observation:  # fmt: skip
-    """What random sequences at a case's entry give: `differences` are judged like those of any other case."""
+    """What random sequences at a case's entry give: `differences` are judged like those of any other case.
+
+    `progress` is told before each step, with the sequence so far as a row and the nearest rule.
+    """
     subject = subject_of(bench, capabilities, case.entry)
 
     def begins(row: str, rule: str) -> None:
-        tell(f"sequence {subject.sequences} from seed {seed}", subject.sequences, row, rule)
+        progress(f"sequence {subject.sequences} from seed {seed}", subject.sequences, row=row, rule=rule)
 
     subject.begins = begins
     found = list(divergences(subject, seed, over))
@@ -82,6 +82,6 @@ def observe(
     return observation
 
 
-def as_data(divergence: Divergence) -> dict[str, Any]:
+def as_data(divergence: Divergence) -> DivergenceData:
     """A divergence as a result has it; `row` can be put into a table."""
     return {"when": divergence.signature, "rule": divergence.rule, "fault": divergence.fault, "row": divergence.row}

@@ -1,6 +1,6 @@
-"""What both entries share: how a call answers, and the structures that C programs see.
+"""What both entries have in common: the result of a call, and the structures that C programs use.
 
-Not the calls themselves: device/libibverbs.py makes them at the library, device/uverbs.py at the kernel.
+Not for the calls themselves: device/libibverbs.py calls the library, device/uverbs.py the kernel.
 """
 
 from __future__ import annotations
@@ -57,38 +57,38 @@ class IbvSrq(ctypes.Structure):
 
 
 class Mr:
-    """A memory region: the struct ibv_mr that a program would hold.
+    """A memory region, as the struct ibv_mr that a program has.
 
-    At the libibverbs entry it is the library's own structure, at the uverbs entry one of ours that
-    the kernel's answer filled in.
+    At the libibverbs entry it is the library's own structure. At the uverbs entry the suite makes it from the
+    kernel's answer.
     """
 
     def __init__(self, struct: IbvMr, pointer: int = 0) -> None:
-        """`pointer` is the library's struct ibv_mr *; 0 for a region that the library does not know."""
+        """`pointer` is the library's struct ibv_mr *, or 0 for a region that the library does not know."""
         self.struct = struct
         self.pointer = pointer
 
     @classmethod
     def at(cls, pointer: int) -> Mr:
-        """The region whose structure the library returned."""
+        """Returns the region whose structure, at the address `pointer`, the library returned."""
         return cls(IbvMr.from_address(pointer), pointer)
 
     @property
     def handle(self) -> int:
-        """The kernel's handle, as the structure names it."""
+        """The kernel's handle in the structure."""
         return int(self.struct.handle)
 
     def fields(self) -> dict[str, int]:
-        """What the structure says, pointers as numbers."""
+        """Returns the fields of the structure, pointers as numbers."""
         names = ("addr", "length", "handle", "lkey", "rkey")
         return {name: int(getattr(self.struct, name) or 0) for name in names}
 
 
 @dataclass(frozen=True)
 class Return:
-    """What a call returned: its value, errno (0 when the call left it alone), and what it made.
+    """The result of a call: the returned value, errno (0 if the call did not set it), and the region it created.
 
-    `layer` is who answered, where the answer tells.
+    `layer` is the layer that answered, `kernel` if the result does not show another one.
     """
 
     value: int
@@ -100,7 +100,7 @@ class Return:
 class Sge(NamedTuple):
     """One element of a scatter/gather list: address, length in bytes, lkey.
 
-    `rkey` is that of the same memory where a peer may reach it.
+    `rkey` is the key of the same memory for a peer, or 0.
     """
 
     addr: int
@@ -110,7 +110,7 @@ class Sge(NamedTuple):
 
 
 class Pd(Protocol):
-    """A protection domain that was made for a case."""
+    """A protection domain that was allocated for a case."""
 
     @property
     def pointer(self) -> int: ...
@@ -134,7 +134,7 @@ class Window(Protocol):
 
 
 def errno_name(number: int) -> str:
-    """`EINVAL` for 22; `errno 524` for what user space has no name for; empty for 0."""
+    """Returns the name of an errno: `EINVAL` for 22, `errno 524` for a number without a name, an empty text for 0."""
     if number == 0:
         return ""
     if number == errno_module.EOPNOTSUPP:  # the same number as ENOTSUP on Linux

@@ -1,7 +1,7 @@
-"""Known contents in memory before an operation, and where they differ afterwards.
+"""Writes known contents into memory before an operation and finds the differences afterwards.
 
-What is sent never contains the bytes that stood there before, so that nothing that moves goes unseen. Not
-for operations (execution/traffic.py) and not for saying whether a change is right (judging.py).
+The bytes that an operation sends never occur in the memory before it, so that every transferred byte is a
+difference. Not for operations (execution/traffic.py) and not for judging a difference (judging/).
 """
 
 from __future__ import annotations
@@ -11,54 +11,57 @@ import functools
 
 from conformance.bench.interface import Memory
 
-# What stands in a range before it is written, in all memory around it, and in a buffer that is to be written.
+# The bytes in a range before it is written, in the memory around it, and in a receiving buffer.
 BEFORE, CANARY, EMPTY = 0x3C, 0x77, 0x5A
-# What stands around in a case's memory, by places.CONTENTS.
+# The byte around the range in a case's memory, by positions.CONTENTS.
 AROUND = {"made": CANARY, "filled": BEFORE, "zeros": 0}
-# What exchange.c sees of an area: nothing changed; all of the range is as wanted, in every byte another than before,
-# and nothing else changed; anything else, at which Python looks.
+# The state of an area that exchange.c reports. UNTOUCHED: nothing has changed. REPLACED: every byte of the range has
+# changed to the wanted one, and nothing else has changed. OTHER: anything else, which Python examines.
 UNTOUCHED, REPLACED, OTHER = range(3)
-SHOWN = 64  # bytes of a torn transfer, or differing stretches, that a result shows
+SHOWN = 64  # how many bytes of a torn transfer, or how many differing stretches, a result shows
 _STRETCH = 4096
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
-_PERIOD = 113  # prime, so that what lands some whole pages or words off its place differs too
+_PERIOD = 113  # a prime, so that data that arrives some whole pages or words off differs too
 _PATTERN = bytes(0x80 + (number * 31 + 7) % _PERIOD for number in range(_PERIOD))
 
 
 def sent(length: int) -> bytes:
-    """What operations move: `length` bytes, none of which is BEFORE, CANARY, EMPTY or zero."""
+    """Returns the `length` bytes that an operation transfers. None of them is BEFORE, CANARY, EMPTY or zero."""
     return (_PATTERN * (length // _PERIOD + 1))[:length]
 
 
 class Area:
-    """A range of `length` bytes at `start` in memory, with known contents in it and all around.
+    """A range of `length` bytes at the address `start` in memory, with known contents in it and around it.
 
-    `before` stands in the range when an operation comes, `wanted` when it has done all that it should. What stands
-    around is one byte, again and again. Addresses and lengths in bytes.
+    `before` are the contents of the range before an operation, `wanted` those after a complete one. The memory
+    around the range is filled with one byte, `around`.
     """
 
     def __init__(
         self, memory: Memory, start: int, length: int, around: int, before: bytes, wanted: bytes, made: bool = True
     ) -> None:
-        """Not `made` is what must not be touched, or stands there already: it is looked at and never written."""
+        """With `made` false the contents are already there, or must not be touched: `fill` does not write them."""
         self.memory, self.start, self.length = memory, start, length
         self.around, self.before, self.wanted, self.made = around, before, wanted, made
-        self.seen: int | None = None  # of SEEN, by who has looked already
+        self.seen: int | None = None  # the state of the area that exchange.c has reported, if it has
 
     def fill(self) -> None:
-        """Makes the contents, if they are to be made."""
+        """Writes the contents, if `made` is true."""
         self.seen = None
         if self.made:
             ctypes.memset(self.memory.addr, self.around, self.memory.size)
             ctypes.memmove(self.start, self.before, self.length)
 
     def content(self) -> bytes:
-        """What stands in the range now."""
+        """Returns the present contents of the range."""
         return ctypes.string_at(self.start, self.length)
 
     def moved(self, skipped: int = 0) -> str:
-        """How much of what was wanted has come: all, nothing or part; of the bytes behind the `skipped` first ones."""
+        """Returns how much of the wanted contents has arrived: `all`, `nothing` or `part`.
+
+        The first `skipped` bytes of the range are ignored.
+        """
         if self.seen == UNTOUCHED:
             return "all" if self.wanted == self.before else "nothing"
         if self.seen == REPLACED:
@@ -69,29 +72,29 @@ class Area:
         return "nothing" if content == self.before[skipped:] else "part"
 
     def changed(self) -> list[list[int]]:
-        """Where the memory differs from before, as [offset from the range's beginning, bytes].
+        """Returns where the memory has changed, as [offset from the beginning of the range, size], both in bytes.
 
-        No stretch goes across an end of the range.
+        A stretch that crosses an end of the range is split there. At most SHOWN stretches are returned.
         """
         if self.seen in (UNTOUCHED, REPLACED):
             return [[0, self.length]] if self.seen == REPLACED else []
         first, end = self.memory.addr, self.memory.addr + self.memory.size
-        behind = self.start + self.length
-        found = [[offset + first - self.start, size] for offset, size in self._strays(first, self.start)]
+        after = self.start + self.length
+        found = [[offset + first - self.start, size] for offset, size in self._changes_around(first, self.start)]
         found += [[offset, size] for offset, size in _differing(self.content(), self.before)]
-        found += [[offset + self.length, size] for offset, size in self._strays(behind, end)]
+        found += [[offset + self.length, size] for offset, size in self._changes_around(after, end)]
         return found[:SHOWN]
 
     def strayed(self) -> bool:
-        """Whether anything beside the range is no longer as it was."""
+        """Returns whether anything outside the range has changed."""
         if self.seen in (UNTOUCHED, REPLACED):
             return False
-        behind = self.start + self.length
-        parts = (self.memory.addr, self.start), (behind, self.memory.addr + self.memory.size)
-        return any(self._strays(start, end) for start, end in parts)
+        after = self.start + self.length
+        parts = (self.memory.addr, self.start), (after, self.memory.addr + self.memory.size)
+        return any(self._changes_around(start, end) for start, end in parts)
 
-    def _strays(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The stretches of this memory that are not what stands all around, as (offset from `start`, bytes)."""
+    def _changes_around(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Returns the changed stretches between two addresses outside the range, as (offset from `start`, size)."""
         reference = of_one(self.around, self.memory.size)
         if end <= start or _memcmp(start, reference, end - start) == 0:
             return []
@@ -100,16 +103,16 @@ class Area:
 
 @functools.lru_cache(maxsize=8)
 def of_one(byte: int, size: int) -> bytes:
-    """`size` times the byte."""
+    """Returns `size` bytes, all of them `byte`."""
     return bytes([byte]) * size
 
 
 def _differing(content: bytes, reference: bytes) -> list[tuple[int, int]]:
-    """The stretches in which two equally long contents differ, as (offset, bytes)."""
+    """Returns the stretches in which two contents of equal length differ, as (offset, size)."""
     if content == reference:
         return []
     if reference[0] not in content and reference.count(reference[0]) == len(reference):
-        return [(0, len(content))]  # all that was there is gone, as after most of what is allowed
+        return [(0, len(content))]  # every byte has changed, as after most allowed operations: no need to compare
     found: list[tuple[int, int]] = []
     for start in range(0, len(content), _STRETCH):
         piece, other = content[start : start + _STRETCH], reference[start : start + _STRETCH]

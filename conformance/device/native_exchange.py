@@ -145,7 +145,7 @@ def _answer(room: ctypes.Array[ctypes.c_char], at: int, areas: tuple[Area, Area]
 
 
 def available() -> bool:
-    """Whether exchanges can be made in C; compiles it the first time. Raises UserError where its layout is not ours."""
+    """Whether exchanges can be made in C; compiles them the first time. Raises UserError where the layouts differ."""
     return _library() is not None
 
 

@@ -1,6 +1,6 @@
 """Memory windows on the device under test: allocation and deallocation with exact codes.
 
-Binding and invalidating them are requests of a queue pair (queue_pairs.py). Not for expectations (judging.py).
+Binding and invalidating them are requests of a queue pair (queue_pairs.py). Not for expectations (judging/).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A pair of queue pairs in use: requests on it one after the other, and a new beginning after a refusal.
+"""A connection: a pair of queue pairs in use, for one request after the other, and renewed after a refusal.
 
-Behind each request goes a SEND of no bytes. When that has been received the request has had its chance, on
-unreliable queue pairs too, and what it wrote is visible to the receiver. Not for memory (traffic.py).
+A SEND of no bytes is posted behind each request. Once it has been received, the request has been processed, on
+unreliable queue pairs too, and what it wrote is visible to the receiver. Not for the memory of requests (traffic.py).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.device import native_exchange
 from conformance.model.expected_errors import RELIABLE
 
-# How long to wait for a peer that may have nothing to say, in seconds; both are in this machine.
+# How long to wait for a completion that may not come, in seconds; both ends are in this machine.
 SILENCE_S = 1.0
-# The beginning of the statuses of errors that the other side has found, and that end its queue pair.
+# Prefix of the statuses of errors that the other side has detected, which put its queue pair into the error state.
 _FOUND_THERE = "REM_"
 _FAILED = "ERR"
-# Whose receives are in a shared queue, where an error of the queue pair leaves them.
+# The type whose receives are in a shared receive queue, where they remain after an error of the queue pair.
 _SHARED = "XRC"
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
@@ -31,38 +31,38 @@ REQUESTER, RESPONDER = range(2)
 
 
 class Ask(NamedTuple):
-    """A request that one end of a line makes (REQUESTER or RESPONDER), and the memory that it is about.
+    """A request by one end of a connection (REQUESTER or RESPONDER), and the memory of both sides.
 
-    `areas` are filled before, and looked at afterwards.
+    `areas` are filled before the request and compared afterwards.
     """
 
-    line: LoopbackConnection
+    connection: LoopbackConnection
     request: SendRequest
     areas: tuple[Area, Area]
     by: int = REQUESTER
 
 
 class LoopbackConnection:
-    """A pair that can be used again and again: renewed when the last request on it was refused."""
+    """A pair that is renewed before it is used again after a refused request."""
 
     def __init__(self, pair: Pair, next_wr_id: Callable[[], int], renewable: bool = True) -> None:
         self.pair = pair
         self.stale = False
         self._next_wr_id, self._renewable = next_wr_id, renewable
-        self._receives = [0, 0]  # that stand at the requester and at the responder
+        self._receives = [0, 0]  # posted and not yet used, at the requester and at the responder
         self._native: native_exchange.NativeConnection | None = None
 
     def ready(self) -> None:
-        """Makes the pair new if it has to be."""
+        """Renews the pair if its last request was refused."""
         if self.stale and self._renewable:
             self.pair.renew()
             self.stale = False
             self._receives = [0, 0]
 
     def failed(self, *queues: Queue) -> None:
-        """Requests of these have failed: the pair is used again only when they have come to rest.
+        """Marks the pair stale and waits until these queues, whose requests have failed, are in the error state.
 
-        A queue pair that is still on its way to the error state when it is reset may arrive there afterwards.
+        A queue pair that is reset while it changes to the error state may enter that state after the reset.
         """
         self.stale = True
         for queue in queues:
@@ -71,9 +71,9 @@ class LoopbackConnection:
                 os.sched_yield()
 
     def ask(self, ask: Ask) -> Exchange:
-        """Posts a request with a SEND of no bytes behind it, for which the other side has posted receives.
+        """Posts a request and a SEND of no bytes behind it, with the receives that they need at the other side.
 
-        The line is made ready before; what did not go as wanted has come to rest afterwards.
+        The connection is made ready before. If anything failed, its queues are in their final state afterwards.
         """
         self.ready()
         asker, other = self._ends(ask.by)
@@ -86,8 +86,8 @@ class LoopbackConnection:
             self.failed(asker, *((other,) if _found_there(exchange.found) else ()))
         wanted = 2 if exchange.heard and exchange.heard[0].opcode == _RECEIVED_WITH_IMM else 1
         moved = all(area.moved() == "all" for area in ask.areas)
-        told = len(exchange.heard) >= wanted and all(each.status == "SUCCESS" for each in exchange.heard)
-        if exchange.done and moved and told:
+        received = len(exchange.heard) >= wanted and all(each.status == "SUCCESS" for each in exchange.heard)
+        if exchange.done and moved and received:
             return exchange
         self.stale = True
         return exchange._replace(rested=self.pair.responder.query_state())
@@ -108,9 +108,9 @@ class LoopbackConnection:
         asker.post_send(SendRequest("SEND", self._next_wr_id(), flags=0))
         found = asker.completions(1)
         if [each.status for each in found] != ["SUCCESS"]:
-            tells = _found_there(found) and other.kind != _SHARED
-            return Exchange(returned, found, other.completions(1, SILENCE_S) if tells else [])
-        # The asker's own memory is visible to it when it is told, the other's when it is told of immediate data.
+            flushed = _found_there(found) and other.kind != _SHARED
+            return Exchange(returned, found, other.completions(1, SILENCE_S) if flushed else [])
+        # A completion makes the asker's own memory visible to it; one with immediate data, the other side's.
         late = ask.areas[not ask.by].moved() != "all"
         if asker.sq_sig_all:
             asker.completions(1)
@@ -124,7 +124,7 @@ class LoopbackConnection:
         return queue.completions(1) if queue.kind in RELIABLE else queue.completions(1, SILENCE_S)
 
     def native(self) -> native_exchange.NativeConnection | None:
-        """The same line for exchanges in C, in the state in which it is; None where there is none."""
+        """This connection for exchanges in C, in its present state; None where C cannot make them."""
         if self._native is None or not self._native.stands_for(self.pair):
             self._native = native_exchange.native_connection(self.pair, SILENCE_S, self._renewable)
         if self._native is not None:
@@ -132,41 +132,41 @@ class LoopbackConnection:
         return self._native
 
     def learn(self) -> None:
-        """Takes over the state in which exchanges in C have left the line."""
+        """Takes over the state that the connection has after exchanges in C."""
         if self._native is not None:
             self.stale, self._receives = self._native.state
 
 
 def exchanges(asks: Sequence[Ask]) -> Iterator[Exchange]:
-    """What comes of each, one after the other.
+    """The exchange of each request, in their order.
 
-    Where C has made them, several of them were made before the first is given. The memory of one which has to be
-    looked at is as it was left, until the next is taken.
+    Where C makes them, several are made before the first is yielded. The memory of an exchange that must be compared
+    stays as it is until the next exchange is taken.
     """
     done = 0
     while done < len(asks):
-        made = _in_c(asks[done : done + native_exchange.MOST]) or [asks[done].line.ask(asks[done])]
+        made = _in_c(asks[done : done + native_exchange.MOST]) or [asks[done].connection.ask(asks[done])]
         yield from made
         done += len(made)
 
 
 def _in_c(asks: Sequence[Ask]) -> list[Exchange]:
-    """What comes of the first of these, as many as C makes in one go."""
-    lines: dict[LoopbackConnection, native_exchange.NativeConnection] = {}
+    """The exchanges of the first of these, as many as C makes in one call; none where C cannot make the first."""
+    connections: dict[LoopbackConnection, native_exchange.NativeConnection] = {}
     asked: list[native_exchange.Asked] = []
-    for line, request, areas, by in asks:
+    for connection, request, areas, by in asks:
         if not native_exchange.takes(request):
             break
-        known = lines.get(line) or line.native()
+        known = connections.get(connection) or connection.native()
         if known is None:
             break
-        lines[line] = known
+        connections[connection] = known
         asked.append((known, by, _receives(request), request, areas))
     if not asked:
         return []
     made = native_exchange.exchanges(asked)
-    for line in lines:
-        line.learn()
+    for connection in connections:
+        connection.learn()
     return made
 
 
@@ -176,5 +176,5 @@ def _receives(request: SendRequest) -> int:
 
 
 def _found_there(found: Sequence[Completion]) -> bool:
-    """Whether the other side has found the error."""
+    """Whether the other side has detected the error."""
     return bool(found) and found[0].status.startswith(_FOUND_THERE)

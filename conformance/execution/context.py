@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any
 
 from conformance.bench.calls import Mr, Pd, Return, Window, errno_name
 from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair
@@ -15,21 +14,20 @@ from conformance.bench.work_requests import BindInfo
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.harness_resources import HarnessResources, give_back, make_pair
 from conformance.model.case import Argument, Case, Flags, QpSpec, Value
+from conformance.model.observation import Observation
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import NULL, PROBES
 
-Observation = dict[str, Any]
-
 
 def answer(returned: Return) -> Observation:
-    """What is recorded of a call that answers with 0 or errno."""
+    """What is recorded of a call that returns 0 or an errno."""
     value, errno = returned.value, returned.errno
     name = errno_name(value) if value > 0 else str(value)
     return {"rc": value, "returned": name, "errno": errno_name(errno) if errno else "", "layer": returned.layer}
 
 
 def no_pointer(returned: Return) -> Observation:
-    """What is recorded of a call that gave NULL in place of what it was to make."""
+    """What is recorded of a call that returned NULL instead of an object."""
     return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": returned.layer}
 
 
@@ -49,7 +47,7 @@ class CaseContext:
         self.pairs: dict[str, Pair] = {}
         self.windows: dict[str, Window] = {}
         self.released: set[str] = set()  # regions and windows that a step has given back
-        self._lines: dict[str, LoopbackConnection] = {}
+        self._connections: dict[str, LoopbackConnection] = {}
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
         self.harness = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
@@ -57,21 +55,20 @@ class CaseContext:
         self.work_requests = 0
 
     def branch(self, case: Case) -> CaseContext:
-        """A scene for another case on what this one has set up; what it makes is its own, and goes with it."""
+        """A context for another case on the same set-up; what that case makes belongs to the new context alone."""
         branch = self._view(case)
         branch.released = set(self.released)
-        for name in ("mrs", "owners", "fields", "pairs", "windows", "_lines"):
+        for name in ("mrs", "owners", "fields", "pairs", "windows", "_connections"):
             setattr(branch, name, dict(getattr(self, name)))
         return branch
 
     def for_call(self, case: Case) -> CaseContext:
-        """A scene for the calls of a case that is set up here: a branch, unless they make nothing and end nothing."""
+        """A context for the calls of a case that is set up here: a branch if they make or release objects."""
         return self._view(case) if case.when.call in PROBES and not case.afterwards else self.branch(case)
 
     def _view(self, case: Case) -> CaseContext:
-        view = CaseContext.__new__(
-            CaseContext
-        )  # what copy.copy does, in a tenth of its time: a sweep does it at every point
+        # Equal to copy.copy, in a tenth of its time: a sweep does this at every point.
+        view = CaseContext.__new__(CaseContext)
         view.__dict__.update(self.__dict__)
         view.case, view.entry = case, self.bench.entry(case.entry)
         view.cleanup, view.left_behind = ExitStack(), []
@@ -83,21 +80,21 @@ class CaseContext:
         self.cleanup.callback(self.give_back, f"queue pair {spec.kind}", pair.close)
         return pair
 
-    def line(self, name: str) -> LoopbackConnection:
-        """A pair of the case's: used as it is, since what the case did with it may rest on its state."""
-        if name not in self._lines:
-            self._lines[name] = LoopbackConnection(self.pairs[name], self.next_wr_id, renewable=False)
-        return self._lines[name]
+    def connection(self, name: str) -> LoopbackConnection:
+        """The connection over a pair of the case, which is never renewed: the case may depend on its state."""
+        if name not in self._connections:
+            self._connections[name] = LoopbackConnection(self.pairs[name], self.next_wr_id, renewable=False)
+        return self._connections[name]
 
     def memory_around(self, addr: int, length: int) -> Memory:
-        """The case's memory that holds a range; canaries can be laid all around in it."""
+        """The memory of the case that contains a range. Raises LookupError if there is none."""
         for memory in (*self.memory.values(), *self.dmabufs.values()):
             if memory.addr <= addr and addr + length <= memory.addr + memory.size:
                 return memory
         raise LookupError(f"traffic at {addr:#x} for {length} bytes lies in no memory of the case; say where with `at`")
 
     def keep_mr(self, name: str, mr: Mr, entry: Entry) -> None:
-        """A region of the case: found by name from now on, deregistered at the end if it still is there."""
+        """Keeps a region by its name, and deregisters it at the end if it is still registered."""
         self.mrs[name] = mr
         self.owners[name] = entry
         self.fields[name] = mr.fields()

@@ -1,7 +1,7 @@
-"""What the harness itself needs for traffic: pairs of its own, and registered memory for the side not looked at.
+"""Resources of the harness itself for traffic: its own connections, and registered memory for the side not under test.
 
-Made when it is first asked for and kept as long as the set-up of a case, also where a sweep makes many
-calls on one set-up. Not for objects that a case names (context.py).
+They are made on first use and kept as long as the set-up of a case, also where a sweep makes many calls on one
+set-up. Not for objects that a case names (context.py).
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _FIRST_WR_ID = 0x510000
 
 
 class HarnessResources:
-    """Pairs by their kind, memory by its use. All is given back with `cleanup`."""
+    """Connections by their kind, memory by its use. All is given back with `cleanup`."""
 
     def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
-        """`pds` may be filled later; what the device does not take back is told in `left_behind`."""
+        """`pds` may be filled later; what the device does not take back is added to `left_behind`."""
         self._bench, self._pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
-        self._lines: dict[tuple[str, str, int | None, str], LoopbackConnection] = {}
+        self._connections: dict[tuple[str, str, int | None, str], LoopbackConnection] = {}
         self._scratch: dict[tuple[int, str, int], Sge] = {}
         self._work_requests = _FIRST_WR_ID
 
-    def line(self, kind: str, pd: str, access: int | None = None, extended: str = "") -> LoopbackConnection:
-        """A pair of the QpSpec of these, made once; as the last user has left it. Raises SetupRefused."""
+    def connection(self, kind: str, pd: str, access: int | None = None, extended: str = "") -> LoopbackConnection:
+        """The connection with this QpSpec, made once, in the state of its last use. Raises SetupRefused."""
         key = (kind, pd, access, extended)
-        if key not in self._lines:
+        if key not in self._connections:
             pair = make_pair(self._bench, QpSpec(kind, pd, access=access, extended=extended), self._pds)
             self._cleanup.callback(give_back, self._left_behind, f"queue pair {kind}", pair.close)
-            self._lines[key] = LoopbackConnection(pair, self._next_wr_id)
-        return self._lines[key]
+            self._connections[key] = LoopbackConnection(pair, self._next_wr_id)
+        return self._connections[key]
 
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
         """Registered memory of `size` bytes. Each `use` has one, which grows when more is asked for.

@@ -10,9 +10,10 @@ import os
 
 from conformance.bench.memory_areas import BEFORE
 from conformance.errors import SetupRefused
-from conformance.execution.context import CaseContext, Observation
+from conformance.execution.context import CaseContext
 from conformance.kernel import paging
 from conformance.model.case import Step
+from conformance.model.observation import Observation
 
 _WRITTEN = 0xEE  # what a child puts into its copy
 _UNHARMED, _HARMED = b"\0", b"\1"
@@ -67,12 +68,12 @@ def resident(context: CaseContext, step: Step) -> Observation:
 def fork(context: CaseContext, step: Step) -> Observation:
     """A child that shares the memory's pages until one side writes.
 
-    `child` says what it does: it writes all of its copy at once, or it waits, and says at `join` whether its
-    copy still is as it was.
+    `child` is what it does: it writes all of its copy at once, or it waits. At `join` it reports whether its copy is
+    unchanged.
     """
     name, child = str(step.arguments["memory"]), str(step.arguments["child"])
     memory = context.memory[name]
-    wake, told = os.pipe(), os.pipe()
+    wake, report = os.pipe(), os.pipe()
     copy = ctypes.string_at(memory.addr, memory.size)
     pid = os.fork()
     if pid == 0:
@@ -81,18 +82,18 @@ def fork(context: CaseContext, step: Step) -> Observation:
             if child == "writes":
                 ctypes.memset(memory.addr, _WRITTEN, memory.size)
                 copy = bytes([_WRITTEN]) * memory.size
-                os.write(told[1], _UNHARMED)
+                os.write(report[1], _UNHARMED)
             os.read(wake[0], 1)
             same = ctypes.string_at(memory.addr, memory.size) == copy
-            os.write(told[1], _UNHARMED if same else _HARMED)
+            os.write(report[1], _UNHARMED if same else _HARMED)
         finally:
             os._exit(0)
     os.close(wake[0])
-    os.close(told[1])
-    context.children[name] = (pid, wake[1], told[0])
+    os.close(report[1])
+    context.children[name] = (pid, wake[1], report[0])
     context.cleanup.callback(_end, context, name)
     if child == "writes":
-        os.read(told[0], 1)
+        os.read(report[0], 1)
     return _done()
 
 
@@ -102,13 +103,13 @@ def join(context: CaseContext, step: Step) -> Observation:
 
 
 def _end(context: CaseContext, name: str) -> bytes:
-    """Lets the child go and gives what it said; nothing where there is none any more."""
+    """Ends the child and returns what it reported; nothing if it has ended before."""
     if name not in context.children:
         return b""
-    pid, wake, told = context.children.pop(name)
+    pid, wake, report = context.children.pop(name)
     os.write(wake, b"\0")
-    said = os.read(told, 1)
+    reported = os.read(report, 1)
     os.waitpid(pid, 0)
     os.close(wake)
-    os.close(told)
-    return said
+    os.close(report)
+    return reported

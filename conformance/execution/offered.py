@@ -1,7 +1,7 @@
-"""What an entry offers: verbs and queue pairs for which no declaration exists, tried once with a harmless call.
+"""What an entry offers: verbs and types of queue pairs that no device attribute declares, tried by a harmless call.
 
-A stack without a verb says so by EOPNOTSUPP or ENOSYS, whatever the arguments; any other answer
-means that the verb is there. Not for judging what the answer should have been.
+A stack without a verb returns EOPNOTSUPP or ENOSYS, whatever the arguments; any other result means that the verb is
+there. Not for judging whether the result is right.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.v
 def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
     """For each verb and type of queue pair that a device cannot declare, whether this entry has it.
 
-    A device that cannot even register a page is told of where it can be judged: what could not be tried is left out.
+    What could not be tried, since the device does not even register a page, is left out: the cases report that.
     """
     entry = bench.entry(entry_name)
     pd = bench.alloc_pd()

@@ -11,8 +11,9 @@ import ctypes
 from conformance.bench.calls import Sge
 from conformance.bench.memory_areas import EMPTY
 from conformance.bench.work_requests import SendRequest
-from conformance.execution.context import CaseContext, Observation, answer
+from conformance.execution.context import CaseContext, answer
 from conformance.model.case import Step
+from conformance.model.observation import Observation
 
 _BURST = 8  # requests posted at once; half of the queues' depth
 _WORD = 8
@@ -24,11 +25,11 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
     `returned` is 0, or what went wrong first.
     """
     lkey, addr, length, rounds = context.numbers(step.arguments, "lkey", "addr", "length", "rounds")
-    line = context.harness.line("RC", str(step.arguments["pd"]))
-    sender, receiver = line.pair.requester, line.pair.responder
+    connection = context.harness.connection("RC", str(step.arguments["pd"]))
+    sender, receiver = connection.pair.requester, connection.pair.responder
     source = context.harness.scratch(sender.pd, length * _BURST, "burst")
     for number in range(rounds):
-        line.ready()
+        connection.ready()
         ctypes.memset(addr, EMPTY, length * _BURST)
         wr_ids = [context.next_wr_id() for _ in range(_BURST)]
         messages = [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
@@ -45,7 +46,7 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
             here = ctypes.string_at(addr + each * length, length)
             came = [(one.status, one.wr_id) for one in found]
             if came != [("SUCCESS", wr_id)] or here != messages[each]:
-                line.stale = True
+                connection.stale = True
                 own = came == [("SUCCESS", wr_id)]
                 what = "before its data was there" if own else f"with {came}, not with its own success"
                 return _wrong(f"receive {each} of round {number} completed {what}")
@@ -56,11 +57,11 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
 def atomics_in_order(context: CaseContext, step: Step) -> Observation:
     """An RDMA WRITE of a word and FETCH-AND-ADDs behind it: each finds what those before it have left."""
     rkey, addr, rounds = context.numbers(step.arguments, "rkey", "addr", "rounds")
-    line = context.harness.line("RC", str(step.arguments["pd"]))
-    queue = line.pair.requester
+    connection = context.harness.connection("RC", str(step.arguments["pd"]))
+    queue = connection.pair.requester
     local = context.harness.scratch(queue.pd, _WORD * _BURST, "burst")
     for number in range(rounds):
-        line.ready()
+        connection.ready()
         begin = number << 16
         ctypes.memmove(local.addr, begin.to_bytes(_WORD, "little"), _WORD)
         for each in range(_BURST):
@@ -72,7 +73,7 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
                 return answer(returned)
         found = queue.completions(_BURST)
         if [each.status for each in found] != ["SUCCESS"] * _BURST:
-            line.stale = True
+            connection.stale = True
             return _wrong(f"round {number} completed with {' '.join(each.status for each in found)}")
         total = begin
         for each in range(1, _BURST):

@@ -1,8 +1,7 @@
-"""Runs one case on a device: sets up what is given, makes the calls, records what came raw.
+"""The order of one case: sets up what is given, makes the calls, records raw what came of them.
 
-The outcome is an observation: plain data that can be stored and judged again without a device.
-What each call does stands in steps.py; judging is elsewhere (judging.py). An exception here is the
-harness's failure, never the device's.
+What each call does is in steps.py. An exception here is the harness's failure, never the device's. Not for what
+surrounds a case, as the kernel's evidence and its verdict (runner.py).
 """
 
 from __future__ import annotations
@@ -11,42 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
 from conformance.bench.calls import errno_name
-from conformance.bench.interface import Bench
 from conformance.errors import SetupRefused
-from conformance.execution.context import CaseContext, Observation
+from conformance.execution.context import CaseContext
 from conformance.execution.steps import STEPS, alloc_window
 from conformance.execution.traffic import together
-from conformance.kernel.resources import count_when_settled, leaked
 from conformance.model.case import Case, MrSpec, Step, WindowSpec
+from conformance.model.observation import Observation
 from conformance.model.vocabulary import PROBES
 
 _DONE = ("MR", "MW", "0")
 
 
-def execute(case: Case, bench: Bench) -> Observation:
-    """Runs `case` and gives what was observed.
-
-    Keys: those of the judged call as steps.py records it, `afterwards` for the later steps in order;
-    `setup_failed` instead when the device refused the setup; `left_behind` for what could not be
-    given back, or is there now and was not before; `held`, what the kernel counted before and after.
-    """
-    return accounted(bench, lambda: enact(CaseContext(case, bench), set_up))
-
-
-def accounted(bench: Bench, observe: Callable[[], Observation]) -> Observation:
-    """What `observe` gives, with `left_behind` and `held` as `execute` has them."""
-    before = bench.resources()
-    observation = observe()
-    after = count_when_settled(before, bench.resources)
-    left = leaked(before, after)
-    if left:
-        observation.setdefault("left_behind", []).append(left)
-    observation["held"] = {"before": before, "after": after}
-    return observation
-
-
-def enact(context: CaseContext, prepare: Callable[[CaseContext], None]) -> Observation:
-    """What a case gives once `prepare` has set it up. All that the scene has made itself is given back."""
+def set_up_and_call(context: CaseContext, prepare: Callable[[CaseContext], None]) -> Observation:
+    """What a case gives once `prepare` has set it up. All that the context itself has made is given back."""
     observation: Observation
     with context.cleanup:
         try:
@@ -65,7 +41,7 @@ def not_set_up(refusal: SetupRefused) -> Observation:
 
 
 def make_calls(context: CaseContext) -> Observation:
-    """The judged call and the later steps of a case that is set up, as `execute` records them."""
+    """Makes the judged call and the later steps of a case that is set up; these are in `afterwards`, in their order."""
     limit = context.case.given.memlock
     with ExitStack() as limited:
         if limit is not None:
@@ -83,7 +59,7 @@ def make_all_calls(context: CaseContext, cases: Sequence[Case]) -> Iterator[Obse
         yield from map(_probed, together([(context.for_call(case), case.when) for case in cases]))
         return
     for case in cases:
-        yield enact(context.for_call(case), _is_there)
+        yield set_up_and_call(context.for_call(case), _is_there)
 
 
 def _probed(seen: Observation | SetupRefused) -> Observation:
@@ -91,7 +67,7 @@ def _probed(seen: Observation | SetupRefused) -> Observation:
 
 
 def _is_there(context: CaseContext) -> None:
-    """The set-up of cases that share one."""
+    """The set-up of a case that shares one with others: nothing is left to do."""
 
 
 def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
@@ -113,7 +89,7 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
 
 
 def _took(step: Step, seen: Observation) -> bool:
-    """Whether a call has succeeded that was not said to."""
+    """Whether a call has succeeded that was not expected to."""
     return step.then.outcome != "success" and seen["returned"] in _DONE
 
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from conformance.bench.calls import Mr, Return, Sge, Window, errno_name
 from conformance.bench.interface import Queue
 from conformance.bench.work_requests import SIGNALED, SendRequest, next_rkey
 from conformance.errors import SetupRefused
 from conformance.execution import memory_events, ordering, traffic
-from conformance.execution.context import CaseContext, Observation, answer, no_pointer
-from conformance.header import FAIL, NOT_COVERED, PASS
+from conformance.execution.context import CaseContext, answer, no_pointer
 from conformance.model.case import Step
+from conformance.model.observation import MrFields, Observation
 from conformance.model.vocabulary import NULL
 from conformance.verbs import ENUMS
 
@@ -29,21 +28,24 @@ _CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.
 
 
 def registered(context: CaseContext, step: Step, returned: Return, addr: int, length: int) -> Observation:
-    """What is recorded of a registration; the region is the scene's from then on."""
+    """What is recorded of a registration; the context keeps the region from then on."""
     if returned.mr is None:
         return no_pointer(returned)
     context.keep_mr(step.name, returned.mr, context.entry)
-    asked = {"addr": addr, "length": length}
     return {
         "rc": None, "returned": "MR", "errno": errno_name(returned.errno), "layer": returned.layer,
-        "mr": _fields(context, returned.mr, str(step.arguments["pd"])), "asked": asked,
+        "mr": _fields(context, returned.mr, str(step.arguments["pd"])), "asked": {"addr": addr, "length": length},
     }  # fmt: skip
 
 
-def _fields(context: CaseContext, mr: Mr, pd: str) -> dict[str, Any]:
-    asked = context.pds[pd]
+def _fields(context: CaseContext, mr: Mr, pd: str) -> MrFields:
+    asked, fields = context.pds[pd], mr.fields()
     return {
-        **mr.fields(),
+        "addr": fields["addr"],
+        "length": fields["length"],
+        "handle": fields["handle"],
+        "lkey": fields["lkey"],
+        "rkey": fields["rkey"],
         "pd_is_the_asked": mr.struct.pd == asked.pointer,
         "context_is_the_pds": mr.struct.context == asked.context_pointer,
     }
@@ -211,7 +213,8 @@ def _bind(context: CaseContext, step: Step) -> Observation:
         returned = queue.post_send(SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info))
         if returned.value == 0:
             window.rkey = key  # ibv_bind_mw does that; who posts the request does it himself
-    observation = {**answer(returned), "layer": _bind_layer(returned)}
+    observation = answer(returned)
+    observation["layer"] = _bind_layer(returned)
     observation |= _completions(context, queue, returned, bool(flags & SIGNALED), wr_id)
     return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
 
@@ -242,7 +245,7 @@ def _local_inv(context: CaseContext, step: Step) -> Observation:
     wr_id = context.next_wr_id()
     rkey = context.number(step.arguments["rkey"])
     returned = queue.post_send(SendRequest("LOCAL_INV", wr_id, invalidate_rkey=rkey))
-    return {**answer(returned), **_completions(context, queue, returned, True, wr_id)}
+    return answer(returned) | _completions(context, queue, returned, True, wr_id)
 
 
 def _send_with_inv(context: CaseContext, step: Step) -> Observation:
@@ -253,7 +256,7 @@ def _send_with_inv(context: CaseContext, step: Step) -> Observation:
     wr_id = context.next_wr_id()
     rkey = context.number(step.arguments["rkey"])
     returned = pair.requester.post_send(SendRequest("SEND_WITH_INV", wr_id, invalidate_rkey=rkey))
-    observation = {**answer(returned), **_completions(context, pair.requester, returned, True, wr_id)}
+    observation = answer(returned) | _completions(context, pair.requester, returned, True, wr_id)
     observation["responder_wc"] = [each.status for each in pair.responder.completions(1)]
     return observation
 
@@ -262,27 +265,6 @@ def _restore_rkey(context: CaseContext, step: Step) -> Observation:
     window = context.windows[str(step.arguments["mw"])]
     window.rkey = window.old_rkey
     return {"rc": 0, "returned": "0", "errno": "", "layer": "none"}
-
-
-def _compare_api(context: CaseContext, step: Step) -> Observation:
-    """The checks of one enumeration, struct or prototype; a missing header or compiler leaves none."""
-    item = str(step.arguments["item"])
-    checks = [check for check in context.bench.api_checks() if _is_about(check.item, item)]
-    seen = {outcome: [check for check in checks if check.outcome == outcome] for outcome in (PASS, FAIL, NOT_COVERED)}
-    returned = "differs" if seen[FAIL] else "0" if seen[PASS] else "nothing"
-    observation: Observation = {"rc": None, "returned": returned, "errno": "", "layer": "header"}
-    observation["checks"] = {outcome: len(found) for outcome, found in seen.items()}
-    for outcome, key in ((FAIL, "differences"), (NOT_COVERED, "not_covered")):
-        if seen[outcome]:
-            observation[key] = [f"{each.item}: {each.reason} ({each.found})" for each in seen[outcome]]
-    if returned == "nothing":
-        reasons = [each.reason for each in checks or context.bench.api_checks() if each.reason]
-        observation["unreachable"] = reasons[0] if reasons else f"nothing installed could be compared with {item}"
-    return observation
-
-
-def _is_about(check: str, item: str) -> bool:
-    return check == item or (check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)"))
 
 
 STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
@@ -300,7 +282,6 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "post_local_inv": _local_inv,
     "post_send_with_inv": _send_with_inv,
     "restore_rkey": _restore_rkey,
-    "compare_api": _compare_api,
     "fill": memory_events.fill,
     "unmap": memory_events.unmap,
     "move": memory_events.move,

@@ -1,36 +1,36 @@
-"""What the device really enforces: operations on a region or window, and where their bytes went.
+"""Traffic: operations on a region or window, which show what the device really enforces and where bytes went.
 
-Each operation starts from known contents, with canaries in the whole of the memory around the range and
-beside the harness's own buffer, and records every byte that differs afterwards. No queue pair is used again
-as a refusal has left it. Not for judging.
+Each operation starts from known contents, with canaries in the whole of the memory around the range and beside the
+harness's own buffer, and records every byte that differs afterwards. A queue pair is renewed after a refusal. Not for
+judging what was recorded.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple
 
 from conformance.bench.calls import Return, Sge, errno_name
 from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, of_one, sent
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.errors import SetupRefused
 from conformance.execution.connection import RESPONDER, SILENCE_S, Ask, LoopbackConnection, exchanges
-from conformance.execution.context import CaseContext, Observation, answer
+from conformance.execution.context import CaseContext, answer
+from conformance.execution.local_buffer import LocalBuffer
 from conformance.model.case import Flags, Step
 from conformance.model.expected_errors import RELIABLE
+from conformance.model.observation import Observation
 from conformance.model.positions import WORD_OPERATIONS, locate
 from conformance.model.vocabulary import FLUSHES, NULL
 from conformance.verbs import ENUMS
 
 _IMMEDIATE = 0xC0FFEE01
 _UNEQUAL = "UNEQUAL_CMP_AND_SWP"
-_GRH = 40  # bytes that stand before a datagram's own in the memory that receives it
-_GUARD = 64
+_GRH = 40  # bytes of header in front of a datagram in the memory that receives it
 _RIGHTS = ENUMS["ibv_access_flags"]
 
 
-# A probe: it gives what it asks, if it asks for an exchange, takes what came of it, and returns what it has seen.
+# A probe yields the request that it needs, if it needs one, is sent the exchange, and returns its observation.
 Probe = Generator[Ask, Exchange, Observation]
 
 
@@ -43,7 +43,7 @@ def probe(context: CaseContext, step: Step) -> Observation:
 
 
 def together(probes: Sequence[tuple[CaseContext, Step]]) -> list[Observation | SetupRefused]:
-    """What each has seen, or why it could not be made. All that asks for no exchange is done first."""
+    """The observation of each, or why it could not be made. Those that need no exchange are done first."""
     seen: dict[int, Observation | SetupRefused] = {}
     asking: list[tuple[int, Probe, Ask]] = []
     for number, (context, step) in enumerate(probes):
@@ -67,16 +67,16 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     """A peer's operation on a range by an rkey: RDMA, the atomics, FLUSH."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     rkey, addr, at, length = _range(context, step, operation, "rkey")
-    line = _line(context, step, operation, kind)
+    connection = _connection(context, step, operation, kind)
     reads, words = operation == "RDMA_READ", operation in WORD_OPERATIONS
     content = sent(length)
     stays = reads or operation == _UNEQUAL or operation in FLUSHES
     target = _target(context, at, length, str(step.arguments["contents"]), content if reads else None, not stays)
     before = of_one(EMPTY, length) if reads or words else content
     comes = reads or (words and operation != "ATOMIC_WRITE")
-    local = _Local(context, line, length, before, target.before if comes else before)
+    local = LocalBuffer(context, connection, length, before, target.before if comes else before)
     request = _request(context, operation, local.sge, rkey, addr, length, (target.before, content))
-    exchange = yield Ask(line, request, (target, local.area))
+    exchange = yield Ask(connection, request, (target, local.area))
     observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, "remote")
     late = exchange.late
     if operation in FLUSHES:
@@ -98,7 +98,7 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
     """An access to a range by an lkey: gathered from by SEND and WRITE, scattered into by the others."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     lkey, addr, at, length = _range(context, step, operation, "lkey")
-    line = context.harness.line(kind, str(step.arguments["pd"]))
+    connection = context.harness.connection(kind, str(step.arguments["pd"]))
     gathers, receives = operation in ("SEND", "WRITE"), operation.startswith("RECV")
     content = sent(length)
     target = _target(context, at, length, str(step.arguments["contents"]), content if gathers else None, not gathers)
@@ -107,24 +107,24 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
     skipped = _GRH if kind == "UD" else 0
     size = max(0, length - skipped) if receives else length
     before, wanted = (of_one(EMPTY, size), target.before[:size]) if gathers else (content[:size],) * 2
-    other = _Local(context, line, size, before, wanted, access, skipped if gathers else 0)
+    other = LocalBuffer(context, connection, size, before, wanted, access, skipped if gathers else 0)
     region, rested, late = Sge(addr, length, lkey), "", False
     if receives:
-        observation = _receive(context, line, operation, region, (target, other), kind)
+        observation = _receive(context, connection, operation, region, (target, other), kind)
     elif operation == "SEND":
-        observation = _send(context, line, region, (target, other), kind)
+        observation = _send(context, connection, region, (target, other), kind)
     else:
         opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ", "FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD"}[operation]
         request = SendRequest(opcode, context.next_wr_id(), (region,), rkey=other.sge.rkey, remote_addr=other.sge.addr)
-        exchange = yield Ask(line, request, (target, other.area), RESPONDER)
+        exchange = yield Ask(connection, request, (target, other.area), RESPONDER)
         side = "gather" if gathers else "answer"
         observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, side)
         rested, late = exchange.rested, exchange.late
     moved = other.area.moved() if gathers else target.moved(length - size)
     done = observation["wc"] == ["SUCCESS"]
     if moved != "all" or not done:
-        line.stale = line.stale or not rested
-        observation["state"] = rested or line.pair.responder.query_state()
+        connection.stale = connection.stale or not rested
+        observation["state"] = rested or connection.pair.responder.query_state()
     return observation | _moved(moved, length, done, target, other, late)
 
 
@@ -134,12 +134,12 @@ _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "RE
 
 
 def _send(
-    context: CaseContext, line: LoopbackConnection, region: Sge, sides: tuple[Area, _Local], kind: str
+    context: CaseContext, connection: LoopbackConnection, region: Sge, sides: tuple[Area, LocalBuffer], kind: str
 ) -> Observation:
-    """A SEND from the region, which the peer receives."""
+    """A SEND from the region to the peer."""
     target, other = sides
-    line.ready()
-    asker, peer = line.pair.responder, line.pair.requester
+    connection.ready()
+    asker, peer = connection.pair.responder, connection.pair.requester
     target.fill()
     other.area.fill()
     posted = peer.post_receive((other.sink,), context.next_wr_id())
@@ -150,19 +150,24 @@ def _send(
     done = Exchange(returned, found).done
     heard = peer.completions(1) if done else []
     if not heard:
-        line.failed(*(() if done or returned.value else (asker,)))
+        connection.failed(*(() if done or returned.value else (asker,)))
     return _answered(returned, found, [], kind, "gather")
 
 
 def _receive(
-    context: CaseContext, line: LoopbackConnection, operation: str, region: Sge, sides: tuple[Area, _Local], kind: str
+    context: CaseContext,
+    connection: LoopbackConnection,
+    operation: str,
+    region: Sge,
+    sides: tuple[Area, LocalBuffer],
+    kind: str,
 ) -> Observation:
     """A SEND into the region; the receiver's completion counts."""
     target, source = sides
-    line.ready()
+    connection.ready()
     target.fill()
     source.area.fill()
-    receiver, sender = line.pair.responder, line.pair.requester
+    receiver, sender = connection.pair.responder, connection.pair.requester
     wr_id = context.next_wr_id()
     returned = receiver.post_receive((region,), wr_id)
     if returned.value:
@@ -177,9 +182,9 @@ def _receive(
         sender.post_send(SendRequest("SEND", context.next_wr_id(), flags=0))
     sent_off = sender.completions(1)
     found = receiver.completions(1) if kind in RELIABLE else receiver.completions(1, SILENCE_S)
-    line.stale = line.stale or kind not in RELIABLE
+    connection.stale = connection.stale or kind not in RELIABLE
     if kind in RELIABLE and not Exchange(returned, found).done:
-        line.failed(sender, receiver)
+        connection.failed(sender, receiver)
     observation = _answered(returned, found, sent_off, kind, "receive")
     if Exchange(returned, found).done:
         observation |= _received(found, region.length, operation == "RECV_WITH_IMM")
@@ -187,9 +192,9 @@ def _receive(
 
 
 def bind_and_send(context: CaseContext, step: Step) -> Observation:
-    """A bind that nobody waits for, and right behind it on the same queue pair a SEND.
+    """A bind whose completion is not awaited, and behind it on the same queue pair a SEND.
 
-    When the peer has received, the window must be there: a send after a bind is ordered after it.
+    Once the peer has received, the window must be bound: a SEND is ordered after the bind before it.
     """
     pair = context.pairs[str(step.arguments["qp"])]
     window = context.windows[str(step.arguments["mw"])]
@@ -217,50 +222,10 @@ def bind_and_send(context: CaseContext, step: Step) -> Observation:
     return {**_answered(returned, found, [], "RC", "remote"), "moved": target.moved(), "changed": changed}
 
 
-class _Local:
-    """The harness's side of an operation: a buffer with guards, at the requester of a line."""
-
-    def __init__(
-        self,
-        context: CaseContext,
-        line: LoopbackConnection,
-        length: int,
-        before: bytes,
-        wanted: bytes,
-        access: int = 0,
-        skipped: int = 0,
-    ) -> None:
-        """`before` and `wanted` are those of targets.Area; `skipped` bytes of a sink come before the data's."""
-        size = length + skipped + 2 * _GUARD
-        around = context.harness.scratch(line.pair.requester.pd, size, "local", access)
-        start = around.addr + _GUARD
-        self.sink = Sge(start, length + skipped, around.lkey, around.rkey)
-        self.sge = Sge(start + skipped, length, around.lkey, around.rkey) if skipped else self.sink
-        self.area = Area(_Scratch(around.addr, size), start + skipped, length, EMPTY, before, wanted)
-        self._skipped = skipped
-
-    def guards_changed(self) -> bool:
-        """Whether anything beside the buffer is no longer as it was, but for what comes before a datagram."""
-        if not self._skipped:
-            return self.area.strayed()
-        ends = (self.area.memory.addr, self.area.start + self.area.length)
-        return any(ctypes.string_at(end, _GUARD) != of_one(EMPTY, _GUARD) for end in ends)
-
-
-class _Scratch(NamedTuple):
-    """A part of the harness's own memory, which stays the harness's."""
-
-    addr: int
-    size: int
-
-    def close(self) -> None:
-        """Nothing: it goes with all of it."""
-
-
 def _target(context: CaseContext, at: int, length: int, contents: str, content: bytes | None, replaced: bool) -> Area:
-    """A range of the case's memory. `content` is what is to be made in it, if it is to be read.
+    """A range of the case's memory. `content` is its content before the operation, if the operation reads it.
 
-    `replaced`: whether the operation is to put there what it sends.
+    `replaced`: whether the operation is to write there what it sends.
     """
     around, made = AROUND[contents], contents == "made"
     before = (content if content is not None else of_one(BEFORE, length)) if made else of_one(around, length)
@@ -269,28 +234,28 @@ def _target(context: CaseContext, at: int, length: int, contents: str, content: 
 
 
 def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[int, int, int, int]:
-    """Key, address, place in this process and length of the operation."""
+    """Key, address, address in this process, and length in bytes of the operation."""
     number, addr, length = context.numbers(step.arguments, key, "addr", "length")
     at = context.number(step.arguments["at"]) if step.arguments["at"] else addr
     offset, size = locate(str(step.arguments["position"]), operation, addr, length)
     return number % (1 << 32), (addr + offset) % (1 << 64), at + offset, size
 
 
-def _line(context: CaseContext, step: Step, operation: str, kind: str) -> LoopbackConnection:
-    """The pair that a remote operation goes over: a named one's, or one of the case's PD."""
+def _connection(context: CaseContext, step: Step, operation: str, kind: str) -> LoopbackConnection:
+    """The connection of a remote operation: that of a named pair, or one of the harness in the case's PD."""
     via = str(step.arguments["via"])
     if via != NULL:
-        return context.line(via)
+        return context.connection(via)
     access = step.arguments["qp_access"]
     assert isinstance(access, Flags)
     extended = "FLUSH" if operation in FLUSHES else "ATOMIC_WRITE" if operation == "ATOMIC_WRITE" else ""
-    return context.harness.line(kind, str(step.arguments["pd"]), access.mask, extended)
+    return context.harness.connection(kind, str(step.arguments["pd"]), access.mask, extended)
 
 
 def _request(
     context: CaseContext, operation: str, local: Sge, rkey: int, addr: int, length: int, contents: tuple[bytes, bytes]
 ) -> SendRequest:
-    """The operation on the range by the key; a word operation makes the second of the contents of the first."""
+    """The operation on the range by the key; a word operation replaces the first of `contents` by the second."""
     wr_id = context.next_wr_id()
     if operation in FLUSHES:
         return SendRequest(operation, wr_id, rkey=rkey, remote_addr=addr, length=length)
@@ -308,10 +273,10 @@ def _request(
 def _answered(
     returned: Return, found: Sequence[Completion], peer: Sequence[Completion], kind: str, side: str
 ) -> Observation:
-    """What the queue pairs said: of the request itself, and at the other side unless all succeeded."""
+    """The completions of the request, and those at the other side unless all succeeded."""
     statuses = [each.status for each in found]
     observation = answer(returned)
-    observation.update(layer="device", wc=statuses, qp_type=kind, side=side)
+    observation |= {"layer": "device", "wc": statuses, "qp_type": kind, "side": side}
     others = [each.status for each in peer]
     if statuses != ["SUCCESS"] or set(others) - {"SUCCESS"}:
         observation["peer_wc"] = others
@@ -319,19 +284,19 @@ def _answered(
 
 
 def _received(heard: Sequence[Completion], length: int, with_imm: bool = True) -> Observation:
-    """What the receiver's completion said beside its status, as [what came, what was sent]."""
+    """What the receiver's completion contains beside its status, as [what came, what was sent]."""
     if not heard or heard[0].status != "SUCCESS":
         return {}
-    said: Observation = {"byte_len": [heard[0].byte_len, length]}
+    received: Observation = {"byte_len": [heard[0].byte_len, length]}
     if with_imm:
-        said["imm"] = [heard[0].imm, _IMMEDIATE]
-    return said
+        received["imm"] = [heard[0].imm, _IMMEDIATE]
+    return received
 
 
-def _moved(moved: str, length: int, done: bool, target: Area, local: _Local, late: bool) -> Observation:
-    """Where bytes are and where they should not be. Of no bytes nothing moves, and all of them have come.
+def _moved(moved: str, length: int, done: bool, target: Area, local: LocalBuffer, late: bool) -> Observation:
+    """What the operation has changed in the range, and beside the harness's own buffer.
 
-    `late`: all has come, and a completion said so before.
+    An operation of no bytes counts as moved if it is done. `late`: a completion came before the last byte.
     """
     if length == 0:
         moved = "all" if done else "nothing"

@@ -1,14 +1,15 @@
 """Records what the kernel reports while a case runs: its log lines and its taint mask.
 
-Not for the results of calls (execution/procedure.py). If this process may not read the kernel log, the
-evidence has no key `log`.
+Not for the results of calls (execution/). If this process may not read the kernel log, the evidence has no
+key `log`.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+
+from conformance.model.observation import KernelEvidence
 
 _TAINT = Path("/proc/sys/kernel/tainted")
 _KMSG = "/dev/kmsg"
@@ -27,10 +28,10 @@ class KernelWatch:
             self._fd = None
         self._taint = taint()
 
-    def since_last(self) -> dict[str, Any]:
+    def since_last(self) -> KernelEvidence:
         """Returns `taint`, `taint_before` if the taint has changed, and the `log` lines since the last call."""
         before, self._taint = self._taint, taint()
-        evidence: dict[str, Any] = {"taint": self._taint, "log": self._lines()}
+        evidence: KernelEvidence = {"taint": self._taint, "log": self._lines()}
         if before != self._taint:
             evidence["taint_before"] = before
         if self._fd is None:

@@ -1,7 +1,7 @@
 """Counts the RDMA objects and the locked memory of this process, to find what a case leaks.
 
 The kernel's RDMA netlink counts objects by kind, but not memory windows. If this process is in an RDMA control
-group, that has the number of all objects; the difference is shown as OTHERS. Not for the verdict (judging.py).
+group, that has the number of all objects; the difference is shown as OTHERS. Not for the verdict (judging/).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from conformance.kernel.netlink import RdmaNetlink
+from conformance.model.observation import KernelEvidence, ResourceCounts
 
 Counts = dict[str, int]
 
@@ -104,14 +105,17 @@ def count_when_settled(before: Mapping[str, int], count: Callable[[], Counts]) -
         time.sleep(_POLL_S)
 
 
-def evidence(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, dict[str, Counts]]:
+def resource_evidence(before: Mapping[str, int], after: Mapping[str, int]) -> KernelEvidence:
     """Returns both counts in the form of a result's `kernel`: `resources` are objects, `memory` is the rest."""
-    found = {}
-    for name, wanted in (("resources", False), ("memory", True)):
-        sides = {
-            when: {kind: count for kind, count in counts.items() if (kind in _MEMORY) == wanted}
-            for when, counts in (("before", before), ("after", after))
-        }
-        if any(sides.values()):
-            found[name] = sides
+    found: KernelEvidence = {}
+    if objects := _counts(before, after, memory=False):
+        found["resources"] = objects
+    if memory := _counts(before, after, memory=True):
+        found["memory"] = memory
     return found
+
+
+def _counts(before: Mapping[str, int], after: Mapping[str, int], memory: bool) -> ResourceCounts | None:
+    """The counts of memory, or of all else; None where both are empty."""
+    first, last = ({kind: n for kind, n in each.items() if (kind in _MEMORY) == memory} for each in (before, after))
+    return {"before": first, "after": last} if first or last else None

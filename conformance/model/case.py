@@ -1,7 +1,7 @@
 """One case: what is set up, the one call that is judged, what must come of it, and what it proves.
 
 Frozen data between the tables that people write and the execution on a device. Not for reading
-tables (tables/loader.py) and not for running (execution/procedure.py).
+tables (tables/loader.py) and not for running (execution/runner.py).
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from conformance.model.kind import Kind
 from conformance.model.quantity import Quantity
-from conformance.model.vocabulary import QP_RIGHTS, RANDOM_SEQUENCES
+from conformance.model.vocabulary import QP_RIGHTS
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Location
 
@@ -179,9 +180,9 @@ class Case:
 
     `id` is `<verb>/<table>/<row>`, the same in every run on every device.
 
-    `note` goes into the result as a remark; a `hazardous` case can take the kernel down with it. A
-    case with a `sweep` stands for many calls: its own parts are those of the first point, for people; with
-    a `point` it stands for that one.
+    `note` goes into the result as a remark; a `hazardous` case can take the kernel down with it. A case of the
+    kind SWEEP stands for many calls: its own parts are those of the first point, for people; one of the kind
+    POINT stands for the one whose number is `point`.
     `tier` is the smallest of language.TIERS that has the case.
     """
 
@@ -199,13 +200,9 @@ class Case:
     note: str = ""
     hazardous: bool = False
     tier: str = "default"
+    kind: Kind = Kind.ROW
     sweep: Sweep | None = None
     point: int | None = None
-
-    @property
-    def searches(self) -> bool:
-        """Whether its call stands for random sequences, which take as long as they are given."""
-        return self.when.call == RANDOM_SEQUENCES
 
 
 def shown(argument: Argument) -> str:

@@ -2,7 +2,7 @@
 
 From the InfiniBand Architecture Specification, volume 1 (IBA below): its chapters 9.7.5 (errors found by
 the responder), 9.7.6 (by the requester), 9.8 (unreliable connections) and 11.6.2 (completion statuses), and
-ibv_modify_qp(3) and ibv_poll_cq(3), which have the same statuses and states. Data only; judging.py applies it.
+ibv_modify_qp(3) and ibv_poll_cq(3), which have the same statuses and states. Data only; judging/ applies it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The lines of results.jsonl as types: what each record holds, key by key, in the order in which it is written.
 
 The contract itself is docs/results.md. Keys that are NotRequired may be absent from a file, and the parts that are
-total=False hold whatever a system tells about itself. Not for checking what was read (record_shape.py), nor for
+total=False hold whatever a system reports about itself. Not for checking what was read (record_shape.py), nor for
 reading and writing files (results/).
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
+from conformance.model.observation import Alarm, KernelEvidence, Observation, PointExample
 from conformance.model.verdict import Verdict
 
 SCHEMA: Literal["rdma-cts/1"] = "rdma-cts/1"
@@ -117,8 +118,7 @@ class HeaderRecord(TypedDict):
 
 # A result and its parts.
 
-# What came of a call, raw (see execution/), and what the documents want of it, as the table has it.
-Observed: TypeAlias = Mapping[str, Any]
+# What the documents want of a case, as the table has it.
 Expected: TypeAlias = Mapping[str, Any]
 
 
@@ -127,16 +127,6 @@ class Source(TypedDict, total=False):
 
     file: str
     line: int
-
-
-class KernelEvidence(TypedDict, total=False):
-    """What the kernel showed during a case: taint masks, log lines, and what this process held before and after."""
-
-    taint: int
-    log: list[str]
-    taint_before: int
-    resources: dict[str, dict[str, int]]
-    memory: dict[str, dict[str, int]]
 
 
 # `for` is a keyword of Python, hence this form.
@@ -183,11 +173,6 @@ class Deviation(TypedDict):
     row: NotRequired[str]
 
 
-# `from` is a keyword of Python, hence this form.
-Alarm = TypedDict("Alarm", {"what": str, "from": str, "to": str})
-Alarm.__doc__ = "What the kernel logged or did not release during a sweep, and the points between which that was."
-
-
 class OutcomeFacts(TypedDict):
     """What points of a sweep have in common."""
 
@@ -209,7 +194,7 @@ class PointsFile(TypedDict):
     case: str
     axes: Axes
     outcomes: list[OutcomeFacts]
-    examples: list[dict[str, Any]]
+    examples: list[PointExample]
     index: str
 
 
@@ -232,7 +217,7 @@ class ResultRecord(TypedDict):
     reason: str
     call: str
     expected: Expected
-    observed: Observed
+    observed: Observation
     source: Source
     kernel: KernelEvidence
     duration_us: float | None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from conformance.model.case import Case, Expectation
+from conformance.model.kind import Kind
 from conformance.model.predicate import Expression, column
 from conformance.model.row_template import RowTemplate
 from conformance.model.space import Space
@@ -91,7 +92,7 @@ class Sweep:
             raise ValueError("the sweep's constraint excludes this point")
         values, row = self.space.values(point), self.row
         return replace(
-            case, id=f"{case.id}#{self.space.text(point)}", point=point, given=row.given.at(values),
+            case, id=f"{case.id}#{self.space.text(point)}", kind=Kind.POINT, point=point, given=row.given.at(values),
             before=tuple(step.at(values) for step in row.before), when=row.when.at(values),
             afterwards=tuple(step.at(values) for step in row.afterwards),
         )  # fmt: skip
@@ -108,7 +109,7 @@ class Sweep:
         """The case of one point as a row whose expectation is a clause's."""
         assert clause.then is not None
         return replace(
-            case, when=replace(case.when, then=clause.then), rules=(clause.rule,), sweep=None,
+            case, when=replace(case.when, then=clause.then), rules=(clause.rule,), kind=Kind.ROW, sweep=None,
             needs=tuple(dict.fromkeys([*case.needs, *self.needs_of[clause.rule], *needs])),
         )  # fmt: skip
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from conformance import verbs
 from conformance.model.expected_errors import REASONS
+from conformance.model.kind import BY_CALL, Kind
 from conformance.model.positions import CONTENTS, POSITIONS
 
 ENTRIES = ("libibverbs", "uverbs")
@@ -48,8 +49,6 @@ DISCARDS = {
     "PAGEOUT": "pages are written to swap",
 }
 QP_STATES = ("RESET", "INIT", "RTR", "RTS")
-# A pseudo-call: random sequences of calls, generated in trial/, with the reference implementation as oracle.
-RANDOM_SEQUENCES = "random_sequences"
 # The items that rule API-01 is checked for: every described enumeration, struct and verb.
 API_ITEMS = (
     *(f"enum {name}" for name in verbs.ENUMS),
@@ -169,8 +168,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     },
     "restore_rkey": {"mw": ArgumentSpec("object", "window", "mw")},
     # API-01: compares the suite's description of one item with the installed header and bindings.
-    "compare_api": {"item": ArgumentSpec("word", "item", words=API_ITEMS)},
-    RANDOM_SEQUENCES: {},
+    Kind.API.traits.call: {"item": ArgumentSpec("word", "item", words=API_ITEMS)},
+    # Random sequences of calls, generated in trial/, with the reference implementation as oracle.
+    Kind.SEQUENCES.traits.call: {},
     "fill": {"memory": _MEMORY},
     "unmap": {"memory": _MEMORY},
     "move": {"memory": _MEMORY},
@@ -216,9 +216,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     },
 }
 # The subject of a folder of tables: a verb, the API as a whole, or sequences of all verbs.
-VERBS = (*(name for name in CALLS if name.startswith("ibv_")), "api", "sequences")
+VERBS = (*(name for name in CALLS if name.startswith("ibv_")), *(kind.traits.folder for kind in BY_CALL.values()))
 # The call of rows without `call`, in folders whose subject is not itself a call.
-DEFAULT_CALLS = {"api": "compare_api", "sequences": RANDOM_SEQUENCES}
+DEFAULT_CALLS = {kind.traits.folder: call for call, kind in BY_CALL.items()}
 # Values of `fd` that are not dma-bufs.
 BAD_FDS = ("closed", "regular_file", "minus_one")
 # What a call creates: the kind of the object, and its name in later steps.

@@ -13,9 +13,10 @@ import pytest
 from conformance.device.device import Device
 from conformance.errors import UserError
 from conformance.model.case import Case
+from conformance.model.profile import Profile
 from conformance.pytest_plugin.device_lock import check_workers, own_device
-from conformance.run_options import OPTIONS
-from conformance.tables.profile import Profile, read_profile
+from conformance.run_options import OPTIONS, RunOptions
+from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite, load_suite
 from conformance.yamldoc.reader import suggestion
 
@@ -29,7 +30,10 @@ def add_options(parser: pytest.Parser) -> None:
     for option in OPTIONS.values():
         if option.plugin:
             default = list(option.default) if isinstance(option.default, tuple) else option.default
-            group.addoption(option.plugin_flag, default=default, **option.settings(default))
+            settings = option.settings(default)
+            if option.name == "device":
+                settings |= {"metavar": "NAME[,NAME]", "help": f"{option.help}; several with a worker each (-n)"}
+            group.addoption(option.plugin_flag, default=default, **settings)
     group.addoption("--rdma-only", metavar="FILE", help="run only the cases whose ids stand in FILE, one a line")
     group.addoption("--rdma-alone", action="store_true", help="nothing else on this kernel pins pages: count them")
     group.addoption("--rdma-out", metavar="DIR", help="write results.jsonl to this new directory")
@@ -78,6 +82,13 @@ def selected_cases(config: pytest.Config) -> list[Case] | None:
             raise pytest.UsageError(f"--rdma-only {path}: unknown case {name!r}{near}")
         found.append(case)
     return found
+
+
+def options_of(config: pytest.Config, device: str | None) -> RunOptions:
+    """What this session was asked to do, as `rdma-cts run` on `device` of this host has it."""
+    given = {name: config.getoption(option.plugin_flag) for name, option in OPTIONS.items() if option.plugin}
+    given |= {"device": device, "cases": tuple(given["cases"])}
+    return RunOptions(**given).seen_from_project(config.invocation_params.dir)
 
 
 def case_of(item: pytest.Item) -> Case | None:

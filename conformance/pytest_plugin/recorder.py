@@ -22,10 +22,11 @@ from conformance.kernel.build_ids import under_test
 from conformance.model.record import SCHEMA, DeviceFacts, HeaderRecord, ProgressRecord, Record, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.device_lock import has_several, named_devices
-from conformance.pytest_plugin.options import open_device, suite_of
+from conformance.pytest_plugin.options import open_device, options_of, suite_of
 from conformance.results.files import write_all
 from conformance.results.records import FILE_NAME, decode, encode, footer_record, result_record
 from conformance.results.writer import ResultsFile
+from conformance.run_options import RunOptions
 from conformance.tables.suite import VERSION, Suite
 
 # The name under which a result travels on pytest's report, from an xdist worker too.
@@ -56,7 +57,8 @@ class Recorder:
         self.planned: list[str] = []
         self.results: list[ResultRecord] = []
         self.live = bool(config.getoption("--rdma-stream"))
-        self.sink: Stream | ResultsFile | None = None  # there is none before there is something to say
+        self.options = RunOptions()
+        self.sink: Stream | ResultsFile | None = None  # opened with the header
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._begin([item.nodeid for item in session.items])
@@ -77,6 +79,7 @@ class Recorder:
             self.sink = self._open_sink()
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
+        self.options = options_of(self.config, None if has_several(self.config) else described["name"])
         header = header_record(suite, described, self.planned, list(self.config.invocation_params.args))
         header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
         if has_several(self.config):
@@ -121,6 +124,9 @@ class Recorder:
     def _take_result(self, record: Record) -> None:
         assert record["type"] == "result"
         if self.sink and not any(known["case"] == record["case"] for known in self.results[-1:]):
+            case = suite_of(self.config).find(record["case"])
+            if case is not None:
+                record = {**record, "repro": self.options.reproduction(case)}
             self.results.append(record)
             self.sink.append(record)
 

@@ -1,6 +1,6 @@
 """What recorded results come to: the verdict on a rule, its headline, and the exit status of a run. Pure.
 
-Not for judging a case (judging.py) and not for the layout of reports.
+Not for judging a case (judging/) and not for the layout of reports.
 """
 
 from __future__ import annotations

@@ -12,17 +12,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.case import Case
+from conformance.model.observation import DivergenceData, KernelEvidence, Observation
 from conformance.model.record import (
     SCHEMA,
     Deviation,
     FooterRecord,
     HeaderRecord,
-    KernelEvidence,
     OtherRecord,
     Record,
     ResultRecord,
@@ -41,7 +41,7 @@ def encode(record: Mapping[str, object]) -> bytes:
 
 
 def decode(data: bytes | str) -> Record:
-    """The record of a line. Raises ValueError where it is none, or lacks what every reader needs."""
+    """The record of a line. Raises ValueError if it is invalid, or lacks what every reader needs."""
     try:
         return record_of(json.loads(data))
     except RecursionError as error:
@@ -52,9 +52,9 @@ def result_record(
     case: Case,
     registry: Registry,
     judgement: Judgement,
-    observed: Mapping[str, Any],
+    observed: Observation,
     *,
-    kernel: Mapping[str, Any] | None = None,
+    kernel: KernelEvidence | None = None,
     duration_us: int | None = None,
 ) -> ResultRecord:
     """The result of one case as the schema has it."""
@@ -72,9 +72,9 @@ def result_record(
         "reason": judgement.reason,
         "call": str(case.when),
         "expected": expected(case),
-        "observed": dict(observed),
+        "observed": observed,
         "source": {"file": case.location.file, "line": case.location.line},
-        "kernel": cast(KernelEvidence, dict(kernel or {})),
+        "kernel": kernel or {},
         "duration_us": duration_us,
         "repro": f"./rdma-cts run --only {case.id}",
     }
@@ -85,7 +85,7 @@ def result_record(
     return record
 
 
-def _add_divergences(record: ResultRecord, divergences: Sequence[Mapping[str, str]]) -> None:
+def _add_divergences(record: ResultRecord, divergences: Sequence[DivergenceData]) -> None:
     """Adds what random sequences show of each rule; where the kernel itself complained, that is about all rules."""
     deviations: list[Deviation] = [
         {"when": each["when"], "rules": [each["rule"]], "observed": each["fault"], "row": each["row"]}

@@ -6,15 +6,17 @@ nothing was observed (a crash, a case that was not run) the recorded verdict sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
-from conformance import judging
 from conformance.errors import UserError
+from conformance.judging import Basis, conclude
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
+from conformance.model.kind import Kind
+from conformance.model.observation import without_undeclared
+from conformance.model.profile import Profile
 from conformance.model.record import ResultRecord
 from conformance.results.points import read_points
 from conformance.results.records import Recorded, result_record
@@ -31,18 +33,16 @@ class Again:
     kept: str = ""
 
 
-def rejudge(
-    suite: Suite, recorded: Recorded, directory: Path, present: Mapping[str, str] | None = None
-) -> Iterator[Again]:
-    """Every result of a run whose other files lie in `directory`, in its order; `present` is what a profile pins.
+def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile | None = None) -> Iterator[Again]:
+    """Every result of a run whose other files lie in `directory`, in its order, by what `profile` knows of the device.
 
     A sweep's record has its points under `points_data`, as one that has just been run. Raises UserError where what was
     observed cannot be judged.
     """
-    capabilities = known_capabilities(recorded)
+    basis = Basis(known_capabilities(recorded), profile or Profile())
     for record in recorded.results:
         try:
-            yield _judged(suite, record, directory, capabilities, present or {})
+            yield _judged(suite, record, directory, basis)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise UserError(
@@ -61,29 +61,20 @@ def known_capabilities(recorded: Recorded) -> Capabilities:
     return Capabilities({name: value for name, value in caps.items() if isinstance(value, bool)}, offered, {})
 
 
-def _judged(
-    suite: Suite, record: ResultRecord, directory: Path, capabilities: Capabilities, present: Mapping[str, str]
-) -> Again:
+def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -> Again:
     case = _find(suite, record["case"])
     if case is None:
         return Again(record, "there is no such case any more")
-    if case.sweep and case.point is None:
-        return _sweep(suite, case, record, directory, capabilities, present)
+    if case.kind is Kind.SWEEP:
+        return _sweep(suite, case, record, directory, basis)
     if not record.get("observed"):
         return Again(record, "nothing was observed")
-    if case.sweep:
-        case = case.sweep.judged(case, lambda name: not capabilities.undeclared([name], record["entry"]))
-    observed = {key: value for key, value in record["observed"].items() if key != "lacking"}
-    undeclared = capabilities.undeclared(case.needs, case.entry)
+    case = basis.resolved(case)
     later = [each["call"] for each in record["expected"].get("afterwards", ())]
     if [record["call"], *later] != [str(step) for step in (case.when, *case.afterwards)]:
         return Again(record, "its calls are others now")
-    judgement = judging.apply_profile(
-        judging.judge(case, undeclared, observed, dict(record.get("kernel") or {})), undeclared, present
-    )
-    if undeclared:
-        observed["lacking"] = undeclared
-    return Again(_merged(result_record(case, suite.registry, judgement, observed), record))
+    came = conclude(case, basis, without_undeclared(record["observed"]), record.get("kernel"))
+    return Again(_merged(result_record(case, suite.registry, came.judgement, came.observation), record))
 
 
 def _find(suite: Suite, case: str) -> Case | None:
@@ -93,14 +84,7 @@ def _find(suite: Suite, case: str) -> Case | None:
         return None
 
 
-def _sweep(
-    suite: Suite,
-    case: Case,
-    record: ResultRecord,
-    directory: Path,
-    capabilities: Capabilities,
-    present: Mapping[str, str],
-) -> Again:
+def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basis: Basis) -> Again:
     if not record.get("points_file"):
         return Again(record, "nothing was observed")
     points = read_points(directory, record)
@@ -108,7 +92,7 @@ def _sweep(
     if points.space.as_data() != case.sweep.space.as_data():
         return Again(record, "its space is another now")
     alarms, log = record.get("alarms", []), record["kernel"].get("log", [])
-    swept = judge_again(case, points, capabilities, present, cast(list[dict[str, Any]], alarms), log)
+    swept = judge_again(case, points, basis, alarms, log)
     return Again(_merged(sweep_record(case, suite.registry, swept, 0), record))
 
 

@@ -5,11 +5,11 @@ Not for the record and its side file on disk (points.py).
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from conformance.judging import Judgement
 from conformance.model.case import Case
-from conformance.model.record import Alarm, ResultRecord
+from conformance.model.record import ResultRecord
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
 from conformance.results.records import result_record
@@ -19,10 +19,8 @@ from conformance.sweeps.run import Swept, words
 def sweep_record(case: Case, registry: Registry, swept: Swept, duration_us: int) -> ResultRecord:
     """The result of a sweep as the schema has it, with the points under `points_data`."""
     assert case.sweep is not None
-    kernel = {"log": swept.log} if swept.alarms else {}
-    record = result_record(
-        case, registry, Judgement(swept.verdict, swept.reason), {}, kernel=kernel, duration_us=duration_us
-    )
+    judgement = Judgement(swept.verdict, swept.reason)
+    record = result_record(case, registry, judgement, {}, kernel=swept.kernel, duration_us=duration_us)
     rules = swept.points.by_rule()
     record |= {
         "expected": {"clauses": clauses(case)},
@@ -33,7 +31,7 @@ def sweep_record(case: Case, registry: Registry, swept: Swept, duration_us: int)
         "points_data": swept.points.as_data(case.id),
     }
     if swept.alarms:
-        record["alarms"] = cast(list[Alarm], swept.alarms)
+        record["alarms"] = swept.alarms
     return record
 
 

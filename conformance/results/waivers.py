@@ -43,7 +43,7 @@ class WaiverScope:
 
 @dataclass(frozen=True)
 class KnownOutcome:
-    """The outcome that a waiver tells of; what is empty may be anything.
+    """The outcome that a waiver describes; what is empty may be anything.
 
     `returned`, `errno` and `wc` are of the judged call, `reason` is part of the result's reason, `when`
     are the formulas of a sweep's deviations.
@@ -57,7 +57,7 @@ class KnownOutcome:
     when: tuple[str, ...] = ()
 
     def differs(self, record: ResultRecord) -> str:
-        """In what a violation is another than the known one; empty if it is that one."""
+        """How a violation differs from the known one; empty if it is that one."""
         observed = record.get("observed") or {}
         for what, known, came in (
             ("verdict", self.verdict, record["verdict"]),
@@ -102,7 +102,7 @@ class Waiver:
         return (verdict_on(self.rule, _raw(record)) if self.rule else record["verdict"]) in VIOLATIONS
 
     def differs(self, record: ResultRecord) -> str:
-        """In what a violation that it covers is another than the one that it tells of; empty if it is that one."""
+        """How a violation that it covers differs from the one that it describes; empty if it is that one."""
         others = {rule for each in record.get("deviations", ()) for rule in each["rules"]} - {self.rule}
         if self.rule and others:
             return f"it also violates {', '.join(sorted(others))}"

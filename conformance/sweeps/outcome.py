@@ -13,8 +13,8 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from conformance.model.observation import PointExample
 from conformance.model.record import OutcomeFacts, PointsFile
 from conformance.model.space import MAX_POINTS, Space
 from conformance.model.verdict import VERDICTS, Verdict
@@ -60,7 +60,7 @@ class Points:
     space: Space
     outcomes: list[Outcome]
     index: array[int]
-    examples: list[dict[str, Any]] = field(default_factory=list)
+    examples: list[PointExample] = field(default_factory=list)
 
     def counts(self) -> list[int]:
         """How many points have each outcome."""

@@ -1,11 +1,11 @@
-"""What each point of a sweep gave, by kinds: an observation is kept once for all points that gave the same."""
+"""What each point of a sweep gave: an observation is kept once for all points that gave the same. Not for verdicts."""
 
 from __future__ import annotations
 
 from array import array
 
-from conformance import judging
-from conformance.execution.context import Observation
+from conformance.judging import verdict_key
+from conformance.model.observation import Observation
 from conformance.sweeps.grouping import Numbers
 from conformance.sweeps.outcome import MOST, OUTSIDE
 
@@ -19,8 +19,8 @@ class PointObservations:
         self._numbers: dict[str, int] = {}
 
     def number(self, observed: Observation) -> int:
-        """The number of what was seen, by its essence; the first of its kind is kept in full."""
-        key = repr(judging.verdict_key(observed))
+        """The number of an observation, by its verdict key; the first with a key is kept in full."""
+        key = repr(verdict_key(observed))
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.observations)

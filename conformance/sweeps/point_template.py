@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from conformance.model.case import Case, Given, Step
+from conformance.model.kind import Kind
 from conformance.model.sweep import Sweep
 
 
@@ -15,7 +16,8 @@ class PointTemplate:
     """
 
     def __init__(self, case: Case, swept: Sweep) -> None:
-        self._case, self._swept, self._row = case, swept, swept.row
+        self._case = replace(case, kind=Kind.ROW, sweep=None)
+        self._swept, self._row = swept, swept.row
         self._setup_axes = swept.in_order(swept.row.setup_axes)
         self._setup: tuple[list[int], Given, tuple[Step, ...]] | None = None
 
@@ -28,5 +30,5 @@ class PointTemplate:
         _, given, before = self._setup
         return replace(
             self._case, given=given, before=before, when=row.when.at(values),
-            afterwards=tuple([step.at(values) for step in row.afterwards]), sweep=None,
+            afterwards=tuple([step.at(values) for step in row.afterwards]),
         )  # fmt: skip

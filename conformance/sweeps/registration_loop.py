@@ -15,9 +15,10 @@ from conformance.bench.calls import IbvMr, Mr, Pd, Return, errno_name
 from conformance.bench.interface import Entry
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.uverbs import Uverbs
-from conformance.execution.context import CaseContext, Observation, no_pointer
+from conformance.execution.context import CaseContext, no_pointer
 from conformance.execution.steps import registered
 from conformance.model.case import Case, Given
+from conformance.model.observation import Observation
 from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import REGISTRATIONS
 from conformance.sweeps import native

@@ -15,8 +15,9 @@ from conformance.bench.calls import Pd, errno_name
 from conformance.bench.interface import Entry
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.uverbs import Uverbs
-from conformance.execution.context import CaseContext, Observation
+from conformance.execution.context import CaseContext
 from conformance.model.case import Case, Given
+from conformance.model.observation import Observation
 from conformance.model.row_template import MrTemplate
 from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import NULL

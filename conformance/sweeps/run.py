@@ -1,25 +1,32 @@
-"""Runs a sweep on a bench: set-up once for the points that share it, one record a point, judged by kinds.
+"""Runs a sweep: set-up once for the points that share it, an observation a point, judged by kinds of point.
 
-What a call does stands in execution/steps.py and its verdict in judging.py, as for every row. Points that
-expect the same and gave the same are judged once, by the first of them.
+What a call does is in execution/steps.py and its verdict in judging/, as for every row. Points that expect the same and
+gave the same are judged once, by the first of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from conformance import judging
-from conformance.bench.interface import Bench
 from conformance.device.native_exchange import MOST
 from conformance.errors import SetupRefused
-from conformance.execution.context import CaseContext, Observation
-from conformance.execution.procedure import enact, make_all_calls, not_set_up, set_up, set_up_ground, set_up_objects
+from conformance.execution.context import CaseContext
+from conformance.execution.procedure import (
+    make_all_calls,
+    not_set_up,
+    set_up,
+    set_up_and_call,
+    set_up_ground,
+    set_up_objects,
+)
+from conformance.execution.runner import CaseRun, Progress, RunContext
+from conformance.judging import Basis, Judgement, conclude, kernel_alarm
 from conformance.kernel.resources import count_when_settled, leaked
-from conformance.model.capability import Capabilities
 from conformance.model.case import Case, Expectation
+from conformance.model.observation import Alarm, KernelEvidence, Observation, PointExample, without_undeclared
 from conformance.model.sweep import Sweep
 from conformance.model.verdict import Verdict
 from conformance.sweeps.byte_columns import kinds, planes
@@ -34,43 +41,45 @@ STRETCH = 512
 _LOG_LINES = 40
 _HEX = re.compile(r"0x[0-9a-f]+")
 
-Tell = Callable[[str, int], None]
-Watch = Callable[[], Mapping[str, Any]]
 
-
-@dataclass
+@dataclass(frozen=True)
 class Swept:
-    """What came of a sweep. `alarms` are what the kernel said or kept, with the points during which it did."""
+    """What came of a sweep. `alarms` are what the kernel showed or kept, with the points during which it did.
+
+    `log` has the first lines of the kernel's log of all stretches.
+    """
 
     points: Points
     verdict: str
     reason: str
-    alarms: list[dict[str, Any]] = field(default_factory=list)
+    alarms: list[Alarm] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
-
-def sweep(
-    case: Case, bench: Bench, capabilities: Capabilities, *,
-    present: Mapping[str, str] | None = None, watch: Watch = dict, tell: Tell = lambda point, done: None,
-    seed: int | None = None,
-) -> Swept:  # fmt: skip
-    """Runs the sweep of `case`. `tell` hears at times which point comes next and how many are done.
-
-    `seed` shuffles the points; `present` is what a profile says must be there.
-    """
-    swept = case.sweep
-    assert swept is not None
-    run = _Run(case, swept, bench, watch, tell)
-    run.through(seed)
-    judge = _Judge(case, swept, capabilities, present or {})
-    points = judge.points(run.record)
-    return _conclusion(swept, points, run.alarms, run.log)
+    @property
+    def kernel(self) -> KernelEvidence:
+        """What is recorded of the kernel: its log where anything was amiss."""
+        return {"log": self.log} if self.alarms else {}
 
 
-def judge_again(
-    case: Case, points: Points, capabilities: Capabilities, present: Mapping[str, str],
-    alarms: list[dict[str, Any]], log: list[str],
-) -> Swept:  # fmt: skip
+@dataclass(frozen=True)
+class SweepRun(CaseRun):
+    """What came of running a sweep; its observations are the examples of `swept.points`."""
+
+    swept: Swept
+
+
+def run_sweep(case: Case, run: RunContext, progress: Progress) -> SweepRun:
+    """Runs the sweep of `case`. `progress` is told at times which point comes next and how many are done."""
+    started = time.perf_counter_ns()
+    assert case.sweep is not None
+    pass_ = _Pass(case, case.sweep, run, progress)
+    pass_.through(run.seed)
+    swept = _conclusion(case.sweep, _Judge(case, case.sweep, run.basis).points(pass_.record), pass_.alarms, pass_.log)
+    duration_us = (time.perf_counter_ns() - started) // 1000
+    return SweepRun(case, Judgement(swept.verdict, swept.reason), {}, swept.kernel, duration_us, swept)
+
+
+def judge_again(case: Case, points: Points, basis: Basis, alarms: list[Alarm], log: list[str]) -> Swept:
     """What today's clauses make of points that were recorded, each by its outcome's example; runs nothing.
 
     Raises LookupError for points that have no examples, or lie where the sweep has none.
@@ -79,40 +88,38 @@ def judge_again(
     assert swept is not None
     record = PointObservations(swept.space.size)
     record.codes = points.index
-    record.observations = [
-        {key: value for key, value in each["observed"].items() if key != "lacking"} for each in points.examples
-    ]
-    return _conclusion(swept, _Judge(case, swept, capabilities, present).points(record), alarms, log)
+    record.observations = [without_undeclared(each["observed"]) for each in points.examples]
+    return _conclusion(swept, _Judge(case, swept, basis).points(record), alarms, log)
 
 
-def _conclusion(swept: Sweep, points: Points, alarms: list[dict[str, Any]], log: list[str]) -> Swept:
+def _conclusion(swept: Sweep, points: Points, alarms: list[Alarm], log: list[str]) -> Swept:
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
     if verdict == Verdict.UNREACHABLE and not alarms:
         verdict = Verdict.BROKEN  # not one point could be set up: that is no property of a combination
-    told = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
-    reason = f"{swept.size:,} points: {told}"
+    shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
+    reason = f"{swept.size:,} points: {shares}"
     if alarms:
         first = alarms[0]
         reason += f"; {first['what']} (between the points {first['from']} and {first['to']})"
     return Swept(points, verdict, reason, alarms, log)
 
 
-class _Run:
-    """One run through the points."""
+class _Pass:
+    """One pass through the points: `record` is what they gave, `alarms` and `log` are as in Swept."""
 
-    def __init__(self, case: Case, swept: Sweep, bench: Bench, watch: Watch, tell: Tell) -> None:
-        self.case, self.swept, self.bench, self.watch, self.tell = case, swept, bench, watch, tell
+    def __init__(self, case: Case, swept: Sweep, run: RunContext, progress: Progress) -> None:
+        self.case, self.swept, self.bench, self.watch, self.progress = case, swept, run.bench, run.watch, progress
         self.record = PointObservations(swept.space.size)
         self.point_template = PointTemplate(case, swept)
-        self.alarms: list[dict[str, Any]] = []
+        self.alarms: list[Alarm] = []
         self.log: list[str] = []
         self.done = 0
-        self.loop = loop_for(case, swept, bench.entry(case.entry))
+        self.loop = loop_for(case, swept, self.bench.entry(case.entry))
         self.outer = self.loop.outer if self.loop else setup_axes(swept)
         self.shared = self.loop is None and case.given.memlock is None and shares_ground(swept)
         self.ground: CaseContext | None = None
-        self.before = bench.resources()
+        self.before = self.bench.resources()
 
     def through(self, seed: int | None) -> None:
         """Runs all points, those of one set-up together."""
@@ -133,18 +140,18 @@ class _Run:
             self._leave_ground()
 
     def _begin(self, point: int) -> None:
-        self.tell(self.swept.space.text(point), self.done)
-        self.watch()  # what came before is not these points'
+        self.progress(self.swept.space.text(point), self.done)
+        self.watch.since_last()  # what came before is not these points'
 
     def _end(self, first: int, last: int, points: int) -> None:
         left = self._leave_ground()
         if left:
             self._alarm(f"could not be given back: {'; '.join(left)}", first, last)
         self.done += points
-        kernel = self.watch()
+        kernel = self.watch.since_last()
         self.log += list(kernel.get("log", ()))[: max(0, _LOG_LINES - len(self.log))]
         after = count_when_settled(self.before, self.bench.resources)
-        for what in (judging.kernel_alarm(kernel), leaked(self.before, after)):
+        for what in (kernel_alarm(kernel), leaked(self.before, after)):
             if what:
                 self._alarm(what, first, last)
         self.before = after
@@ -162,9 +169,9 @@ class _Run:
         return ground.left_behind
 
     def _context(self, case: Case) -> CaseContext:
-        """A scene with the case's domains, memory and queue pairs: those that are there already, if points share them.
+        """A context with the case's domains, memory and queue pairs: those already there, if points share them.
 
-        The pairs are as new again when the scene goes. Raises SetupRefused.
+        The pairs are as new again when the context is closed. Raises SetupRefused.
         """
         if not self.shared:
             return CaseContext(case, self.bench)
@@ -214,7 +221,7 @@ class _Run:
 
     def _alone(self, point: int) -> Observation:
         """What one point gives with a set-up of its own."""
-        return enact(CaseContext(self.point_template.case(point), self.bench), set_up)
+        return set_up_and_call(CaseContext(self.point_template.case(point), self.bench), set_up)
 
 
 def call_all(context: CaseContext, point_template: PointTemplate, points: Numbers, record: PointObservations) -> None:
@@ -231,9 +238,8 @@ def call_all(context: CaseContext, point_template: PointTemplate, points: Number
 class _Judge:
     """Gives every point its outcome."""
 
-    def __init__(self, case: Case, swept: Sweep, capabilities: Capabilities, present: Mapping[str, str]) -> None:
-        self.case, self.swept, self.present = case, swept, present
-        self._capabilities = capabilities
+    def __init__(self, case: Case, swept: Sweep, basis: Basis) -> None:
+        self.case, self.swept, self.basis = case, swept, basis
 
     def points(self, record: PointObservations) -> Points:
         """The outcomes of all points by what they gave."""
@@ -242,7 +248,7 @@ class _Judge:
         masks, names = swept.undeclared(self._declared)
         found = kinds([*planes(record.codes), clauses, masks])
         outcomes: dict[Outcome, int] = {}
-        examples: list[dict[str, Any]] = []
+        examples: list[PointExample] = []
         numbers: list[int] = []
         for kind, (low, high, clause, mask) in enumerate(found.values):
             code = low | high << 8
@@ -256,30 +262,26 @@ class _Judge:
         return Points(swept.space, list(outcomes), found.renumbered(numbers), examples)
 
     def _declared(self, name: str) -> bool:
-        return not self._lacking([name])
-
-    def _lacking(self, needs: Sequence[str]) -> list[str]:
-        return self._capabilities.undeclared(needs, self.case.entry)
+        return not self.basis.capabilities.undeclared([name], self.case.entry)
 
     def _outcome(
         self, point: int, number: int, mask: int, names: Sequence[str], observed: Observation
-    ) -> tuple[Outcome, dict[str, Any]]:
+    ) -> tuple[Outcome, PointExample]:
         clause = self.swept.deciding[number]
         assert clause.then is not None
         single = self.swept.single(self.case, self.swept.space.text(point))
         case = self.swept.by(single, clause, [name for bit, name in enumerate(names) if mask >> bit & 1])
-        undeclared = self._lacking(case.needs)
-        judgement = judging.apply_profile(judging.judge(case, undeclared, observed), undeclared, self.present)
+        conclusion = conclude(case, self.basis, observed)
+        judgement = conclusion.judgement
         if "setup_failed" in observed and judgement.verdict == Verdict.BROKEN:
             # A row's set-up is known to work; here a combination of many may not exist on this stack.
-            judgement = judging.Judgement(Verdict.UNREACHABLE, judgement.reason)
+            judgement = Judgement(Verdict.UNREACHABLE, judgement.reason)
         seen = _HEX.sub("0x…", judgement.reason)
         for step in (case.when, *case.afterwards):
             seen = seen.replace(_HEX.sub("0x…", str(step)), step.call)
         outcome = Outcome(judgement.verdict, words(clause.then), seen, clause.rule, clause.text, judgement.notes)
-        if undeclared:
-            observed = {**observed, "lacking": undeclared}
-        return outcome, {"point": self.swept.space.text(point), "reason": judgement.reason, "observed": observed}
+        text = self.swept.space.text(point)
+        return outcome, {"point": text, "reason": judgement.reason, "observed": conclusion.observation}
 
 
 def words(then: Expectation) -> str:

@@ -19,7 +19,7 @@ from conformance.model.case import (
 )  # fmt: skip
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import CALLS, NULL, ArgumentSpec
-from conformance.verbs import ENUMS
+from conformance.verbs import ENUMS, INT_BITS
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader, suggestion
 
@@ -142,12 +142,21 @@ def read_flags(reader: Reader, node: Node, enum: str) -> Flags:
 def _bit(reader: Reader, item: Node, enum: str) -> int | None:
     unknown = _BIT.fullmatch(item.value) if isinstance(item.value, str) else None
     if unknown:
-        if int(unknown[1]) > 31:
-            reader.note(item.location, f"bit {unknown[1]} is beyond an int's 32 bits")
-            return None
-        return 1 << int(unknown[1])
+        return _unknown_bit(reader, item, int(unknown[1]), enum)
     word = reader.word(item, _FLAG_WORDS.get(enum, f"name of {enum}"), ENUMS[enum].short_names)
     return ENUMS[enum].value_of(word) if word else None
+
+
+def _unknown_bit(reader: Reader, item: Node, bit: int, enum: str) -> int | None:
+    """The mask of `bit N`, which is for bits without a name: a case of an unknown flag must not take a known one."""
+    if bit >= INT_BITS:
+        reader.note(item.location, f"bit {bit} is beyond an int's {INT_BITS} bits")
+        return None
+    if bit not in ENUMS[enum].unnamed_bits:
+        name = ENUMS[enum].name_of(1 << bit)
+        reader.note(item.location, f"bit {bit} of {enum} has a name; write {name}, or take a bit without one")
+        return None
+    return 1 << bit
 
 
 def read_then(reader: Reader, node: Node, call: str) -> Expectation:

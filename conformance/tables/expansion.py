@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from conformance.tables import unknown_bits
 from conformance.yamldoc.nodes import Node, quoted
 from conformance.yamldoc.reader import Reader, suggestion
 
@@ -52,6 +53,8 @@ def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Bindin
 def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
     """Returns the values of an axis, or an empty tuple if there is a mistake."""
     before = len(reader.mistakes)
+    if unknown_bits.is_axis(node):
+        return unknown_bits.values(reader, name, node)
     values = reader.items(node, f"axis {name!r}")
     if isinstance(node.value, tuple) and not values:
         reader.note(node.location, f"axis {name!r} has no values")

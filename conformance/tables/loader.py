@@ -2,7 +2,7 @@
 
 A table is one YAML file in the folder of its verb. Every mistake is reported with file, line and
 column; a table with a mistake has no cases. Not for reading rules (rules_file.py) and not for running
-cases (execution/procedure.py).
+cases (execution/runner.py).
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from pathlib import Path
 
 from conformance.model import capability, vocabulary
 from conformance.model.case import Case
+from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
 from conformance.model.sweep import Sweep
 from conformance.tables.expansion import MAX_CASES, bindings, slug, substitute
+from conformance.tables.retired import check_unused, read_retired
 from conformance.tables.row import KEYS as PART_KEYS
 from conformance.tables.row import RowBody, read_row_body
 from conformance.tables.rules_file import FILE_NAME as RULES_FILE
@@ -25,7 +27,7 @@ from conformance.tables.sweep_reader import read_sweep
 from conformance.yamldoc.nodes import Mistake, Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader
 
-_TABLE_KEYS = ("verb", "about", "cases", "entries", "given", "rows")
+_TABLE_KEYS = ("verb", "about", "cases", "entries", "given", "rows", "retired")
 _ROW_KEYS = (
     "id", "about", "rules", "needs", "each", "entries", "given", "before", "call", "when", "then", "afterwards",
     "note", "hazardous", "tier", "sweep",
@@ -106,6 +108,7 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
                 message = f"with this row the table expands to more than {MAX_CASES} cases; split the table"
                 reader.note(node.location, message)
                 break
+        check_unused(reader, read_retired(reader, fields.get("retired"), rows.table), rows.ids)
     if not reader.mistakes and stated != len(cases):
         reader.note(fields["cases"].location, f"the table states {stated} cases and expands to {len(cases)}")
     if reader.mistakes:
@@ -169,14 +172,20 @@ class _Rows:
             needs = list(dict.fromkeys([*needs, *(need for rule in rules for need in self.registry[rule].needs)]))
         sweep: Sweep | None = None
         parts: RowBody | None
+        kind = Kind.SWEEP
         if "sweep" in fields:
             own = {key: fields[key] for key in PART_KEYS if key in fields}
             swept = read_sweep(reader, fields["sweep"], (self.call, self.given, own, row), self.registry, rules)
             sweep, parts = swept or (None, None)
         else:
             parts = read_row_body(reader, self.call, self.given, fields, row)
-            if parts.when.call == vocabulary.RANDOM_SEQUENCES:  # they only make calls that the device offers
+            kind = BY_CALL.get(parts.when.call, Kind.ROW)
+            if kind is Kind.SEQUENCES:  # they only make calls that the device offers
                 needs = []
+        if parts is not None and parts.when.call in BY_CALL:
+            for key in ("given", "before", "afterwards", "sweep"):
+                if key in fields:
+                    reader.note(fields[key].location, f"a row that calls {parts.when.call} has no {key!r}")
         note = reader.text(fields["note"], "note") if "note" in fields else ""
         hazardous = reader.truth(fields.get("hazardous"), "hazardous")
         tier = reader.word(fields.get("tier"), "tier", vocabulary.TIERS)
@@ -215,6 +224,7 @@ class _Rows:
                     note=note or "",
                     hazardous=hazardous,
                     tier=tier or "default",
+                    kind=kind,
                     sweep=sweep,
                 )
             )

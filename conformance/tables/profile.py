@@ -1,29 +1,19 @@
-"""A device profile: which capabilities must be there, so that a lost one is a failure, not a skip.
+"""Reads the file of a device profile: the name of the driver, and capabilities that it has or lacks.
 
-A YAML file with the driver's name, `present` and `absent`, each a mapping of capability to the reason.
+`present` and `absent` are mappings of a capability to the reason. Not for what follows from them (judging).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.model import capability
+from conformance.model.profile import Profile
 from conformance.yamldoc.nodes import Node, TextError, read_file
 from conformance.yamldoc.reader import Reader, suggestion
 
 _KEYS = ("device", "present", "absent")
-
-
-@dataclass(frozen=True)
-class Profile:
-    """What is known of a kind of device before it is asked: capability to reason."""
-
-    device: str = ""
-    present: Mapping[str, str] = field(default_factory=dict)
-    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_profile(path: Path) -> Profile:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from conformance.model import vocabulary
 from conformance.model.case import Given, Step
+from conformance.model.kind import BY_CALL
 from conformance.tables.arguments import Names, product, read_step
 from conformance.tables.given import read_given
 from conformance.yamldoc.nodes import Node
@@ -60,6 +61,9 @@ def _extra(reader: Reader, node: Node, names: Names, what: str) -> list[Step]:
             return []
     call = reader.word(node.value["call"], "call", vocabulary.CALLS)
     if call is None:
+        return []
+    if call in BY_CALL:
+        reader.note(node.value["call"].location, f"{call} is a case of its own and cannot be {what}; give it a row")
         return []
     own = {key: value for key, value in node.value.items() if key not in required}
     keys = {key: location for key, location in (node.keys or {}).items() if key in own}

@@ -7,13 +7,14 @@ checks what no schema can express, such as which objects exist or how many cases
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from conformance.model import capability, quantity, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID
 from conformance.tables.expansion import PLACEHOLDER
-from conformance.tables.sweep_reader import FLAG_ENUMS, SUBSETS, UNKNOWN
+from conformance.tables.sweep_reader import SUBSETS
+from conformance.tables.unknown_bits import FLAG_ENUMS, PARTS, UNKNOWN, WHICH
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import MAX_NUMBER
 
@@ -41,6 +42,11 @@ def table_schema() -> Schema:
                 "cases": {"type": "integer", "minimum": 1, "description": "how many cases the rows expand to"},
                 "entries": _entries(),
                 "given": {"$ref": "#/$defs/given"},
+                "retired": {
+                    "type": "array",
+                    "items": _object({"id": _TEXT, "why": _TEXT}, required=("id", "why")),
+                    "description": "ids of cases that were given up, which are never used again",
+                },
                 "rows": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/row"}},
             },
             required=("verb", "cases", "rows"),
@@ -133,9 +139,9 @@ def _row() -> Schema:
         {
             "id": {**_TEXT, "description": "unique in the table; $name stands for a value of the axis"},
             "about": _TEXT,
-            "rules": _or_axis(_list(_words_or_axis((), RULE_ID.pattern), least=1)),
+            "rules": _or_axis(_list(_or_axis({"type": "string", "pattern": f"^{RULE_ID.pattern}$"}), least=1)),
             "needs": _or_axis(_list(_or_axis(_ref("capability")))),
-            "each": {**_named({"type": "array", "minItems": 1, "uniqueItems": True}), "description": "the axes"},
+            "each": {**_named(_axis()), "description": "the axes"},
             "entries": _or_axis(_entries()),
             "given": _or_axis({"$ref": "#/$defs/given"}),
             "before": _or_axis({"type": "array", "items": _or_axis({"$ref": "#/$defs/step before"})}),
@@ -153,6 +159,13 @@ def _row() -> Schema:
         "oneOf": [{"required": ["then"]}, {"required": ["sweep"], "not": {"required": ["each"]}}],
         "allOf": [_if_word("call", call, _judged(call)) for call in vocabulary.CALLS],
     }
+
+
+def _axis() -> Schema:
+    """An axis of a row: its values, or the bits that no flag of an enumeration has."""
+    unknown = {UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}
+    written: Schema = {"type": "array", "minItems": 1, "uniqueItems": True}
+    return {"anyOf": [written, _object(unknown, required=(UNKNOWN,))]}
 
 
 def _sweep() -> Schema:
@@ -308,9 +321,9 @@ def _expected(key: str, spec: vocabulary.ExpectationSpec) -> Schema:
 
 
 def _flags(enum: str) -> Schema:
-    names = ENUMS[enum].short_names
-    # An unknown bit is written by its number, so that a table can ask for what no flag has.
-    return _or_axis(_list(_words_or_axis(names, r"bit ([0-9]|[12][0-9]|3[01])")))
+    # A bit without a name is written by its number, so that a table can ask for what no flag has.
+    bits = [f"bit {bit}" for bit in ENUMS[enum].unnamed_bits]
+    return _or_axis(_list(_or_axis(_words([*ENUMS[enum].short_names, *bits]))))
 
 
 def _of_enum(enum: str) -> Schema:
@@ -375,12 +388,6 @@ def _list(items: Schema, least: int = 0) -> Schema:
 
 def _words(words: Iterable[str]) -> Schema:
     return {"enum": list(words)}
-
-
-def _words_or_axis(words: Collection[str], pattern: str) -> Schema:
-    """One of the words, a text of the pattern, or an axis."""
-    patterned = {"type": "string", "pattern": f"^{pattern}$"}
-    return _or_axis(*([_words(words)] if words else []), patterned)
 
 
 def _or_axis(*alternatives: Schema) -> Schema:

@@ -14,15 +14,14 @@ from conformance.tables.expansion import label, names_in
 from conformance.tables.row import RowBody
 from conformance.tables.row_resolution import resolve
 from conformance.tables.row_text import RowText, elements, entries
+from conformance.tables.unknown_bits import FLAG_ENUMS, UNKNOWN
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
 
 KEYS = ("axes", "where", "points", "expect")
 CLAUSE_KEYS = ("if", "then", "rule", "needs")
-SUBSETS, UNKNOWN = "subsets of", "unknown bits of"
-FLAG_ENUMS = tuple(name for name, enum in ENUMS.items() if enum.flags)
-_BITS = 32  # of the int that C has for flags
+SUBSETS = "subsets of"
 _MOST_FLAGS = 20  # more subsets than any sweep may have points
 _LABEL = re.compile(r"[A-Za-z0-9_.:*+-]+")
 _Values = Mapping[str, tuple[Node, ...]]
@@ -145,8 +144,7 @@ def _unknown(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[
     enum = reader.word(node, "enumeration of flags", FLAG_ENUMS)
     if enum is None:
         return None, ()
-    known = ENUMS[enum].mask_of(*ENUMS[enum].short_names)
-    bits = [bit for bit in range(_BITS) if not known >> bit & 1]
+    bits = ENUMS[enum].unnamed_bits
     labels = ("none", *(f"bit{bit}" for bit in bits))
     nodes = (Node((), node.location), *(Node((Node(f"bit {bit}", node.location),), node.location) for bit in bits))
     return Axis(name, labels, tuple((text,) for text in labels)), nodes

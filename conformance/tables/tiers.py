@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 
 from conformance.model.case import Case
+from conformance.model.kind import Kind
 from conformance.model.vocabulary import TIERS
 
 DEFAULT = "default"
@@ -19,7 +20,7 @@ assert tuple(TIERS) == (SMOKE, DEFAULT, EXHAUSTIVE)
 
 _PROBES = ("traffic", "local_traffic", "bind_and_send")
 # Estimated costs in units of one plain call, used to choose the cheapest case that proves a rule.
-_TRAFFIC, _COMPILER, _SWEEP, _GUEST = 5.0, 20.0, 50.0, 10_000.0
+_TRAFFIC, _GUEST = 5.0, 10_000.0
 _POINT = 0.1
 _OPEN = 40.0  # a case with an open outcome proves little, so that others are preferred
 
@@ -52,11 +53,11 @@ def _cost(case: Case) -> float:
     calls = [case.when, *case.before, *case.afterwards]
     cost = sum(_TRAFFIC if step.call in _PROBES else 1.0 for step in calls)
     cost += len(case.given.qps) * _TRAFFIC + len(case.given.windows)
-    if case.sweep and case.point is None:
-        cost = _SWEEP + cost * case.sweep.size * _POINT
+    if case.sweep and case.kind is Kind.SWEEP:
+        cost *= case.sweep.size * _POINT
     if case.sweep is None and case.when.then.outcome == "open":
         cost += _OPEN
-    return cost + _COMPILER * (case.verb == "api") + _GUEST * case.hazardous
+    return cost + case.kind.traits.cost + _GUEST * case.hazardous
 
 
 def ordered(cases: Sequence[Case], seed: int | None) -> list[Case]:

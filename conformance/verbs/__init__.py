@@ -1,9 +1,8 @@
-"""What each verb is: signature, structs, enumerations, flags and return codes, in few clear words.
+"""Descriptions of the verbs: signatures, structs, enumerations, flags and return codes, as the documents define them.
 
-The root of the suite: tables, judging and reports name things as they are named here. Data only; it
-needs nothing but the standard library, and it neither loads a library nor opens a device. The
-descriptions rest on the manual pages of rdma-core and are checked against an installed header by
-`conformance.header`.
+Tables, judging and reports use the names defined here. Data only: it needs only the standard library,
+loads no other library and opens no device. The source of the descriptions is the manual pages of
+rdma-core; `conformance.header` compares them with an installed header. Not for what a device does.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from conformance.verbs import advise_mr, bind_mw, enums, reg_mr, rereg_mr, structs
 from conformance.verbs.types import (
     EXPERIMENTAL,
+    INT_BITS,
     MAINLINE,
     Constant,
     Convention,
@@ -38,29 +38,29 @@ CONSTANTS: Mapping[str, Constant] = MappingProxyType({each.name: each for each i
 # The optional access flags, as a mask: a stack that does not know one of these bits ignores it.
 OPTIONAL_ACCESS = enums.OPTIONAL_RANGE.value
 
-# What only a vendor's page describes, apart from the rest so that no mainline table can name it.
+# What only a vendor's page describes. It is separate, so that mainline tables cannot refer to it.
 VENDOR_VERBS: Mapping[str, Verb] = MappingProxyType({"ibv_rereg_mr": rereg_mr.EXPERIMENTAL_REREG_MR})
 VENDOR_ENUMS: Mapping[str, Enum] = MappingProxyType({"ibv_access_flags": enums.EXPERIMENTAL_ACCESS_FLAGS})
 VENDOR_STRUCTS: Mapping[str, Struct] = MappingProxyType({"ibv_rereg_mr_attr": structs.REREG_ATTR})
 
 
 def dialects(name: str) -> tuple[str, ...]:
-    """The dialects in which a verb is described, mainline first; empty for an unknown verb."""
+    """Returns the dialects in which a verb is described, mainline first; empty for an unknown verb."""
     found = ((MAINLINE, VERBS), (EXPERIMENTAL, VENDOR_VERBS))
     return tuple(dialect for dialect, verbs in found if name in verbs)
 
 
 def enum_in(dialect: str, name: str) -> Enum:
-    """The enumeration as a dialect's document knows it; KeyError for an unknown one."""
+    """Returns an enumeration as the document of a dialect defines it. Raises KeyError for an unknown name."""
     return VENDOR_ENUMS[name] if dialect == EXPERIMENTAL and name in VENDOR_ENUMS else ENUMS[name]
 
 
 def structs_in(verb: Verb) -> tuple[Struct, ...]:
-    """Every described struct a verb's arguments and result lead to, through pointers too, nearest first."""
+    """Returns the described structs that a verb's arguments and result contain or point to, the nearest ones first."""
     known = STRUCTS if verb.dialect == MAINLINE else {**STRUCTS, **VENDOR_STRUCTS}
     found: list[Struct] = []
     ctypes = [verb.returns, *(each.ctype for each in verb.parameters)]
-    # The list grows while it is read, which makes the walk breadth-first: nearest structs come first.
+    # The list grows during the iteration. This is a breadth-first search, so that the nearest structs come first.
     for ctype in ctypes:
         for name in re.findall(r"struct (\w+)", ctype):
             if name in known and known[name] not in found:
@@ -73,6 +73,7 @@ __all__ = [
     "CONSTANTS",
     "ENUMS",
     "EXPERIMENTAL",
+    "INT_BITS",
     "MAINLINE",
     "OPTIONAL_ACCESS",
     "STRUCTS",

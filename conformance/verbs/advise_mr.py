@@ -1,4 +1,4 @@
-"""ibv_advise_mr(3): telling the kernel what an on-demand region will be used for."""
+"""ibv_advise_mr(3): advice to the kernel about the use of on-demand regions. Data only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ADVISE_MR = Verb(
     ),
     convention=Convention.ZERO_OR_ERRNO,
     success="0; with FLUSH the device has the pages, without it they may come later.",
-    failure="The value of errno, which tells why.",
+    failure="The value of errno, which is the reason.",
     document="ibv_advise_mr(3)",
     linkage=Linkage.INLINE,
     return_codes=(
@@ -52,7 +52,7 @@ ADVISE_MR = Verb(
             "EINVAL",
             "the protection domain is invalid",
             "a flag is invalid",
-            "the address is of a window or something else that is no region",
+            "the address belongs to a window or another object that is not a region",
         ),
         _code(
             "EPERM",
@@ -68,9 +68,9 @@ ADVISE_MR = Verb(
         "PREFETCH_NO_FAULT hands over pages that are present and faults none in.",
     ),
     discrepancies=(
-        "The page tells ENOTSUP from EOPNOTSUPP; on Linux they are one number.",
+        "The page distinguishes ENOTSUP from EOPNOTSUPP; on Linux they are the same number.",
         "The page once names IBV_ADVISE_OP_PREFETCH, which no header has; it means the PREFETCH advice.",
-        "Write access is wrong under EFAULT in one sentence and under EPERM in another.",
+        "Missing write access causes EFAULT in one sentence of the page and EPERM in another.",
     ),
     since="22",
 )

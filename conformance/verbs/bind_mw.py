@@ -1,4 +1,4 @@
-"""ibv_bind_mw(3) and ibv_alloc_mw(3): memory windows, their making, binding and end."""
+"""ibv_bind_mw(3) and ibv_alloc_mw(3): allocating, binding and deallocating memory windows. Data only."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ BIND_MW = Verb(
         Parameter("mw_bind", "struct ibv_mw_bind *", "The request: region, range, rights and wr_id."),
     ),
     convention=Convention.ZERO_OR_ERRNO,
-    success="0; the request is posted, and mw->rkey is the key that works once the bind completes.",
-    failure="The value of errno, which tells why; nothing was posted.",
+    success="0; the request is posted, and mw->rkey is the key that is valid once the bind completes.",
+    failure="The value of errno, which is the reason; nothing was posted.",
     document="ibv_bind_mw(3)",
     linkage=Linkage.INLINE,
     notes=(
@@ -57,17 +57,19 @@ ALLOC_MW = Verb(
         "Type 2 is bound by a posted request, and unbound by local or remote invalidation.",
         "Every bind changes the rkey.",
     ),
-    discrepancies=("The page does not say that errno is set; the header sets EOPNOTSUPP without the verb.",),
+    discrepancies=(
+        "The page does not say that errno is set; the header sets EOPNOTSUPP if the provider lacks the verb.",
+    ),
 )
 
 DEALLOC_MW = Verb(
     name="ibv_dealloc_mw",
-    summary="Give a window back, unbinding it first if it is bound.",
+    summary="Deallocate a window, unbinding it first if it is bound.",
     returns="int",
-    parameters=(Parameter("mw", "struct ibv_mw *", "The window to give back."),),
+    parameters=(Parameter("mw", "struct ibv_mw *", "The window to deallocate."),),
     convention=Convention.ZERO_OR_ERRNO,
     success="0; the window is gone.",
-    failure="The value of errno, which tells why.",
+    failure="The value of errno, which is the reason.",
     document=ALLOC_DOCUMENT,
     linkage=Linkage.INLINE,
 )

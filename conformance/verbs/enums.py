@@ -1,7 +1,7 @@
-"""Every enumeration that the manual pages of the memory-region verbs rest on, with its numbers.
+"""All enumerations that the manual pages of the memory-region verbs use, with their numbers.
 
-The pages name enumerators; the numbers are those of rdma-core 65's verbs.h. Not for the state of a
-device: whether a flag is supported is the device's answer, not ours.
+The names are from the pages; the numbers are those of rdma-core 65's verbs.h. Not for what a device
+supports (model/capability.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NODE_TYPE = Enum(
 TRANSPORT_TYPE = Enum(
     "ibv_transport_type",
     "IBV_TRANSPORT_",
-    "Which transport a device speaks.",
+    "Which transport a device uses.",
     (
         V("IBV_TRANSPORT_UNKNOWN", -1, "not known to the library"),
         V("IBV_TRANSPORT_IB", 0, "InfiniBand transport, over InfiniBand or Ethernet"),
@@ -164,7 +164,7 @@ UVERBS_ADVISE_FLAG = Enum(
     flags=True,
     document="<rdma/ib_user_ioctl_verbs.h>",
 )
-# verbs_api.h gives the flag its IBV name and the enumeration none; this name follows the advice's.
+# verbs_api.h defines an IBV name for the flag but not for the enumeration; this name is made like that of the advice.
 ADVISE_FLAG = Enum(
     "ibv_advise_mr_flag",
     "IBV_ADVISE_MR_FLAG_",
@@ -190,7 +190,7 @@ SEND_FLAGS = Enum(
     document="ibv_bind_mw(3), <infiniband/verbs.h>",
 )
 
-# The vendor's page on its experimental verb adds one flag and gives it no number.
+# The vendor's page on its experimental verb adds one flag, without a number.
 EXPERIMENTAL_ACCESS_FLAGS = Enum(
     "ibv_access_flags",
     "IBV_ACCESS_",
@@ -220,8 +220,8 @@ ALL = (
     SEND_FLAGS,
 )
 
-# Of <infiniband/verbs.h>. The kernel and libibverbs ignore unknown bits of this range and refuse unknown bits outside
-# of it. The one place of this number: others take it from here.
+# From <infiniband/verbs.h>. The kernel and libibverbs ignore unknown bits in this range and refuse unknown bits
+# outside it. Other modules take the number from here.
 OPTIONAL_FIRST = Constant("IBV_ACCESS_OPTIONAL_FIRST", 1 << 20, "lowest optional access flag", since="28")
 OPTIONAL_RANGE = Constant("IBV_ACCESS_OPTIONAL_RANGE", 0x3FF00000, "bits 20 to 29, all optional", since="28")
 

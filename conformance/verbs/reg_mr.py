@@ -1,4 +1,4 @@
-"""ibv_reg_mr(3): registering a memory region in three ways, and giving it back."""
+"""ibv_reg_mr(3): three ways of registering a memory region, and deregistering it. Data only."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _ACCESS = Parameter(
     enum="ibv_access_flags",
 )
 
-_SUCCESS = "A pointer to the new region, whose lkey serves local SGEs and whose rkey serves peers."
-_FAILURE = "NULL; current pages add that errno tells why."
+_SUCCESS = "A pointer to the new region, whose lkey is for local SGEs and whose rkey is for peers."
+_FAILURE = "NULL; current pages add that errno is the reason."
 _RIGHTS = "REMOTE_WRITE and REMOTE_ATOMIC each require LOCAL_WRITE; local reading is always allowed."
 _REASONS = "The page of older releases does not say that errno is set; rdma-core 65's does, with EINVAL as an example."
 
@@ -40,7 +40,7 @@ REG_MR = Verb(
     linkage=Linkage.MACRO,
     notes=(
         _RIGHTS,
-        "HUGETLB counts only together with ON_DEMAND in explicit mode, and the caller keeps the pages huge.",
+        "HUGETLB has an effect only together with ON_DEMAND in explicit mode, and the caller keeps the pages huge.",
         "An implicit ODP region covers the address space: ON_DEMAND, addr 0 and length SIZE_MAX.",
         "RELAXED_ORDERING frees the order of writes, but a completion still means that all data is visible, "
         "receives match in order, and nothing overtakes an atomic.",
@@ -116,12 +116,12 @@ REG_DMABUF_MR = Verb(
 
 DEREG_MR = Verb(
     name="ibv_dereg_mr",
-    summary="Give a region back; its keys stop working.",
+    summary="Deregister a region; its keys become invalid.",
     returns="int",
-    parameters=(Parameter("mr", "struct ibv_mr *", "The region to give back."),),
+    parameters=(Parameter("mr", "struct ibv_mr *", "The region to deregister."),),
     convention=Convention.ZERO_OR_ERRNO,
     success="0; the region is gone.",
-    failure="The value of errno, which tells why.",
+    failure="The value of errno, which is the reason.",
     document=DOCUMENT,
     linkage=Linkage.EXPORTED,
     notes=("Fails while a memory window is bound to the region.",),

@@ -1,4 +1,4 @@
-"""ibv_rereg_mr in both dialects: the manual page's, and a vendor's page on its experimental verb."""
+"""ibv_rereg_mr in both dialects: the manual page's, and that of a vendor's experimental verb. Data only."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ REREG_MR = Verb(
     ),
     convention=Convention.ZERO_OR_CODE,
     success="0; the region has its new properties.",
-    failure="A negative code, which tells what the region is worth now.",
+    failure="A negative code, which says whether the region is still usable.",
     document="ibv_rereg_mr(3)",
     linkage=Linkage.EXPORTED,
     code_enum="ibv_rereg_mr_err_code",
@@ -61,12 +61,12 @@ REREG_MR = Verb(
     ),
     notes=(
         "Works as a deregistration followed by a registration, reusing resources where possible.",
-        "After any failure the region must still be given back with ibv_dereg_mr.",
+        "After any failure the region must still be deregistered with ibv_dereg_mr.",
     ),
     discrepancies=(
         "The vendor's dialect ignores an argument whose flag is not set; "
-        "the mainline library refuses access without CHANGE_ACCESS, and its page is silent.",
-        "The vendor's dialect returns the value of errno, this page one of five codes.",
+        "the mainline library refuses access without CHANGE_ACCESS, and its page does not mention that.",
+        "The vendor's dialect returns the value of errno; this page has five codes instead.",
     ),
 )
 

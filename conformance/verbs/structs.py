@@ -1,8 +1,8 @@
-"""The structs that the memory-region verbs take and return, fields in the order of memory.
+"""The structs of the arguments and results of the memory-region verbs, with fields in the order of their offsets.
 
-Types are those of the manual pages and verbs.h. Printed listings of the API have the same fields, but their printer
-knew no size_t and wrote `int length`; such places carry a discrepancy. Not for the work requests
-that carry traffic: the bindings build those.
+The types are those of the manual pages and verbs.h. Printed listings of the API have the same fields, but
+`int length` instead of size_t; such fields have a `discrepancy`. Not for the work requests of traffic: the
+bindings make those.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ F = Field
 
 SIZE_T_AS_INT = "a printed listing of the API has int; the manual page and the header say size_t"
 
-# verbs.h keeps these slots for old binaries; libibverbs never calls through them.
+# verbs.h keeps these slots for old binaries; libibverbs does not use them.
 _OLD = "slot kept for old binaries, never called"
 
 DEVICE_OPS = Struct(
@@ -31,7 +31,7 @@ DEVICE = Struct(
     (
         F("_ops", "struct _ibv_device_ops", "obsolete slots"),
         F("node_type", "enum ibv_node_type", "kind of node", enum="ibv_node_type"),
-        F("transport_type", "enum ibv_transport_type", "transport it speaks", enum="ibv_transport_type"),
+        F("transport_type", "enum ibv_transport_type", "transport that it uses", enum="ibv_transport_type"),
         F("name", "char[64]", "kernel name of the device, as in rxe0"),
         F("dev_name", "char[64]", "name of its uverbs device, as in uverbs0"),
         F("dev_path", "char[256]", "sysfs path of the uverbs device"),
@@ -46,7 +46,7 @@ def _old(*names: str) -> tuple[Field, ...]:
 
 CONTEXT_OPS = Struct(
     "ibv_context_ops",
-    "The provider's functions that inline verbs call through.",
+    "The provider's functions, which the inline verbs call.",
     (
         F("_compat_query_device", "int (*)(struct ibv_context *, struct ibv_device_attr *)", _OLD),
         F("_compat_query_port", "int (*)(struct ibv_context *, uint8_t, struct _compat_ibv_port_attr *)", _OLD),
@@ -222,7 +222,7 @@ QP = Struct(
     ),
 )
 
-# The vendor's page names the struct, keeps it for the future and lists no field.
+# The vendor's page reserves the struct for the future and does not document its fields.
 REREG_ATTR = Struct(
     "ibv_rereg_mr_attr",
     "Reserved for extensions of the vendor's ibv_rereg_mr; no field documented.",

@@ -1,8 +1,8 @@
-"""The kinds of statement a verb's description is made of; all of them frozen.
+"""The types of which the descriptions of verbs consist; all are frozen.
 
-Not for the statements themselves (see the modules of each page) and not for calling anything.
+Not for the descriptions themselves (each manual page has a module) and not for calling anything.
 C types are written as abstract declarators, `struct ibv_mr *`, `char[64]` or `int (*)(struct ibv_mw *)`,
-so that one string serves for people, for a declaration and for a comparison by the compiler.
+so that the same string can be shown, used in a declaration, and compared by the compiler.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EXPERIMENTAL = "experimental"
 
 
 class Convention(ClosedSet):
-    """How a verb tells success from failure; the value is the sentence for people."""
+    """How a verb indicates success and failure; the value is the text for the user."""
 
     POINTER_OR_NULL = "a pointer on success, NULL on failure with the reason in errno"
     ZERO_OR_ERRNO = "0 on success, the value of errno on failure"
@@ -24,19 +24,22 @@ class Convention(ClosedSet):
 
 
 class Linkage(ClosedSet):
-    """How verbs.h provides a verb, which decides whether a foreign caller can look its symbol up."""
+    """How verbs.h provides a verb. This decides whether other languages can call it by its symbol."""
 
     EXPORTED = "a function that libibverbs exports"
     MACRO = "a macro over a function that libibverbs exports"
     INLINE = "an inline function of the header, dispatched through the context; no symbol to look up"
 
 
+INT_BITS = 32  # of C's int, in which a call takes its flags
+
+
 @dataclass(frozen=True)
 class EnumValue:
-    """One enumerator. `value` is None where the documents name it without a number.
+    """One enumerator. `value` is None if the documents name it without a number.
 
-    `mask` marks a combination of other enumerators, which is no choice of its own. `since` is the
-    first rdma-core release whose verbs.h has it, empty if all of them do.
+    `mask` marks a combination of other enumerators, which is not a value of its own. `since` is the
+    first rdma-core release whose verbs.h has it, empty if all have it.
     """
 
     name: str
@@ -48,10 +51,10 @@ class EnumValue:
 
 @dataclass(frozen=True)
 class Enum:
-    """One enumeration of the API, with the prefix that its enumerators share.
+    """One enumeration of the API, with the common prefix of its enumerators.
 
-    `flags` says that values are bits to be ORed. `alias_of` names the enumeration that verbs_api.h
-    substitutes by a macro. A table uses the short name, the part after the prefix.
+    `flags` says that the values are bits to be ORed. `alias_of` is the enumeration that verbs_api.h
+    substitutes for this one by a macro. Tables use the short name, which is the part after the prefix.
     """
 
     name: str
@@ -67,38 +70,44 @@ class Enum:
         return iter(self.values)
 
     def short(self, name: str) -> str:
-        """The name as a table writes it, without the enumeration's prefix."""
+        """Returns the name as tables write it, without the prefix of the enumeration."""
         return name.removeprefix(self.prefix)
 
     @property
     def short_names(self) -> tuple[str, ...]:
-        """The names a table may use, in the header's order; masks are left out."""
+        """The names that a table may use, in the order of the header, without masks."""
         return tuple(self.short(each.name) for each in self.values if not each.mask)
 
     def named(self, name: str) -> EnumValue:
-        """The enumerator of a short or full name; KeyError if there is none."""
+        """Returns the enumerator with a short or full name. Raises KeyError if there is none."""
         for each in self.values:
             if name in (each.name, self.short(each.name)):
                 return each
         raise KeyError(f"{self.name} has no {name}")
 
     def value_of(self, name: str) -> int:
-        """The number of a short or full name; KeyError if unknown, or if no document gives a number."""
+        """Returns the number of a short or full name. Raises KeyError if it is unknown or has no documented number."""
         value = self.named(name).value
         if value is None:
             raise KeyError(f"no document gives {self.prefix}{self.short(name)} a number")
         return value
 
     def mask_of(self, *names: str) -> int:
-        """The OR of several short or full names; KeyError as for `value_of`."""
+        """Returns the OR of the numbers of several names. Raises KeyError as `value_of` does."""
         mask = 0
         for name in names:
             mask |= self.value_of(name)
         return mask
 
+    @property
+    def unnamed_bits(self) -> tuple[int, ...]:
+        """The numbers of the bits of a C int that no enumerator has, lowest first; of an enumeration of flags."""
+        named = {each.value for each in self.values}
+        return tuple(bit for bit in range(INT_BITS) if 1 << bit not in named)
+
     def names_of(self, mask: int) -> list[str]:
-        """Short names of the set bits in order of value, then one "0x…" with the bits nobody named."""
-        # A C int with its top bit set arrives as a negative number; people read its 32 bits.
+        """Returns the short names of the set bits in order of value, then one "0x…" with all bits without a name."""
+        # A C int whose top bit is set is a negative number here; show its 32 bits.
         bits = mask & 0xFFFFFFFF if mask < 0 else mask
         known = {each.value: each.name for each in self.values if each.value is not None and not each.mask}
         names = [self.short(known[bit]) for bit in sorted(known) if bits & bit]
@@ -106,7 +115,7 @@ class Enum:
         return [*names, hex(rest)] if rest else names
 
     def name_of(self, value: int) -> str:
-        """Short name of one value of an enumeration that is not of flags, or the number as text."""
+        """Returns the short name of one value, or the number as text if it has none. Not for flags."""
         for each in self.values:
             if each.value == value:
                 return self.short(each.name)
@@ -115,7 +124,7 @@ class Enum:
 
 @dataclass(frozen=True)
 class Constant:
-    """One number of the API that is no member of a described enumeration."""
+    """One number of the API that is not an enumerator of a described enumeration."""
 
     name: str
     value: int
@@ -125,10 +134,10 @@ class Constant:
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a struct. `enum` names the enumeration its values come from, even where C says int.
+    """One field of a struct. `enum` is the enumeration of its values, even if its C type is int.
 
-    `allowed` are the short names the page permits there, empty if it permits all. `discrepancy`
-    tells where the documents differ from each other.
+    `allowed` are the short names that the page allows there, empty if it allows all. `discrepancy`
+    says how the documents differ from each other.
     """
 
     name: str
@@ -141,7 +150,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Struct:
-    """One struct of the API with its fields in the order of memory."""
+    """One struct of the API, with its fields in the order of their offsets."""
 
     name: str
     summary: str
@@ -149,7 +158,7 @@ class Struct:
     dialect: str = MAINLINE
 
     def field(self, name: str) -> Field:
-        """The field of that name; KeyError if there is none."""
+        """Returns the field with this name. Raises KeyError if there is none."""
         for each in self.fields:
             if each.name == name:
                 return each
@@ -158,9 +167,9 @@ class Struct:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument. `enum`, `allowed` and `discrepancy` as for a field; `unit` of plain numbers.
+    """One argument. `enum`, `allowed` and `discrepancy` are as for `Field`; `unit` is that of a plain number.
 
-    Of an object passed by pointer, `enum` and `allowed` restrict the object's type.
+    For an object that is passed by pointer, `enum` and `allowed` restrict the type of the object.
     """
 
     name: str
@@ -174,9 +183,9 @@ class Parameter:
 
 @dataclass(frozen=True)
 class ReturnCode:
-    """One documented failure: its name, its number here, each cause the page lists.
+    """One documented failure: its name, its number on this system, and the causes that the page lists.
 
-    `leaves` says in what state the object is left, where the page says so.
+    `leaves` is the state of the object after the failure, if the page defines it.
     """
 
     name: str
@@ -191,11 +200,11 @@ class ReturnCode:
 
 @dataclass(frozen=True)
 class Verb:
-    """One verb as its manual page promises it.
+    """One verb as its manual page defines it.
 
-    `return_codes` is empty where the page leaves the reasons of failure open; then any errno
-    conforms. `notes` are promises that belong to no single argument, `discrepancies` are places
-    where the documents contradict themselves, each other, or the header.
+    `return_codes` is empty if the page does not list the reasons of failure; then any errno
+    conforms. `notes` are statements that do not belong to a single argument. `discrepancies` say where
+    the documents contradict themselves, each other, or the header.
     """
 
     name: str
@@ -216,11 +225,11 @@ class Verb:
 
     @property
     def codes(self) -> dict[str, ReturnCode]:
-        """Documented failures by name (`"EFAULT" in verb.codes`), empty if the page leaves them open."""
+        """The documented failures by name (`"EFAULT" in verb.codes`), empty if the page does not list them."""
         return {code.name: code for code in self.return_codes}
 
     def parameter(self, name: str) -> Parameter:
-        """The argument of that name; KeyError if there is none."""
+        """Returns the argument with this name. Raises KeyError if there is none."""
         for each in self.parameters:
             if each.name == name:
                 return each
@@ -239,7 +248,7 @@ class Verb:
 
 
 def declaration(ctype: str, name: str) -> str:
-    """The C declaration of `name` with an abstract type: `int (*)(void)` and f give `int (*f)(void)`."""
+    """Returns the C declaration of `name` with an abstract type: `int (*f)(void)` for `int (*)(void)` and f."""
     if "(*)" in ctype:
         return ctype.replace("(*)", f"(*{name})", 1)
     if ctype.endswith("]"):

@@ -37,7 +37,7 @@ class BindingDenied(Device):
 class OtherNumberCompletes(Device):
     """Completions carry a number of the device's own."""
 
-    def told_wr_id(self, wr_id: int) -> int:
+    def reported_wr_id(self, wr_id: int) -> int:
         return 0
 
 

@@ -215,7 +215,7 @@ class TranslationTakesRights(Device):
 class OldRangeTold(Device):
     """The structure goes on telling the old addr and length."""
 
-    def told_range(self, change: Change) -> tuple[int, int]:
+    def reported_range(self, change: Change) -> tuple[int, int]:
         return 0x1000, change.length
 
 
@@ -223,7 +223,7 @@ class OldRangeTold(Device):
 class LengthNotTold(Device):
     """The structure tells the new addr and no length."""
 
-    def told_range(self, change: Change) -> tuple[int, int]:
+    def reported_range(self, change: Change) -> tuple[int, int]:
         return change.addr, 0
 
 
@@ -231,7 +231,7 @@ class LengthNotTold(Device):
 class OldDomainTold(Device):
     """The structure goes on telling the old PD."""
 
-    def told_pd(self, pd: Pd, old: int) -> int:
+    def reported_pd(self, pd: Pd, old: int) -> int:
         return old
 
 
@@ -244,6 +244,6 @@ class OldKeysTold(Device):
         super().rekey(region)
         self.__dict__.setdefault("_told", {})[region.handle] = before
 
-    def told_keys(self, region: Region) -> tuple[int, int]:
+    def reported_keys(self, region: Region) -> tuple[int, int]:
         key = self.__dict__.get("_told", {}).get(region.handle, region.key)
         return key, key

@@ -89,7 +89,7 @@ class AlignedOnly(Device):
 class NullWithoutReason(Device):
     """A refused registration leaves errno alone."""
 
-    def told_errno(self, errno: int) -> int:
+    def reported_errno(self, errno: int) -> int:
         return 0
 
 

@@ -1,0 +1,208 @@
+"""Judges what was observed by what the document says. Pure: the same data give the same verdict.
+
+`conclude` is the one way to a verdict: for a case that has just run, for each kind of point of a sweep, and for a
+recorded observation. A verdict is about the device and its stack; what the harness could not do is BROKEN, never a
+FAIL. Not for making observations (execution/) and not for waivers (results/waivers.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from conformance.errors import UserError
+from conformance.judging.faults import data_fault, fault_of, format_answer, outcome_of, wrong_fields
+from conformance.judging.kernel_alarms import first_alarm, kernel_alarm
+from conformance.model.capability import Capabilities
+from conformance.model.case import Case
+from conformance.model.kind import Kind
+from conformance.model.observation import KernelEvidence, Observation, with_undeclared
+from conformance.model.profile import Profile
+from conformance.model.verdict import Verdict
+
+# What differs each time and changes no verdict by itself: addresses, keys, handles.
+_VARYING = ("mr", "asked", "keys", "rkey", "mw", "afterwards")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict with one line for people; `notes` are remarks that change no verdict."""
+
+    verdict: str
+    reason: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What a verdict rests on beside the case and what was observed: what is known of the device."""
+
+    capabilities: Capabilities
+    profile: Profile = field(default_factory=Profile)
+
+    def undeclared(self, case: Case) -> list[str]:
+        """The capabilities that `case` needs and its entry does not have."""
+        return self.capabilities.undeclared(case.needs, case.entry)
+
+    def resolved(self, case: Case) -> Case:
+        """The case of one point of a sweep as a row that expects what the clause for it does; others as they are."""
+        if case.kind is not Kind.POINT:
+            return case
+        assert case.sweep is not None
+        return case.sweep.judged(case, lambda name: not self.capabilities.undeclared([name], case.entry))
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """A judgement with the observation as it is recorded beside it."""
+
+    judgement: Judgement
+    observation: Observation
+
+
+def conclude(case: Case, basis: Basis, observed: Observation, kernel: KernelEvidence | None = None) -> Conclusion:
+    """The verdict on a resolved case, by the documents and by the profile."""
+    undeclared = basis.undeclared(case)
+    judgement = apply_profile(judge(case, undeclared, observed, kernel), case.needs, undeclared, basis.profile)
+    return Conclusion(judgement, with_undeclared(observed, undeclared))
+
+
+def broken(error: BaseException | None) -> Judgement:
+    """The judgement on a case that the harness itself could not run, by what it raised."""
+    text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    return Judgement(Verdict.BROKEN, f"the harness could not run the case: {text.splitlines()[0]}")
+
+
+def judge(
+    case: Case, undeclared: Sequence[str], observed: Observation, kernel: KernelEvidence | None = None
+) -> Judgement:
+    """The verdict on `case` by the documents alone.
+
+    `undeclared` are the capabilities that the case needs and the device does not declare.
+    """
+    alarm = kernel_alarm(kernel or {})
+    if alarm:
+        return Judgement(Verdict.FAIL, f"{case.when}: {alarm}")
+    if "unreachable" in observed:
+        return Judgement(Verdict.UNREACHABLE, observed["unreachable"])
+    if "setup_failed" in observed:
+        judgement = _judge_setup(undeclared, observed)
+    elif case.when.then.outcome == "open":
+        judgement = _judge_open(case, observed)
+    elif undeclared:
+        judgement = _judge_undeclared(case, undeclared, observed)
+    else:
+        judgement = _judge_steps(case, observed)
+    if judgement.verdict != Verdict.FAIL and observed.get("left_behind"):
+        return Judgement(Verdict.FAIL, f"could not be given back: {'; '.join(observed['left_behind'])}")
+    return judgement
+
+
+def verdict_key(observed: Observation) -> dict[str, object]:
+    """An observation without what differs each time and changes no verdict.
+
+    Two observations with the same key are judged alike where the same is expected.
+    """
+    kept: dict[str, object] = {key: value for key, value in observed.items() if key not in _VARYING}
+    if "mr" in observed:
+        kept["wrong"] = [field.partition(" ")[0] for field in wrong_fields(observed)]
+    if "rkey" in observed:
+        kept["rkey_changed"] = observed["rkey"]["before"] != observed["rkey"]["after"]
+    if "keys" in observed:
+        kept["keys_changed"] = observed["keys"]["before"] != observed["keys"]["after"]
+    if "afterwards" in observed:
+        kept["afterwards"] = [verdict_key(each) for each in observed["afterwards"]]
+    return kept
+
+
+def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequence[str], profile: Profile) -> Judgement:
+    """The judgement by what is known of the device: `needs` are the case's, `undeclared` those that the device lacks.
+
+    What must be present and is not is a failure. What is absent as expected is explained by the profile's reason, and
+    what is there against expectation is noted: no document forbids a device to have it.
+    """
+    missing = [name for name in undeclared if name in profile.present]
+    if judgement.verdict == Verdict.UNSUPPORTED and missing:
+        reasons = "; ".join(f"{name} must be present: {profile.present[name]}" for name in missing)
+        return Judgement(Verdict.FAIL, f"{judgement.reason}, yet by the profile {reasons}", judgement.notes)
+    if judgement.verdict in (Verdict.UNREACHABLE, Verdict.BROKEN):
+        return judgement  # tells nothing of the device
+    explained = [profile.absent[name] for name in undeclared if name in profile.absent]
+    reason = judgement.reason
+    if judgement.verdict == Verdict.UNSUPPORTED and explained:
+        reason = f"{reason} (by the profile: {'; '.join(explained)})"
+    works = judgement.verdict == Verdict.PASS
+    unexpected = [name for name in needs if name in profile.absent and (works or name not in undeclared)]
+    notes = tuple(
+        f"the profile says that {name} is absent ({profile.absent[name]}), yet the device has it: update the profile"
+        for name in unexpected
+    )
+    return Judgement(judgement.verdict, reason, (*judgement.notes, *notes))
+
+
+def _judge_setup(undeclared: Sequence[str], observed: Observation) -> Judgement:
+    if undeclared:
+        return Judgement(
+            Verdict.UNSUPPORTED, f"{observed['setup_failed']}; the device does not declare {', '.join(undeclared)}"
+        )
+    return Judgement(Verdict.BROKEN, f"the setup failed: {observed['setup_failed']}")
+
+
+def _judge_open(case: Case, observed: Observation) -> Judgement:
+    """The call itself cannot be wrong; the steps after it can."""
+    judgement = _judge_steps(case, observed)
+    if judgement.verdict == Verdict.FAIL:
+        return judgement
+    note = "the documents leave this open"
+    return Judgement(Verdict.PASS, f"{judgement.reason}; {note}", (note, *judgement.notes))
+
+
+def _judge_undeclared(case: Case, undeclared: Sequence[str], observed: Observation) -> Judgement:
+    """Absence is verified: what is not declared has to be refused, or has to work."""
+    names = ", ".join(undeclared)
+    if outcome_of(case.when, observed) == "refused":
+        if observed.get("changed") or observed.get("moved", "nothing") != "nothing":
+            return Judgement(Verdict.FAIL, f"{case.when} {format_answer(observed)}, and moved bytes that it should not")
+        because = f" with {observed['errno']}" if observed.get("errno") else ""
+        return Judgement(Verdict.UNSUPPORTED, f"{case.when} was refused{because}; the device does not declare {names}")
+    note = f"accepted although the device does not declare {names}"
+    judgement = _judge_steps(case, observed)
+    inert = _first_refused(case, observed)
+    if inert:
+        return Judgement(Verdict.UNSUPPORTED, f"{judgement.reason} ({note})", (*judgement.notes, note))
+    return Judgement(judgement.verdict, f"{judgement.reason} ({note})", (*judgement.notes, note))
+
+
+def _first_refused(case: Case, observed: Observation) -> bool:
+    """Whether all that is wrong is that a later step was refused, which left everything as it was."""
+    if fault_of(case.when, observed):
+        return False
+    for step, seen in zip(case.afterwards, observed.get("afterwards", ()), strict=False):
+        if fault_of(step, seen):
+            wanted = step.then.outcome == "success" and outcome_of(step, seen) == "refused"
+            return wanted and not data_fault(step, seen)
+    return False
+
+
+def _judge_steps(case: Case, observed: Observation) -> Judgement:
+    fault = fault_of(case.when, observed)
+    for step, seen in zip(case.afterwards, observed.get("afterwards", ()), strict=False):
+        fault = fault or fault_of(step, seen, "afterwards ")
+    notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
+    if fault:
+        return Judgement(Verdict.FAIL, fault, tuple(notes))
+    return Judgement(Verdict.PASS, f"{case.when} {format_answer(observed)}", tuple(notes))
+
+
+__all__ = [
+    "Basis",
+    "Conclusion",
+    "Judgement",
+    "apply_profile",
+    "broken",
+    "conclude",
+    "first_alarm",
+    "judge",
+    "kernel_alarm",
+    "verdict_key",
+]

@@ -1,0 +1,173 @@
+"""What is wrong with one step, by what was observed of it and what its page expects. Not for verdicts on a case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from conformance.model.case import Step
+from conformance.model.expected_errors import RELIABLE, refusal
+from conformance.model.observation import Observation
+from conformance.verbs import ENUMS, VERBS
+
+
+def fault_of(step: Step, seen: Observation, when: str = "") -> str:
+    """What is wrong with one step, as a line for people; empty if nothing is."""
+    then = step.then
+    outcome = outcome_of(step, seen)
+    moved = data_fault(step, seen)
+    if moved:
+        return f"{when}{step} {format_answer(seen)}, {moved}"
+    if then.outcome == "open":
+        return ""
+    if "differences" in seen:
+        return f"{step}: {'; '.join(seen['differences'])}"
+    if outcome != then.outcome:
+        should = "succeed" if then.outcome == "success" else "fail"
+        return f"{when}{step} should {should}, {format_answer(seen)}"
+    if then.rkey and (seen["rkey"]["before"] != seen["rkey"]["after"]) != (then.rkey == "changed"):
+        return f"{when}{step}: the window's rkey should be {then.rkey}"
+    if outcome == "refused":
+        return _refusal_fault(step, seen, when) or _code_fault(step, seen, when)
+    wrong = wrong_fields(seen) if then.mr == "as_asked" else []
+    if wrong:
+        return f"{when}{step} gave an MR that differs from what was asked: {', '.join(wrong)}"
+    return _completion_fault(step, seen, when)
+
+
+# Operations that leave the range as it is.
+_READERS = ("RDMA_READ", "UNEQUAL_CMP_AND_SWP", "SEND", "WRITE", "FLUSH_GLOBAL", "FLUSH_PERSISTENT")
+
+
+def data_fault(step: Step, seen: Observation) -> str:
+    """Bytes that are where they should not be, whatever the completion says."""
+    if "moved" not in seen:
+        return ""
+    if step.then.outcome == "refused" and (seen["moved"] != "nothing" or seen["changed"]):
+        return "and moved bytes that it should not" if seen["moved"] != "nothing" else _where(seen)
+    if step.then.outcome == "refused" and seen.get("imm", (None,))[0] is not None and seen["side"] == "remote":
+        return "and told the receiver that it had come"
+    done = seen["wc"] == ["SUCCESS"]
+    if done and set(seen.get("peer_wc", ())) - {"SUCCESS"}:
+        return f"and at the other side with {' '.join(seen['peer_wc'])}"
+    if done and seen["moved"] != "all" and not _may_be_lost(seen):
+        return f"but {'nothing' if seen['moved'] == 'nothing' else 'something else'} has arrived; {_where(seen)}"
+    if seen.get("late"):
+        return "before its data was there"
+    if seen.get("guards"):
+        return "and changed bytes beside the buffer of the other side"
+    expected = 1 if done and step.arguments.get("op") not in _READERS else 0
+    if len(seen["changed"]) > expected or any(start < 0 for start, _ in seen["changed"]):
+        return _where(seen)
+    return _reception_fault(seen) if done and seen["moved"] == "all" else ""
+
+
+def _may_be_lost(seen: Observation) -> bool:
+    """Whether nobody tells the sender that a message was dropped."""
+    return seen["moved"] == "nothing" and seen.get("qp_type", "RC") not in RELIABLE
+
+
+def _reception_fault(seen: Observation) -> str:
+    """A receiver that was told another length or immediate datum than was sent."""
+    for pair, what in ((seen.get("byte_len"), "bytes"), (seen.get("imm"), "as immediate data")):
+        came, sent = pair or (None, None)
+        if came != sent:
+            return f"but the receiver was told {came} {what}, not {sent}"
+    return ""
+
+
+def _refusal_fault(step: Step, seen: Observation, when: str) -> str:
+    """A refusal by the wrong status, or one after which the queue pair goes on."""
+    wanted = refusal(seen.get("side", ""), step.then.because, seen.get("qp_type", ""))
+    if wanted is None or seen["returned"] != "0":  # or refused already when it was posted
+        return ""
+    statuses = [(seen["wc"], wanted.wc, "")]
+    if wanted.peer:
+        statuses.append((seen["peer_wc"], wanted.peer, " at the sender"))
+    for found, allowed, who in statuses:
+        if allowed and (len(found) != 1 or found[0] not in allowed):
+            came = " ".join(found) or "nothing"
+            return f"{when}{step} should be refused with {' or '.join(allowed)}{who}, completed with {came}"
+    if seen.get("state", wanted.state) != wanted.state:
+        return f"{when}{step} was refused, and the queue pair is in state {seen['state']} instead of {wanted.state}"
+    return ""
+
+
+def _where(seen: Observation) -> str:
+    """Which remote bytes changed, relative to where they should have."""
+    places = [f"{size} at {start:+d}" for start, size in seen["changed"][:4]]
+    return f"remote bytes changed: {', '.join(places)}" if places else "no remote byte changed"
+
+
+def _code_fault(step: Step, seen: Observation, when: str) -> str:
+    """A refusal with another code than the page has for it."""
+    then = step.then
+    code = str(seen["errno"] if seen["returned"] == "NULL" else seen["returned"])
+    if code == "0":  # posted, and refused by its completion
+        return ""
+    allowed: Sequence[str]
+    if seen.get("enumerated"):
+        allowed = then.code or ENUMS["ibv_rereg_mr_err_code"].short_names
+    elif code.startswith("-"):
+        return f"{when}{step} returned {code}, which is no value of errno"
+    else:
+        allowed = then.errno or _documented(step)
+    if not allowed:
+        return ""
+    if not code:
+        return f"{when}{step} failed as it should but gave no errno"
+    if "any" in allowed or code in _spellings(allowed):
+        return ""
+    return f"{when}{step} should fail with {' or '.join(allowed)}, failed with {code}"
+
+
+def _documented(step: Step) -> tuple[str, ...]:
+    verb = VERBS.get(step.call)
+    return tuple(verb.codes) if verb and verb.codes and step.call != "ibv_rereg_mr" else ()
+
+
+def _spellings(names: Sequence[str]) -> set[str]:
+    """The names with both of the two that Linux gives to one number."""
+    return {*names, *(("EOPNOTSUPP",) if "ENOTSUP" in names else ())}
+
+
+def _completion_fault(step: Step, seen: Observation, when: str) -> str:
+    if step.then.completion == "none" and seen["wc"]:
+        return f"{when}{step} asked for no completion and got {' '.join(seen['wc'])}"
+    if seen.get("wr_id_matches") is False:
+        return f"{when}{step} completed with another wr_id than was posted"
+    return ""
+
+
+def outcome_of(step: Step, seen: Observation) -> str:
+    """Whether the call did what it is for, by the page's own convention."""
+    if seen["returned"] not in ("MR", "MW", "0"):
+        return "refused"
+    if "wc" not in seen or (step.then.completion == "none" and not seen["wc"]):
+        return "success"
+    done = seen["wc"] == ["SUCCESS"] and seen.get("moved", "all") == "all"
+    return "success" if done else "refused"
+
+
+def wrong_fields(seen: Observation) -> list[str]:
+    mr, asked = seen["mr"], seen["asked"]
+    ranges = (("addr", mr["addr"], asked["addr"]), ("length", mr["length"], asked["length"]))
+    wrong = [f"{name} {came:#x} instead of {wanted:#x}" for name, came, wanted in ranges if came != wanted]
+    if not mr["pd_is_the_asked"]:
+        wrong.append("pd is another one")
+    if not mr["context_is_the_pds"]:
+        wrong.append("context is not the PD's")
+    if mr["lkey"] == mr["rkey"] == mr["handle"] == 0:
+        wrong.append("lkey, rkey and handle are all 0")
+    return wrong
+
+
+def format_answer(seen: Observation) -> str:
+    """What a step gave, as a clause for people."""
+    if seen["returned"] in ("MR", "MW"):
+        return f"returned an {seen['returned']}"
+    clause = f"returned {seen['returned']}"
+    if seen["errno"] and seen["errno"] != seen["returned"]:
+        clause += f" with errno {seen['errno']}"
+    if "wc" in seen and seen["returned"] == "0":
+        clause += f", completed with {' '.join(seen['wc'])}" if seen["wc"] else ", gave no completion"
+    return clause

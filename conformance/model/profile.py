@@ -1,0 +1,22 @@
+"""What is known of a kind of device before it is asked: capabilities that must be there, and those that it lacks.
+
+Data only. Profiles are read from files by tables/profile.py; judging applies them to a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Profile:
+    """`device` is the name of the kernel driver; `present` and `absent` map a capability to the reason.
+
+    A case that finds a `present` capability missing fails. An `absent` one explains why a case is UNSUPPORTED, and a
+    device that has it nevertheless gives a remark: it breaks no documented rule, but the profile has to be updated.
+    """
+
+    device: str = ""
+    present: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,19 @@
+"""The record of a case that has been run, of whatever kind it is. Not for writing it (writer.py)."""
+
+from __future__ import annotations
+
+from conformance.execution.runner import CaseRun
+from conformance.model.record import ResultRecord
+from conformance.model.rules import Registry
+from conformance.results.records import result_record
+from conformance.results.sweep_record import sweep_record
+from conformance.sweeps.run import SweepRun
+
+
+def case_record(run: CaseRun, registry: Registry) -> ResultRecord:
+    """The result of a case as the schema has it; a sweep's has its points under `points_data`."""
+    if isinstance(run, SweepRun):
+        return sweep_record(run.case, registry, run.swept, run.duration_us)
+    return result_record(
+        run.case, registry, run.judgement, run.observation, kernel=run.kernel, duration_us=run.duration_us
+    )

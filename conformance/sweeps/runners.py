@@ -1,0 +1,26 @@
+"""Which runner each kind of case has: the one place, beside model/kind.py, that knows all kinds.
+
+A point of a sweep has none of its own, since it is run as a row. Not for running (execution/runner.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from conformance.execution.runner import CaseRun, KindRunner, Progress, RunContext, run_api, run_calls, run_observing
+from conformance.model.case import Case
+from conformance.model.kind import Kind
+from conformance.model.observation import Observation
+from conformance.sweeps.run import run_sweep
+
+# Makes random sequences for a case. The engine has no oracle for them; trial/ brings one.
+RandomSequences = Callable[[Case, Progress], Observation]
+
+
+def runners(random_sequences: RandomSequences) -> Mapping[Kind, KindRunner]:
+    """The runner of each kind."""
+
+    def run_sequences(case: Case, run: RunContext, progress: Progress) -> CaseRun:
+        return run_observing(case, run, lambda: random_sequences(case, progress))
+
+    return {Kind.ROW: run_calls, Kind.SWEEP: run_sweep, Kind.API: run_api, Kind.SEQUENCES: run_sequences}

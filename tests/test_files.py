@@ -1,0 +1,57 @@
+"""Files are replaced whole: a reader sees the old content or the new one, and nothing is left beside it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from conformance.errors import UserError
+from conformance.results.files import write_atomically
+
+
+def test_a_file_and_its_folder_are_created_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "er" / "file"
+    for data in (b"first and long", b"second"):
+        write_atomically(path, data)
+        assert path.read_bytes() == data
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_a_file_is_as_readable_as_any_that_a_program_creates(tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(b"")
+    write_atomically(tmp_path / "file", b"")
+    assert (tmp_path / "file").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.parametrize("failing", ["os.fsync", "pathlib.Path.replace"])
+def test_nothing_changes_where_writing_fails(failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+    monkeypatch.setattr(failing, fail)
+    with pytest.raises(UserError, match="file cannot be written: No space left on device") as caught:
+        write_atomically(path, b"new")
+    assert caught.value.status == 3
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_an_interruption_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "file", b"new")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_is_a_file_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UserError, match="cannot be written") as caught:
+        write_atomically(tmp_path / "file" / "inside", b"")
+    assert caught.value.status == 3

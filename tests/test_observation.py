@@ -1,0 +1,48 @@
+"""The keys of an observation: where mypy does not look for a misspelt one, this does."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.model.observation import Observation
+from conformance.tables.suite import ROOT
+
+KEYS = set(Observation.__annotations__)
+NAMES = ("observed", "observation", "seen", "judged", "made")
+FILES = [
+    file for folder in ("conformance/judging", "conformance/execution", "conformance/sweeps", "trial")
+    for file in sorted((ROOT / folder).glob("*.py"))
+]  # fmt: skip
+
+
+def asked_keys(source: str) -> Iterator[str]:
+    """The keys in `observation.get("key")`, `observation.pop("key")` and `"key" in observation`."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name), attr="get" | "pop" | "setdefault"),
+                args=[ast.Constant(value=str(key)), *_],
+            ) if name in NAMES:
+                yield key
+            case ast.Compare(
+                left=ast.Constant(value=str(key)), ops=[ast.In() | ast.NotIn()], comparators=[ast.Name(id=name)]
+            ) if name in NAMES:
+                yield key
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_key_that_is_asked_for_is_one_of_an_observation(file: Path) -> None:
+    assert set(asked_keys(file.read_text())) <= KEYS
+
+
+def test_a_misspelt_key_is_seen() -> None:
+    assert set(asked_keys("observed.get('lates')\nif 'movd' in seen: pass\nother.get('x')")) == {"lates", "movd"}
+
+
+def test_the_keys_of_judging_are_among_those_looked_at() -> None:
+    judging = "\n".join(file.read_text() for file in FILES if file.parent.name == "judging")
+    assert {"left_behind", "setup_failed", "late", "guards", "afterwards"} <= set(asked_keys(judging))

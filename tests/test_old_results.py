@@ -1,0 +1,179 @@
+"""A results file of an earlier version: every reader takes it, and its records are written as they were read.
+
+`old_results` is part of a real run in the Soft-RoCE guest, by the version before records had types; of that run only
+the directory in `argv` was replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from actors import Audience
+from commands.__main__ import main
+from commands.report import FORMATS
+from conformance.errors import UserError
+from conformance.model.verdict import Verdict
+from conformance.results.points import read_points
+from conformance.results.records import decode, encode, read_results
+from conformance.results.writer import ResultsFile
+from conformance.supervision import Supervisor, Worker
+from conformance.tables.suite import load_suite
+
+OLD = Path(__file__).with_name("old_results")
+VERDICTS = [
+    "FAIL",
+    "PASS",
+    "FAIL",
+    "UNREACHABLE",
+    "PASS",
+    "PASS",
+    "FAIL",
+    "UNSUPPORTED",
+    "PASS",
+    "UNSUPPORTED",
+    "CRASH",
+]
+SWEEP = "advise_mr/advice_space/advice-and-flags@libibverbs"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the run that may be changed."""
+    return Path(shutil.copytree(OLD, tmp_path / "old"))
+
+
+def output(capsys: pytest.CaptureFixture[str], status: int, *arguments: str) -> str:
+    """What a command prints that ends with this exit status."""
+    assert main(arguments) == status
+    return capsys.readouterr().out
+
+
+def test_each_record_is_written_byte_for_byte_as_it_was_read() -> None:
+    lines = (OLD / "results.jsonl").read_bytes().splitlines(keepends=True)
+    assert [encode(decode(line)) for line in lines] == lines
+
+
+def test_what_is_read_is_what_was_recorded() -> None:
+    recorded = read_results(OLD)
+    assert [record["verdict"] for record in recorded.results] == VERDICTS
+    assert all(isinstance(record["effective"], Verdict) for record in recorded.results)
+    assert recorded.header["device"]["driver"] == "rxe"
+    assert recorded.footer is not None
+    assert recorded.footer["verdicts"]["CRASH"] == 1
+    assert not recorded.torn
+    assert [record["type"] for record in recorded.others] == ["worker"]
+
+
+def test_a_sweep_has_its_points_and_deviations() -> None:
+    record = read_results(OLD).results[0]
+    assert record["case"] == SWEEP
+    assert read_points(OLD, record).by_verdict() == record["points"]
+    assert [deviation["count"] for deviation in record["deviations"]] == [32, 32, 32, 16]
+    with_data = read_points(OLD, record).as_data(SWEEP)
+    assert json.loads((OLD / record["points_file"]).read_bytes()) == with_data
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_report_in_each_format_is_made(format_: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["report", str(OLD), "--format", format_, "--out", "-"]) == 0
+    assert SWEEP.partition("@")[0].encode() in capsysbinary.readouterr().out.replace(b"\\", b"")
+
+
+def test_it_is_compared_with_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "cases compared: nothing has changed" in output(capsys, 0, "compare", str(OLD), str(OLD))
+
+
+def test_it_is_judged_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = output(capsys, 1, "judge", str(OLD), "--out", str(tmp_path / "judged"))
+    assert "of 11 results judged again" in text
+    judged = read_results(tmp_path / "judged")
+    assert [record["observed"] for record in judged.results] == [
+        record["observed"] for record in read_results(OLD).results
+    ]
+
+
+@pytest.mark.parametrize(("id_", "expected"), [("ADV-01", "Last verdict: FAIL"), (SWEEP, "32 points whenever")])
+def test_a_rule_and_a_case_of_it_are_explained(id_: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert expected in output(capsys, 0, "explain", id_, "--results", str(OLD))
+
+
+def test_its_coverage_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    data = json.loads(output(capsys, 0, "coverage", "--json", "--results", str(OLD)))
+    assert data["totals"]["cases_run"] == len(VERDICTS)
+    assert data["complete"] is True
+
+
+def test_it_is_carried_on(copy: Path) -> None:
+    suite = load_suite()
+    path = copy / "results.jsonl"
+    before = path.read_bytes()
+    footer = before.splitlines(keepends=True)[-1]
+    ids = [record["case"] for record in read_results(copy).results]
+
+    def no_worker(cases: Sequence[str]) -> Worker:
+        raise AssertionError(f"every case has a result, yet {cases} are started")
+
+    with closing(ResultsFile(path, carry_on=True)) as results:
+        prior = results.cut_back(results.recorded())
+        assert prior is not None
+        assert prior.seconds == json.loads(footer)["duration_s"]
+        cases = [case for case in suite.cases if case.id in ids]
+        Supervisor(suite, cases, results, Audience(), {}, copy / "console.log", prior=prior).run(no_worker)
+    assert path.read_bytes().startswith(before.removesuffix(footer))
+    recorded = read_results(copy)
+    assert recorded.footer is not None
+    assert recorded.footer["complete"] is True
+    assert recorded.footer["verdicts"] == {"FAIL": 3, "PASS": 4, "UNREACHABLE": 1, "UNSUPPORTED": 2, "CRASH": 1}
+
+
+# What is replaced in the file, and the message that names it.
+DAMAGE = {
+    ('"rules":["ADV-01"]', '"rules":[1]'): f"case {SWEEP}: a deviation: `rules` is no list of texts",
+    ('"kernel":{"taint"', '"kernel":[],"x":{"taint"'): "`kernel` is of another type than a result has",
+    ('"caps":{', '"caps":3,"x":{'): "the header: `device.caps` is no object",
+    ('"duration_s":', '"duration_s":"long","x":'): "the footer: `duration_s` is of another type than a result has",
+}
+damaged = pytest.mark.parametrize(("damage", "message"), DAMAGE.items(), ids=["rules", "kernel", "caps", "duration_s"])
+
+
+def damage_results(directory: Path, damage: tuple[str, str]) -> str:
+    """Damages the file; gives the location of the damage as messages begin with it."""
+    path = directory / "results.jsonl"
+    before, old, after = path.read_text().partition(damage[0])
+    assert old
+    path.write_text(before + damage[1] + after)
+    return f"{path}:{before.count(chr(10)) + 1}: "
+
+
+@damaged
+@pytest.mark.parametrize("command", ["report", "compare", "judge", "explain ADV-01 --results", "coverage --results"])
+def test_every_reader_refuses_another_shape_in_one_line(
+    command: str, damage: tuple[str, str], message: str, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    location = damage_results(copy, damage)
+    assert main([*command.split(), str(copy), *([str(OLD)] if command == "compare" else [])]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"rdma-cts: {location}")
+    assert message in line
+
+
+@damaged
+def test_a_run_whose_results_have_another_shape_is_not_carried_on(
+    damage: tuple[str, str], message: str, copy: Path
+) -> None:
+    location = damage_results(copy, damage)
+    before = (copy / "results.jsonl").read_bytes()
+    with (
+        closing(ResultsFile(copy / "results.jsonl", carry_on=True)) as results,
+        pytest.raises(UserError, match=re.escape(message)) as caught,
+    ):
+        results.recorded()
+    assert str(caught.value).startswith(location)
+    assert (copy / "results.jsonl").read_bytes() == before

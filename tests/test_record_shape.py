@@ -1,0 +1,46 @@
+"""The types of records, the checks of what is read, and the page about them name the same keys."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from conformance.errors import UserError
+from conformance.model import record as records
+from conformance.model import record_shape as shape
+from conformance.model.observation import Alarm
+from conformance.model.record import Record
+from conformance.tables.suite import ROOT
+from samples import case, changed, result
+
+PAGE = (ROOT / "docs" / "results.md").read_text()
+TYPES: dict[str, Any] = {get_args(get_type_hints(type_)["type"])[0]: type_ for type_ in get_args(Record)}
+PARTS = (records.Deviation, Alarm, records.WaiverFacts, records.WaiversAccount, records.SpaceFacts)
+# In a worker's stream and never in the file.
+STREAM_ONLY = {"points_data"} | {key for type_ in ("progress", "guest") for key in TYPES[type_].__annotations__}
+
+
+def test_each_key_of_a_result_has_a_default_but_those_that_are_never_in_a_file() -> None:
+    """That the defaults fit the types, mypy checks."""
+    assert set(shape.RESULT) == set(TYPES["result"].__annotations__) - {"points_data"}
+
+
+@pytest.mark.parametrize("type_", shape.REQUIRED)
+def test_what_a_record_must_have_is_a_key_of_its_type(type_: str) -> None:
+    assert set(shape.REQUIRED[type_]) <= set(TYPES[type_].__annotations__)
+
+
+@pytest.mark.parametrize("type_", [*TYPES.values(), *PARTS], ids=lambda type_: type_.__name__)
+def test_the_page_names_every_key_of_the_file(type_: Any) -> None:
+    named = set(re.findall(r"`([a-z0-9_]+)`", PAGE))
+    assert set(type_.__annotations__) - STREAM_ONLY - named == set()
+
+
+def test_a_name_that_commands_a_terminal_is_shown_harmless() -> None:
+    of = result(case("{rules: [REG-01], when: {access: []}, then: success}"))
+    bad = changed(of, {"case": "a\x1b[31m\nb", "rules": [1]})
+    with pytest.raises(UserError) as caught:
+        shape.check(bad, "here")
+    assert str(caught.value) == "here: case 'a\\x1b[31m\\nb': `rules` is no list of texts"

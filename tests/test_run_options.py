@@ -1,0 +1,297 @@
+"""One value holds what a run is asked to do; the command lines made of it are read back by the real parsers."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import shlex
+from dataclasses import fields, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from _pytest.config.argparsing import Parser
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import samples
+from commands import run, run_arguments, target
+from commands.plan import Plan, read_plan, write_plan
+from conformance.device.libibverbs import DIALECTS
+from conformance.device.native_exchange import NativeConnection
+from conformance.device.queue_pairs import DeviceQueue
+from conformance.errors import UserError
+from conformance.model.vocabulary import TIERS
+from conformance.pytest_plugin.options import add_options
+from conformance.run_options import (
+    COMPLETION_DEADLINE_S,
+    GUEST,
+    HOST,
+    OPTIONS,
+    RunOptions,
+    completion_deadline_s,
+)
+from conformance.supervision import CASE_DEADLINE_S
+from conformance.tables.suite import ROOT
+from fixtures import bench
+from fixtures.softroce.recipe import STACKS
+
+ROWS = """\
+- {id: harmless, rules: [REG-01], when: {access: []}, then: open}
+- {id: hazardous, rules: [REG-01], hazardous: true, when: {access: []}, then: open}
+"""
+MEMORY = "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\n"
+HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).cases
+# What does not decide a case's outcome, and what has an effect on one target alone; said here once more.
+NOT_DECIDING = {"keep", "verbs", "rules", "words", "only", "tier", "waivers"}
+HOST_ONLY = {"device", "port", "gid_index", "shared", "hazardous"}
+GUEST_ONLY = {"guest", "stack", "kernel", "modules", "overlay", "guest_env", "keep"}
+
+# Words that a shell or a parser could take for something else; argparse before Python 3.13 takes no "--" as a value.
+TEXTS = st.sampled_from(["x", "-x", "--guest", "a b", "'\"", "$HOME", "#", "a=b", "-5", "*", "~", "é\n", "\\"])
+PATHS = TEXTS.map(Path)
+SECONDS = st.floats(0, 1e9, exclude_min=True) | st.integers(1, 1000).map(float)
+
+
+UNTIMED = settings(deadline=None, max_examples=50)
+
+
+def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(values, max_size=3).map(tuple)
+
+
+GIVEN = st.builds(
+    RunOptions, device=st.none() | TEXTS, port=st.integers(), gid_index=st.none() | st.integers(), guest=st.booleans(),
+    stack=st.none() | st.sampled_from(sorted(STACKS)), shared=st.booleans(), hazardous=st.booleans(),
+    kernel=st.none() | PATHS, modules=st.none() | PATHS, rdma_core=st.none() | PATHS, overlay=st.none() | PATHS,
+    guest_env=several(TEXTS), keep=st.booleans(), verbs=several(TEXTS), rules=several(TEXTS), words=several(TEXTS),
+    only=several(TEXTS), tier=st.sampled_from(sorted(TIERS)), cases=several(PATHS), profile=st.none() | PATHS,
+    waivers=st.none() | PATHS, dialect=st.none() | st.sampled_from(DIALECTS), deadline=SECONDS,
+    seed=st.none() | st.integers(), sequences=st.just(0.0) | SECONDS,
+)  # fmt: skip
+SETTLED = st.builds(RunOptions.on, GIVEN, st.just("") | TEXTS)
+CASES = st.sampled_from([HARMLESS, HAZARDOUS])
+
+
+@functools.cache
+def command_line() -> argparse.ArgumentParser:
+    """The parser of `rdma-cts run`."""
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    run.add_arguments(parser)
+    return parser
+
+
+def parsed(arguments: list[str]) -> RunOptions:
+    """What the command line's own parser makes of the arguments."""
+    return run_arguments.options_from(command_line().parse_args(arguments))
+
+
+def parsed_by_pytest(arguments: list[str]) -> dict[str, Any]:
+    """What pytest's parser makes of the arguments, by the names of the fields."""
+    parser = Parser(_ispytest=True)
+    add_options(parser)
+    found = vars(parser.parse_known_args(arguments))
+    plain = {name: found[f"rdma_{option.flag.removeprefix('--').replace('-', '_')}"]
+             for name, option in OPTIONS.items() if option.plugin}  # fmt: skip
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+
+
+def without(options: RunOptions, names: set[str]) -> RunOptions:
+    """The options with those of these names as by default."""
+    defaults: dict[str, Any] = {name: getattr(RunOptions(), name) for name in names}
+    return replace(options, **defaults)
+
+
+def test_every_field_is_written_in_one_way() -> None:
+    assert list(OPTIONS) == [each.name for each in fields(RunOptions)]
+    assert len({option.flag for option in OPTIONS.values()}) == len(OPTIONS)
+    assert {name for name, option in OPTIONS.items() if not option.decides} == NOT_DECIDING
+    assert {name for name, option in OPTIONS.items() if option.only_on == HOST} == HOST_ONLY
+    assert {name for name, option in OPTIONS.items() if option.only_on == GUEST} == GUEST_ONLY
+
+
+def test_without_arguments_everything_is_as_by_default() -> None:
+    assert parsed([]) == RunOptions()
+    assert RunOptions().arguments() == []
+
+
+@UNTIMED
+@given(GIVEN)
+def test_the_arguments_of_a_run_mean_the_same_run(options: RunOptions) -> None:
+    assert parsed(options.arguments()) == options
+
+
+@UNTIMED
+@given(SETTLED, CASES)
+def test_the_command_that_reproduces_a_case_runs_it_alone_in_the_same_place(options: RunOptions, case: Any) -> None:
+    program, command, *arguments = shlex.split(options.reproduction(case))
+    assert (program, command) == ("./rdma-cts", "run")
+    expected = without(options, NOT_DECIDING | (HOST_ONLY if options.guest else GUEST_ONLY))
+    if options.device and case is HAZARDOUS:  # a host leaves it out unless asked for it
+        expected = replace(expected, hazardous=True)
+    assert parsed(arguments) == replace(expected, only=(case.id,))
+
+
+@UNTIMED
+@given(SETTLED)
+def test_a_point_of_a_case_can_be_named_at_the_end_of_the_command(options: RunOptions) -> None:
+    *_, arguments = shlex.split(f"{options.reproduction(HARMLESS)}#access=LOCAL_WRITE+MW_BIND,flags=none")
+    assert arguments == f"{HARMLESS.id}#access=LOCAL_WRITE+MW_BIND,flags=none"
+
+
+def test_a_command_for_people_is_short() -> None:
+    assert RunOptions().on("").reproduction(HARMLESS) == f"./rdma-cts run --guest --only {HARMLESS.id}"
+    hazardous = RunOptions(port=2, deadline=12.5, seed=7).on("mlx5_0").reproduction(HAZARDOUS)
+    wanted = f"--device mlx5_0 --port 2 --hazardous --deadline 12.5 --seed 7 --only {HAZARDOUS.id}"
+    assert hazardous == f"./rdma-cts run {wanted}"
+
+
+def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As far as the target: it is neither left out nor is another case chosen."""
+    (tmp_path / "reg_mr").mkdir()
+    rows = "".join(f"  {line}\n" for line in ROWS.splitlines())
+    (tmp_path / "reg_mr/sample.yaml").write_text(f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{rows}")
+    planned: list[str] = []
+
+    def plan(options: RunOptions, suite: Any, cases: Any, *_: Any) -> None:
+        planned.extend(case.id for case in cases)
+        raise UserError("enough")
+
+    monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
+    monkeypatch.setattr(target, "target_of", lambda *_: None)
+    monkeypatch.setattr(run, "_plan", plan)
+    options = replace(RunOptions(shared=True, cases=(tmp_path,)).on("rxe7"), verbs=("reg_mr",))
+    _, _, *arguments = shlex.split(options.reproduction(HAZARDOUS))
+    with pytest.raises(UserError, match="enough"):
+        run.execute(command_line().parse_args([*arguments, "--out", str(tmp_path / "out")]))
+    assert planned == [HAZARDOUS.id]
+
+
+@UNTIMED
+@given(GIVEN)
+def test_a_command_seen_from_the_projects_directory_names_the_same_files(options: RunOptions) -> None:
+    assert options.seen_from_project(ROOT) == options
+    seen = options.seen_from_project(Path("/elsewhere"))
+    assert seen.cases == tuple(Path("/elsewhere") / folder for folder in options.cases)
+    for name in ("profile", "waivers", "kernel", "modules", "rdma_core", "overlay"):
+        path = getattr(options, name)
+        assert getattr(seen, name) == (path and Path("/elsewhere") / path)
+
+
+@UNTIMED
+@given(SETTLED)
+def test_a_plan_keeps_all_of_a_run(tmp_path_factory: pytest.TempPathFactory, options: RunOptions) -> None:
+    folder = tmp_path_factory.mktemp("plan")
+    write_plan(Plan(tuple(options.arguments()), "/", (), "0", "host", {}), folder)
+    assert parsed(list(read_plan(folder).argv)) == options
+
+
+@UNTIMED
+@given(SETTLED)
+def test_pytest_on_the_host_is_asked_the_same(options: RunOptions) -> None:
+    options = options.on("rxe0")
+    found = parsed_by_pytest(options.plugin_arguments())
+    assert {"device", "deadline", "seed", "sequences", "port", "profile", "dialect", "cases"} <= set(found)
+    # Which cases there are is said by --rdma-only.
+    assert found == {name: getattr(options, name) for name in found} | {"tier": RunOptions().tier}
+
+
+@UNTIMED
+@given(SETTLED)
+def test_pytest_in_the_guest_is_asked_the_same_of_its_own_device_and_files(options: RunOptions) -> None:
+    options = options.on("")
+    inside = options.inside_guest("rxe0", (Path("vendor/0"),), Path("profile.yaml"))
+    found = parsed_by_pytest(inside.plugin_arguments())
+    own = {"device": "rxe0", "port": 1, "gid_index": None, "tier": RunOptions().tier,
+           "cases": (Path("vendor/0"),), "profile": Path("profile.yaml")}  # fmt: skip
+    assert found == {name: getattr(options, name) for name in found} | own
+
+
+def test_pytest_has_the_same_defaults() -> None:
+    assert parsed_by_pytest([]) == {
+        name: getattr(RunOptions(), name) for name, option in OPTIONS.items() if option.plugin
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--deadline", "0"], "argument --deadline: '0' is not a number of seconds above 0"),
+        (["--deadline", "nan"], "argument --deadline: 'nan' is not a number of seconds above 0"),
+        (["--sequences", "inf"], "argument --sequences: 'inf' is not a number of seconds"),
+        (["--sequences=-1"], "argument --sequences: '-1' is not a number of seconds"),
+    ],
+)
+def test_a_wrong_number_of_seconds_is_named(arguments: list[str], told: str) -> None:
+    with pytest.raises(argparse.ArgumentError) as caught:
+        parsed(arguments)
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize("name", sorted(GUEST_ONLY - {"guest"}))
+def test_what_the_guest_alone_has_is_refused_on_a_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
+    values: dict[str, Any] = {"stack": "sid", "keep": True, "guest_env": ("A=1",)}
+    options = replace(RunOptions(shared=True), **{name: values.get(name, Path("x"))})
+    with pytest.raises(UserError, match=f"{OPTIONS[name].flag} is for the guest, not for a device of this host"):
+        target.target_of(target.settled(options), Path("out"), print, False)
+
+
+# The deadline of a completion
+
+
+@UNTIMED
+@given(st.floats(1e-6, 1e9))
+def test_a_case_outlives_several_completions_that_do_not_come(case_deadline_s: float) -> None:
+    assert 0 < completion_deadline_s(case_deadline_s) <= COMPLETION_DEADLINE_S
+    assert 5 * completion_deadline_s(case_deadline_s) < case_deadline_s
+
+
+class Patience:
+    """In place of a poster: keeps for how long completions were awaited."""
+
+    qp = 0
+
+    def __init__(self) -> None:
+        self.awaited: list[float] = []
+
+    def completions(self, count: int, deadline_s: float) -> list[Any]:
+        """None comes."""
+        self.awaited.append(deadline_s)
+        return []
+
+
+def queue(deadline_s: float) -> Any:
+    """A queue pair of no device."""
+    made = object.__new__(DeviceQueue)
+    made.device = cast(Any, SimpleNamespace(pointers=SimpleNamespace(attributes=lambda attributes: 0)))
+    made.deadline_s, made.kind, made.poster, made._attributes = deadline_s, "RC", cast(Any, Patience()), None
+    return made
+
+
+def test_a_queue_awaits_a_completion_as_long_as_it_was_told_to() -> None:
+    made = queue(1.5)
+    assert made.completions() == made.completions(1, 0.25) == made.completions(1, 0.0) == []
+    assert made.poster.awaited == [1.5, 0.25, 0.0]
+
+
+def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do() -> None:
+    struct = NativeConnection(queue(1.5), queue(2.5), 0.5, renewable=False)._struct
+    assert (struct.patience, struct.hearing, struct.silence) == (1_500_000_000, 2_500_000_000, 500_000_000)
+
+
+@pytest.mark.parametrize("kind", ["RC", "XRC"])
+def test_the_bench_hands_the_deadline_to_each_pair(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    for name in ("DevicePair", "XrcPair"):
+        monkeypatch.setattr(bench, name, lambda *arguments: made.append(arguments))
+    some = object.__new__(bench.DeviceBench)
+    some.device, some._completion_deadline_s = cast(Any, "device"), 1.5
+    spec = cast(Any, SimpleNamespace(kind=kind))
+    some.pair(spec, cast(Any, "requester"), cast(Any, "responder"))
+    assert made == [("device", spec, "requester", "responder", 1.5)]
+
+
+def test_by_default_a_completion_has_all_the_time_that_it_may_have() -> None:
+    assert completion_deadline_s(CASE_DEADLINE_S) == COMPLETION_DEADLINE_S

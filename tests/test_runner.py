@@ -1,0 +1,212 @@
+"""The runner: each kind of case goes its own way, and kernel, accounts and profile count for all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import samples
+from conformance.errors import UserError
+from conformance.execution.runner import CaseRun, Progress, RunContext, run_case
+from conformance.judging import Basis
+from conformance.kernel import resources
+from conformance.model.case import Case
+from conformance.model.kind import BY_CALL, Kind
+from conformance.model.observation import KernelEvidence
+from conformance.model.profile import Profile
+from conformance.model.verdict import Verdict
+from conformance.results.case_record import case_record
+from conformance.sweeps.run import SweepRun
+from conformance.tables.loader import parse_table
+from conformance.tables.suite import Suite, load_suite
+from conformance.yamldoc.nodes import read_bytes
+from reference.bench import ReferenceBench
+from reference.device import Device
+from reference.stack import without
+from trial.running import judgement_on, on_the_reference
+
+ROW = "{rules: [REG-01], when: {access: [LOCAL_WRITE]}, then: {outcome: success, mr: as_asked}}"
+ON_DEMAND = "{rules: [REG-17], needs: [odp], when: {access: [LOCAL_WRITE, ON_DEMAND]}, then: success}"
+SPACE = """
+- id: space
+  rules: [REG-15]
+  sweep:
+    axes: {access: [[REMOTE_WRITE], [REMOTE_ATOMIC]]}
+    points: 2
+    expect: [{then: refused, rule: REG-15}]
+  when: {access: $access}
+"""
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    return load_suite()
+
+
+@pytest.fixture
+def run() -> Iterator[RunContext]:
+    with closing(ReferenceBench()) as bench:
+        yield on_the_reference(bench)
+
+
+class Kernel:
+    """A watch that shows these things, one each time that it is asked, and then nothing."""
+
+    def __init__(self, *shown: KernelEvidence) -> None:
+        self._shown = iter(shown)
+
+    def since_last(self) -> KernelEvidence:
+        nothing: KernelEvidence = {"taint": 0, "log": []}
+        return next(self._shown, nothing)
+
+
+WARNING: KernelEvidence = {"taint": 0, "log": ["[ 1.0] WARNING: something"]}
+
+
+def test_a_run_is_a_value_that_nobody_changes(run: RunContext) -> None:
+    came = run_case(samples.case(ROW), run)
+    assert came.judgement.verdict == Verdict.PASS
+    assert came.observation["returned"] == "MR"
+    assert came.duration_us > 0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        came.duration_us = 0  # type: ignore[misc]
+
+
+def test_each_kind_has_a_runner_and_a_case_of_each_passes_on_the_reference(run: RunContext, suite: Suite) -> None:
+    sweep = samples.case(SPACE)
+    assert sweep.sweep is not None
+    point = sweep.sweep.single(sweep, "access=REMOTE_WRITE")
+    first = {kind: next(case for case in suite.cases if case.kind is kind) for kind in (Kind.API, Kind.SEQUENCES)}
+    cases = {**first, Kind.ROW: samples.case(ROW), Kind.SWEEP: sweep, Kind.POINT: point}
+    assert set(cases) == set(Kind)
+    for kind, case in cases.items():
+        assert case.kind is kind
+        assert judgement_on(case, run).verdict == Verdict.PASS
+
+
+def test_a_point_is_judged_as_the_row_that_decides_it(run: RunContext) -> None:
+    space = samples.case(SPACE)
+    assert space.sweep is not None
+    came = run_case(space.sweep.single(space, "access=REMOTE_WRITE"), run)
+    assert (came.case.kind, came.case.rules, came.judgement.verdict) == (Kind.ROW, ("REG-15",), Verdict.PASS)
+    assert came.case.id.endswith("#access=REMOTE_WRITE")
+
+
+def test_a_sweep_has_its_points_in_its_record(run: RunContext) -> None:
+    came = run_case(samples.case(SPACE), run)
+    assert isinstance(came, SweepRun)
+    record = case_record(came, samples.registry())
+    assert (record["points"], record["duration_us"]) == ({"PASS": 2}, came.duration_us)
+    assert came.judgement.reason == record["reason"]
+
+
+@pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
+def test_a_kernel_that_complains_fails_a_case_and_what_it_said_before_does_not(run: RunContext, row: str) -> None:
+    quiet: KernelEvidence = {"taint": 0, "log": []}
+    before, meanwhile = Kernel(WARNING), Kernel(*[quiet] * (2 if row is SPACE else 1), WARNING)
+    case = samples.case(row)
+    assert run_case(case, replace(run, watch=before)).judgement.verdict == Verdict.PASS
+    failed = run_case(case, replace(run, watch=meanwhile)).judgement
+    assert failed.verdict == Verdict.FAIL
+    assert "WARNING: something" in failed.reason
+
+
+def test_what_the_kernel_shows_and_counts_is_in_the_evidence(run: RunContext) -> None:
+    kernel = run_case(samples.case(ROW), replace(run, watch=Kernel())).kernel
+    assert (kernel["taint"], kernel["log"]) == (0, [])
+    assert kernel["resources"]["before"] == kernel["resources"]["after"]
+
+
+class Leaking(ReferenceBench):
+    """A bench on which a region more is counted each time."""
+
+    counted = 0
+
+    def resources(self) -> dict[str, int]:
+        self.counted += 1
+        return {"mr": self.counted}
+
+
+def test_what_is_counted_afterwards_and_was_not_before_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "SETTLING_S", 0.0)
+    with closing(Leaking()) as bench:
+        came = run_case(samples.case(ROW), on_the_reference(bench))
+    assert came.judgement.verdict == Verdict.FAIL
+    assert "the kernel still counts" in came.observation["left_behind"][0]
+
+
+@pytest.mark.parametrize(("present", "verdict"), [({}, "UNSUPPORTED"), ({"odp": "the data sheet"}, "FAIL")])
+def test_a_profile_decides_of_rows_and_points_alike(present: dict[str, str], verdict: str) -> None:
+    space = samples.case(SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]").replace("refused, rule", "success, rule")
+                         .replace("  sweep:", "  needs: [odp]\n  sweep:"))  # fmt: skip
+    assert space.sweep is not None
+    with closing(ReferenceBench(Device(without("odp")))) as bench:
+        run = on_the_reference(bench)
+        run = replace(run, basis=replace(run.basis, profile=Profile("rxe", present)))
+        for case in (samples.case(ON_DEMAND), space.sweep.single(space, "access=ON_DEMAND")):
+            came = run_case(case, run)
+            assert came.judgement.verdict == verdict
+            assert came.observation["lacking"] == ["odp"]
+
+
+def test_what_a_device_has_against_its_profile_is_a_remark_on_rows_and_points(run: RunContext) -> None:
+    space = samples.case(SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]").replace("refused, rule", "success, rule")
+                         .replace("  sweep:", "  needs: [odp]\n  sweep:"))  # fmt: skip
+    assert space.sweep is not None
+    run = replace(run, basis=replace(run.basis, profile=Profile("rxe", absent={"odp": "not in this driver"})))
+    for case in (samples.case(ON_DEMAND), space.sweep.single(space, "access=ON_DEMAND")):
+        came = run_case(case, run)
+        assert came.judgement.verdict == Verdict.PASS
+        assert came.judgement.notes[-1].startswith("the profile says that odp is absent (not in this driver), yet")
+
+
+@pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
+def test_what_cannot_be_reached_is_not_run(run: RunContext, row: str) -> None:
+    capabilities = replace(run.basis.capabilities, reachable={"swap": False})
+    case = replace(samples.case(row), needs=("swap",))
+    came = run_case(case, replace(run, basis=Basis(capabilities), runners={}))
+    assert (came.judgement.verdict, came.observation) == (Verdict.UNREACHABLE, {})
+    assert case_record(came, samples.registry())["verdict"] == Verdict.UNREACHABLE
+
+
+def test_what_the_harness_raises_is_broken_and_of_its_own_errors_only_the_sentence_is_kept(run: RunContext) -> None:
+    for error, text in ((RuntimeError("odd\nmore"), "RuntimeError: odd"), (UserError("install it"), "install it")):
+
+        def fail(case: Case, run: RunContext, progress: Progress, error: Exception = error) -> CaseRun:
+            raise error
+
+        judgement = judgement_on(samples.case(ROW), replace(run, runners={Kind.ROW: fail}))
+        assert judgement.verdict == Verdict.BROKEN
+        assert judgement.reason == f"the harness could not run the case: {text}"
+
+
+def mistakes(row: str) -> list[str]:
+    """What is wrong with a table of the API that has this row."""
+    text = f"verb: api\ncases: 1\nrows:\n  - {row}\n"
+    path = Path("cases/api/sample.yaml")
+    table, found = parse_table(read_bytes(text.encode(), str(path)), path, samples.registry())
+    assert (table is None) == bool(found)
+    return [str(mistake) for mistake in found]
+
+
+API = "{id: a, rules: [API-01], when: {item: enum ibv_qp_type}, then: success"
+
+
+def test_a_call_with_a_kind_of_its_own_takes_nothing_that_its_runner_does_not_use() -> None:
+    assert mistakes(API + "}") == []
+    for more in ("given: {pds: [other]}", "afterwards: [{call: ibv_alloc_mw, type: 1, then: success}]"):
+        [line] = mistakes(f"{API}, {more}}}")
+        assert f"a row that calls compare_api has no {more.partition(':')[0]!r}" in line
+        assert line.startswith("cases/api/sample.yaml:4:")
+
+
+@pytest.mark.parametrize("call", BY_CALL)
+def test_a_call_with_a_kind_of_its_own_is_no_step(call: str) -> None:
+    step = f"{{call: {call}, item: enum ibv_qp_type, then: success}}"
+    row = f"{{id: a, rules: [REG-01], call: ibv_alloc_mw, when: {{type: 1}}, then: open, afterwards: [{step}]}}"
+    assert any(f"{call} is a case of its own and cannot be a step afterwards" in line for line in mistakes(row))

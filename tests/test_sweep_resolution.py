@@ -1,0 +1,150 @@
+"""What loading a table makes of a sweep: data of the model alone, which gives at each point what a row would."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+import pytest
+
+import samples
+from conformance.model.case import Case, shown
+from conformance.model.row_template import FlagsUnion
+from conformance.sweeps.point_template import PointTemplate
+from conformance.tables.loader import Table
+from conformance.tables.suite import Suite, load_suite
+from conformance.yamldoc.nodes import Location
+
+AXES = {
+    "size": "[1 page, 3 pages]",
+    "access": "[[], [REMOTE_READ], [MW_BIND], [REMOTE_READ, MW_BIND]]",
+    "plus": "[0, 64]",
+    "more": "[[], [ON_DEMAND, bit 30]]",
+    "register": "[ibv_reg_mr, ibv_reg_mr_iova]",
+    "window": "[1, 2]",
+    "op": "[RDMA_WRITE, RDMA_READ]",
+    "because": "[memory, queue_pair]",
+}
+POINTS = 2**9
+ROW = """
+- id: sample
+  rules: [REG-17]
+  AXES
+  given:
+    memory: {second: {kind: shared, size: $size}}
+    pds: [other]
+    mrs:
+      one: {addr: buf + $plus, access: [$more, LOCAL_WRITE, $access]}
+      two: {call: $register, pd: other, access: $more}
+    qps:
+      qp: {type: RC, access: [LOCAL_WRITE, $access]}
+      other_qp: {type: RC, state: INIT, sq_sig_all: true, pd: other, access: [bit 2$window]}
+    windows:
+      mw: {type: 1, bound: {mr: one, addr: buf + $plus, access: $access}}
+      other_mw: {type: $window}
+    memlock: 1 MiB + $size
+  before:
+    - {call: ibv_reg_mr, addr: second + $plus, access: $access}
+    - {call: traffic, op: $op, via: qp, rkey: new.rkey, addr: buf + $plus}
+  when: {addr: buf + $plus, length: $size - $plus, access: [$access, RELAXED_ORDERING, $more]}
+  THEN
+  afterwards:
+    - {call: traffic, op: $op, rkey: new.rkey, addr: buf + $plus, then: {outcome: refused, because: $because}}
+"""
+SMALL = """
+- id: sample
+  rules: [REG-17]
+  sweep:
+    axes: {AXES}
+    WHERE
+    points: POINTS
+    expect: [{then: open, rule: REG-17}]
+  given: {mrs: {mr: {access: []}}}
+  when: {WHEN}
+"""
+
+
+def small(axes: str, when: str, points: int, where: str = "") -> Case:
+    """A case whose sweep has these axes, judged arguments and constraint."""
+    row = SMALL.replace("AXES", axes).replace("WHEN", when).replace("POINTS", str(points))
+    return samples.case(row.replace("    WHERE\n", f"    where: {where!r}\n" if where else ""))
+
+
+def cases_of_points(case: Case) -> dict[int, Case]:
+    """What the run of a sweep makes of each of its points."""
+    assert case.sweep is not None
+    template, inside = PointTemplate(case, case.sweep), case.sweep.space.bytes_of(case.sweep.inside)
+    return {point: template.case(point) for point, here in enumerate(inside) if here}
+
+
+def parts(case: Case) -> tuple[object, ...]:
+    """What a case sets up and calls, without what its judged call must give."""
+    return case.given, case.before, case.when.call, case.when.arguments, case.afterwards
+
+
+@pytest.mark.parametrize("access", [AXES["access"], "{subsets of: [REMOTE_READ, MW_BIND]}"], ids=["listed", "subsets"])
+def test_a_point_has_what_a_row_with_its_values_has(access: str) -> None:
+    swept_axes = ", ".join(f"{name}: {values}" for name, values in {**AXES, "access": access}.items())
+    sweep = f"sweep: {{axes: {{{swept_axes}}}, points: {POINTS}, expect: [{{then: open, rule: REG-17}}]}}"
+    each = ", ".join(f"{name}: {values}" for name, values in AXES.items())
+    ids = "-".join(f"${name}" for name in AXES)
+    rows = ROW.replace("AXES", f"each: {{{each}}}").replace("THEN", "then: open").replace("sample", ids)
+    swept = samples.case(ROW.replace("AXES", sweep).replace("  THEN\n", ""))
+    cases = samples.table("reg_mr/sample", rows, POINTS).cases
+    found = cases_of_points(swept)
+    assert list(map(parts, found.values())) == list(map(parts, cases))
+    assert swept.sweep is not None
+    for point in range(0, POINTS, 37):
+        single = swept.sweep.single(swept, swept.sweep.space.text(point))
+        assert parts(single) == parts(cases[point])
+
+
+def test_subsets_of_flags_are_kept_by_flag() -> None:
+    case = small("a: {subsets of: ibv_access_flags}, b: {unknown bits of: ibv_access_flags}", "access: [$a, $b]", 45056)
+    assert case.sweep is not None
+    access = case.sweep.row.when.arguments["access"]
+    assert isinstance(access, FlagsUnion)
+    assert len(pickle.dumps(access)) < 4096
+
+
+def test_values_that_meet_at_no_point_need_not_fit_together() -> None:
+    case = small(
+        "a: {subsets of: [MW_BIND, REMOTE_READ]}, b: {subsets of: [MW_BIND, LOCAL_WRITE]}", "access: [$a, $b]", 12,
+        "!(a.MW_BIND & b.MW_BIND)",
+    )  # fmt: skip
+    names = [str(each.when.arguments["access"]).split("|") for each in cases_of_points(case).values()]
+    assert len(names) == 12
+    assert all(len(set(each)) == len(each) for each in names)
+    sums_of = small(
+        "of: [buf, mr], part: [addr, size]", "addr: $of.$part, length: 1, access: []", 3, "of=buf | part=addr"
+    )
+    sums = [shown(each.when.arguments["addr"]) for each in cases_of_points(sums_of).values()]
+    assert sums == ["buf.addr", "buf.size", "mr.addr"]
+
+
+class Types(pickle.Pickler):
+    """Pickles, and keeps the types of what it has pickled."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.found: set[type] = set()
+
+    def reducer_override(self, obj: object) -> Any:
+        self.found.add(type(obj))
+        return NotImplemented
+
+
+def test_the_suite_can_be_handed_to_another_process() -> None:
+    suite, file = load_suite(), io.BytesIO()
+    pickler = Types(file)
+    pickler.dump(suite)
+    own = {each for each in pickler.found if each.__module__.partition(".")[0] == "conformance"}
+    outside = {each for each in own if not each.__module__.startswith("conformance.model.")}
+    assert outside == {Suite, Table, Location}
+    other = pickle.loads(file.getvalue())
+    assert other == suite
+    for case, same in zip(suite.cases, other.cases, strict=True):
+        if case.sweep and case.sweep.size < 1000:
+            assert cases_of_points(case) == cases_of_points(same)
+    assert len(file.getvalue()) < 4 << 20
