@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from conformance.device.native_exchange import MOST
+from conformance.device.native_exchange import MAX_BATCH
 from conformance.errors import SetupRefused
 from conformance.execution.context import CaseContext
 from conformance.execution.procedure import (
@@ -229,8 +229,8 @@ def call_all(context: CaseContext, point_template: PointTemplate, points: Number
 
     The cases of as many points are made at a time as C can make exchanges in one call.
     """
-    for first in range(0, len(points), MOST):
-        some = points[first : first + MOST]
+    for first in range(0, len(points), MAX_BATCH):
+        some = points[first : first + MAX_BATCH]
         for point, observed in zip(some, make_all_calls(context, [*map(point_template.case, some)]), strict=True):
             record.note(point, observed)
 
