@@ -98,12 +98,12 @@ def _took(step: Step, seen: Observation) -> bool:
 
 def set_up(context: CaseContext) -> None:
     """Makes what the case gives. Raises SetupRefused."""
-    set_up_ground(context)
+    set_up_base(context)
     set_up_objects(context)
 
 
-def set_up_ground(context: CaseContext) -> None:
-    """Makes what others rest on: domains, memory and queue pairs."""
+def set_up_base(context: CaseContext) -> None:
+    """Creates the base objects of a case: protection domains, memory and queue pairs."""
     given = context.case.given
     for name in ("pd", *given.pds):
         context.pds[name] = pd = context.bench.alloc_pd()
@@ -119,7 +119,10 @@ def set_up_ground(context: CaseContext) -> None:
 
 
 def set_up_objects(context: CaseContext) -> None:
-    """Makes what rests on the ground: regions and windows, and what is done with them before."""
+    """Creates regions and windows, and makes the calls that the case makes before the judged one.
+
+    Raises SetupRefused.
+    """
     given = context.case.given
     for name, mr in given.mrs.items():
         _set_up_mr(context, name, mr)
