@@ -49,7 +49,7 @@ class Basis:
         if case.kind is not Kind.POINT:
             return case
         assert case.sweep is not None
-        return case.sweep.judged(case, lambda name: not self.capabilities.undeclared([name], case.entry))
+        return case.sweep.judged_row(case, lambda name: not self.capabilities.undeclared([name], case.entry))
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def judge(
     else:
         judgement = _judge_steps(case, observed)
     if judgement.verdict != Verdict.FAIL and observed.get("left_behind"):
-        return Judgement(Verdict.FAIL, f"could not be given back: {'; '.join(observed['left_behind'])}")
+        return Judgement(Verdict.FAIL, f"could not be released: {'; '.join(observed['left_behind'])}")
     return judgement
 
 
