@@ -65,4 +65,3 @@ def refusal(side: str, reason: str, qp_type: str) -> Refusal | None:
     """Returns the expected result of a refused operation, or None if no document defines it."""
     local = side == "bind"  # detected where it was posted, whatever the queue pair's type
     return REFUSALS.get((side, reason)) if local or qp_type in RELIABLE else None
-
