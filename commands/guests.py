@@ -68,8 +68,9 @@ class Guests:
         """The next guest, up and about to run these cases."""
         tables = tuple(Path(name) for _, name in self._vendor)
         inside = self._options.inside_guest(DEVICE, tables, _PROFILE if self._options.profile else None)
+        folders = sorted({f"cases/{case.partition('/')[0]}" for case in cases})  # pytest then reads no others
         arguments = [
-            "-p", "no:cacheprovider", "--color=no", "-q", "cases",
+            "-p", "no:cacheprovider", "--color=no", "-q", *folders,
             "--rdma-only", "only", "--rdma-stream", PORT, "--rdma-alone", *inside.plugin_arguments(),
         ]  # fmt: skip
         silence_s = self._options.deadline / 3

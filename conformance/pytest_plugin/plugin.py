@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -58,17 +58,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" not in metafunc.fixturenames:
         return
     folder = Path(str(metafunc.module.__file__)).parent.name
-    points = [case for case in selected_cases(metafunc.config) or () if case.kind is Kind.POINT]
-    cases = [case for case in (*suite_of(metafunc.config).cases, *points) if case.verb.removeprefix("ibv_") == folder]
+    cases: Sequence[Case] = suite_of(metafunc.config).cases
+    if (
+        only := selected_cases(metafunc.config)
+    ) is not None:  # an item that will not run costs as much as one that will
+        chosen = {case.id for case in only}
+        points = [case for case in only if case.kind is Kind.POINT]
+        cases = [*(case for case in cases if case.id in chosen), *points]
+    cases = [case for case in cases if case.verb.removeprefix("ibv_") == folder]
     metafunc.parametrize("case", cases, ids=[case.id for case in cases])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is not asked for, shuffles the rest, and puts cases of kinds that run late behind the others."""
     cases = {case.id: case for item in items if (case := case_of(item)) is not None}
-    if not cases:
-        return
     only = selected_cases(config)
+    if not cases and only is None:
+        return
     chosen = of_tier(list(cases.values()), config.getoption("--rdma-tier")) if only is None else only
     order = {case.id: number for number, case in enumerate(ordered(chosen, config.getoption("--rdma-seed")))}
     numbers = {item: order.get(case.id) for item in items if (case := case_of(item)) is not None}
