@@ -21,7 +21,7 @@ _ABSENT = (Verdict.UNREACHABLE, Verdict.UNSUPPORTED)
 class RuleConclusion:
     """What the results come to for one rule.
 
-    `absent` says which part of a verified rule could not be checked: for each capability that is missing at an entry, or
+    `absent` says which part of a verified rule could not be checked: for each capability missing at an entry, or
     each reason why a case cannot be reached, the number of cases. It is empty for any other verdict.
     """
 
