@@ -61,4 +61,4 @@ def _calls(
             yield case, record["observed"]
         elif case.sweep is not None and record.get("points_file"):
             for example in read_points(directory, record).examples:
-                yield basis.resolved(case.sweep.single(case, example["point"])), example["observed"]
+                yield basis.resolved(case.sweep.point_case(case, example["point"])), example["observed"]
