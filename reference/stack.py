@@ -17,7 +17,10 @@ DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(
 
 @dataclass(frozen=True)
 class Stack:
-    """One stack. `lacks` are the capabilities it does not have, `reaches` the preconditions of REACH that it meets."""
+    """One stack.
+
+    `lacks` are the capabilities it does not have, `reaches` the preconditions of PRECONDITIONS that it meets.
+    """
 
     name: str
     lacks: frozenset[str] = frozenset()
@@ -38,8 +41,8 @@ class Stack:
 
     @property
     def reachable(self) -> Mapping[str, bool]:
-        """By precondition of REACH, whether the stack meets it."""
-        return {name: self.reach(name) for name in capability.REACH}
+        """By precondition of PRECONDITIONS, whether the stack meets it."""
+        return {name: self.reach(name) for name in capability.PRECONDITIONS}
 
 
 # The preconditions that every stack meets.

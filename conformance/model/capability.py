@@ -39,7 +39,7 @@ MEANING: Mapping[str, str] = {
 }
 # Preconditions of running a case at all. They are not properties of the device: if one is missing, the verdict of
 # the case is UNREACHABLE, with this reason.
-REACH: Mapping[str, str] = {
+PRECONDITIONS: Mapping[str, str] = {
     "experimental_rereg": "the loaded libibverbs does not export the vendor's dialect of ibv_rereg_mr",
     "dontfork": "libibverbs protects no range from fork here: the kernel copies pinned pages on fork"
     " (ibv_is_fork_initialized: UNNEEDED), or the process was not started with RDMAV_FORK_SAFE=1",
@@ -101,9 +101,9 @@ def declared_capabilities(declared: DeviceAttributes) -> dict[str, bool]:
 class Capabilities:
     """What is known of the stack before any case runs.
 
-    `declared`: by capability, whether the device declares it. `offered`: by entry and capability, whether a call
-    was offered when it was tried. `reachable`: by precondition of REACH, whether it is met. A capability that is
-    in none of them counts as present.
+    `declared`: by capability, whether the device declares it. `offered`: by entry and capability, whether a call was
+    offered when it was tried. `reachable`: by precondition of PRECONDITIONS, whether it is met. A capability that is in
+    none of them counts as present.
     """
 
     declared: Mapping[str, bool]
@@ -118,4 +118,4 @@ class Capabilities:
     def unreachable(self, needs: Sequence[str], entry: str) -> str:
         """Returns why a case with these needs cannot be run at `entry`, or an empty text if it can."""
         every = (*needs, *_OF_ENTRIES.get(entry, ()))
-        return "; ".join(REACH[need] for need in every if self.reachable.get(need) is False)
+        return "; ".join(PRECONDITIONS[need] for need in every if self.reachable.get(need) is False)

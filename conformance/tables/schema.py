@@ -1,8 +1,8 @@
 """The table language as JSON Schema (2020-12), for editors that check a table while it is written.
 
-Built from the same data as the loader (vocabulary.py, model/quantity.py, verbs), so that a new call or flag appears in
-it without an edit. What several places share is defined once under `$defs` and referred to. The loader decides: it also
-checks what no schema can express, such as which objects exist or how many cases a table gives.
+Built from the same data as the loader (vocabulary.py, model/quantity.py, verbs), so that a new call or flag appears
+without a change here. Shared parts are defined once, under `$defs`. Not for deciding whether a table is valid: the
+loader also checks what a schema cannot express, such as which objects exist and how many cases the rows expand to.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Schema = dict[str, Any]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NAME = "^[A-Za-z_][A-Za-z0-9_]*$"
-# A text that is replaced by a value of one of the row's axes before it means anything.
+# A placeholder for a value of an axis of the row.
 _PLACEHOLDER: Schema = {"$ref": "#/$defs/placeholder"}
 _TEXT: Schema = {"type": "string", "pattern": r"\S"}
 
@@ -162,14 +162,14 @@ def _row() -> Schema:
 
 
 def _axis() -> Schema:
-    """An axis of a row: its values, or the bits that no flag of an enumeration has."""
+    """An axis of a row: its values, or the bits without a name in an enumeration."""
     unknown = {UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}
     written: Schema = {"type": "array", "minItems": 1, "uniqueItems": True}
     return {"anyOf": [written, _object(unknown, required=(UNKNOWN,))]}
 
 
 def _sweep() -> Schema:
-    """A row's space of points. Which words its expressions may use is the loader's to say."""
+    """The sweep of a row. The loader checks the words in its expressions."""
     flags: Schema = {"anyOf": [_words(FLAG_ENUMS), _list({"type": "string"}, least=1)]}
     axis: Schema = {
         "anyOf": [
@@ -205,13 +205,13 @@ def _rows_of(verb: str) -> Schema:
 
 
 def _judged(call: str) -> Schema:
-    """What holds of a row whose judged call this is."""
+    """The conditions on a row with this judged call."""
     when = _or_axis({**_ref(f"arguments of {call}"), "unevaluatedProperties": False})
     return {"properties": {"when": when, "then": _ref(_then_name(call))}}
 
 
 def _with_arguments(call: str, own: Schema) -> Schema:
-    """A mapping with the arguments of a call and some properties of its own, and nothing else."""
+    """A mapping with the arguments of a call and the properties `own`, and no others."""
     return {**_ref(f"arguments of {call}"), "properties": own, "unevaluatedProperties": False}
 
 
@@ -263,14 +263,14 @@ def _qp() -> Schema:
 
 
 def _window() -> Schema:
-    # The window that is bound is the one that is described.
+    # The bind is that of the described window, so that `mw` is excluded.
     bound = _with_arguments(vocabulary.BINDS[0], {"mw": False})
     window = {"type": _of_enum("ibv_mw_type"), "pd": _ref("name"), "bound": _or_axis(bound)}
     return _object(window, required=("type",))
 
 
 def _arguments(call: str) -> Schema:
-    """The arguments of a call. What refers to them says which other properties there are, and excludes all else."""
+    """The arguments of a call. A schema that refers to this one adds other properties and excludes all further ones."""
     return {"type": "object", "properties": _parameters(call), "required": list(_required(call))}
 
 
@@ -283,7 +283,7 @@ def _parameters(call: str) -> dict[str, Schema]:
 
 
 def _parameter(parameter: vocabulary.ArgumentSpec) -> Schema:
-    """How an argument is written. KeyError for a kind of parameter that this module has not learnt yet."""
+    """The schema of an argument. Raises KeyError for a kind of parameter that is missing below."""
     default = parameter.default
     described: Schema = {} if default is None else {"description": f"{default or 'nothing'} if left out"}
     kinds: dict[str, Callable[[], Schema]] = {
@@ -302,7 +302,7 @@ def _expectable(call: str) -> list[str]:
 
 
 def _then_name(call: str) -> str:
-    """The definition of what can be expected of a call; calls of which the same can be expected share it."""
+    """The name of the definition of a call's expectation, which calls with the same possible expectations share."""
     special = [key for key in _expectable(call) if vocabulary.EXPECTATIONS[key].calls]
     return f"then with {' and '.join(special)}" if special else "then"
 
@@ -315,13 +315,13 @@ def _then(call: str) -> Schema:
 
 
 def _expected(key: str, spec: vocabulary.ExpectationSpec) -> Schema:
-    """The value of one key of `then`: a word or, where several are allowed, a list of words."""
+    """The value of one key of `then`: a word, or a list of words if several are allowed."""
     one = _ref(f"{key} word")
     return {"anyOf": [one, _list(one, least=1)]} if spec.several else one
 
 
 def _flags(enum: str) -> Schema:
-    # A bit without a name is written by its number, so that a table can ask for what no flag has.
+    # A bit without a name is written with its number, so that a table can use unknown bits.
     bits = [f"bit {bit}" for bit in ENUMS[enum].unnamed_bits]
     return _or_axis(_list(_or_axis(_words([*ENUMS[enum].short_names, *bits]))))
 
@@ -340,7 +340,7 @@ def _quantity(empty: bool = False) -> Schema:
 
 
 def _quantity_pattern() -> str:
-    # The longest first, so that `pages` is not read as `page` and a rest.
+    # The longest first, so that `pages` is not read as `page` and `s`.
     words = {*quantity.UNITS, *quantity.PAGES, *quantity.HUGE_PAGES}
     units = "|".join(sorted(words, key=lambda unit: (-len(unit), unit)))
     number = rf"(?:0x[0-9a-fA-F]+|0|[1-9][0-9]*)(?:\s*(?:{units}))?"
@@ -351,17 +351,17 @@ def _quantity_pattern() -> str:
 
 def _object_name(nullable: bool = False) -> Schema:
     name: Schema = {"type": "string", "pattern": _NAME}
-    # The loader reads NULL as the word it is; YAML readers of editors make null of it.
+    # The loader reads NULL as a word; the YAML readers of editors read it as null.
     return {"anyOf": [name, {"type": "null"}]} if nullable else name
 
 
 def _new_name() -> Schema:
-    """A name of the writer's choice."""
+    """The name of a new object or axis."""
     return {"pattern": _NAME, "not": {"enum": sorted({*quantity.RESERVED, *vocabulary.RESERVED})}}
 
 
 def _named(value: Schema) -> Schema:
-    """A mapping from names of the writer's choice."""
+    """A mapping from names of new objects or axes."""
     return _or_axis({
         "type": "object",
         "propertyNames": _ref("new name"),
@@ -391,7 +391,7 @@ def _words(words: Iterable[str]) -> Schema:
 
 
 def _or_axis(*alternatives: Schema) -> Schema:
-    """A value of the kinds given, or an axis's placeholder in its stead."""
+    """One of these alternatives, or a placeholder for an axis."""
     return {"anyOf": [*alternatives, _PLACEHOLDER]}
 
 
