@@ -61,8 +61,8 @@ STACKS = (
     _stack("peer-memory", "experimental_rereg", "peer_memory"),
 )
 WHOLE = STACKS[0]
-# The capabilities that a stack need not have. A change of translation is not one: ibv_rereg_mr always includes it.
-OPTIONAL = (*DECLARABLE, "uc", "ud", "reg_dmabuf_mr", "rereg_mr", "advise_mr")
+# The capabilities that a stack need not have.
+OPTIONAL = (*DECLARABLE, "uc", "ud", "reg_dmabuf_mr", "rereg_mr", "rereg_translation", "advise_mr")
 # The capabilities that depend on another one.
 _DEPENDENT = {"odp": ("odp_implicit", "odp_atomic"), "rereg_mr": ("rereg_translation",)}
 

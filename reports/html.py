@@ -40,10 +40,14 @@ _SIGNS: dict[str, str] = {Verdict.UNSUPPORTED: "○", **dict.fromkeys(VIOLATIONS
 
 @dataclass(frozen=True)
 class CellView:
-    """A rule in one run: its verdict (empty: no case of it in this run) and how many cases have which."""
+    """A rule in one run: its verdict (empty: no case of it in this run) and how many cases have which.
+
+    `restriction` says which part of a verified rule was not offered; empty if all of it was.
+    """
 
     verdict: str
     counts: Mapping[str, int]
+    restriction: str = ""
 
     def of(self, verdicts: Sequence[str]) -> int:
         """How many cases have one of these verdicts."""
@@ -215,7 +219,7 @@ class Page:
     def _cells(self, rule: str, cases: Sequence[CaseView]) -> Iterator[CellView]:
         for number, run in enumerate(self.runs):
             counts = Counter[str](verdict_on(rule, record) for case in cases if (record := case.records[number]))
-            yield CellView(run.verdicts.get(rule, ""), counts)
+            yield CellView(run.verdicts.get(rule, ""), counts, run.restrictions.get(rule, ""))
 
     @cached_property
     def findings(self) -> list[Finding]:

@@ -96,7 +96,7 @@ def test_a_point_has_what_a_row_with_its_values_has(access: str) -> None:
     assert list(map(parts, found.values())) == list(map(parts, cases))
     assert swept.sweep is not None
     for point in range(0, POINTS, 37):
-        single = swept.sweep.single(swept, swept.sweep.space.text(point))
+        single = swept.sweep.point_case(swept, swept.sweep.space.text(point))
         assert parts(single) == parts(cases[point])
 
 

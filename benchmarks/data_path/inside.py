@@ -11,7 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path.cwd()))
 
 from conformance.device.device import Device
-from conformance.device.native_exchange import WORTH
+from conformance.device.native_exchange import COMPILE_THRESHOLD
 from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up
 from conformance.model.case import Case
@@ -55,7 +55,9 @@ def main() -> None:
     with Device(device_name) as device:
         bench = DeviceBench(device)
         floor = ["/tmp/floor", device_name, str(device.source_gid_index), str(probes)]
-        probes_a_second(swept, swept.sweep, bench, "allowed", WORTH + 1)  # whatever is compiled is, as in a long run
+        probes_a_second(
+            swept, swept.sweep, bench, "allowed", COMPILE_THRESHOLD + 1
+        )  # whatever is compiled is, as in a long run
         for number in range(rounds):
             done = subprocess.run(floor, check=True, capture_output=True, text=True)
             print(done.stdout.replace("floor", f"{number} floor"), end="")

@@ -118,7 +118,7 @@ class Observation(TypedDict, total=False):
     afterwards: list[Observation]  # the later steps, as far as they were made
     setup_failed: str  # what the device refused of the set-up; with `errno` alone
     unreachable: str  # why nothing could be observed here
-    left_behind: list[str]  # what could not be given back, or is counted now and was not before
+    left_behind: list[str]  # what could not be released, and which kernel resources have leaked
     lacking: list[str]  # the capabilities that were needed and not declared, so that it can be judged again
 
 

@@ -192,7 +192,7 @@ class GivenTemplate:
     memlock: Varying[Quantity] | None = None
 
     @property
-    def ground_axes(self) -> frozenset[str]:
+    def base_axes(self) -> frozenset[str]:
         """The axes with which anything but regions and windows varies."""
         return axes_of([*self.memory.values(), *self.dmabufs.values(), *self.qps.values(),
                         *([self.memlock] if self.memlock else [])])  # fmt: skip
@@ -200,7 +200,7 @@ class GivenTemplate:
     @property
     def axes(self) -> frozenset[str]:
         """The axes with which the set-up varies."""
-        return self.ground_axes | axes_of([*self.mrs.values(), *self.windows.values()])
+        return self.base_axes | axes_of([*self.mrs.values(), *self.windows.values()])
 
     def at(self, values: Values) -> Given:
         """What is set up at a point."""

@@ -60,7 +60,7 @@ class Sweep:
         """The names of some axes in the space's order."""
         return [axis.name for axis in self.space.axes if axis.name in axes]
 
-    def decided(self, declared: Callable[[str], bool]) -> bytes:
+    def clause_numbers(self, declared: Callable[[str], bool]) -> bytes:
         """For each point the number of the clause, among the deciding ones, that says what must come there."""
         left, total = self.inside, 0
         for number, clause in enumerate(self.deciding):
@@ -85,7 +85,7 @@ class Sweep:
         total = sum(each << bit for bit, each in enumerate(columns))
         return self.space.bytes_of(total), tuple(names)
 
-    def single(self, case: Case, text: str) -> Case:
+    def point_case(self, case: Case, text: str) -> Case:
         """The case of the one point that `text` names. Raises ValueError with a sentence for people."""
         point = self.space.parse(text)
         if not self.inside >> 8 * point & 1:
@@ -97,15 +97,15 @@ class Sweep:
             afterwards=tuple(step.at(values) for step in row.afterwards),
         )  # fmt: skip
 
-    def judged(self, case: Case, declared: Callable[[str], bool]) -> Case:
+    def judged_row(self, case: Case, declared: Callable[[str], bool]) -> Case:
         """The case of one point as a row would have it on a device that declares these capabilities."""
         assert case.point is not None
-        clause = self.deciding[self.decided(declared)[case.point]]
+        clause = self.deciding[self.clause_numbers(declared)[case.point]]
         masks, names = self.undeclared(declared)
         needs = [name for bit, name in enumerate(names) if masks[case.point] >> bit & 1]
-        return self.by(case, clause, needs)
+        return self.row_of_clause(case, clause, needs)
 
-    def by(self, case: Case, clause: Clause, needs: Sequence[str]) -> Case:
+    def row_of_clause(self, case: Case, clause: Clause, needs: Sequence[str]) -> Case:
         """The case of one point as a row whose expectation is a clause's."""
         assert clause.then is not None
         return replace(
