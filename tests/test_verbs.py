@@ -99,14 +99,16 @@ FIELDS = {
 
 
 def test_the_signatures_are_those_of_the_manual_pages() -> None:
-    assert [verb.signature for verb in VERBS.values()] == SIGNATURES
+    assert [verb.signature for verb in VERBS.values()] == SIGNATURES, (
+        "write the prototype of the page into SIGNATURES in tests/test_verbs.py"
+    )
 
 
 def test_the_enumerators_have_the_numbers_of_the_header() -> None:
     described = {
         name: " ".join(f"{enum.short(each.name)}={each.value}" for each in enum) for name, enum in ENUMS.items()
     }
-    assert described == VALUES
+    assert described == VALUES, "write the numbers of the header into VALUES in tests/test_verbs.py"
 
 
 def test_the_structs_have_the_fields_of_the_header_in_order() -> None:
@@ -219,7 +221,7 @@ def test_the_vendors_flag_has_no_number_and_is_not_a_mainline_flag() -> None:
         vendors.value_of("ALLOCATE_MR")
     assert vendors.names_of(0b111) == ["LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ"]
     assert "ALLOCATE_MR" not in enum_in(MAINLINE, "ibv_access_flags").short_names
-    assert len(ENUMS["ibv_access_flags"].short_names) == 11
+    assert len(ENUMS["ibv_access_flags"].short_names) == len(VALUES["ibv_access_flags"].split())
 
 
 def test_a_flag_is_found_by_its_short_and_by_its_full_name() -> None:
@@ -236,7 +238,7 @@ def test_a_flag_is_found_by_its_short_and_by_its_full_name() -> None:
     [
         (0, []),
         (0x100003, ["LOCAL_WRITE", "REMOTE_WRITE", "RELAXED_ORDERING"]),
-        (1 << 10, ["0x400"]),
+        (1 << 31, ["0x80000000"]),
         (0x3FF00001, ["LOCAL_WRITE", "RELAXED_ORDERING", "0x3fe00000"]),
         (-(1 << 31) + 1, ["LOCAL_WRITE", "0x80000000"]),
     ],

@@ -74,6 +74,10 @@ class AlteredEntry:
         self._real, self._alteration = real, alteration
         self.name = real.name
 
+    def __getattr__(self, name: str) -> Any:
+        """A verb without a hook, as it is."""
+        return getattr(self._real, name)
+
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
         """ibv_reg_mr."""
         return self._alteration.register(self._real, "reg_mr", pd, (addr, length), access)

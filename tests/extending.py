@@ -1,0 +1,173 @@
+"""What is still missing of an extension that was begun: one line for each forgotten step, with the file to edit.
+
+docs/extending.md lists the steps. Each function looks at one kind of extension, and compares the places that have to
+name the same thing. Not for mistakes in tables, which the loader reports.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import yaml
+
+from commands import report
+from conformance.bench.interface import Entry
+from conformance.device.libibverbs import Libibverbs
+from conformance.device.uverbs import Uverbs
+from conformance.execution.steps import STEPS
+from conformance.model import capability, vocabulary
+from conformance.model.kind import Kind
+from conformance.model.rules import Registry
+from conformance.tables.suite import CASES, ROOT, Suite
+from conformance.verbs import ENUMS, VERBS
+from fixtures.softroce import recipe
+from reference import stack
+from reference.bench import ReferenceBench
+from reference.entries import Kernel, Library
+from trial import violations
+
+ENTRY_CLASSES = {
+    Libibverbs: "conformance/device/libibverbs.py", Uverbs: "conformance/device/uverbs.py",
+    Library: "reference/entries.py", Kernel: "reference/entries.py",
+}  # fmt: skip
+# The ending of a call of a vendor's dialect; its verb is in VENDOR_VERBS.
+_DIALECT = "_experimental"
+_CAPABILITY = "conformance/model/capability.py"
+
+
+def _public(kind: type) -> set[str]:
+    return {name for name, value in vars(kind).items() if callable(value) and not name.startswith("_")}
+
+
+def flags(names: Collection[str] = ENUMS["ibv_access_flags"].short_names) -> Iterator[str]:
+    """An access flag."""
+    needs = capability.FLAG_NEEDS
+    for name in names:
+        if name not in needs:
+            yield f"flag {name} of conformance/verbs/enums.py has no capability: add it to FLAG_NEEDS in {_CAPABILITY}"
+    for name, need in needs.items():
+        if name not in names:
+            yield f"FLAG_NEEDS in {_CAPABILITY} has {name}, which is no flag: add it to conformance/verbs/enums.py"
+        if need and need not in capability.MEANING:
+            yield f"flag {name} needs {need!r}, which is no capability: add it to MEANING in {_CAPABILITY}"
+
+
+def described(calls: Collection[str] = vocabulary.CALLS, verbs: Collection[str] = VERBS) -> Iterator[str]:
+    """A verb: its description, its arguments in tables, and what a step of it does."""
+    folders = {path.parent.name: path for path in sorted(CASES.glob("*/rules.yaml"))}
+    yield from not_callable({str(yaml.safe_load(path.read_text())["verb"]): path for path in folders.values()}, calls)
+    for verb in verbs:
+        if verb not in calls:
+            yield f"{verb} is described and cannot be called: add it to CALLS in conformance/model/vocabulary.py"
+    for call in calls:
+        if call.startswith("ibv_") and call.removesuffix(_DIALECT) not in verbs:
+            yield (
+                f"{call} has no description: add a Verb to a module of conformance/verbs/, and list it in VERBS of"
+                " conformance/verbs/__init__.py"
+            )
+        if call not in STEPS and call not in (kind.traits.call for kind in Kind):
+            yield f"no step makes the call {call}: add a function to STEPS in conformance/execution/steps.py"
+
+
+def not_callable(files: Mapping[str, Path], calls: Collection[str]) -> Iterator[str]:
+    """A verb: files of rules, by the verb that they are about."""
+    for verb, path in files.items():
+        if verb not in calls and verb not in vocabulary.VERBS:
+            where = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+            yield f"{where} is about {verb}, an unknown call: add it to CALLS in conformance/model/vocabulary.py"
+
+
+def entries(classes: Mapping[type, str] = ENTRY_CLASSES, protocol: type = Entry) -> Iterator[str]:
+    """A verb: its method at every entry."""
+    expected = _public(protocol)
+    methods = {call.removeprefix("ibv_") for call in vocabulary.CALLS}
+    for kind, file in classes.items():
+        for name in sorted(expected - _public(kind)):
+            yield f"class {kind.__name__} lacks the method {name} of Entry: add it to {file}"
+        for name in sorted(_public(kind) & methods - expected):
+            yield f"class Entry lacks the method {name} of {kind.__name__}: add it to conformance/bench/interface.py"
+
+
+def rules(suite: Suite, registry: Registry) -> Iterator[str]:
+    """A rule: a case, and a seeded violation."""
+    proved = {rule for case in suite.cases for rule in case.rules}
+    violated = {each.rule for each in violations.VIOLATIONS}
+    for rule in registry.values():
+        if rule.id not in proved:
+            folder = Path(rule.location.file).parent
+            yield f"{rule.location}: rule {rule.id} has no case: add a row to a table of {folder}/"
+        if rule.id not in violated and rule.id not in violations.UNTRIABLE:
+            yield (
+                f'{rule.location}: rule {rule.id} has no seeded violation: add a class with @violates("{rule.id}") to a'
+                " module of trial/violations/, or the reason why there is none to UNTRIABLE in"
+                " trial/violations/__init__.py"
+            )
+    for rule_id in sorted((violated | set(violations.UNTRIABLE)) - set(registry)):
+        yield f"a seeded violation names {rule_id}, which is no rule: add it to a rules.yaml in cases/"
+
+
+def violation_modules(folder: Path = ROOT / "trial" / "violations") -> Iterator[str]:
+    """A seeded violation: a module that nobody imports has none."""
+    themes = {Path(str(module.__file__)).stem for module in violations._THEMES}
+    for path in sorted(folder.glob("[!_]*.py")):
+        if path.stem not in themes:
+            yield f"trial/violations/{path.name} is not read: add it to _THEMES in trial/violations/__init__.py"
+
+
+def capabilities(meaning: Collection[str] = capability.MEANING) -> Iterator[str]:
+    """A capability: how it is found out."""
+    known = ReferenceBench().capabilities()
+    found = {*known.declared, *known.reachable, *(name for each in known.offered.values() for name in each)}
+    for name in meaning:
+        if name not in found:
+            yield (
+                f"capability {name} is never found out: add it to declared_capabilities or PRECONDITIONS in"
+                f" {_CAPABILITY},"
+                " or to offered_by in conformance/execution/offered.py"
+            )
+    for name in sorted(found - set(meaning)):
+        yield f"capability {name} has no meaning: add it to MEANING in {_CAPABILITY}"
+
+
+def preconditions(reach: Collection[str] = capability.PRECONDITIONS) -> Iterator[str]:
+    """A capability that is a precondition: who sets it on a real stack, and a reference that meets it."""
+    files = ("conformance/execution/offered.py", "fixtures/bench.py")
+    nodes = [node for file in files for node in ast.walk(ast.parse((ROOT / file).read_bytes()))]
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    for name in reach:
+        if name not in texts:
+            yield f"nothing sets the precondition {name}: add it to reachable_on in conformance/execution/offered.py"
+        if not any(each.reach(name) for each in stack.STACKS):
+            yield f"no reference meets the precondition {name}: add a stack with it to STACKS in reference/stack.py"
+
+
+def formats(folder: Path = ROOT / "reports") -> Iterator[str]:
+    """A report format: a module with `render` that cannot be chosen."""
+    chosen = {render.__module__ for render in report.FORMATS.values()}
+    for path in sorted(folder.glob("[!_]*.py")):
+        names = {node.name for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.FunctionDef)}
+        if "render" in names and f"reports.{path.stem}" not in chosen:
+            yield f"reports/{path.name} cannot be chosen: add its render to FORMATS in commands/report.py"
+
+
+def stacks(recipes: Mapping[str, recipe.Recipe] | None = None) -> Iterator[str]:
+    """A stack of the guest."""
+    for name, each in (recipe.STACKS if recipes is None else recipes).items():
+        if each.stack != name:
+            yield f"the stack {name} calls itself {each.stack}: write stack={name!r} in fixtures/softroce/recipe.py"
+
+
+def kinds(known: Collection[Kind] = tuple(Kind)) -> Iterator[str]:
+    """A kind of case: its runner, its call and its folder."""
+    runners = importlib.import_module("conformance.sweeps.runners").runners(lambda case, progress: {})
+    for kind in known:
+        name = f"the kind of case {kind.traits.name}"
+        if kind is not Kind.POINT and kind not in list(runners):
+            yield f"{name} has no runner: add one to runners in conformance/sweeps/runners.py"
+        if kind.traits.call and kind.traits.call not in vocabulary.CALLS:
+            yield f"{name} has no call {kind.traits.call}: add it to CALLS in conformance/model/vocabulary.py"
+        if kind.traits.folder and not (CASES / kind.traits.folder).is_dir():
+            yield f"{name} has no tables: add the folder cases/{kind.traits.folder}/"
