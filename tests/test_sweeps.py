@@ -23,7 +23,7 @@ from conformance.model.case import Case
 from conformance.model.observation import KernelEvidence
 from conformance.model.verdict import Verdict
 from conformance.results.conclusions import headline, rule_verdicts
-from conformance.results.points import read_points
+from conformance.results.points import deviations, read_points
 from conformance.results.records import encode
 from conformance.results.sweep_record import sweep_record
 from conformance.results.writer import ResultsFile
@@ -34,6 +34,8 @@ from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import of_tier, ordered
 from conformance.verbs import ENUMS
 from reference.bench import ReferenceBench
+from reference.device import Device
+from reference.objects import Region, Window
 from trial.running import on_the_reference
 
 FLAGS = ENUMS["ibv_access_flags"]
@@ -224,6 +226,68 @@ def test_a_set_up_that_works_at_no_point_is_broken(bench: Bench) -> None:
     swept = run(samples.case(row), bench)
     assert swept.verdict == Verdict.BROKEN
     assert swept.points.by_verdict() == {"UNREACHABLE": 4}
+
+
+WINDOWS = """
+- id: windows
+  rules: [BIND-05]
+  needs: [mw_type_2]
+  given:
+    qps: {qp: {type: RC}}
+    mrs: {mr: {access: [LOCAL_WRITE, MW_BIND]}}
+    windows: {mw: {type: TYPE, bound: {access: [REMOTE_WRITE, $access]}}}
+  call: traffic
+  sweep:
+    axes: {access: [[], [REMOTE_READ]], place: [first, last, whole, empty]}
+    points: 8
+    expect: [{if: place=empty, then: open, rule: BIND-05}, {then: success, rule: BIND-05}]
+  when: {op: RDMA_WRITE, rkey: mw.rkey, addr: buf, position: $place, via: VIA}
+"""
+
+
+class EveryThirdBindFails(Device):
+    """Binds that are legal and fail at times."""
+
+    binds = 0
+
+    def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
+        self.binds += 1
+        return self.binds % 3 == 0 or super().bind_refused(window, region, addr, length, access)
+
+
+@pytest.mark.parametrize(
+    ("kind", "via", "rule", "refused"),
+    [
+        (2, "qp", "BIND-14", 3),  # each point has a set-up of its own: of 11 binds, three fail
+        (1, "qp", "BIND-01", 3),
+        (1, '"NULL"', "BIND-01", 0),  # two set-ups for all
+    ],
+)
+def test_a_set_up_that_is_refused_at_times_is_a_violation_with_rate_and_point(
+    kind: int, via: str, rule: str, refused: int
+) -> None:
+    row = WINDOWS.replace("TYPE", str(kind)).replace("VIA", via)
+    case = samples.suite([samples.table("bind_mw/sample", row)]).cases[0]
+    with closing(ReferenceBench(EveryThirdBindFails())) as bench:
+        swept = run_sweep(case, on_the_reference(bench), no_progress).swept
+    assert swept.points.by_verdict() == ({"PASS": 8 - refused, "FAIL": refused} if refused else {"PASS": 8})
+    if refused:
+        record = sweep_record(case, samples.registry(), swept, 1)
+        assert record["rules"] == ["BIND-05", rule]
+        assert record["rule_verdicts"] == {"BIND-05": "PASS", rule: "FAIL"}
+        (deviation,) = deviations(swept.points, "")
+        assert (deviation["count"], deviation["rules"]) == (refused, [rule])
+        assert "binding the window 'mw' was refused with MW_BIND_ERR, and was done" in deviation["observed"]
+
+
+def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
+    class TheFirstBindFails(EveryThirdBindFails):
+        binds = 2
+
+    row = WINDOWS.replace("TYPE", "1").replace("VIA", '"NULL"')
+    case = samples.suite([samples.table("bind_mw/sample", row)]).cases[0]
+    with closing(ReferenceBench(TheFirstBindFails())) as bench:
+        assert run_sweep(case, on_the_reference(bench), no_progress).swept.points.by_verdict() == {"PASS": 7, "FAIL": 1}
 
 
 GROUND = """

@@ -22,7 +22,7 @@ from conformance.model.expected_errors import RELIABLE
 SILENCE_S = 1.0
 # Prefix of the statuses of errors that the other side has detected, which put its queue pair into the error state.
 _FOUND_THERE = "REM_"
-_FAILED = "ERR"
+FAILED = "ERR"
 # The type whose receives are in a shared receive queue, where they remain after an error of the queue pair.
 _SHARED = "XRC"
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
@@ -59,6 +59,10 @@ class LoopbackConnection:
             self.stale = False
             self._receives = [0, 0]
 
+    def has_failed(self) -> bool:
+        """Whether an end of the pair is in the error state, as after a request that was refused before."""
+        return FAILED in (self.pair.requester.query_state(), self.pair.responder.query_state())
+
     def failed(self, *queues: Queue) -> None:
         """Marks the pair stale and waits until these queues, whose requests have failed, are in the error state.
 
@@ -67,7 +71,7 @@ class LoopbackConnection:
         self.stale = True
         for queue in queues:
             until = time.monotonic() + SILENCE_S
-            while queue.query_state() != _FAILED and time.monotonic() < until:
+            while queue.query_state() != FAILED and time.monotonic() < until:
                 os.sched_yield()
 
     def ask(self, ask: Ask) -> Exchange:

@@ -14,7 +14,7 @@ from conformance.bench.calls import Return, Sge, errno_name
 from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, of_one, sent
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.errors import SetupRefused
-from conformance.execution.connection import RESPONDER, SILENCE_S, Ask, LoopbackConnection, exchanges
+from conformance.execution.connection import FAILED, RESPONDER, SILENCE_S, Ask, LoopbackConnection, exchanges
 from conformance.execution.context import CaseContext, answer
 from conformance.execution.local_buffer import LocalBuffer
 from conformance.model.case import Flags, Step
@@ -76,8 +76,11 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     comes = reads or (words and operation != "ATOMIC_WRITE")
     local = LocalBuffer(context, connection, length, before, target.before if comes else before)
     request = _request(context, operation, local.sge, rkey, addr, length, (target.before, content))
+    failed = step.arguments["via"] != NULL and connection.has_failed()
     exchange = yield Ask(connection, request, (target, local.area))
     observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, "remote")
+    if failed:
+        observation["state_before"] = FAILED
     late = exchange.late
     if operation in FLUSHES:
         moved = "all" if exchange.done else "nothing"

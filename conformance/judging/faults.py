@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE, refusal
 from conformance.model.observation import Observation
-from conformance.model.vocabulary import BINDS
+from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
 
@@ -45,6 +45,8 @@ def data_fault(step: Step, seen: Observation) -> str:
     if "moved" not in seen:
         return ""
     if step.then.outcome == "refused" and (seen["moved"] != "nothing" or seen["changed"]):
+        if step.arguments.get("op") in FLUSHES and not seen["changed"]:
+            return "and flushed memory that it may not: a FLUSH moves no bytes"
         return "and moved bytes that it should not" if seen["moved"] != "nothing" else _where(seen)
     if step.then.outcome == "refused" and seen.get("imm", (None,))[0] is not None and seen["side"] == "remote":
         return "and told the receiver that it had come"

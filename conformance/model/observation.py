@@ -98,6 +98,7 @@ class Observation(TypedDict, total=False):
     guards: str  # `changed` where bytes beside the harness's own buffer differ
     late: bool  # a completion came before its data
     bytes: PartialContents
+    state_before: str  # of a queue pair that was in the error state before the request
     state: str  # of the responder's queue pair after a refusal
     byte_len: list[int]  # [what the receiver was told, what was sent], in bytes
     imm: list[int | None]  # the same of the immediate datum
@@ -117,6 +118,7 @@ class Observation(TypedDict, total=False):
     # Of the case.
     afterwards: list[Observation]  # the later steps, as far as they were made
     setup_failed: str  # what the device refused of the set-up; with `errno` alone
+    setup_refused_once: str  # the refused call of the set-up, where the same set-up was done when it was made again
     unreachable: str  # why nothing could be observed here
     left_behind: list[str]  # what could not be given back, or is counted now and was not before
     lacking: list[str]  # the capabilities that were needed and not declared, so that it can be judged again

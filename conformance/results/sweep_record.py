@@ -5,6 +5,7 @@ Not for the record and its side file on disk (points.py).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from conformance.judging import Judgement
@@ -20,14 +21,18 @@ def sweep_record(case: Case, registry: Registry, swept: Swept, duration_us: int)
     """The result of a sweep as the schema has it, with the points under `points_data`."""
     assert case.sweep is not None
     judgement = Judgement(swept.verdict, swept.reason)
-    record = result_record(case, registry, judgement, {}, kernel=swept.kernel, duration_us=duration_us)
-    rules = swept.points.by_rule()
+    by_rule = swept.points.by_rule()
+    # A set-up that is refused only at times is a violation of a rule that the row need not name.
+    rules = tuple(dict.fromkeys([*case.rules, *(rule for rule in by_rule if rule in registry)]))
+    record = result_record(
+        replace(case, rules=rules), registry, judgement, {}, kernel=swept.kernel, duration_us=duration_us
+    )
     record |= {
         "expected": {"clauses": clauses(case)},
         "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size},
         "points": swept.points.by_verdict(),
         # Nobody knows which rule's points the kernel complained about.
-        "rule_verdicts": dict.fromkeys(rules, Verdict.FAIL) if swept.alarms else rules,
+        "rule_verdicts": dict.fromkeys(by_rule, Verdict.FAIL) if swept.alarms else by_rule,
         "points_data": swept.points.as_data(case.id),
     }
     if swept.alarms:

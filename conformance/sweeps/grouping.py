@@ -27,11 +27,18 @@ Numbers = range | array  # type: ignore[type-arg]
 class Group:
     """Points with one set-up, in the order in which they are run.
 
-    `picks` numbers them in the product of the axes that they do not share.
+    `picks` numbers them in the product of the axes that they do not share. `like` is a point whose set-up they have, if
+    there may be none of them.
     """
 
     points: Numbers
     picks: Numbers
+    like: int | None = None
+
+    @property
+    def set_up_as(self) -> int:
+        """A point whose set-up is that of all of them."""
+        return self.points[0] if self.like is None else self.like
 
 
 # Calls that make, change and end objects and leave the memory that they rest on as it was.

@@ -17,6 +17,7 @@ from conformance.execution.context import CaseContext
 from conformance.execution.procedure import (
     make_all_calls,
     not_set_up,
+    refused_once,
     set_up,
     set_up_and_call,
     set_up_ground,
@@ -39,6 +40,11 @@ from conformance.sweeps.registration_loop import loop_for
 # Points between two looks at the kernel's log and accounts, and two signs of life.
 STRETCH = 512
 _LOG_LINES = 40
+# The rule that a set-up violates which was refused at one point and done when it was made again, by the refused call.
+_RULE_OF_SETUP = {
+    "ibv_reg_mr": "REG-17", "ibv_reg_mr_iova": "IOVA-04", "ibv_reg_dmabuf_mr": "DMA-01", "ibv_alloc_mw": "BIND-16",
+    "ibv_bind_mw": "BIND-01", "post_bind_mw": "BIND-14",
+}  # fmt: skip
 _HEX = re.compile(r"0x[0-9a-f]+")
 
 
@@ -95,14 +101,18 @@ def judge_again(case: Case, points: Points, basis: Basis, alarms: list[Alarm], l
 def _conclusion(swept: Sweep, points: Points, alarms: list[Alarm], log: list[str]) -> Swept:
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
-    if verdict == Verdict.UNREACHABLE and not alarms:
-        verdict = Verdict.BROKEN  # not one point could be set up: that is no property of a combination
+    if verdict == Verdict.UNREACHABLE and not alarms and _never_set_up(points):
+        verdict = Verdict.BROKEN  # that is no property of a combination
     shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
     reason = f"{swept.size:,} points: {shares}"
     if alarms:
         first = alarms[0]
         reason += f"; {first['what']} (between the points {first['from']} and {first['to']})"
     return Swept(points, verdict, reason, alarms, log)
+
+
+def _never_set_up(points: Points) -> bool:
+    return all("setup_failed" in example["observed"] for example in points.examples)
 
 
 class _Pass:
@@ -188,14 +198,30 @@ class _Pass:
         return branch
 
     def _group(self, group: Group) -> None:
-        """Points that share their set-up."""
+        """Points that share their set-up.
+
+        A set-up that was refused is made once more. If it is done then, the refusal is recorded at the first point, and
+        the others are run.
+        """
+        refusal = self._attempt(group)
+        if refusal is None:
+            return
+        again = self._attempt(Group(group.points[1:], group.picks[1:], group.points[0])) if refusal.call else refusal
+        if again is None:
+            self.record.note(group.points[0], refused_once(refusal))
+        else:
+            for point in group.points:
+                self.record.note(point, not_set_up(refusal))
+
+    def _attempt(self, group: Group) -> SetupRefused | None:
+        """Sets up the points of a group and makes their calls. Gives what the device refused of the set-up."""
         points = group.points
-        case = self.point_template.case(points[0])
+        case = self.point_template.case(group.set_up_as)
         try:
             context = self._context(replace(case, given=self.loop.given(case.given)) if self.loop else case)
         except SetupRefused as refusal:
-            self._refused(points, refusal)
-            return
+            return refusal
+        refused: SetupRefused | None = None
         with context.cleanup:
             try:
                 if self.shared:
@@ -203,15 +229,14 @@ class _Pass:
                 else:
                     set_up(context)
             except SetupRefused as refusal:
-                self._refused(points, refusal)
+                refused = refusal
             else:
-                self._calls(context, group)
+                if len(points):
+                    self._calls(context, group)
         if context.left_behind:
-            self._alarm(f"could not be given back: {'; '.join(context.left_behind)}", points[0], points[-1])
-
-    def _refused(self, points: Numbers, refusal: SetupRefused) -> None:
-        for point in points:
-            self.record.note(point, not_set_up(refusal))
+            last = points[-1] if len(points) else group.set_up_as
+            self._alarm(f"could not be given back: {'; '.join(context.left_behind)}", group.set_up_as, last)
+        return refused
 
     def _calls(self, context: CaseContext, group: Group) -> None:
         if self.loop is not None:
@@ -273,13 +298,19 @@ class _Judge:
         case = self.swept.by(single, clause, [name for bit, name in enumerate(names) if mask >> bit & 1])
         conclusion = conclude(case, self.basis, observed)
         judgement = conclusion.judgement
-        if "setup_failed" in observed and judgement.verdict == Verdict.BROKEN:
+        rule = clause.rule
+        if "setup_refused_once" in observed:
+            rule = _RULE_OF_SETUP.get(observed["setup_refused_once"], rule)
+        elif "setup_failed" in observed and judgement.verdict == Verdict.BROKEN:
             # A row's set-up is known to work; here a combination of many may not exist on this stack.
             judgement = Judgement(Verdict.UNREACHABLE, judgement.reason)
         seen = _HEX.sub("0x…", judgement.reason)
         for step in (case.when, *case.afterwards):
-            seen = seen.replace(_HEX.sub("0x…", str(step)), step.call)
-        outcome = Outcome(judgement.verdict, words(clause.then), seen, clause.rule, clause.text, judgement.notes)
+            seen = seen.replace(_HEX.sub("0x…", str(step)), step.title)
+        expected, text = words(clause.then), clause.text
+        if rule != clause.rule:
+            expected, text = "a set-up that is done whenever it is made", ""
+        outcome = Outcome(judgement.verdict, expected, seen, rule, text, judgement.notes)
         text = self.swept.space.text(point)
         return outcome, {"point": text, "reason": judgement.reason, "observed": conclusion.observation}
 
