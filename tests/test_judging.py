@@ -605,3 +605,13 @@ def test_a_refusal_on_a_queue_pair_that_had_failed_before_shows_nothing() -> Non
     assert judgement.verdict == Verdict.BROKEN
     assert judgement.reason.endswith("completed with WR_FLUSH_ERR: its queue pair was in the error state before")
     assert judge(traffic("success"), [], seen).verdict == Verdict.FAIL
+
+
+def test_a_refused_read_that_scribbles_on_the_requesters_own_buffer_leaks_nothing() -> None:
+    seen = moved("other", "REM_ACCESS_ERR", ())
+    judgement = judge(traffic("refused", "RDMA_READ"), [], seen)
+    assert judgement.verdict == Verdict.PASS
+    assert "none of them are the responder's" in judgement.notes[0]
+    assert judge(traffic("refused", "RDMA_READ"), [], moved("part", "REM_ACCESS_ERR", ())).verdict == Verdict.FAIL
+    done = judge(traffic("success", "RDMA_READ"), [], moved("other", "SUCCESS", ()))
+    assert "something else has arrived" in done.reason

@@ -68,3 +68,33 @@ def test_how_much_has_come(memory: Buffer, come: int, moved: str) -> None:
     ctypes.memmove(made.start, sent(16), come)
     assert made.moved() == moved
     assert not made.strayed()
+
+
+def requester(memory: Buffer, source: Area) -> Area:
+    """The buffer of a peer that reads what `source` holds."""
+    area = Area(memory, memory.addr + 64, source.length, EMPTY, of_one(EMPTY, source.length), source.before)
+    area.fill()
+    return area
+
+
+@pytest.mark.parametrize(
+    ("new", "received"),
+    [
+        (b"", "nothing"),
+        (sent(16), "all"),
+        (sent(8), "part"),
+        (of_one(EMPTY, 3) + sent(4)[3:], "part"),  # one byte, in its place
+        (b"\0" + sent(8), "part"),  # some of them, elsewhere
+        (bytes([CANARY]) * 4, "part"),  # from beside the range
+        (b"\0" * 16, "other"),
+        (bytes(range(16)), "other"),
+    ],
+)
+def test_bytes_that_are_nobodys_are_told_from_those_of_the_other_side(
+    memory: Buffer, new: bytes, received: str
+) -> None:
+    source = Area(memory, memory.addr + 100, 16, CANARY, sent(16), sent(16))
+    source.fill()
+    made = requester(Buffer(256), source)
+    ctypes.memmove(made.start, new, len(new))
+    assert made.received(source) == received

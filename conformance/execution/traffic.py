@@ -85,11 +85,12 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     if operation in FLUSHES:
         moved = "all" if exchange.done else "nothing"
     elif reads or operation == _UNEQUAL:
-        moved = local.area.moved()
+        moved = local.area.received(target)
     else:
         moved = target.moved()
     if comes and not reads and operation != _UNEQUAL:  # the value before it has to come back, or nothing at all
-        moved = moved if local.area.moved() == moved else "part"
+        back = local.area.received(target)
+        moved = moved if back == moved else "other" if (moved, back) == ("nothing", "other") else "part"
     if moved != "all" or not exchange.done:
         observation["state"] = exchange.rested
     if operation == "RDMA_WRITE_WITH_IMM":
@@ -308,7 +309,7 @@ def _moved(moved: str, length: int, done: bool, target: Area, local: LocalBuffer
         seen["guards"] = "changed"
     if late and moved == "all":
         seen["late"] = True
-    if moved == "part":
+    if moved in ("part", "other"):
         here, there = (area.content()[:SHOWN].hex() for area in (local.area, target))
         seen["bytes"] = {"here": here, "there": there}
     return seen

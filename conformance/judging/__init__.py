@@ -164,7 +164,7 @@ def _judge_undeclared(case: Case, undeclared: Sequence[str], observed: Observati
     """Absence is verified: what is not declared has to be refused, or has to work."""
     names = ", ".join(undeclared)
     if outcome_of(case.when, observed) == "refused":
-        if observed.get("changed") or observed.get("moved", "nothing") != "nothing":
+        if observed.get("changed") or observed.get("moved", "nothing") not in ("nothing", "other"):
             return Judgement(Verdict.FAIL, f"{case.when} {format_answer(observed)}, and moved bytes that it should not")
         because = f" with {observed['errno']}" if observed.get("errno") else ""
         return Judgement(Verdict.UNSUPPORTED, f"{case.when} was refused{because}; the device does not declare {names}")
@@ -197,6 +197,8 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
     for step, seen in zip(case.afterwards, observed.get("afterwards", ()), strict=False):
         fault = fault or fault_of(step, seen, "afterwards ")
     notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
+    if any(seen.get("moved") == "other" for seen in (observed, *observed.get("afterwards", ()))):
+        notes.append("the requester's own buffer holds other bytes than before, and none of them are the responder's")
     if fault:
         return Judgement(Verdict.FAIL, fault, tuple(notes))
     unearned = _refused_by_an_earlier_error(case, observed)

@@ -44,10 +44,11 @@ def data_fault(step: Step, seen: Observation) -> str:
     """Bytes that are where they should not be, whatever the completion says."""
     if "moved" not in seen:
         return ""
-    if step.then.outcome == "refused" and (seen["moved"] != "nothing" or seen["changed"]):
+    arrived = seen["moved"] not in ("nothing", "other")
+    if step.then.outcome == "refused" and (arrived or seen["changed"]):
         if step.arguments.get("op") in FLUSHES and not seen["changed"]:
             return "and flushed memory that it may not: a FLUSH moves no bytes"
-        return "and moved bytes that it should not" if seen["moved"] != "nothing" else _where(seen)
+        return "and moved bytes that it should not" if arrived else _where(seen)
     if step.then.outcome == "refused" and seen.get("imm", (None,))[0] is not None and seen["side"] == "remote":
         return "and told the receiver that it had come"
     done = seen["wc"] == ["SUCCESS"]

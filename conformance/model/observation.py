@@ -93,7 +93,7 @@ class Observation(TypedDict, total=False):
     peer_wc: list[str]  # the statuses at the other side, unless all succeeded
     qp_type: str
     side: str  # whose range it is about: remote, gather, answer or receive
-    moved: str  # how much has come: all, nothing or part
+    moved: str  # how much has come: all, nothing or part; `other`: the requester's buffer has bytes of neither side
     changed: list[list[int]]  # [offset from the range's beginning, bytes] of each stretch that differs
     guards: str  # `changed` where bytes beside the harness's own buffer differ
     late: bool  # a completion came before its data

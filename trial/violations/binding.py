@@ -290,14 +290,3 @@ class OldKeyOfTypeTwoStays(Device):
     def end_window_key(self, window: Window) -> None:
         for key in [key for key, each in self.keys.items() if each is window]:
             del self.keys[key]
-
-
-@violates("BIND-01")
-class EveryFiftiethBindFails(Device):
-    """Every fiftieth bind fails, whatever it asks for."""
-
-    binds = 0
-
-    def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
-        self.binds += 1
-        return self.binds % 50 == 0 or super().bind_refused(window, region, addr, length, access)
