@@ -18,7 +18,7 @@ from actors import HEADER, Stage, ran, start
 from conformance.bench.calls import Mr, Pd, Return
 from conformance.bench.interface import Entry
 from conformance.errors import UserError
-from conformance.execution.runner import no_progress
+from conformance.execution.runner import no_progress, run_case
 from conformance.model.case import Case
 from conformance.model.observation import KernelEvidence
 from conformance.model.verdict import Verdict
@@ -288,6 +288,82 @@ def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
     case = samples.suite([samples.table("bind_mw/sample", row)]).cases[0]
     with closing(ReferenceBench(TheFirstBindFails())) as bench:
         assert run_sweep(case, on_the_reference(bench), no_progress).swept.points.by_verdict() == {"PASS": 7, "FAIL": 1}
+
+
+UNRELIABLE = """
+- id: unreliable
+  rules: [REG-05]
+  given: {mrs: {mr: {access: [LOCAL_WRITE, $access]}}}
+  call: traffic
+  sweep:
+    axes: {access: [[], [REMOTE_WRITE]], place: [first, last, whole]}
+    points: 6
+    expect: [{if: REMOTE_WRITE, then: success, rule: REG-05}, {then: refused, rule: REG-05}]
+  when: {op: RDMA_WRITE, qp_type: UC, rkey: mr.rkey, addr: buf, position: $place}
+"""
+UNRELIABLE_ROW = """
+- id: unreliable
+  rules: [REG-05]
+  given: {mrs: {mr: {access: [LOCAL_WRITE, REMOTE_WRITE]}}}
+  call: traffic
+  when: {op: RDMA_WRITE, qp_type: UC, rkey: mr.rkey, addr: buf}
+  then: OUTCOME
+"""
+
+
+class LosesTheFirst(Device):
+    """The first writes of a connection that is not reliable are lost, as many as `losses`."""
+
+    def __init__(self, losses: int) -> None:
+        super().__init__()
+        self.losses = losses
+
+    def put(self, addr: int, content: bytes) -> bool:
+        self.losses -= 1
+        return True if self.losses >= 0 else super().put(addr, content)
+
+
+class GrantsTheSecond(Device):
+    """A write without the right is refused the first time, and carried out from then on."""
+
+    asked = 0
+
+    def allows(self, region: Region, right: int) -> bool:
+        self.asked += 1
+        return self.asked > 1 or super().allows(region, right)
+
+
+def test_what_an_unreliable_transport_lost_is_sent_again_before_it_fails() -> None:
+    case = samples.suite([samples.table("reg_mr/sample", UNRELIABLE)]).cases[0]
+    for losses, verdicts in ((1, {"PASS": 6}), (4, {"PASS": 6}), (99, {"PASS": 3, "FAIL": 3})):
+        with closing(ReferenceBench(LosesTheFirst(losses))) as bench:
+            points = run_sweep(case, on_the_reference(bench), no_progress).swept.points
+        assert points.by_verdict() == verdicts
+        tries = {example["observed"].get("tries", 1) for example in points.examples}
+        assert max(tries) == {1: 2, 4: 3, 99: 3}[losses]
+    failed = next(example for example in points.examples if example["observed"].get("tries") == 3)
+    assert "at try 3, and nothing arrived at any" in failed["reason"]
+
+
+@pytest.mark.parametrize(
+    ("losses", "verdict", "tries"), [(0, "PASS", None), (1, "PASS", 2), (2, "PASS", 3), (3, "FAIL", 3)]
+)
+def test_a_row_over_an_unreliable_transport_counts_its_tries(losses: int, verdict: str, tries: int | None) -> None:
+    with closing(ReferenceBench(LosesTheFirst(losses))) as bench:
+        came = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")), on_the_reference(bench))
+    assert (came.judgement.verdict, came.observation.get("tries")) == (verdict, tries)
+    assert bool(came.judgement.notes) == (tries is not None)
+
+
+def test_what_must_not_arrive_has_no_second_chance() -> None:
+    with closing(ReferenceBench(LosesTheFirst(0))) as bench:
+        came = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench))
+    assert came.judgement.verdict == Verdict.FAIL
+    assert "tries" not in came.observation
+    row = UNRELIABLE_ROW.replace("LOCAL_WRITE, REMOTE_WRITE", "LOCAL_WRITE").replace("OUTCOME", "refused")
+    with closing(ReferenceBench(device := GrantsTheSecond())) as bench:
+        came = run_case(samples.case(row), on_the_reference(bench))
+    assert (came.judgement.verdict, device.asked) == (Verdict.PASS, 1)
 
 
 GROUND = """

@@ -24,6 +24,8 @@ from conformance.model.positions import WORD_OPERATIONS, locate
 from conformance.model.vocabulary import FLUSHES, NULL
 from conformance.verbs import ENUMS
 
+# How often something is sent that has to arrive over an unreliable transport.
+MOST_TRIES = 3
 _IMMEDIATE = 0xC0FFEE01
 _UNEQUAL = "UNEQUAL_CMP_AND_SWP"
 _GRH = 40  # bytes of header in front of a datagram in the memory that receives it
@@ -35,7 +37,30 @@ Probe = Generator[Ask, Exchange, Observation]
 
 
 def probe(context: CaseContext, step: Step) -> Observation:
-    """One operation on a range, by a peer or by the range's owner. Raises SetupRefused."""
+    """One operation on a range, by a peer or by the range's owner. Raises SetupRefused.
+
+    What has to arrive over an unreliable transport is sent again if it was lost, up to MOST_TRIES times.
+    """
+    seen = _once(context, step)
+    return again_if_lost(seen, lambda: _once(context, step)) if step.then.outcome == "success" else seen
+
+
+def again_if_lost(seen: Observation, once_more: Callable[[], Observation]) -> Observation:
+    """The observation, or that of the first further try in which nothing was lost; `tries` counts them."""
+    tries = 1
+    while is_lost(seen) and tries < MOST_TRIES:
+        tries += 1
+        seen = {**once_more(), "tries": tries}
+    return seen
+
+
+def is_lost(seen: Observation) -> bool:
+    """Whether an unreliable transport delivered nothing, which it may do without telling anybody."""
+    unreliable = seen.get("qp_type", "RC") not in RELIABLE
+    return unreliable and seen["returned"] == "0" and seen["wc"] in ([], ["SUCCESS"]) and seen["moved"] == "nothing"
+
+
+def _once(context: CaseContext, step: Step) -> Observation:
     (seen,) = together([(context, step)])
     if isinstance(seen, SetupRefused):
         raise seen

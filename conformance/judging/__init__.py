@@ -199,6 +199,8 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
     notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
     if any(seen.get("moved") == "other" for seen in (observed, *observed.get("afterwards", ()))):
         notes.append("the requester's own buffer holds other bytes than before, and none of them are the responder's")
+    if any(seen.get("tries", 1) > 1 for seen in (observed, *observed.get("afterwards", ()))):
+        notes.append("an unreliable transport lost a message, which was sent again")
     if fault:
         return Judgement(Verdict.FAIL, fault, tuple(notes))
     unearned = _refused_by_an_earlier_error(case, observed)

@@ -95,6 +95,7 @@ class Observation(TypedDict, total=False):
     side: str  # whose range it is about: remote, gather, answer or receive
     moved: str  # how much has come: all, nothing or part; `other`: the requester's buffer has bytes of neither side
     changed: list[list[int]]  # [offset from the range's beginning, bytes] of each stretch that differs
+    tries: int  # how often it was sent over an unreliable transport; absent if once
     guards: str  # `changed` where bytes beside the harness's own buffer differ
     late: bool  # a completion came before its data
     bytes: PartialContents

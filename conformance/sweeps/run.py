@@ -6,6 +6,7 @@ gave the same are judged once, by the first of them.
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from conformance.execution.procedure import (
     set_up_objects,
 )
 from conformance.execution.runner import CaseRun, Progress, RunContext
+from conformance.execution.traffic import again_if_lost, is_lost
 from conformance.judging import Basis, Judgement, conclude, kernel_alarm
 from conformance.kernel.resources import count_when_settled, leaked
 from conformance.model.case import Case, Expectation
@@ -40,6 +42,8 @@ from conformance.sweeps.registration_loop import loop_for
 # Points between two looks at the kernel's log and accounts, and two signs of life.
 STRETCH = 512
 _LOG_LINES = 40
+# At so many points is tried again what was lost; a transport that loses more is not merely busy.
+_MOST_LOST = 64
 # The rule that a set-up violates which was refused at one point and done when it was made again, by the refused call.
 _RULE_OF_SETUP = {
     "ibv_reg_mr": "REG-17", "ibv_reg_mr_iova": "IOVA-04", "ibv_reg_dmabuf_mr": "DMA-01", "ibv_alloc_mw": "BIND-16",
@@ -80,7 +84,11 @@ def run_sweep(case: Case, run: RunContext, progress: Progress) -> SweepRun:
     assert case.sweep is not None
     pass_ = _Pass(case, case.sweep, run, progress)
     pass_.through(run.seed)
-    swept = _conclusion(case.sweep, _Judge(case, case.sweep, run.basis).points(pass_.record), pass_.alarms, pass_.log)
+    judge = _Judge(case, case.sweep, run.basis)
+    points = judge.points(pass_.record)
+    if pass_.try_lost_again(points):
+        points = judge.points(pass_.record)
+    swept = _conclusion(case.sweep, points, pass_.alarms, pass_.log)
     duration_us = (time.perf_counter_ns() - started) // 1000
     return SweepRun(case, Judgement(swept.verdict, swept.reason), {}, swept.kernel, duration_us, swept)
 
@@ -243,6 +251,22 @@ class _Pass:
             context.left_behind += self.loop.run(context, group, self.record, self._alone)
             return
         call_all(context, self.point_template, group.points, self.record)
+
+    def try_lost_again(self, points: Points) -> bool:
+        """Sends again what had to arrive over an unreliable transport and was lost. Whether there was any."""
+        lost = [
+            number for number, (outcome, example) in enumerate(zip(points.outcomes, points.examples, strict=True))
+            if outcome.verdict == Verdict.FAIL and outcome.expected == "success" and self._is_lost(example["observed"])
+        ]  # fmt: skip
+        found = [point for point, number in enumerate(points.index) if number in lost][:_MOST_LOST]
+        for point in found:
+            seen = self.record.observations[self.record.codes[point]]
+            self.record.note(point, again_if_lost(seen, functools.partial(self._alone, point)))
+        return bool(found)
+
+    @staticmethod
+    def _is_lost(observed: Observation) -> bool:
+        return "moved" in observed and is_lost(observed)
 
     def _alone(self, point: int) -> Observation:
         """What one point gives with a set-up of its own."""
