@@ -14,6 +14,7 @@ from conformance.bench.interface import Queue
 from conformance.bench.work_requests import SIGNALED, SendRequest, next_rkey
 from conformance.errors import SetupRefused
 from conformance.execution import memory_events, ordering, traffic
+from conformance.execution.connection import ERROR_STATE
 from conformance.execution.context import CaseContext, answer, no_pointer
 from conformance.model.case import Step
 from conformance.model.observation import MrFields, Observation
@@ -206,6 +207,7 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     flags, wr_id = context.number(step.arguments["send_flags"]), context.next_wr_id()
     info = context.bind_info(step.arguments)
     window.old_rkey = window.rkey
+    failed = queue.state == "RTS" and queue.query_state() == ERROR_STATE
     if step.call == "ibv_bind_mw":
         returned = queue.bind_mw(window, info, flags, wr_id)
     else:
@@ -215,6 +217,8 @@ def _bind(context: CaseContext, step: Step) -> Observation:
             window.rkey = key  # ibv_bind_mw does that; who posts the request does it himself
     observation = answer(returned)
     observation["layer"] = _bind_layer(returned)
+    if failed:
+        observation["state_before"] = ERROR_STATE
     observation |= _completions(context, queue, returned, bool(flags & SIGNALED), wr_id)
     return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
 
