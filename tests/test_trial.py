@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
-from commands.programs import lines_from_guest
+from commands.programs import messages_from_guest
 from conformance.errors import UserError
 from conformance.execution.runner import Unwatched
 from conformance.model.case import Case
@@ -171,7 +171,7 @@ def test_altered_calls_are_seen_by_the_cases_of_their_rule(altered: Violation, s
 @pytest.mark.guest
 def test_alterations_of_real_calls_are_seen_in_the_guest(tmp_path: Path) -> None:
     chosen = ["write-alone-granted", "region-one-byte-too-long", "not-deregistered", "control"]
-    lines = lines_from_guest("trial.inside", ["alterations", *chosen], GUEST_STACK, tmp_path / "console.log", print)
+    lines = messages_from_guest("trial.inside", ["alterations", *chosen], GUEST_STACK, tmp_path / "console.log", print)
     found = {line["name"]: line["outcome"] for line in lines if line.get("type") == "finding"}
     assert found == {**dict.fromkeys(chosen, KILLED), "control": SURVIVED}
 

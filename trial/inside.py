@@ -102,15 +102,15 @@ def try_alterations(bench: Bench, capabilities: Capabilities, watch: Watch, chos
 
 
 def try_shuffled(run: RunContext, rounds: int, seed: int) -> Iterator[Line]:
-    """A line for each round: what every row said, in an order of its own."""
+    """A message for each round: the verdict and reason of every row. Each round runs the rows in another order."""
     cases = rows(load_suite().cases)
     for number in range(seed, seed + rounds):
         started = time.monotonic()
-        said = {}
+        verdicts = {}
         for case in ordered(cases, number):
             judgement = judgement_on(case, run)
-            said[case.id] = [judgement.verdict, judgement.reason]
-        yield {"type": "round", "seed": number, "seconds": time.monotonic() - started, "said": said}
+            verdicts[case.id] = [judgement.verdict, judgement.reason]
+        yield {"type": "round", "seed": number, "seconds": time.monotonic() - started, "verdicts": verdicts}
 
 
 def main(name: str, port: str, what: str, arguments: Sequence[str]) -> int:
