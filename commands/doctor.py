@@ -29,7 +29,7 @@ _FULL_KERNEL = "apt-get install linux-image-amd64 and start that kernel, or use 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the table. MISSING prevents this way of running, a NOTE costs cases or time; `remedy` is a command."""
+    """One line of the table. MISSING prevents this way of running; NOTE costs cases or time; `remedy` is a command."""
 
     state: str
     about: str

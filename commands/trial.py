@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="random sequences on a reference (those on a device are part of a run)")  # fmt: skip
     parser.add_argument("--shuffled", type=int, metavar="N", help="with --guest: every row N times, in shuffled orders")
     parser.add_argument("--seed", type=int, default=FIRST_SEED, metavar="N",
-                        help=f"the first seed of random sequences and shuffled orders (default {FIRST_SEED})")  # fmt: skip
+                        help=f"the first seed of sequences and shuffled orders (default {FIRST_SEED})")  # fmt: skip
     parser.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the guest's Debian release")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write trial.json and trial.md there")
