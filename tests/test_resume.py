@@ -250,7 +250,7 @@ def test_a_directory_that_has_gone_is_named(tmp_path: Path) -> None:
     write_plan(PLAN, tmp_path)
     done = resume(str(tmp_path))
     assert done.returncode == 2
-    assert "the run began in /somewhere, which is not there" in done.stderr
+    assert "the run was started in /somewhere, which cannot be used" in done.stderr
 
 
 def test_a_worker_killed_in_the_last_case_of_a_session_is_no_verdict(stage: Stage) -> None:

@@ -125,7 +125,7 @@ def test_a_report_has_the_kill_ratio_by_rule(tmp_path: Path) -> None:
     data = json.loads((tmp_path / "trial.json").read_text())
     assert (data["passed"], [each["outcome"] for each in data["findings"]]) == (False, [KILLED, SURVIVED, KILLED])
     assert "survived      REG-15" in report.summary(trial)
-    assert "not tried: REREG-15, since why" in report.summary(trial)
+    assert "not tried: REREG-15, because why" in report.summary(trial)
 
 
 def test_a_few_violations_are_tried_by_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ CONTROL = Violation("control", "REG-20", "Nothing is altered.", Alteration)
 
 
 def rows(cases: Sequence[Case]) -> list[Case]:
-    """The rows among the cases: no sweeps, each of which costs as much as all rows, and nothing that can crash the kernel."""
+    """The rows that cannot crash the kernel; no sweeps, because each takes as long as all rows together."""
     moderate = of_tier(cases, DEFAULT)
     return [case for case in moderate if case.kind is Kind.ROW and not case.hazardous]
 
