@@ -36,7 +36,7 @@ def boot_and_power_off(image: Image, work: Path) -> float:
         while line := guest.next_line(120.0):
             last = json.loads(line)
         if line is None or last.get("event") != "exit" or guest.wait() != 0:
-            sys.exit(f"the guest did not end normally; its console: {guest.tail_of_console(5)}")
+            sys.exit(f"the guest did not end normally; its console: {guest.console_tail(5)}")
     return time.perf_counter() - began
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from conformance.device.device import Device
-from conformance.device.native_exchange import WORTH
+from conformance.device.native_exchange import COMPILE_THRESHOLD
 from conformance.execution.runner import RunContext, Unwatched, no_progress
 from conformance.judging import Basis
 from conformance.model.case import Case
@@ -131,7 +131,7 @@ def main() -> None:
     by_code = 1e6 / own
     effect = table("REG-06", EFFECT, 128, "{op: $op, rkey: mr.rkey}",
                    "given: {mrs: {mr: {access: $access}}}\n    call: traffic")  # fmt: skip
-    for _ in range(1 + WORTH // 128):
+    for _ in range(1 + COMPILE_THRESHOLD // 128):
         measuring.microseconds(effect)  # until the C code is compiled and used, as in a long run
     by_effect = 1e6 / measuring.best(lambda: measuring.microseconds(effect))
     measuring.write(f"| points a second | {by_code:,.0f} by return code | {by_effect:,.0f} by effect |")

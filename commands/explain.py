@@ -83,6 +83,8 @@ def _of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
     results = {record["case"]: record for record in run.results} if run else {}
     if run:
         yield f"Last verdict: {run.verdicts.get(rule.id, 'not run')}  ({run.name}; {run.directory})"
+        if rule.id in run.restrictions:
+            yield from _wrapped(run.restrictions[rule.id])
         yield ""
     yield f"{len(cases)} cases prove it:"
     by_rank = sorted(cases, key=lambda case: _rank(rule, results.get(case.id)))

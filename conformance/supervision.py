@@ -1,8 +1,8 @@
-"""Runs cases in a worker outside of this process and records what comes, whatever becomes of it.
+"""Runs cases in worker processes and records their results, even if a worker dies.
 
-A worker is one life of the kernel or process under test: a guest, or pytest on this host's device.
-It streams records, a line each; when it dies or falls silent, the case in flight gets CRASH or HANG, and another
-worker takes the rest. Not for how a worker is made (fixtures/) and not for judging.
+A worker is one instance of the kernel or process under test: a guest, or pytest on a device of this host. It streams
+records, one per line. If it dies or sends nothing until the deadline, the case in flight gets CRASH or HANG, and
+another worker runs the remaining cases. Not for starting workers (fixtures/) and not for judging.
 """
 
 from __future__ import annotations
@@ -35,41 +35,44 @@ from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import Suite
 
-# A case takes milliseconds, and one compiles a program; software emulation on a busy machine is some
-# hundred times slower.
+# The default deadline of a case, in seconds. A case takes milliseconds, one compiles a program; software emulation on a
+# busy machine is about a hundred times slower.
 CASE_DEADLINE_S = 120.0
-# Until the first case: pytest's start and the reading of the tables, under emulation.
+# The deadline until the first case, in seconds: pytest starts and reads the tables, under emulation.
 START_DEADLINE_S = 180.0
 EVIDENCE_LINES = 80
-# How often a case is begun whose worker somebody else kills; the environment has failed it then.
+# A case whose worker is killed externally is started this many times, then it is BROKEN.
 TRIES = 3
 
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """How a worker ended; `outside` if neither the kernel nor the process under test had a part in it."""
+    """How a worker ended. `external`: neither the kernel nor the process under test caused it."""
 
     what: str = "the kernel or process under test died"
-    outside: bool = False
+    external: bool = False
 
 
 class Worker(Protocol):
-    """One life of what runs the cases; see fixtures.softroce.guest.Guest."""
+    """One instance of the process that runs cases; see fixtures.softroce.guest.Guest.
+
+    `next_line` returns a line, an empty one at the end of the stream, or None after `timeout` seconds. `stuck_reason`
+    says why no other worker can use the device, or is empty."""
 
     def next_line(self, timeout: float) -> bytes | None: ...
     def end(self) -> WorkerEnd: ...
     def kill(self) -> None: ...
-    def tail_of_console(self, lines: int = 30) -> list[str]: ...
+    def console_tail(self, lines: int = 30) -> list[str]: ...
     def close(self) -> None: ...
-    def stuck(self) -> str: ...
+    def stuck_reason(self) -> str: ...
 
 
 class Listener(Protocol):
-    """Receives how the run goes."""
+    """Is notified about the progress of a run."""
 
-    def began(self, header: HeaderRecord, total: int) -> None: ...
-    def took(self, record: ResultRecord, done: int, total: int) -> None: ...
-    def restarted(self, reason: str) -> None: ...
+    def run_started(self, header: HeaderRecord, total: int) -> None: ...
+    def result_recorded(self, record: ResultRecord, done: int, total: int) -> None: ...
+    def worker_restarted(self, reason: str) -> None: ...
 
 
 class Supervisor:
@@ -90,19 +93,18 @@ class Supervisor:
         prior: PriorSessions | None = None,
         waivers: Waivers | None = None,
     ) -> None:
-        """`console` is where workers put what they have to say besides lines.
+        """`console` is the file with the other output of workers.
 
-        `header` holds what only this side knows of the run. `reproduction` returns
-        the command that runs just that case in the same place. A case may take `deadline_s`
-        seconds. `boot_id` names this start of the kernel under test if that is this host's own: then
-        the file also says which case was begun, for the kernel may take this process with it.
-        `prior` is what the file holds of a run that is carried on. `waivers` decide what counts.
+        `header` are the facts of the run that workers do not know. `reproduction` returns the command that runs one
+        case on the same target. A case may take `deadline_s` seconds. `boot_id` identifies the boot of the kernel under
+        test if it is that of this host, which may take this process down: the file then records the start of each
+        case, too. `prior` are the earlier sessions of a run that is carried on. `waivers` determine effective verdicts.
         """
         self.suite = suite
         self.cases = {case.id: case for case in cases}
         self.file = results
         self.listener = listener
-        self.known = header
+        self.header_facts = header
         self.console = console
         self.reproduction = reproduction
         self.deadline_s = deadline_s or CASE_DEADLINE_S
@@ -111,19 +113,19 @@ class Supervisor:
         self.waivers = waivers
         self.header: HeaderRecord | None = prior.header if prior else None
         self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
-        self.heard = False
+        self.header_received = False
         self.workers = 0
-        self.killed: Counter[str] = Counter()
-        self.at: ProgressRecord | None = None  # how far the case in flight had got when it said so last
-        self.why_ended = ""
+        self.external_ends: Counter[str] = Counter()
+        self.last_progress: ProgressRecord | None = None  # of the case in flight
+        self.end_reason = ""
 
     def run(self, start: Callable[[Sequence[str]], Worker]) -> FooterRecord:
-        """Runs every case in as many workers as it takes; gives the footer, which is also recorded.
+        """Runs every case, in as many workers as necessary. Records and returns the footer.
 
-        `start` makes a worker for the ids given to it. Raises UserError when no worker sent a
-        header (then there is nothing that results could be about), or one of another stack than before.
+        `start` starts a worker for cases with the given ids. Raises UserError if no worker sent a header, or if the
+        header of a worker has another stack than the run began with.
         """
-        began = time.monotonic()
+        started = time.monotonic()
         if self.prior:
             self._carry_on(self.prior)
         while batch := self._next_batch():
@@ -131,29 +133,29 @@ class Supervisor:
             try:
                 worker = start(batch)
             except UserError as error:
-                if not self.heard:
+                if not self.header_received:
                     raise
-                self.why_ended = error.message
+                self.end_reason = error.message
                 break
             self.workers += 1
-            if self.heard:
+            if self.header_received:
                 self._count_worker()
             try:
                 self._listen(worker)
             finally:
                 worker.close()
-            if stuck := worker.stuck():
-                self.why_ended = f"the device is suspect: {stuck}"
+            if reason := worker.stuck_reason():
+                self.end_reason = f"the device is suspect: {reason}"
                 break
             if self._progress() == before:
-                break  # a worker that brings nothing to an end would not do so the next time
+                break  # this worker has finished no case, and neither would the next
             if any(case not in self.done for case in batch):
-                self.listener.restarted(self.why_ended)
-        if self.workers and not self.heard:
-            raise UserError(f"no case was begun: {self.why_ended}", log=str(self.console), status=3)
+                self.listener.worker_restarted(self.end_reason)
+        if self.workers and not self.header_received:
+            raise UserError(f"no case was begun: {self.end_reason}", log=str(self.console), status=3)
         for case in [case for case in self.cases if case not in self.done]:
-            self._record(case, Verdict.MISSED, f"not run: {self.why_ended}")
-        return self._finish(time.monotonic() - began)
+            self._record(case, Verdict.MISSED, f"not run: {self.end_reason}")
+        return self._finish(time.monotonic() - started)
 
     def _finish(self, duration_s: float) -> FooterRecord:
         footer = footer_record(
@@ -171,70 +173,75 @@ class Supervisor:
 
     def _carry_on(self, prior: PriorSessions) -> None:
         self.file.append(prior.resumed_record())
-        self.listener.began(prior.header, len(self.cases))
+        self.listener.run_started(prior.header, len(self.cases))
         if prior.in_flight in self.cases and self.boot_id and prior.boot_id != self.boot_id:
             self._record(prior.in_flight, Verdict.CRASH, "this host went down while the case ran")
 
     def _progress(self) -> tuple[int, int]:
-        """Differs after a worker with which it makes sense to start another."""
-        return len(self.done), sum(min(count, TRIES - 1) for count in self.killed.values())
+        """A value that changes if a worker has made progress, so that starting another makes sense."""
+        return len(self.done), sum(min(count, TRIES - 1) for count in self.external_ends.values())
 
     def _next_batch(self) -> list[str]:
-        """The cases for the next worker: all that are harmless, then the hazardous ones one by one."""
+        """The cases for the next worker: first all that are not hazardous, then the hazardous ones one by one."""
         remaining = [case for case in self.cases.values() if case.id not in self.done]
-        harmless = [case.id for case in remaining if not case.hazardous]
-        return harmless or [case.id for case in remaining[:1]]
+        ordinary = [case.id for case in remaining if not case.hazardous]
+        return ordinary or [case.id for case in remaining[:1]]
 
     def _listen(self, worker: Worker) -> None:
         in_flight = ""
         started: set[str] = set()
-        self.why_ended = ""
+        self.end_reason = ""
         until = time.monotonic() + START_DEADLINE_S
         while True:
             raw = worker.next_line(max(0.0, until - time.monotonic()))
             if raw is None:
-                self.why_ended = reason = "no answer within its deadline"
+                self.end_reason = reason = "no answer within its deadline"
                 if in_flight:
-                    self._lost(in_flight, Verdict.HANG, reason, worker)
+                    self._record_loss(in_flight, Verdict.HANG, reason, worker)
                 worker.kill()
                 return
             if not raw:
-                self._ended(in_flight, worker)
+                self._record_end(in_flight, worker)
                 return
-            before = (len(started), len(self.done), self.heard, self.at)
-            in_flight = self._take(raw, in_flight)
+            before = (len(started), len(self.done), self.header_received, self.last_progress)
+            in_flight = self._handle_line(raw, in_flight)
             started.add(in_flight)
-            if before != (len(started), len(self.done), self.heard, self.at):  # noise is no sign of life
+            if before != (
+                len(started),
+                len(self.done),
+                self.header_received,
+                self.last_progress,
+            ):  # noise does not extend the deadline
                 until = time.monotonic() + (self.deadline_s if in_flight else START_DEADLINE_S)
 
-    def _take(self, raw: bytes, in_flight: str) -> str:
-        """Takes one line; gives the case now in flight."""
+    def _handle_line(self, raw: bytes, in_flight: str) -> str:
+        """Handles one line; returns the case that is in flight afterwards."""
         try:
             record = decode(raw)
         except ValueError:
-            return in_flight  # torn by the worker's end, or noise on the port
+            return in_flight  # cut off by the worker's end, or noise on the port
         if record["type"] == "header":
-            if not self.heard:
+            if not self.header_received:
                 self._begin(record)
         elif record["type"] == "guest":
             if record.get("event") == "broken":
-                self.why_ended = str(record.get("reason"))
+                self.end_reason = str(record.get("reason"))
         elif record["type"] in ("start", "progress", "result"):
-            return self._take_of_case(record, in_flight)
+            return self._handle_case_record(record, in_flight)
         return in_flight
 
-    def _take_of_case(self, record: StartRecord | ProgressRecord | ResultRecord, in_flight: str) -> str:
-        """Takes one record of a case; gives the case now in flight."""
+    def _handle_case_record(self, record: StartRecord | ProgressRecord | ResultRecord, in_flight: str) -> str:
+        """Handles one record of a case; returns the case that is in flight afterwards."""
         case = record["case"]
-        if not self.heard or case not in self.cases:
-            pass  # it is not known what the record is about
+        if not self.header_received or case not in self.cases:
+            pass  # without a header, or of an unknown case
         elif record["type"] == "progress":
             if case == in_flight:
-                self.at = record
+                self.last_progress = record
         elif case in self.done:
             pass
         elif record["type"] == "start":
-            self.at = None
+            self.last_progress = None
             if self.boot_id:
                 self.file.append(record)
             return case
@@ -244,44 +251,44 @@ class Supervisor:
         return in_flight
 
     def _begin(self, worker_header: HeaderRecord) -> None:
-        """Takes the first header of this session."""
-        header: HeaderRecord = {**worker_header, **self.known, "planned": list(self.cases)}
-        header["under_test"] = {**worker_header.get("under_test", {}), **self.known.get("under_test", {})}
-        self.heard = True
+        """Handles the first header of this session."""
+        header: HeaderRecord = {**worker_header, **self.header_facts, "planned": list(self.cases)}
+        header["under_test"] = {**worker_header.get("under_test", {}), **self.header_facts.get("under_test", {})}
+        self.header_received = True
         if self.prior:
             self.prior.check(header)
         else:
             self.header = header
             self.file.append(header)
-            self.listener.began(header, len(self.cases))
+            self.listener.run_started(header, len(self.cases))
         self._count_worker()
 
     def _count_worker(self) -> None:
         self.file.append({"type": "worker", "boot_id": self.boot_id})
 
-    def _ended(self, in_flight: str, worker: Worker) -> None:
-        """A worker's stream is at its end, in a case or between two."""
+    def _record_end(self, in_flight: str, worker: Worker) -> None:
+        """Handles the end of a worker's stream, during a case or between cases."""
         end = worker.end()
-        self.why_ended = self.why_ended or end.what
-        if end.outside:
-            self.killed[in_flight] += 1
-            if in_flight and self.killed[in_flight] == TRIES:
+        self.end_reason = self.end_reason or end.what
+        if end.external:
+            self.external_ends[in_flight] += 1
+            if in_flight and self.external_ends[in_flight] == TRIES:
                 self._record(in_flight, Verdict.BROKEN, f"{end.what}, {TRIES} times in this case")
         elif in_flight:
-            self._lost(in_flight, Verdict.CRASH, end.what, worker)
+            self._record_loss(in_flight, Verdict.CRASH, end.what, worker)
 
-    def _lost(self, in_flight: str, verdict: Verdict, reason: str, worker: Worker) -> None:
-        self.why_ended = f"{reason} in {in_flight}"
-        case, at = self.cases[in_flight], self.at
+    def _record_loss(self, in_flight: str, verdict: Verdict, reason: str, worker: Worker) -> None:
+        self.end_reason = f"{reason} in {in_flight}"
+        case, at = self.cases[in_flight], self.last_progress
         row = at.get("row") if at else None
         if at and row:
             reason += f", in {at['point']}"
         elif at:
             reason += f", at the point {at['point']} or one of those soon after it"
-        log = worker.tail_of_console(EVIDENCE_LINES)
+        log = worker.console_tail(EVIDENCE_LINES)
         cause = judging.first_alarm(log)
         record = self._result(in_flight, verdict, f"{case.when}: {reason}{cause and f' ({cause})'}", log)
-        if at and row:  # one of random sequences: which one, and which of the case's rules that is about
+        if at and row:  # a random sequence: record it, and the rule that it is about
             rule = str(at.get("rule"))
             deviation: Deviation = {"when": at["point"], "rules": [rule], "row": row}
             record["deviations"] = [deviation]
@@ -308,4 +315,4 @@ class Supervisor:
             record = self.waivers.applied(record, self.header)
         self.done[record["case"]] = record
         self.file.append(record)
-        self.listener.took(record, len(self.done), len(self.cases))
+        self.listener.result_recorded(record, len(self.done), len(self.cases))

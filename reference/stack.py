@@ -17,7 +17,10 @@ DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(
 
 @dataclass(frozen=True)
 class Stack:
-    """One stack. `lacks` are the capabilities it does not have, `reaches` the preconditions of REACH that it meets."""
+    """One stack.
+
+    `lacks` are the capabilities it does not have, `reaches` the preconditions of PRECONDITIONS that it meets.
+    """
 
     name: str
     lacks: frozenset[str] = frozenset()
@@ -38,8 +41,8 @@ class Stack:
 
     @property
     def reachable(self) -> Mapping[str, bool]:
-        """By precondition of REACH, whether the stack meets it."""
-        return {name: self.reach(name) for name in capability.REACH}
+        """By precondition of PRECONDITIONS, whether the stack meets it."""
+        return {name: self.reach(name) for name in capability.PRECONDITIONS}
 
 
 # The preconditions that every stack meets.
@@ -61,8 +64,8 @@ STACKS = (
     _stack("peer-memory", "experimental_rereg", "peer_memory"),
 )
 WHOLE = STACKS[0]
-# The capabilities that a stack need not have. A change of translation is not one: ibv_rereg_mr always includes it.
-OPTIONAL = (*DECLARABLE, "uc", "ud", "reg_dmabuf_mr", "rereg_mr", "advise_mr")
+# The capabilities that a stack need not have.
+OPTIONAL = (*DECLARABLE, "uc", "ud", "reg_dmabuf_mr", "rereg_mr", "rereg_translation", "advise_mr")
 # The capabilities that depend on another one.
 _DEPENDENT = {"odp": ("odp_implicit", "odp_atomic"), "rereg_mr": ("rereg_translation",)}
 

@@ -18,7 +18,7 @@ from typing import Any
 from conformance.model.record import Deviation, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
 from conformance.model.record_shape import RESULT, completed_footer, completed_header, completed_result
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
-from conformance.results.conclusions import exit_status, verdict_on
+from conformance.results.conclusions import RuleConclusion, conclude_rules, exit_status, verdict_on
 from conformance.results.records import Recorded, read_results
 
 # The standing of a rule, by its verdict; in the order of the summary sentence.
@@ -122,12 +122,17 @@ class Digest:
 
     @cached_property
     def verdicts(self) -> Mapping[str, str]:
-        """For each rule with a result the worst effective verdict."""
-        worst: dict[str, str] = {}
-        for record in self.results:
-            for rule in record["rules"]:
-                worst[rule] = min(worst.get(rule, Verdict.PASS), verdict_on(rule, record), key=VERDICTS.index)
-        return worst
+        """The effective verdict on each rule with a result."""
+        return {rule: found.verdict for rule, found in self._concluded.items()}
+
+    @cached_property
+    def restrictions(self) -> Mapping[str, str]:
+        """For each rule that is verified only in part, which part the device or the stack does not offer."""
+        return {rule: found.restriction for rule, found in self._concluded.items() if found.restriction}
+
+    @cached_property
+    def _concluded(self) -> Mapping[str, RuleConclusion]:
+        return conclude_rules(self.results)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -153,7 +158,8 @@ class Digest:
 
     def _verified(self) -> str:
         verified = next((part.count for part in self.parts if part.standing == VERIFIED), 0)
-        return f"{verified:,} of {len(self.rules):,} documented rules verified"
+        restricted = f" ({len(self.restrictions):,} of them only in part)" if self.restrictions else ""
+        return f"{verified:,} of {len(self.rules):,} documented rules verified{restricted}"
 
     @property
     def conclusion(self) -> str:

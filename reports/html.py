@@ -40,10 +40,14 @@ _SIGNS: dict[str, str] = {Verdict.UNSUPPORTED: "○", **dict.fromkeys(VIOLATIONS
 
 @dataclass(frozen=True)
 class CellView:
-    """A rule in one run: its verdict (empty if it has no case in this run) and the number of cases by verdict."""
+    """A rule in one run: its verdict (empty if it has no case in this run) and the number of cases by verdict.
+
+    `restriction` names the part of a verified rule that was not offered; empty if all of it was.
+    """
 
     verdict: str
     counts: Mapping[str, int]
+    restriction: str = ""
 
     def of(self, verdicts: Sequence[str]) -> int:
         """The number of cases with one of these verdicts."""
@@ -215,7 +219,7 @@ class Page:
     def _cells(self, rule: str, cases: Sequence[CaseView]) -> Iterator[CellView]:
         for number, run in enumerate(self.runs):
             counts = Counter[str](verdict_on(rule, record) for case in cases if (record := case.records[number]))
-            yield CellView(run.verdicts.get(rule, ""), counts)
+            yield CellView(run.verdicts.get(rule, ""), counts, run.restrictions.get(rule, ""))
 
     @cached_property
     def findings(self) -> list[Finding]:

@@ -40,12 +40,12 @@ class Progress:
             self._clear()
             print(one_line(text), file=self.stream, flush=True)
 
-    def began(self, header: HeaderRecord, total: int) -> None:
+    def run_started(self, header: HeaderRecord, total: int) -> None:
         """The run has its header: `total` cases are planned."""
         self.say(f"{total} cases on {device_line(header)}")
         self._ticks = [self.clock()]
 
-    def took(self, record: ResultRecord, done: int, total: int) -> None:
+    def result_recorded(self, record: ResultRecord, done: int, total: int) -> None:
         """A result was recorded; it is shown at once unless it is PASS or UNSUPPORTED."""
         self._ticks = [*self._ticks[-_RECENT:], self.clock()]
         if self.level == VERBOSE or record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED):
@@ -58,7 +58,7 @@ class Progress:
         elif self.level == NORMAL and done % _EVERY == 0 and done < total:
             self.say(f"  {done} of {total}, {self._pace(total - done)}")
 
-    def restarted(self, reason: str) -> None:
+    def worker_restarted(self, reason: str) -> None:
         """The worker has ended, and another one runs the rest."""
         self.say(f"  starting a new worker: {reason}")
 

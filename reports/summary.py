@@ -39,6 +39,7 @@ def as_data(run: Digest) -> dict[str, Any]:
         "cases": dict(run.counts),
         "points": run.points,
         "rules": dict(run.verdicts),
+        "not_offered": dict(run.restrictions),
         "standings": {part.standing: part.count for part in run.parts},
         "documented_rules": len(run.rules),
         "violations": [
@@ -75,6 +76,11 @@ def schema() -> dict[str, Any]:
         "cases": _counts(VERDICTS, count),
         "points": {**count, "description": "calls and operations judged"},
         "rules": {"type": "object", "additionalProperties": verdict, "description": "the verdict on each rule"},
+        "not_offered": {
+            "type": "object",
+            "additionalProperties": text,
+            "description": "for each rule that is verified in part, what the device or the stack does not offer of it",
+        },
         "standings": _counts(STANDINGS, count),
         "documented_rules": count,
         "violations": {"type": "array", "items": _object(violation)},

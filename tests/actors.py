@@ -52,7 +52,7 @@ class Actor:
     def kill(self) -> None:
         self.killed = True
 
-    def tail_of_console(self, lines: int = 30) -> list[str]:
+    def console_tail(self, lines: int = 30) -> list[str]:
         return ["[ 1.0] all is well", "[ 2.0] BUG: kernel NULL pointer dereference", "[ 2.1] Oops: 0002"]
 
     def end(self) -> WorkerEnd:
@@ -61,13 +61,13 @@ class Actor:
     def close(self) -> None:
         self.closed = True
 
-    def stuck(self) -> str:
+    def stuck_reason(self) -> str:
         return self.left
 
 
 def killed(*lines: bytes | None) -> Actor:
     """A worker that says this much and is then ended by somebody else."""
-    return Actor(iter(lines), WorkerEnd("pytest was ended from outside", outside=True))
+    return Actor(iter(lines), WorkerEnd("pytest was ended from outside", external=True))
 
 
 class Audience:
@@ -78,13 +78,13 @@ class Audience:
         self.taken: list[str] = []
         self.reasons: list[str] = []
 
-    def began(self, header: HeaderRecord, total: int) -> None:
+    def run_started(self, header: HeaderRecord, total: int) -> None:
         self.total = total
 
-    def took(self, record: ResultRecord, done: int, total: int) -> None:
+    def result_recorded(self, record: ResultRecord, done: int, total: int) -> None:
         self.taken.append(record["case"])
 
-    def restarted(self, reason: str) -> None:
+    def worker_restarted(self, reason: str) -> None:
         self.reasons.append(reason)
 
 

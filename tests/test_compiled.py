@@ -47,7 +47,11 @@ def test_the_loop_has_the_structures_that_python_assumes() -> None:
             "    uint64_t handle, lkey, rkey;",
             ("sizeof(struct region)", "offset of fd"),
         ),
-        ("    uint64_t optional_mask;", "    uint64_t added, optional_mask;", ("sizeof(struct before)",)),
+        (
+            "    int (*dereg)(struct region *);",
+            "    int (*added)(void);\n    int (*dereg)(struct region *);",
+            ("sizeof(struct before)", "offset of optional_mask"),
+        ),
     ],
 )
 def test_a_structure_that_differs_is_named_and_nothing_is_called(

@@ -1,4 +1,4 @@
-"""Exchanges: what is to be looked at is not overtaken by the next, and data is there when it is told of."""
+"""Exchanges: the memory of one is examined before the next is executed, and late data is detected."""
 
 from __future__ import annotations
 
@@ -9,63 +9,62 @@ from typing import Any, cast
 import pytest
 
 from conformance.bench.calls import Return
-from conformance.bench.memory_areas import BEFORE, Area, of_one, sent
+from conformance.bench.memory_areas import BEFORE, Area, pattern, repeated
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.execution import connection
-from conformance.execution.connection import Ask, LoopbackConnection, exchanges
+from conformance.execution.connection import ExchangeSpec, LoopbackConnection, exchanges
 
-Made = list[int]
 SIZE = 64
 
 
-class Stub:
-    """A line that says which requests have been made."""
+class RecordingConnection:
+    """A stand-in for a connection, which records the requests that it executes."""
 
     def __init__(self) -> None:
-        self.made: Made = []
+        self.executed: list[int] = []
 
-    def ask(self, ask: Ask) -> Exchange:
-        """Makes one."""
-        self.made.append(ask.request.wr_id)
+    def execute(self, spec: ExchangeSpec) -> Exchange:
+        """Records the request's number."""
+        self.executed.append(spec.request.wr_id)
         return Exchange(Return(0, 0))
 
     def native(self) -> None:
-        """None: nothing is made in C."""
+        """None: C cannot be used."""
 
 
-def asks(line: Stub, number: int) -> list[Ask]:
-    """So many, numbered from 0."""
-    areas = cast(Any, ())
-    return [Ask(cast(LoopbackConnection, line), SendRequest("RDMA_WRITE", wr_id), areas) for wr_id in range(number)]
+def specs(stub: RecordingConnection, count: int) -> list[ExchangeSpec]:
+    """Exchanges numbered from 0."""
+    used, areas = cast(LoopbackConnection, stub), cast(Any, ())
+    return [ExchangeSpec(used, SendRequest("RDMA_WRITE", wr_id), areas) for wr_id in range(count)]
 
 
-def test_in_steps_each_is_given_before_the_next_is_made() -> None:
-    line = Stub()
-    for number, _ in enumerate(exchanges(asks(line, 3))):
-        assert line.made == list(range(number + 1))
-    assert line.made == [0, 1, 2]
+def test_in_python_each_result_is_yielded_before_the_next_exchange() -> None:
+    stub = RecordingConnection()
+    for number, _ in enumerate(exchanges(specs(stub, 3))):
+        assert stub.executed == list(range(number + 1))
+    assert stub.executed == [0, 1, 2]
 
 
-def test_where_c_has_stopped_all_that_it_made_is_given_before_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = Stub()
+def test_all_results_of_a_batch_in_c_are_yielded_before_the_next_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = RecordingConnection()
 
-    def two_at_a_time(some: Sequence[Ask]) -> list[Exchange]:
-        return [line.ask(ask) for ask in some[:2]]
+    def two_at_a_time(some: Sequence[ExchangeSpec]) -> list[Exchange]:
+        return [stub.execute(spec) for spec in some[:2]]
 
-    monkeypatch.setattr(connection, "_in_c", two_at_a_time)
-    seen = [list(line.made) for _ in exchanges(asks(line, 5))]
+    monkeypatch.setattr(connection, "_native_exchanges", two_at_a_time)
+    seen = [list(stub.executed) for _ in exchanges(specs(stub, 5))]
     assert seen == [[0, 1], [0, 1], [0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3, 4]]
 
 
-def test_what_c_cannot_make_is_made_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = Stub()
+def test_python_executes_what_c_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = RecordingConnection()
 
-    def not_the_odd_ones(some: Sequence[Ask]) -> list[Exchange]:
-        return [line.ask(some[0])] if some[0].request.wr_id % 2 == 0 else []
+    def even_ones_only(some: Sequence[ExchangeSpec]) -> list[Exchange]:
+        return [stub.execute(some[0])] if some[0].request.wr_id % 2 == 0 else []
 
-    monkeypatch.setattr(connection, "_in_c", not_the_odd_ones)
-    assert len(list(exchanges(asks(line, 4)))) == 4
-    assert line.made == [0, 1, 2, 3]
+    monkeypatch.setattr(connection, "_native_exchanges", even_ones_only)
+    assert len(list(exchanges(specs(stub, 4)))) == 4
+    assert stub.executed == [0, 1, 2, 3]
 
 
 class Memory:
@@ -74,39 +73,42 @@ class Memory:
     size = SIZE
 
     def __init__(self) -> None:
-        self._room = ctypes.create_string_buffer(SIZE)
-        self.addr = ctypes.addressof(self._room)
+        self._buffer = ctypes.create_string_buffer(SIZE)
+        self.addr = ctypes.addressof(self._buffer)
 
 
 class Side:
-    """One end of a pair. Whenever something is polled, `polled` is told how often that has been."""
+    """One end of a pair.
+
+    Each poll calls `polled` with the number of polls so far, and returns the next of `opcodes`.
+    """
 
     number, kind, sq_sig_all, state = 1, "RC", False, "RTS"
 
-    def __init__(self, comes: Sequence[str], polled: Callable[[int], None]) -> None:
-        self._comes, self._polled, self._times = list(comes), polled, 0
+    def __init__(self, opcodes: Sequence[str], polled: Callable[[int], None]) -> None:
+        self._opcodes, self._polled, self._polls = list(opcodes), polled, 0
 
     def post_send(self, request: SendRequest) -> Return:
-        """Posted."""
+        """Succeeds."""
         return Return(0, 0)
 
     def post_receive(self, sges: Sequence[Any], wr_id: int) -> Return:
-        """Posted."""
+        """Succeeds."""
         return Return(0, 0)
 
     def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
-        """The next that comes."""
-        self._times += 1
-        self._polled(self._times)
-        return [Completion(1, "SUCCESS", self._comes.pop(0))]
+        """The next completion."""
+        self._polls += 1
+        self._polled(self._polls)
+        return [Completion(1, "SUCCESS", self._opcodes.pop(0))]
 
     def query_state(self) -> str:
-        """As it is."""
+        """RTS."""
         return "RTS"
 
 
 class Pair:
-    """A requester whose answer, and a responder whose receive, come with or before the data."""
+    """Two ends."""
 
     def __init__(self, requester: Side, responder: Side) -> None:
         self.requester, self.responder = requester, responder
@@ -115,38 +117,38 @@ class Pair:
 def area(wanted: bytes) -> Area:
     """A range whose contents are to become `wanted`."""
     memory = Memory()
-    return Area(cast(Any, memory), memory.addr, len(wanted), BEFORE, of_one(BEFORE, len(wanted)), wanted)
+    return Area(cast(Any, memory), memory.addr, len(wanted), BEFORE, repeated(BEFORE, len(wanted)), wanted)
 
 
-@pytest.mark.parametrize(("with_answer", "late"), [(True, False), (False, True)])
-def test_what_is_read_has_to_be_there_when_the_read_completes(with_answer: bool, late: bool) -> None:
-    there, here = area(of_one(BEFORE, 8)), area(sent(8))
+@pytest.mark.parametrize(("with_completion", "late"), [(True, False), (False, True)])
+def test_data_of_a_read_must_be_in_memory_when_the_read_completes(with_completion: bool, late: bool) -> None:
+    remote, local = area(repeated(BEFORE, 8)), area(pattern(8))
 
-    def bring(_: int) -> None:
-        ctypes.memmove(here.start, sent(8), 8)
+    def write(_: int) -> None:
+        ctypes.memmove(local.start, pattern(8), 8)
 
     def nothing(_: int) -> None:
         pass
 
-    sides = (bring, nothing) if with_answer else (nothing, bring)
+    sides = (write, nothing) if with_completion else (nothing, write)
     pair = Pair(Side(["RDMA_READ"], sides[0]), Side(["RECV"], sides[1]))
-    line = LoopbackConnection(cast(Any, pair), lambda: 1)
-    (exchange,) = exchanges([Ask(line, SendRequest("RDMA_READ", 1), (there, here))])
+    loopback = LoopbackConnection(cast(Any, pair), lambda: 1)
+    (exchange,) = exchanges([ExchangeSpec(loopback, SendRequest("RDMA_READ", 1), (remote, local))])
     assert exchange.late is late
-    assert here.moved() == "all"
-    assert not line.stale
+    assert local.moved() == "all"
+    assert not loopback.stale
 
 
 @pytest.mark.parametrize(("poll", "late"), [(1, False), (2, True)])
-def test_what_immediate_data_speaks_of_has_to_be_there_when_it_is_received(poll: int, late: bool) -> None:
-    there, here = area(sent(8)), area(of_one(BEFORE, 8))
+def test_data_of_a_write_must_be_in_memory_when_its_immediate_data_is_received(poll: int, late: bool) -> None:
+    remote, local = area(pattern(8)), area(repeated(BEFORE, 8))
 
-    def bring(times: int) -> None:
-        if times == poll:
-            ctypes.memmove(there.start, sent(8), 8)
+    def write(polls: int) -> None:
+        if polls == poll:
+            ctypes.memmove(remote.start, pattern(8), 8)
 
-    pair = Pair(Side(["RDMA_WRITE"], lambda _: None), Side(["RECV_RDMA_WITH_IMM", "RECV"], bring))
-    line = LoopbackConnection(cast(Any, pair), lambda: 1)
-    (exchange,) = exchanges([Ask(line, SendRequest("RDMA_WRITE_WITH_IMM", 1), (there, here))])
+    pair = Pair(Side(["RDMA_WRITE"], lambda _: None), Side(["RECV_RDMA_WITH_IMM", "RECV"], write))
+    loopback = LoopbackConnection(cast(Any, pair), lambda: 1)
+    (exchange,) = exchanges([ExchangeSpec(loopback, SendRequest("RDMA_WRITE_WITH_IMM", 1), (remote, local))])
     assert exchange.late is late
-    assert there.moved() == "all"
+    assert remote.moved() == "all"

@@ -473,6 +473,50 @@ def test_a_refusal_is_judged_by_its_status_and_by_the_queue_pairs_state(
     assert complaint in judgement.reason
 
 
+STATUS = case("""
+    - id: write
+      rules: [STAT-01]
+      call: traffic
+      given: {mrs: {mr: {access: [LOCAL_WRITE]}}}
+      when: {op: RDMA_WRITE, rkey: mr.rkey, addr: buf}
+      then: {outcome: refused, because: memory}
+    """)
+BIND_STATUS = case("""
+    - id: bind
+      rules: [STAT-06]
+      call: ibv_bind_mw
+      given: {mrs: {mr: {access: [LOCAL_WRITE]}}, qps: {qp: {type: RC}}, windows: {mw: {type: 1}}}
+      when: {access: [REMOTE_READ]}
+      then: {outcome: refused, because: memory}
+    """)
+POSTED = Observation(rc=0, returned="0", errno="", layer="device", peer_wc=[], side="remote", qp_type="RC", state="ERR")
+
+
+@pytest.mark.parametrize(
+    ("seen", "verdict", "complaint"),
+    [
+        (Observation(wc=["REM_ACCESS_ERR"], moved="nothing", changed=[]), "PASS", ""),
+        (Observation(wc=["WR_FLUSH_ERR"], moved="nothing", changed=[]), "FAIL", "completed with WR_FLUSH_ERR"),
+        (Observation(wc=[], moved="nothing", changed=[]), "FAIL", "completed with nothing"),
+        (Observation(wc=["REM_ACCESS_ERR"], moved="all", changed=[[0, 8]]), "PASS", ""),  # a violation of REG-05
+        (Observation(wc=["SUCCESS"], moved="all", changed=[[0, 8]]), "UNREACHABLE", "was not refused"),
+        (Observation(rc=22, returned="EINVAL", wc=[]), "UNREACHABLE", "refused when it was posted"),
+    ],
+)
+def test_the_row_of_a_status_is_judged_by_the_status_alone(seen: Observation, verdict: str, complaint: str) -> None:
+    judgement = judge(STATUS, [], {**POSTED, **seen})
+    assert judgement.verdict == verdict
+    assert complaint in judgement.reason
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"), [("MW_BIND_ERR", "PASS"), ("WR_FLUSH_ERR", "FAIL"), ("SUCCESS", "UNREACHABLE")]
+)
+def test_a_bind_that_fails_is_not_reported_as_flushed(status: str, verdict: str) -> None:
+    seen = Observation(rc=0, returned="0", errno="", layer="device", wc=[status], wr_id_matches=True)
+    assert judge(BIND_STATUS, [], seen).verdict == verdict
+
+
 @pytest.mark.parametrize("received", [Observation(byte_len=[8, 9]), Observation(imm=[8, 9])])
 def test_a_receiver_that_was_told_something_else_fails(received: Observation) -> None:
     seen = moved("all", "SUCCESS", ((0, 8),))

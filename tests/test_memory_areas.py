@@ -1,4 +1,4 @@
-"""Known contents in and around a range, and the changes that are found."""
+"""Known contents in and around a range, and which changes are detected."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from conformance.bench.memory_areas import AROUND, BEFORE, CANARY, EMPTY, Area, of_one, sent
+from conformance.bench.memory_areas import AROUND, BEFORE, CANARY, EMPTY, Area, pattern, repeated
 
 
 class Buffer:
@@ -24,19 +24,19 @@ def memory() -> Buffer:
 
 
 def target(memory: Buffer, length: int = 16, contents: str = "made") -> Area:
-    before = of_one(BEFORE if contents == "made" else AROUND[contents], length)
-    area = Area(memory, memory.addr + 100, length, AROUND[contents], before, sent(length), contents == "made")
+    before = repeated(BEFORE if contents == "made" else AROUND[contents], length)
+    area = Area(memory, memory.addr + 100, length, AROUND[contents], before, pattern(length), contents == "made")
     area.fill()
     return area
 
 
 def test_sent_bytes_differ_from_all_bytes_in_memory_before() -> None:
-    assert not set(sent(1000)) & {BEFORE, CANARY, EMPTY, 0}
+    assert not set(pattern(1000)) & {BEFORE, CANARY, EMPTY, 0}
 
 
 def test_sent_bytes_differ_if_they_arrive_whole_pages_or_words_off() -> None:
-    assert sent(8192)[:4096] != sent(8192)[4096:]
-    assert sent(16)[:8] != sent(16)[8:]
+    assert pattern(8192)[:4096] != pattern(8192)[4096:]
+    assert pattern(16)[:8] != pattern(16)[8:]
 
 
 def test_untouched_memory_has_not_changed(memory: Buffer) -> None:
@@ -44,16 +44,16 @@ def test_untouched_memory_has_not_changed(memory: Buffer) -> None:
 
 
 def test_a_byte_right_behind_the_range_is_a_stretch_of_its_own(memory: Buffer) -> None:
-    made = target(memory)
-    ctypes.memmove(made.start, sent(17), 17)
-    assert made.changed() == [[0, 16], [16, 1]]
+    area = target(memory)
+    ctypes.memmove(area.start, pattern(17), 17)
+    assert area.changed() == [[0, 16], [16, 1]]
 
 
 def test_a_byte_before_the_range_and_one_pages_away_are_seen(memory: Buffer) -> None:
-    made = target(memory)
-    ctypes.memset(made.start - 1, 1, 1)
+    area = target(memory)
+    ctypes.memset(area.start - 1, 1, 1)
     ctypes.memset(memory.addr + 9000, 1, 2)
-    assert made.changed() == [[-1, 1], [8900, 2]]
+    assert area.changed() == [[-1, 1], [8900, 2]]
 
 
 def test_memory_that_was_filled_or_never_touched_is_left_as_it_is(memory: Buffer) -> None:
@@ -62,9 +62,9 @@ def test_memory_that_was_filled_or_never_touched_is_left_as_it_is(memory: Buffer
     assert target(memory, contents="filled").changed() == []
 
 
-@pytest.mark.parametrize(("come", "moved"), [(16, "all"), (0, "nothing"), (8, "part")])
-def test_how_much_has_come(memory: Buffer, come: int, moved: str) -> None:
-    made = target(memory)
-    ctypes.memmove(made.start, sent(16), come)
-    assert made.moved() == moved
-    assert not made.strayed()
+@pytest.mark.parametrize(("arrived", "moved"), [(16, "all"), (0, "nothing"), (8, "part")])
+def test_how_much_has_arrived(memory: Buffer, arrived: int, moved: str) -> None:
+    area = target(memory)
+    ctypes.memmove(area.start, pattern(16), arrived)
+    assert area.moved() == moved
+    assert not area.changed_outside()

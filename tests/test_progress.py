@@ -56,9 +56,9 @@ def ticking(step: float = 0.5) -> Iterator[float]:
 
 def go(progress: Progress, verdicts: tuple[str, ...] = ("PASS", "FAIL", "UNSUPPORTED"), total: int = 100) -> None:
     """Some results of a longer run."""
-    progress.began(header(), total)
+    progress.run_started(header(), total)
     for done, (case, verdict) in enumerate(zip(SUITE.cases, verdicts, strict=False), 1):
-        progress.took(result(case, verdict, f"it is {verdict}"), done, total)
+        progress.result_recorded(result(case, verdict, f"it is {verdict}"), done, total)
 
 
 def test_a_terminal_has_a_bar_with_pace_and_time_left(terminal: tuple[io.TextIOWrapper, int]) -> None:
@@ -96,9 +96,9 @@ def test_colours_are_off_where_they_are_not_wanted(
 def test_elsewhere_there_are_plain_lines_now_and_then() -> None:
     stream, clock = io.StringIO(), ticking(0.1)
     progress = Progress(stream, clock=lambda: next(clock))
-    progress.began(header(), 120)
+    progress.run_started(header(), 120)
     for done in range(1, 121):
-        progress.took(result(SUITE.cases[0]), done, 120)
+        progress.result_recorded(result(SUITE.cases[0]), done, 120)
     assert stream.getvalue().splitlines() == [
         "120 cases on fake0 (fake), kernel 7.2.0, rdma-core 65.0, stack host",
         "  50 of 120, 10 per second, 7 s left",
@@ -118,13 +118,13 @@ def test_how_much_is_told_can_be_chosen(level: int, cases: list[str]) -> None:
 
 def test_a_waived_violation_is_told_as_such() -> None:
     stream = io.StringIO()
-    Progress(stream).took(result(SUITE.cases[0], "FAIL", effective="WAIVED"), 1, 2)
+    Progress(stream).result_recorded(result(SUITE.cases[0], "FAIL", effective="WAIVED"), 1, 2)
     assert stream.getvalue().startswith("  WAIVED reg_mr/sample/c0")
 
 
 def test_nothing_hostile_reaches_the_terminal(terminal: tuple[io.TextIOWrapper, int]) -> None:
     progress = Progress(terminal[0])
-    progress.took(result(SUITE.cases[0], "FAIL", HOSTILE, case=f"reg_mr/{HOSTILE}"), 1, 9)
+    progress.result_recorded(result(SUITE.cases[0], "FAIL", HOSTILE, case=f"reg_mr/{HOSTILE}"), 1, 9)
     progress.say(HOSTILE)
     controls = set(re.findall(r"[\x00-\x1f\x7f-\x9f](?:\[[0-9]*[A-Za-z])?", seen(terminal)))
     assert controls <= {"\r", "\n", f"{ESCAPE}[K", f"{ESCAPE}[31m", f"{ESCAPE}[0m"}

@@ -1,4 +1,4 @@
-"""Queue pairs of the device under test, as far as they can be checked without one: what they are moved with."""
+"""The attributes of queue pairs, which can be checked without a device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue, moves
+from conformance.device.qp_states import transitions
+from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue
 from conformance.model.case import QpSpec
 
 PEER, AH = 17, 0x5000
@@ -16,7 +17,7 @@ PEER, AH = 17, 0x5000
 
 @pytest.fixture
 def bindings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The classes of the bindings that a connection is described with, each holding what it was given."""
+    """Replaces the classes of pyverbs that hold the attributes of a connection."""
     for name, classes in {
         "pyverbs": (),
         "pyverbs.qp": ("QPAttr",),
@@ -29,7 +30,7 @@ def bindings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def queue(kind: str) -> DeviceQueue:
-    """A queue pair of the kind that no device has made."""
+    """A queue pair of the type, without a device."""
     made = DeviceQueue.__new__(DeviceQueue)
     made.kind, made.spec = kind, QpSpec(kind, "pd")
     made.pd = cast(Any, SimpleNamespace(pyverbs=None, pointer=0x4000))
@@ -44,8 +45,8 @@ def queue(kind: str) -> DeviceQueue:
 @pytest.mark.usefixtures("bindings")
 def test_datagrams_name_the_queue_key_that_their_receiver_holds() -> None:
     datagrams = queue("UD")
-    datagrams._address(PEER)
-    assert datagrams.connection(PEER).qkey == DATAGRAM_QKEY
+    datagrams._create_address_handle(PEER)
+    assert datagrams.connection_attributes(PEER).qkey == DATAGRAM_QKEY
     assert datagrams._destination == (AH, PEER, DATAGRAM_QKEY)
     assert DATAGRAM_QKEY == 0x11111111
     assert not DATAGRAM_QKEY >> 31, "a key that needs privileges"
@@ -62,9 +63,9 @@ def test_datagrams_name_the_queue_key_that_their_receiver_holds() -> None:
         ("XRC_RECV", ((0, 3, 4, 5), (0, 7, 8, 12, 15, 17, 20))),
     ],
 )
-def test_each_move_sets_the_attributes_that_the_manual_page_requires(
+def test_each_transition_sets_the_attributes_that_the_manual_page_requires(
     kind: str, masks: tuple[tuple[int, ...], ...]
 ) -> None:
     expected = [(state, sum(1 << bit for bit in bits)) for state, bits in zip((1, 2, 3), masks, strict=False)]
-    assert moves(kind) == expected
-    assert all(type(mask) is int for _, mask in moves(kind)), "C gets these numbers"
+    assert transitions(kind) == expected
+    assert all(type(mask) is int for _, mask in transitions(kind)), "C gets these numbers"

@@ -171,10 +171,10 @@ def test_hostile_text_stays_in_its_line_and_commands_no_terminal() -> None:
 def test_progress_shows_what_is_no_pass_at_once_and_nothing_hostile() -> None:
     stream = io.StringIO()
     progress = Progress(stream)
-    progress.began(header(), 3)
-    progress.took(result(SUITE.cases[0]), 1, 3)
-    progress.took(result(SUITE.cases[1], "FAIL", HOSTILE), 2, 3)
-    progress.restarted("it died")
+    progress.run_started(header(), 3)
+    progress.result_recorded(result(SUITE.cases[0]), 1, 3)
+    progress.result_recorded(result(SUITE.cases[1], "FAIL", HOSTILE), 2, 3)
+    progress.worker_restarted("it died")
     said = stream.getvalue().splitlines()
     assert said[0] == "3 cases on fake0 (fake), kernel 7.2.0, rdma-core 65.0, stack host"
     assert said[1].startswith("  FAIL reg_mr/sample/c1: a")
@@ -185,6 +185,6 @@ def test_progress_shows_what_is_no_pass_at_once_and_nothing_hostile() -> None:
 def test_quiet_progress_says_nothing() -> None:
     stream = io.StringIO()
     progress = Progress(stream, level=QUIET)
-    progress.began(header(), 1)
-    progress.took(result(SUITE.cases[0], "FAIL"), 1, 1)
+    progress.run_started(header(), 1)
+    progress.result_recorded(result(SUITE.cases[0], "FAIL"), 1, 1)
     assert stream.getvalue() == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from conformance.judging import Judgement
 from conformance.model.observation import Observation
 from conformance.model.record import FooterRecord, Record
 from conformance.model.verdict import VERDICTS, Verdict
-from conformance.results.conclusions import exit_status, rule_verdicts
+from conformance.results.conclusions import conclude_rules, exit_status, rule_verdicts
 from conformance.results.records import Recorded, decode, encode, footer_record, read_results, result_record
 from conformance.results.writer import ResultsFile
 from samples import case, changed, header, numbered, registry, result
@@ -87,8 +88,34 @@ def test_a_planned_case_without_result_makes_the_run_incomplete() -> None:
 def test_the_verdict_of_a_rule_is_the_worst_of_its_cases(one: str, other: str) -> None:
     first, second = numbered(2).cases
     lines = [result(first, other), result(second, one)]
-    assert rule_verdicts(lines, registry()) == {"REG-01": one}
-    assert rule_verdicts(lines[::-1], registry()) == {"REG-01": one}
+    absent = other == "PASS" and one in ("UNSUPPORTED", "UNREACHABLE")
+    expected = "PASS" if absent else one
+    assert rule_verdicts(lines, registry()) == {"REG-01": expected}
+    assert rule_verdicts(lines[::-1], registry()) == {"REG-01": expected}
+
+
+def test_a_rule_that_is_verified_in_part_says_what_the_device_does_not_offer() -> None:
+    cases = numbered(4).cases
+    seen: list[dict[str, Any]] = [{}, {"lacking": ["rereg_mr"]}, {"lacking": ["rereg_mr"]}, {}]
+    lines = [result(case, verdict, observed=observed) for case, verdict, observed
+             in zip(cases, ("PASS", "UNSUPPORTED", "UNSUPPORTED", "UNREACHABLE"), seen, strict=True)]  # fmt: skip
+    lines[3]["reason"] = "no such memory here"
+    found = conclude_rules(lines)["REG-01"]
+    assert found.absent == {"rereg_mr at libibverbs": 2, "no such memory here": 1}
+    assert found.restriction == (
+        "verified where the device offers it; not offered: rereg_mr at libibverbs (2 cases); "
+        "no such memory here (1 case)"
+    )
+    made = footer_record([case.id for case in cases], lines, registry(), duration_s=1.0)
+    assert made["rules"] == {"REG-01": "PASS"}
+    assert made["not_offered"] == {"REG-01": found.absent}
+    assert "not_offered" not in footer_record([cases[0].id], lines[:1], registry(), duration_s=1.0)
+
+
+def test_what_the_documents_leave_open_does_not_verify_a_rule_whose_other_cases_are_unsupported() -> None:
+    first, second = numbered(2).cases
+    lines = [result(first, "PASS", expected={"outcome": "open"}), result(second, "UNSUPPORTED")]
+    assert rule_verdicts(lines, registry()) == {"REG-01": "UNSUPPORTED"}
 
 
 def test_a_waiver_counts_for_the_rule_through_the_effective_verdict() -> None:

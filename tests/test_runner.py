@@ -80,7 +80,7 @@ def test_a_run_is_a_value_that_nobody_changes(run: RunContext) -> None:
 def test_each_kind_has_a_runner_and_a_case_of_each_passes_on_the_reference(run: RunContext, suite: Suite) -> None:
     sweep = samples.case(SPACE)
     assert sweep.sweep is not None
-    point = sweep.sweep.single(sweep, "access=REMOTE_WRITE")
+    point = sweep.sweep.point_case(sweep, "access=REMOTE_WRITE")
     first = {kind: next(case for case in suite.cases if case.kind is kind) for kind in (Kind.API, Kind.SEQUENCES)}
     cases = {**first, Kind.ROW: samples.case(ROW), Kind.SWEEP: sweep, Kind.POINT: point}
     assert set(cases) == set(Kind)
@@ -92,7 +92,7 @@ def test_each_kind_has_a_runner_and_a_case_of_each_passes_on_the_reference(run: 
 def test_a_point_is_judged_as_the_row_that_decides_it(run: RunContext) -> None:
     space = samples.case(SPACE)
     assert space.sweep is not None
-    came = run_case(space.sweep.single(space, "access=REMOTE_WRITE"), run)
+    came = run_case(space.sweep.point_case(space, "access=REMOTE_WRITE"), run)
     assert (came.case.kind, came.case.rules, came.judgement.verdict) == (Kind.ROW, ("REG-15",), Verdict.PASS)
     assert came.case.id.endswith("#access=REMOTE_WRITE")
 
@@ -148,7 +148,7 @@ def test_a_profile_decides_of_rows_and_points_alike(present: dict[str, str], ver
     with closing(ReferenceBench(Device(without("odp")))) as bench:
         run = on_the_reference(bench)
         run = replace(run, basis=replace(run.basis, profile=Profile("rxe", present)))
-        for case in (samples.case(ON_DEMAND), space.sweep.single(space, "access=ON_DEMAND")):
+        for case in (samples.case(ON_DEMAND), space.sweep.point_case(space, "access=ON_DEMAND")):
             came = run_case(case, run)
             assert came.judgement.verdict == verdict
             assert came.observation["lacking"] == ["odp"]
@@ -159,7 +159,7 @@ def test_what_a_device_has_against_its_profile_is_a_remark_on_rows_and_points(ru
                          .replace("  sweep:", "  needs: [odp]\n  sweep:"))  # fmt: skip
     assert space.sweep is not None
     run = replace(run, basis=replace(run.basis, profile=Profile("rxe", absent={"odp": "not in this driver"})))
-    for case in (samples.case(ON_DEMAND), space.sweep.single(space, "access=ON_DEMAND")):
+    for case in (samples.case(ON_DEMAND), space.sweep.point_case(space, "access=ON_DEMAND")):
         came = run_case(case, run)
         assert came.judgement.verdict == Verdict.PASS
         assert came.judgement.notes[-1].startswith("the profile says that odp is absent (not in this driver), yet")
@@ -209,4 +209,4 @@ def test_a_call_with_a_kind_of_its_own_takes_nothing_that_its_runner_does_not_us
 def test_a_call_with_a_kind_of_its_own_is_no_step(call: str) -> None:
     step = f"{{call: {call}, item: enum ibv_qp_type, then: success}}"
     row = f"{{id: a, rules: [REG-01], call: ibv_alloc_mw, when: {{type: 1}}, then: open, afterwards: [{step}]}}"
-    assert any(f"{call} is a case of its own and cannot be a step afterwards" in line for line in mistakes(row))
+    assert any(f"{call} cannot be a step afterwards" in line for line in mistakes(row))

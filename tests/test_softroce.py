@@ -615,7 +615,7 @@ def test_the_guest_has_soft_roce(real_image: Image, tmp_path: Path) -> None:
     with boot(real_image, work, console=tmp_path / "console", overlay=tmp_path / "overlay") as guest:
         lines = list(_lines(guest))
         assert guest.wait() == 0
-        assert "printed" in guest.tail_of_console()
+        assert "printed" in guest.console_tail()
     assert lines[1:] == [{"type": "guest", "event": "exit", "status": 7}]
     assert lines[0] == {
         "devices": ["rxe0", "rxe1"], "nodes": ["uverbs0", "uverbs1"], "caps": True,
@@ -632,7 +632,7 @@ def test_a_panic_ends_the_stream(real_image: Image, tmp_path: Path) -> None:
         assert guest.next_line(PATIENCE_S) == b"before\n"
         assert guest.next_line(PATIENCE_S) == b""
         guest.wait()
-        assert any("Kernel panic" in line for line in guest.tail_of_console())
+        assert any("Kernel panic" in line for line in guest.console_tail())
 
 
 @pytest.mark.guest

@@ -47,7 +47,7 @@ def test_a_worker_that_dies_in_a_case_costs_that_case_alone(stage: Stage) -> Non
     assert verdicts(recorded) == ["PASS", "CRASH", "PASS", "PASS"]
     assert stage.asked == [IDS, IDS[2:]]
     crash = recorded.results[1]
-    assert crash["kernel"]["log"] == Actor(iter(())).tail_of_console()
+    assert crash["kernel"]["log"] == Actor(iter(())).console_tail()
     assert crash["reason"].endswith("died ([ 2.0] BUG: kernel NULL pointer dereference)")
     assert recorded.footer is not None
     assert recorded.footer["complete"] is True

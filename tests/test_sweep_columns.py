@@ -13,7 +13,7 @@ import samples
 from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up
 from conformance.sweeps.argument_columns import Columns
-from conformance.sweeps.byte_columns import distinct, kinds, planes
+from conformance.sweeps.byte_columns import byte_planes, combinations, distinct
 from conformance.sweeps.grouping import groups, setup_axes
 from conformance.sweeps.point_template import PointTemplate
 from reference.bench import ReferenceBench
@@ -53,7 +53,7 @@ def test_columns_hold_what_the_row_has_at_each_point(row: str, seed: int | None,
             for group in groups(swept, outer, seed, 10):
                 values = swept.space.values(group.points[0])
                 columns = Columns(swept.space, {axis: values[axis] for axis in outer}, context)
-                made = {key: columns.column(argument, group.picks) for key, argument in varying.items()}
+                made = {key: columns.column(argument, group.inner_points) for key, argument in varying.items()}
                 for place, point in enumerate(group.points):
                     step = point_template.case(point).when
                     found = {key: each if isinstance(each, int) else each[place] for key, each in made.items()}
@@ -69,7 +69,7 @@ _COLUMNS = st.integers(0, 60).flatmap(
 
 @given(_COLUMNS)
 def test_a_kind_is_what_all_columns_have_at_a_place(columns: list[bytes]) -> None:
-    found, wanted = kinds(columns), list(zip(*columns, strict=True))
+    found, wanted = combinations(columns), list(zip(*columns, strict=True))
     assert [found.values[number] for number in found.ids] == wanted
     assert list(found.values) == list(dict.fromkeys(wanted))
     assert [found.first(kind) for kind in range(len(found.values))] == [wanted.index(each) for each in found.values]
@@ -78,11 +78,11 @@ def test_a_kind_is_what_all_columns_have_at_a_place(columns: list[bytes]) -> Non
 
 def test_more_kinds_than_a_byte_holds_are_told_apart_too() -> None:
     columns = [bytes(range(256)) * 2, bytes(256) + bytes([1] * 256)]
-    found = kinds(columns)
+    found = combinations(columns)
     assert len(found.values) == 512
     assert found.renumbered(range(512)).tolist() == list(range(512))
 
 
 def test_words_are_taken_apart_into_low_and_high_bytes() -> None:
-    assert planes(array("H", [1, 0x203, 0xFFFF])) == [b"\1\3\xff", b"\0\2\xff"]
+    assert byte_planes(array("H", [1, 0x203, 0xFFFF])) == [b"\1\3\xff", b"\0\2\xff"]
     assert distinct(b"abba c") == b"ab c"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import samples
-from conformance.model.case import Case, shown
+from conformance.model.case import Case, format_argument
 from conformance.model.row_template import FlagsUnion
 from conformance.sweeps.point_template import PointTemplate
 from conformance.tables.loader import Table
@@ -96,7 +96,7 @@ def test_a_point_has_what_a_row_with_its_values_has(access: str) -> None:
     assert list(map(parts, found.values())) == list(map(parts, cases))
     assert swept.sweep is not None
     for point in range(0, POINTS, 37):
-        single = swept.sweep.single(swept, swept.sweep.space.text(point))
+        single = swept.sweep.point_case(swept, swept.sweep.space.text(point))
         assert parts(single) == parts(cases[point])
 
 
@@ -119,7 +119,7 @@ def test_values_that_meet_at_no_point_need_not_fit_together() -> None:
     sums_of = small(
         "of: [buf, mr], part: [addr, size]", "addr: $of.$part, length: 1, access: []", 3, "of=buf | part=addr"
     )
-    sums = [shown(each.when.arguments["addr"]) for each in cases_of_points(sums_of).values()]
+    sums = [format_argument(each.when.arguments["addr"]) for each in cases_of_points(sums_of).values()]
     assert sums == ["buf.addr", "buf.size", "mr.addr"]
 
 

@@ -28,7 +28,7 @@ from conformance.results.records import encode
 from conformance.results.sweep_record import sweep_record
 from conformance.results.writer import ResultsFile
 from conformance.sweeps import native
-from conformance.sweeps.run import Swept, run_sweep
+from conformance.sweeps.run import SweepResult, run_sweep
 from conformance.tables.selection import Selection
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import of_tier, ordered
@@ -111,8 +111,8 @@ class Complaint:
         return next(self.seen, nothing)
 
 
-def run(case: Case, bench: Bench, seed: int | None = None) -> Swept:
-    return run_sweep(case, replace(on_the_reference(bench), seed=seed), no_progress).swept
+def run(case: Case, bench: Bench, seed: int | None = None) -> SweepResult:
+    return run_sweep(case, replace(on_the_reference(bench), seed=seed), no_progress).result
 
 
 def test_a_row_with_a_sweep_is_one_case_of_many_points(space: Case, bench: Bench) -> None:
@@ -169,13 +169,13 @@ def test_a_single_point_is_judged_as_in_the_sweep(suite: Suite, bench: Bench) ->
     found = suite.find("reg_mr/sample/space#length=1page,access=REMOTE_WRITE")
     assert found is not None
     assert found.sweep is not None
-    case = found.sweep.judged(found, lambda name: True)
+    case = found.sweep.judged_row(found, lambda name: True)
     assert (case.when.then.outcome, case.rules) == ("refused", ("REG-15",))
     assert str(case.when) == "ibv_reg_mr(pd=pd, addr=buf.addr, length=1 page, access=REMOTE_WRITE)"
     needy = suite.find("reg_mr/sample/space#length=1page,access=REMOTE_READ+MW_BIND")
     assert needy is not None
-    assert found.sweep.judged(needy, lambda name: False).needs == ("mw_type_1",)
-    assert found.sweep.judged(needy, lambda name: True).needs == ()
+    assert found.sweep.judged_row(needy, lambda name: False).needs == ("mw_type_1",)
+    assert found.sweep.judged_row(needy, lambda name: True).needs == ()
 
 
 @pytest.mark.parametrize(
@@ -262,14 +262,14 @@ def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
         return alloc_pd()
 
     monkeypatch.setattr(bench, "alloc_pd", counted)
-    assert run_sweep(case, context, no_progress).swept.points.by_verdict() == {"PASS": 8}
+    assert run_sweep(case, context, no_progress).result.points.by_verdict() == {"PASS": 8}
     assert len(asked) == domains
     assert bench.resources() == before
 
 
 def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at(space: Case, bench: Bench) -> None:
     watch = Complaint()
-    swept = run_sweep(space, replace(on_the_reference(bench), watch=watch), no_progress).swept
+    swept = run_sweep(space, replace(on_the_reference(bench), watch=watch), no_progress).result
     assert swept.verdict == Verdict.FAIL
     assert swept.alarms[0]["from"] == "length=1page,access=none"
     assert "WARNING: something" in swept.reason
@@ -321,7 +321,7 @@ struct region *make(uint64_t pd, uint64_t addr, uint64_t length, uint64_t access
     made = (struct region){7, pd, addr + (access == 5), length, 1, 2, 3};
     return &made;
 }
-int undo(struct region *region) { return region->length == 99 ? 16 : 0; }
+int release(struct region *region) { return region->length == 99 ? 16 : 0; }
 """
 
 
@@ -333,11 +333,11 @@ def test_the_loop_in_c_stops_where_something_is_odd_or_stays(tmp_path: Path) -> 
     access, length = array("Q", [1, 2, 5, 4, 1]), array("Q", [8, 8, 8, 99, 8])
     codes = array("H", [9]) * 5
     call = native.Call(library["make"], (3, 4096, length, access))
-    loop = native.Loop(codes, call, call, 0, library["undo"], 7, 3, access, 4096, length)
-    assert (loop.run(), loop.at) == (native.ODD, 2)
+    loop = native.Loop(codes, call, call, 0, library["release"], 7, 3, access, 4096, length)
+    assert (loop.run(), loop.at) == (native.UNEXPECTED, 2)
     assert Mr.at(loop.region).fields()["addr"] == 4097
     loop.skip()
-    assert (loop.run(), loop.at, loop.error) == (native.KEPT, 3, 16)
+    assert (loop.run(), loop.at, loop.error) == (native.NOT_RELEASED, 3, 16)
     loop.skip()
     assert loop.run() == native.DONE
     assert codes.tolist() == [0, 23, 9, 0, 0]

@@ -28,7 +28,7 @@ SMALL = """
 from conformance.sweeps import run
 from conformance.sweeps import registration_loop
 from conformance.sweeps import rereg_loop
-registration_loop.LEAST_POINTS = rereg_loop._LEAST_POINTS = 1
+registration_loop.MIN_POINTS = rereg_loop._MIN_POINTS = 1
 used = run.loop_for
 def loop_for(case, swept, entry):
     made = used(case, swept, entry)
@@ -38,7 +38,7 @@ def loop_for(case, swept, entry):
 run.loop_for = loop_for
 
 from conformance.device import native_exchange
-native_exchange.WORTH = 0
+native_exchange.COMPILE_THRESHOLD = 0
 made = native_exchange.exchanges
 def exchanges(asked):
     found = made(asked)

@@ -15,7 +15,7 @@ from reference.device import Device
 from reference.memory import PAGE
 from reference.objects import HUGETLB, ON_DEMAND, Domain, Region, Window
 from reference.queues import SUCCESS, Queue
-from reference.reregistration import CHANGE_ACCESS, Change
+from reference.reregistration import CHANGE_ACCESS, CHANGE_TRANSLATION, Change
 from reference.stack import WHOLE, Stack
 from trial.violation import violates, violations_in
 
@@ -29,6 +29,14 @@ class KeysKept(Device):
 
     def rekey(self, region: Region) -> None:
         """Does not change the keys."""
+
+
+@permits("REREG-01")
+class NoChangeOfTranslation(Device):
+    """There is ibv_rereg_mr, and every change of the translation is answered with EOPNOTSUPP: the profile decides."""
+
+    def missing_change(self, flags: int) -> bool:
+        return super().missing_change(flags) or bool(flags & CHANGE_TRANSLATION)
 
 
 @permits("REREG-15")

@@ -8,7 +8,7 @@ from contextlib import closing
 from conformance.bench.interface import Bench
 from conformance.execution.runner import Progress, RunContext, Unwatched, Watch, run_case
 from conformance.judging import Basis, Judgement, broken
-from conformance.model.capability import REACH, Capabilities
+from conformance.model.capability import PRECONDITIONS, Capabilities
 from conformance.model.case import Case
 from conformance.model.observation import Observation
 from conformance.sweeps.runners import runners
@@ -45,7 +45,7 @@ def judgement_on(case: Case, run: RunContext) -> Judgement:
 
 def stack_for(case: Case) -> Stack | None:
     """The first of the reference's stacks that can bring about what a case needs; None if none can."""
-    needed = [need for need in case.needs if need in REACH]
+    needed = [need for need in case.needs if need in PRECONDITIONS]
     return next((stack for stack in STACKS if all(stack.reach(need) for need in needed)), None)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path.cwd()))
 
 from conformance.device.device import Device
-from conformance.device.native_exchange import WORTH
+from conformance.device.native_exchange import COMPILE_THRESHOLD
 from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up
 from conformance.model.case import Case
@@ -56,7 +56,7 @@ def main() -> None:
         bench = DeviceBench(device)
         floor = ["/tmp/floor", device_name, str(device.source_gid_index), str(probes)]
         probes_a_second(
-            swept, swept.sweep, bench, "allowed", WORTH + 1
+            swept, swept.sweep, bench, "allowed", COMPILE_THRESHOLD + 1
         )  # until the C code is compiled and used, as in a long run
         for number in range(rounds):
             done = subprocess.run(floor, check=True, capture_output=True, text=True)

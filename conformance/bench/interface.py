@@ -5,7 +5,7 @@ The real one stands in fixtures/bench.py; tests put others in its place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -105,4 +105,4 @@ class Bench(Protocol):
         self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
     ) -> Return: ...
     def resources(self) -> dict[str, int]: ...
-    def api_checks(self) -> Sequence[Check]: ...
+    def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]: ...

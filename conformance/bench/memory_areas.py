@@ -15,7 +15,7 @@ from conformance.bench.interface import Memory
 BEFORE, CANARY, EMPTY = 0x3C, 0x77, 0x5A
 # The byte around the range in a case's memory, by positions.CONTENTS.
 AROUND = {"made": CANARY, "filled": BEFORE, "zeros": 0}
-# The state of an area that exchange.c reports. UNTOUCHED: nothing has changed. REPLACED: every byte of the range has
+# The states of an area that exchange.c reports. UNTOUCHED: nothing has changed. REPLACED: every byte of the range has
 # changed to the wanted one, and nothing else has changed. OTHER: anything else, which Python examines.
 UNTOUCHED, REPLACED, OTHER = range(3)
 SHOWN = 64  # how many bytes of a torn transfer, or how many differing stretches, a result shows
@@ -26,7 +26,7 @@ _PERIOD = 113  # a prime, so that data that arrives some whole pages or words of
 _PATTERN = bytes(0x80 + (number * 31 + 7) % _PERIOD for number in range(_PERIOD))
 
 
-def sent(length: int) -> bytes:
+def pattern(length: int) -> bytes:
     """Returns the `length` bytes that an operation transfers. None of them is BEFORE, CANARY, EMPTY or zero."""
     return (_PATTERN * (length // _PERIOD + 1))[:length]
 
@@ -39,17 +39,17 @@ class Area:
     """
 
     def __init__(
-        self, memory: Memory, start: int, length: int, around: int, before: bytes, wanted: bytes, made: bool = True
+        self, memory: Memory, start: int, length: int, around: int, before: bytes, wanted: bytes, prefill: bool = True
     ) -> None:
-        """With `made` false the contents are already there, or must not be touched: `fill` does not write them."""
+        """Without `prefill`, the contents are already there or must not be touched: `fill` writes nothing."""
         self.memory, self.start, self.length = memory, start, length
-        self.around, self.before, self.wanted, self.made = around, before, wanted, made
-        self.seen: int | None = None  # the state of the area that exchange.c has reported, if it has
+        self.around, self.before, self.wanted, self.prefill = around, before, wanted, prefill
+        self.native_state: int | None = None  # the state that exchange.c has reported, or None
 
     def fill(self) -> None:
-        """Writes the contents, if `made` is true."""
-        self.seen = None
-        if self.made:
+        """Writes the contents, if `prefill` is true."""
+        self.native_state = None
+        if self.prefill:
             ctypes.memset(self.memory.addr, self.around, self.memory.size)
             ctypes.memmove(self.start, self.before, self.length)
 
@@ -62,9 +62,9 @@ class Area:
 
         The first `skipped` bytes of the range are ignored.
         """
-        if self.seen == UNTOUCHED:
+        if self.native_state == UNTOUCHED:
             return "all" if self.wanted == self.before else "nothing"
-        if self.seen == REPLACED:
+        if self.native_state == REPLACED:
             return "all"
         content, wanted = self.content()[skipped:], self.wanted[: self.length - skipped]
         if content == wanted:
@@ -76,8 +76,8 @@ class Area:
 
         A stretch that crosses an end of the range is split there. At most SHOWN stretches are returned.
         """
-        if self.seen in (UNTOUCHED, REPLACED):
-            return [[0, self.length]] if self.seen == REPLACED else []
+        if self.native_state in (UNTOUCHED, REPLACED):
+            return [[0, self.length]] if self.native_state == REPLACED else []
         first, end = self.memory.addr, self.memory.addr + self.memory.size
         after = self.start + self.length
         found = [[offset + first - self.start, size] for offset, size in self._changes_around(first, self.start)]
@@ -85,9 +85,9 @@ class Area:
         found += [[offset + self.length, size] for offset, size in self._changes_around(after, end)]
         return found[:SHOWN]
 
-    def strayed(self) -> bool:
+    def changed_outside(self) -> bool:
         """Returns whether anything outside the range has changed."""
-        if self.seen in (UNTOUCHED, REPLACED):
+        if self.native_state in (UNTOUCHED, REPLACED):
             return False
         after = self.start + self.length
         parts = (self.memory.addr, self.start), (after, self.memory.addr + self.memory.size)
@@ -95,14 +95,14 @@ class Area:
 
     def _changes_around(self, start: int, end: int) -> list[tuple[int, int]]:
         """Returns the changed stretches between two addresses outside the range, as (offset from `start`, size)."""
-        reference = of_one(self.around, self.memory.size)
+        reference = repeated(self.around, self.memory.size)
         if end <= start or _memcmp(start, reference, end - start) == 0:
             return []
         return _differing(ctypes.string_at(start, end - start), reference[: end - start])
 
 
 @functools.lru_cache(maxsize=8)
-def of_one(byte: int, size: int) -> bytes:
+def repeated(byte: int, size: int) -> bytes:
     """Returns `size` bytes, all of them `byte`."""
     return bytes([byte]) * size
 
@@ -112,14 +112,14 @@ def _differing(content: bytes, reference: bytes) -> list[tuple[int, int]]:
     if content == reference:
         return []
     if reference[0] not in content and reference.count(reference[0]) == len(reference):
-        return [(0, len(content))]  # every byte has changed, as after most allowed operations: no need to compare
+        return [(0, len(content))]  # a shortcut for the most frequent case: every byte has changed
     found: list[tuple[int, int]] = []
     for start in range(0, len(content), _STRETCH):
         piece, other = content[start : start + _STRETCH], reference[start : start + _STRETCH]
         if piece == other:
             continue
-        for offset, (here, there) in enumerate(zip(piece, other, strict=True), start):
-            if here == there:
+        for offset, (byte, expected) in enumerate(zip(piece, other, strict=True), start):
+            if byte == expected:
                 continue
             if found and sum(found[-1]) == offset:
                 found[-1] = (found[-1][0], found[-1][1] + 1)

@@ -1,7 +1,7 @@
-"""Work requests and completions as data: what is put on a queue, and what comes of it.
+"""Work requests and completions as data, and the result of an exchange.
 
-Between those who ask (execution/steps.py, execution/traffic.py) and whoever carries it out: the device under test, or
-what tests put in its place. Not for posting (device/posting.py) and not for queue pairs (device/queue_pairs.py).
+The interface between execution/ and a bench, which is the device under test or the reference implementation. Not for
+posting (device/posting.py) and not for queue pairs (device/queue_pairs.py).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from conformance.verbs import ENUMS
 
 SIGNALED = ENUMS["ibv_send_flags"].value_of("SIGNALED")
 
-# enum ibv_wr_opcode of <infiniband/verbs.h>, as far as ibv_post_send takes them here.
+# The values of enum ibv_wr_opcode (<infiniband/verbs.h>) that are posted with ibv_post_send.
 WR_OPCODES = {
     "RDMA_WRITE": 0, "RDMA_WRITE_WITH_IMM": 1, "SEND": 2, "SEND_WITH_IMM": 3, "RDMA_READ": 4,
     "ATOMIC_CMP_AND_SWP": 5, "ATOMIC_FETCH_AND_ADD": 6, "LOCAL_INV": 7, "BIND_MW": 8, "SEND_WITH_INV": 9,
 }  # fmt: skip
-# What only the ibv_wr_* calls of an extended queue pair can post.
+# Operations that only the ibv_wr_* calls of an extended queue pair can post.
 EXTENDED_OPCODES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "ATOMIC_WRITE")
 
 
@@ -35,11 +35,11 @@ class BindInfo:
 
 
 class SendRequest(NamedTuple):
-    """A request for a send queue: struct ibv_send_wr, or a ibv_wr_* call of the same meaning.
+    """A request for a send queue: struct ibv_send_wr, or the equivalent ibv_wr_* call.
 
-    `opcode` is of WR_OPCODES or EXTENDED_OPCODES. `imm` is in the host's byte order. `length` is that of
-    a flushed range, in bytes; `swap` also the 8 bytes that ATOMIC_WRITE writes. Of BIND_MW, `window` is
-    what is bound, `bind` to what, and `rkey` the key it is to have.
+    `opcode` is one of WR_OPCODES or EXTENDED_OPCODES. `imm` is in host byte order. `length` is the size of the range of
+    a FLUSH, in bytes. `swap` is also the value of the 8 bytes that ATOMIC_WRITE writes. For BIND_MW, `window` is bound
+    to `bind` and gets the key `rkey`.
     """
 
     opcode: str
@@ -58,10 +58,10 @@ class SendRequest(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """One work completion. Names are without their enumeration's prefix.
+    """One work completion. Names are without the prefix of their enumeration.
 
-    `opcode`, `byte_len` and `imm` (None where none came; in the host's byte order) have no meaning
-    where `status` is not SUCCESS, and are "" and 0 there.
+    If `status` is not SUCCESS, `opcode` is "" and `byte_len` 0, because they have no meaning then. `imm` is in host
+    byte order, None if the completion has no immediate data.
     """
 
     wr_id: int
@@ -73,36 +73,36 @@ class Completion(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """What came of a request: of its posting, of itself, and at the other side.
+    """The result of an exchange: of posting the request, its own completion, and the completions at the peer.
 
-    `rested` is the responder's state after what did not go as wanted, once that had come to rest. `late`: what a
-    completion spoke of was not in memory yet when it came.
+    `responder_state` is the final state of the responder if the exchange deviated from a success, else empty. `late`:
+    data that a completion reports was not yet in memory when the completion came.
     """
 
     returned: Return
-    found: Sequence[Completion] = ()
-    heard: Sequence[Completion] = ()
-    rested: str = ""
+    completions: Sequence[Completion] = ()
+    peer_completions: Sequence[Completion] = ()
+    responder_state: str = ""
     late: bool = False
 
     @property
-    def done(self) -> bool:
+    def succeeded(self) -> bool:
         """Whether the request completed with success."""
-        return len(self.found) == 1 and self.found[0].status == "SUCCESS"
+        return len(self.completions) == 1 and self.completions[0].status == "SUCCESS"
 
 
 def next_rkey(rkey: int) -> int:
-    """The key with its own eight bits one further: what ibv_inc_rkey gives for the next bind."""
+    """The key for the next bind: the eight variable bits incremented, as ibv_inc_rkey does."""
     return (rkey & ~0xFF) | ((rkey + 1) & 0xFF)
 
 
 def wc_status(status: int) -> str:
-    """`REM_ACCESS_ERR` for 10: the name of enum ibv_wc_status without its prefix."""
+    """The name of a value of enum ibv_wc_status without its prefix: `REM_ACCESS_ERR` for 10."""
     return _WC_STATUS[status] if 0 <= status < len(_WC_STATUS) else f"status {status}"
 
 
 def wc_opcode(opcode: int) -> str:
-    """`RECV` for 128: the name of enum ibv_wc_opcode without its prefix."""
+    """The name of a value of enum ibv_wc_opcode without its prefix: `RECV` for 128."""
     return _WC_OPCODES.get(opcode, f"opcode {opcode}")
 
 

@@ -101,8 +101,8 @@ class Device:
         self.port = port
         self.gid_index = gid_index
         self.pointers = Pointers()
-        # How many exchanges native_exchange.py could have made: compiling pays from a certain number on.
-        self.exchanges_asked = 0
+        # The number of exchanges for which C could be used (native_exchange.py); from a threshold on, C is compiled.
+        self.exchanges_requested = 0
         self._chosen_gid: int | None = None
         self.netlink = RdmaNetlink(name)
         self.driver_id = self.netlink.driver_id() or 0

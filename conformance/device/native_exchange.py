@@ -1,8 +1,8 @@
-"""Requests and what comes of them, many in one call of C, on the queue pairs of the device itself.
+"""Executes many exchanges in one call of C, on the queue pairs of the device itself.
 
-execution/connection.py does the same step by step; this saves the time that Python takes between two calls, which is
-longer than the device's own. Not available for a stand-in (a reference, an altered call), for what only extended queue
-pairs can post, and without a compiler. Not for judging what came.
+execution/connection.py does the same in Python; exchange.c saves the time that Python needs between two calls, which is
+longer than the device's own. Not available without a compiler, for requests that only extended queue pairs can post,
+and for benches other than the device's (the reference implementation, altered calls). Not for judging the results.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
+from typing import NamedTuple
 
 from conformance.bench.calls import Return
 from conformance.bench.interface import Pair
@@ -19,29 +20,30 @@ from conformance.bench.memory_areas import Area
 from conformance.bench.work_requests import WR_OPCODES, Exchange, SendRequest
 from conformance.device.compiled import library
 from conformance.device.posting import SEND_SIZE, SGE, WC, completion, pack_send
-from conformance.device.queue_pairs import DeviceQueue, moves
+from conformance.device.qp_states import transitions
+from conformance.device.queue_pairs import DeviceQueue
 from conformance.verbs import ENUMS
 
 SOURCE = Path(__file__).with_name("exchange.c")
-# Compiling takes about as long as so many exchanges lose without it.
-WORTH = 500
-# How many exchanges one call of `exchanges` takes at most: its callers make batches of this size.
-MOST = 64
+# Exchanges in Python on one device before exchange.c is compiled: compiling takes about as long as C would have saved.
+COMPILE_THRESHOLD = 500
+# The maximum number of exchanges in one call of `exchanges`.
+MAX_BATCH = 64
 _KINDS = ("RC", "UC")
 _NS = 1_000_000_000
 _NUMBER = ctypes.c_uint32
-_MOVE_SIZE = 2 * ctypes.sizeof(_NUMBER)  # struct move: state and mask
+_TRANSITION_SIZE = 2 * ctypes.sizeof(_NUMBER)  # struct transition: state and mask
 _AREAS, _COMPLETIONS = 2, 3
 _STATES = ENUMS["ibv_qp_state"]
 _POSTED = Return(0, 0)
-_NOT_ASKED = -1  # the responder's state
-# struct exchange of exchange.c: connection, asker and receives; the request, its element and the areas; the answer; the
-# completions.
-_HEAD, _AREA, _ANSWER = Struct("QII"), Struct("QQQQQQII"), Struct("iIIiIII4x")
+_NOT_QUERIED = -1  # in place of the responder's state
+# struct exchange of exchange.c: connection, initiator and receives; the request, its element and the areas; the result;
+# the completions.
+_HEAD, _AREA, _RESULT = Struct("QII"), Struct("QQQQQQII"), Struct("iIIiIII4x")
 _AT_SGE = _HEAD.size + SEND_SIZE
 _AT_AREAS = _AT_SGE + SGE.size
-_AT_ANSWER = _AT_AREAS + _AREAS * _AREA.size
-_AT_COMPLETIONS = _AT_ANSWER + _ANSWER.size
+_AT_RESULT = _AT_AREAS + _AREAS * _AREA.size
+_AT_COMPLETIONS = _AT_RESULT + _RESULT.size
 _SIZE = _AT_COMPLETIONS + _COMPLETIONS * WC.size
 
 
@@ -51,8 +53,8 @@ class _End(ctypes.Structure):
 
 class _Connection(ctypes.Structure):
     _fields_ = (
-        ("ends", _End * 2), ("moves", ctypes.c_void_p), ("number_of_moves", ctypes.c_uint32),
-        ("stale", ctypes.c_uint32), ("patience", ctypes.c_uint64), ("hearing", ctypes.c_uint64),
+        ("ends", _End * 2), ("transitions", ctypes.c_void_p), ("transition_count", ctypes.c_uint32),
+        ("stale", ctypes.c_uint32), ("send_timeout", ctypes.c_uint64), ("receive_timeout", ctypes.c_uint64),
         ("silence", ctypes.c_uint64),
     )  # fmt: skip
 
@@ -60,35 +62,35 @@ class _Connection(ctypes.Structure):
 # In the order of rdma_cts_layout of exchange.c.
 _LAYOUT = (
     ("sizeof(struct exchange)", _SIZE), ("offset of request", _HEAD.size), ("offset of sge", _AT_SGE),
-    ("offset of areas", _AT_AREAS), ("offset of returned", _AT_ANSWER), ("offset of wc", _AT_COMPLETIONS),
+    ("offset of areas", _AT_AREAS), ("offset of returned", _AT_RESULT), ("offset of wc", _AT_COMPLETIONS),
     ("sizeof(struct area)", _AREA.size), ("sizeof(struct ibv_wc)", WC.size), ("number of areas", _AREAS),
     ("number of completions", _COMPLETIONS), ("sizeof(struct connection)", ctypes.sizeof(_Connection)),
-    ("sizeof(struct end)", ctypes.sizeof(_End)), ("sizeof(struct move)", _MOVE_SIZE),
+    ("sizeof(struct end)", ctypes.sizeof(_End)), ("sizeof(struct transition)", _TRANSITION_SIZE),
 )  # fmt: skip
 
 
 class NativeConnection:
-    """A pair as C knows it: its requester and its responder, and how it is renewed."""
+    """A pair in the form that C needs: its requester, its responder, and the transitions that renew it."""
 
     def __init__(self, requester: DeviceQueue, responder: DeviceQueue, silence_s: float, renewable: bool) -> None:
-        """`silence_s` is how long to wait for a side that may have nothing to say, else the queues' deadlines hold."""
+        """`silence_s`: seconds to wait for a completion that may be missing; for others the queues have deadlines."""
         self._queues = requester, responder
-        steps = [number for step in moves(responder.kind) for number in step] if renewable else []
-        self._moves = (_NUMBER * len(steps))(*steps)
+        flat = [number for step in transitions(responder.kind) for number in step] if renewable else []
+        self._transitions = (_NUMBER * len(flat))(*flat)
         attributes = requester.device.pointers.attributes
         ends = (_End(queue.poster.qp, attributes(queue.attributes), 0) for queue in self._queues)
-        hearing_s = responder.deadline_s if responder.kind == "RC" else silence_s
-        times = (int(seconds * _NS) for seconds in (requester.deadline_s, hearing_s, silence_s))
-        self._struct = _Connection((_End * 2)(*ends), ctypes.addressof(self._moves), len(steps) // 2, 0, *times)
+        receive_s = responder.deadline_s if responder.kind == "RC" else silence_s
+        times = (int(seconds * _NS) for seconds in (requester.deadline_s, receive_s, silence_s))
+        self._struct = _Connection((_End * 2)(*ends), ctypes.addressof(self._transitions), len(flat) // 2, 0, *times)
         self.address = ctypes.addressof(self._struct)
 
-    def stands_for(self, pair: Pair) -> bool:
-        """Whether the pair still has the queue pairs that it had."""
+    def uses(self, pair: Pair) -> bool:
+        """Whether the pair still consists of these queue pairs; it may have replaced them."""
         return pair.requester is self._queues[0] and pair.responder is self._queues[1]
 
     @property
     def state(self) -> tuple[bool, list[int]]:
-        """Whether it has to be made new, and the receives that stand at its requester and its responder."""
+        """Whether the pair must be renewed, and the receives posted at the requester and at the responder."""
         return bool(self._struct.stale), [int(end.receives) for end in self._struct.ends]
 
     @state.setter
@@ -99,53 +101,64 @@ class NativeConnection:
             end.receives = number
 
 
-# What is asked: on which pair, by which of its ends (0 is the requester), for which the other has so many receives.
-Asked = tuple[NativeConnection, int, int, SendRequest, tuple[Area, Area]]
+class NativeSpec(NamedTuple):
+    """An exchange to execute: as connection.ExchangeSpec, with the receives that the peer must have posted."""
+
+    connection: NativeConnection
+    initiator: int
+    receives: int
+    request: SendRequest
+    areas: tuple[Area, Area]
 
 
-def takes(request: SendRequest) -> bool:
-    """Whether this can post it."""
+def can_post(request: SendRequest) -> bool:
+    """Whether C can post the request."""
     return request.opcode in WR_OPCODES and len(request.sges) <= 1
 
 
-def exchanges(asked: Sequence[Asked]) -> list[Exchange]:
-    """Makes these exchanges, MOST at most, up to and including the first that has to be looked at.
+def exchanges(specs: Sequence[NativeSpec]) -> list[Exchange]:
+    """Executes at most MAX_BATCH exchanges, up to and including the first whose memory Python has to examine.
 
-    None is made if the first one's connection cannot be renewed. Each fills its areas, posts the request and a SEND
-    behind it, and gives what came at both sides and the state of the responder; what was seen of the areas is put into
-    them. Raises OSError where ibv_poll_cq or ibv_query_qp fails.
+    Returns the results of those that were executed: an empty list if the first connection cannot be renewed. Each one
+    fills its areas, posts the request and a SEND behind it, and waits for the completions; the state of the areas
+    afterwards is in their `native_state`. Raises OSError if ibv_poll_cq or ibv_query_qp fails.
     """
     compiled = _library()
     assert compiled is not None
-    room, start = _room()
-    for number, (line, asker, receives, request, areas) in enumerate(asked):
+    buffer, start = _buffer()
+    for number, (connection, initiator, receives, request, areas) in enumerate(specs):
         at = number * _SIZE
-        _HEAD.pack_into(room, at, line.address, asker, receives)
-        pack_send(room, at + _HEAD.size, (room, at + _AT_SGE, start + at + _AT_SGE), request)
+        _HEAD.pack_into(buffer, at, connection.address, initiator, receives)
+        pack_send(buffer, at + _HEAD.size, (buffer, at + _AT_SGE, start + at + _AT_SGE), request)
         at_area = at + _AT_AREAS
         for area in areas:
             addr, size = area.memory.addr, area.memory.size
             before, wanted = _address(area.before), _address(area.wanted)
-            _AREA.pack_into(room, at_area, addr, area.start, size, area.length, before, wanted, area.around, area.made)
+            _AREA.pack_into(
+                buffer, at_area, addr, area.start, size, area.length, before, wanted, area.around, area.prefill
+            )
             at_area += _AREA.size
-        _ANSWER.pack_into(room, at + _AT_ANSWER, 0, 0, 0, _NOT_ASKED, 0, 0, 0)
-    made = compiled.rdma_cts_exchanges(room, len(asked))
-    if made < 0:
-        raise OSError(-made, "ibv_poll_cq or ibv_query_qp")
-    return [_answer(room, number * _SIZE, each[4]) for number, each in enumerate(asked[:made])]
+        _RESULT.pack_into(buffer, at + _AT_RESULT, 0, 0, 0, _NOT_QUERIED, 0, 0, 0)
+    count = compiled.rdma_cts_exchanges(buffer, len(specs))
+    if count < 0:
+        raise OSError(-count, "ibv_poll_cq or ibv_query_qp")
+    return [_result(buffer, number * _SIZE, spec.areas) for number, spec in enumerate(specs[:count])]
 
 
-def _answer(room: ctypes.Array[ctypes.c_char], at: int, areas: tuple[Area, Area]) -> Exchange:
-    returned, found, heard, rested, *seen, late = _ANSWER.unpack_from(room, at + _AT_ANSWER)
-    areas[0].seen, areas[1].seen = seen
-    come = [completion(room, place, at + _AT_COMPLETIONS) for place in range(found + heard)]
-    answered = Return(returned, max(returned, 0)) if returned else _POSTED
-    state = _STATES.name_of(rested) if rested != _NOT_ASKED else ""
-    return Exchange(answered, come[:found], come[found:], state, bool(late))
+def _result(buffer: ctypes.Array[ctypes.c_char], at: int, areas: tuple[Area, Area]) -> Exchange:
+    returned, found, received, responder_state, *states, late = _RESULT.unpack_from(buffer, at + _AT_RESULT)
+    areas[0].native_state, areas[1].native_state = states
+    completions = [completion(buffer, index, at + _AT_COMPLETIONS) for index in range(found + received)]
+    posted = Return(returned, max(returned, 0)) if returned else _POSTED
+    state = _STATES.name_of(responder_state) if responder_state != _NOT_QUERIED else ""
+    return Exchange(posted, completions[:found], completions[found:], state, bool(late))
 
 
 def available() -> bool:
-    """Whether exchanges can be made in C; compiles them the first time. Raises UserError where the layouts differ."""
+    """Whether exchanges can be executed in C; compiles exchange.c the first time.
+
+    Raises UserError if the layouts differ.
+    """
     return _library() is not None
 
 
@@ -154,29 +167,29 @@ def _library() -> ctypes.CDLL | None:
 
 
 @functools.cache
-def _room() -> tuple[ctypes.Array[ctypes.c_char], int]:
-    room = ctypes.create_string_buffer(MOST * _SIZE)
-    return room, ctypes.addressof(room)
+def _buffer() -> tuple[ctypes.Array[ctypes.c_char], int]:
+    buffer = ctypes.create_string_buffer(MAX_BATCH * _SIZE)
+    return buffer, ctypes.addressof(buffer)
 
 
-@functools.lru_cache(maxsize=2 * _AREAS * MOST)
+@functools.lru_cache(maxsize=2 * _AREAS * MAX_BATCH)
 def _address(content: bytes) -> int:
-    """Where the bytes stand; those of the cache stay there, and equal ones do as well."""
+    """The address of the bytes. The cache keeps them alive, and equal bytes have the same address."""
     return ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p).value or 0
 
 
 def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeConnection | None:
-    """What makes exchanges on this pair in C, once enough were asked for on its device to be worth compiling.
+    """The pair in the form that C needs, once its device has had enough exchanges to make compiling worthwhile.
 
-    None until then, for pairs that C cannot take, and without a compiler. Raises UserError where exchange.c does not
-    have the layout that this module assumes.
+    None until then, for pairs that C cannot use, and without a compiler. Raises UserError if the layout of exchange.c
+    is not the one that this module assumes.
     """
     requester, responder = pair.requester, pair.responder
     if type(requester) is not DeviceQueue or type(responder) is not DeviceQueue:
         return None
     if responder.kind not in _KINDS or responder.sq_sig_all or {requester.state, responder.state} != {"RTS"}:
         return None
-    responder.device.exchanges_asked += 1
-    if responder.device.exchanges_asked <= WORTH or not available():
+    responder.device.exchanges_requested += 1
+    if responder.device.exchanges_requested <= COMPILE_THRESHOLD or not available():
         return None
     return NativeConnection(requester, responder, silence_s, renewable)

@@ -1,9 +1,9 @@
-"""Extended reliable connections (XRC) in loopback: what is sent names the shared queue that receives it.
+"""Extended reliable connections (XRC) in loopback: a request names the shared receive queue at the peer.
 
-Each end is an XRC_SEND queue pair, an XRC_RECV one and a shared receive queue, the latter two of an XRC domain of
-their own, as ibv_open_xrcd(3), ibv_create_srq_ex(3), ibv_create_qp_ex(3) and ibv_post_send(3) have it. Regions are to
-be in the PD of the shared queue. No device with XRC has been at hand: the first call was seen refused, the rest has run
-on none.
+Each end consists of an XRC_SEND queue pair, an XRC_RECV queue pair and a shared receive queue, the latter two in an XRC
+domain of their own; see ibv_open_xrcd(3), ibv_create_srq_ex(3), ibv_create_qp_ex(3) and ibv_post_send(3). Regions must
+be in the PD of the shared receive queue. Not tested on a device with XRC: where this has run, the first call was
+refused.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from conformance.bench.calls import Pd, Return
 from conformance.bench.work_requests import SendRequest
 from conformance.device.device import Device
 from conformance.device.posting import Poster
-from conformance.device.queue_pairs import QUEUE_DEPTH, DevicePair, DeviceQueue, move, state_of
+from conformance.device.qp_states import modify_to, query_state
+from conformance.device.queue_pairs import QUEUE_DEPTH, DevicePair, DeviceQueue
 from conformance.model.case import QpSpec
 
 XRC = "XRC"
 _FD, _OFLAGS = 1 << 0, 1 << 1  # enum ibv_xrcd_init_attr_mask
-_NO_FILE = -1  # the domain is this process's alone
+_NO_FILE = -1  # the domain is not shared with other processes
 _SRQ_TYPE, _SRQ_PD, _SRQ_XRCD, _SRQ_CQ = (1 << bit for bit in range(4))  # enum ibv_srq_init_attr_mask
 _SRQT_XRC = 1  # enum ibv_srq_type
 _INIT_ATTR_XRCD = 1 << 1  # enum ibv_qp_init_attr_mask
@@ -30,12 +31,12 @@ _RECEIVER = 10  # IBV_QPT_XRC_RECV
 
 
 class XrcQueue(DeviceQueue):
-    """One end, to be used as one queue pair. `number` is that of its sending half."""
+    """One end, with the interface of one queue pair. `number` is that of the XRC_SEND queue pair."""
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
-        """A completion is awaited for `deadline_s` seconds.
+        """Waits at most `deadline_s` seconds for a completion.
 
-        Raises PyverbsRDMAError when the device refuses any part of it.
+        Raises PyverbsRDMAError if the device refuses any part of it.
         """
         from pyverbs.qp import QP, QPInitAttrEx
         from pyverbs.xrcd import XRCD, XRCDInitAttr
@@ -52,7 +53,7 @@ class XrcQueue(DeviceQueue):
             made.callback(self._receiver.close)
             self.kind = XRC
             self.poster = Poster(device.pointers.qp(self.qp), device.pointers.srq(shared, pd.pointer))
-            self.shared, self._destined = int(shared.get_srq_num()), 0
+            self.shared, self._peer_shared = int(shared.get_srq_num()), 0
             self._made = made.pop_all()
 
     def _shared_queue(self, domain: Any) -> Any:
@@ -65,27 +66,27 @@ class XrcQueue(DeviceQueue):
         return SRQ(self.device.context, attributes)
 
     def connect(self, peer: XrcQueue) -> None:
-        """Lets this end receive what the peer sends, and send to the peer's shared queue."""
-        move(self._receiver, "XRC_RECV", self.connection(peer.number), "RTR")
-        move(self.qp, "XRC_SEND", self.connection(int(peer._receiver.qp_num)), "RTS")
-        self.state, self._destined = "RTS", peer.shared
+        """Connects both queue pairs of this end to those of the peer."""
+        modify_to(self._receiver, "XRC_RECV", self.connection_attributes(peer.number), "RTR")
+        modify_to(self.qp, "XRC_SEND", self.connection_attributes(int(peer._receiver.qp_num)), "RTS")
+        self.state, self._peer_shared = "RTS", peer.shared
 
     def query_state(self) -> str:
-        """ERR where either half is in error, else the state of the sending one."""
-        sends, receives = super().query_state(), state_of(self._receiver)
-        return receives if receives == "ERR" else sends
+        """ERR if either queue pair is in that state, else the state of the XRC_SEND queue pair."""
+        sender, receiver = super().query_state(), query_state(self._receiver)
+        return receiver if receiver == "ERR" else sender
 
     def post_send(self, request: SendRequest) -> Return:
-        """ibv_post_send to the peer's shared queue: 0, or the value of errno."""
-        return self.poster.send(request, srqn=self._destined)
+        """ibv_post_send to the shared receive queue of the peer: 0, or the value of errno."""
+        return self.poster.send(request, srqn=self._peer_shared)
 
     def close(self) -> None:
-        """Destroys both halves, the shared queue and the domain."""
+        """Destroys both queue pairs, the shared receive queue and the domain."""
         self._made.close()
 
 
 class XrcPair(DevicePair):
-    """Two ends, each the other's peer."""
+    """Two ends, each the peer of the other."""
 
     kind = XrcQueue
 
@@ -97,6 +98,6 @@ class XrcPair(DevicePair):
         responder.connect(requester)
 
     def renew(self) -> None:
-        """Makes both anew: a shared queue keeps its receives, whatever becomes of the queue pairs."""
+        """Creates both ends again: a shared receive queue would keep its receives."""
         self.close()
-        self._make(*self._made_of)
+        self._create(*self._spec)

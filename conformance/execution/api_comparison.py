@@ -5,19 +5,22 @@ Such a case makes no call on the device and sets nothing up. Not for the checks 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from conformance.bench.interface import Bench
 from conformance.header import FAIL, NOT_COVERED, PASS, Check
 from conformance.model.case import Case
 from conformance.model.observation import Observation
 
 
-def observe_api(case: Case, bench: Bench) -> Observation:
+def observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Observation:
     """The checks of the enumeration, struct or prototype that `case` names.
 
-    `unreachable` says why where none could be made: without a header or a compiler there are none.
+    `waiting` is called again and again while the compiler is still at work. `unreachable` says why where no check could
+    be made: without a header or a compiler there are none.
     """
     item = str(case.when.arguments["item"])
-    every = bench.api_checks()
+    every = bench.api_checks(waiting)
     checks = [check for check in every if _is_about(check.item, item)]
     seen = {outcome: [check for check in checks if check.outcome == outcome] for outcome in (PASS, FAIL, NOT_COVERED)}
     returned = "differs" if seen[FAIL] else "0" if seen[PASS] else "nothing"

@@ -1,7 +1,8 @@
-"""A connection: a pair of queue pairs in use, for one request after the other, and renewed after a refusal.
+"""A loopback connection: a pair of queue pairs that executes one request after the other and is renewed after an error.
 
-A SEND of no bytes is posted behind each request. Once it has been received, the request has been processed, on
-unreliable queue pairs too, and what it wrote is visible to the receiver. Not for the memory of requests (traffic.py).
+Each request is followed by a SEND of zero bytes. When the peer has received it, the request has been processed, on
+unreliable queue pairs too, and the data that it wrote is visible to the receiver. Not for choosing the memory of a
+request (traffic.py).
 """
 
 from __future__ import annotations
@@ -18,163 +19,169 @@ from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.device import native_exchange
 from conformance.model.expected_errors import RELIABLE
 
-# How long to wait for a completion that may not come, in seconds; both ends are in this machine.
+# Seconds to wait for a completion that may legitimately be missing. Both ends are in this machine.
 SILENCE_S = 1.0
-# Prefix of the statuses of errors that the other side has detected, which put its queue pair into the error state.
-_FOUND_THERE = "REM_"
-_FAILED = "ERR"
-# The type whose receives are in a shared receive queue, where they remain after an error of the queue pair.
-_SHARED = "XRC"
+# Completion statuses with this prefix report an error that the peer has detected: its queue pair is in error, too.
+_REMOTE_ERROR = "REM_"
+_ERROR_STATE = "ERR"
+# Its receives are in a shared receive queue, where they remain after an error of the queue pair.
+_SHARED_RECEIVES = "XRC"
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
 REQUESTER, RESPONDER = range(2)
 
 
-class Ask(NamedTuple):
-    """A request by one end of a connection (REQUESTER or RESPONDER), and the memory of both sides.
+class ExchangeSpec(NamedTuple):
+    """An exchange to execute: the request, the end that posts it (REQUESTER or RESPONDER), and the memory of both ends.
 
-    `areas` are filled before the request and compared afterwards.
+    `areas` are the memory of the responder and that of the requester. They are filled before the request is posted and
+    compared afterwards.
     """
 
     connection: LoopbackConnection
     request: SendRequest
     areas: tuple[Area, Area]
-    by: int = REQUESTER
+    initiator: int = REQUESTER
 
 
 class LoopbackConnection:
-    """A pair that is renewed before it is used again after a refused request."""
+    """A pair of queue pairs that is renewed before its next request if the last one failed (`stale`)."""
 
     def __init__(self, pair: Pair, next_wr_id: Callable[[], int], renewable: bool = True) -> None:
         self.pair = pair
         self.stale = False
         self._next_wr_id, self._renewable = next_wr_id, renewable
-        self._receives = [0, 0]  # posted and not yet used, at the requester and at the responder
+        self._receives = [0, 0]  # receives that are posted and not yet consumed, at the requester and at the responder
         self._native: native_exchange.NativeConnection | None = None
 
-    def ready(self) -> None:
-        """Renews the pair if its last request was refused."""
+    def renew_if_stale(self) -> None:
+        """Renews the pair if its last request failed."""
         if self.stale and self._renewable:
             self.pair.renew()
             self.stale = False
             self._receives = [0, 0]
 
-    def failed(self, *queues: Queue) -> None:
-        """Marks the pair stale and waits until these queues, whose requests have failed, are in the error state.
+    def mark_failed(self, *queues: Queue) -> None:
+        """Marks the pair stale and waits until `queues`, whose requests have failed, are in the error state.
 
-        A queue pair that is reset while it changes to the error state may enter that state after the reset.
+        If a queue pair is reset during its transition to the error state, it may enter that state after the reset.
         """
         self.stale = True
         for queue in queues:
             until = time.monotonic() + SILENCE_S
-            while queue.query_state() != _FAILED and time.monotonic() < until:
+            while queue.query_state() != _ERROR_STATE and time.monotonic() < until:
                 os.sched_yield()
 
-    def ask(self, ask: Ask) -> Exchange:
-        """Posts a request and a SEND of no bytes behind it, with the receives that they need at the other side.
+    def execute(self, spec: ExchangeSpec) -> Exchange:
+        """Renews the connection if necessary, posts the request and the SEND behind it, and returns the results.
 
-        The connection is made ready before. If anything failed, its queues are in their final state afterwards.
+        Posts the receives that both need at the peer. If anything failed, the queue pairs are in their final state on
+        return.
         """
-        self.ready()
-        asker, other = self._ends(ask.by)
-        for area in ask.areas:
+        self.renew_if_stale()
+        initiator, peer = self._ends(spec.initiator)
+        for area in spec.areas:
             area.fill()
-        exchange = self._exchange(ask, asker, other, _receives(ask.request) - self._receives[not ask.by])
-        standing = max(_receives(ask.request), self._receives[not ask.by])
-        self._receives[not ask.by] = standing - len(exchange.heard)
-        if not exchange.done and not exchange.returned.value:
-            self.failed(asker, *((other,) if _found_there(exchange.found) else ()))
-        wanted = 2 if exchange.heard and exchange.heard[0].opcode == _RECEIVED_WITH_IMM else 1
-        moved = all(area.moved() == "all" for area in ask.areas)
-        received = len(exchange.heard) >= wanted and all(each.status == "SUCCESS" for each in exchange.heard)
-        if exchange.done and moved and received:
+        needed, posted = _receives(spec.request), self._receives[not spec.initiator]
+        exchange = self._post_and_wait(spec, initiator, peer, needed - posted)
+        self._receives[not spec.initiator] = max(needed, posted) - len(exchange.peer_completions)
+        if not exchange.succeeded and not exchange.returned.value:
+            self.mark_failed(initiator, *((peer,) if _detected_by_peer(exchange.completions) else ()))
+        received = exchange.peer_completions
+        expected = 2 if received and received[0].opcode == _RECEIVED_WITH_IMM else 1
+        moved = all(area.moved() == "all" for area in spec.areas)
+        all_received = len(received) >= expected and all(each.status == "SUCCESS" for each in received)
+        if exchange.succeeded and moved and all_received:
             return exchange
         self.stale = True
-        return exchange._replace(rested=self.pair.responder.query_state())
+        return exchange._replace(responder_state=self.pair.responder.query_state())
 
-    def _ends(self, by: int) -> tuple[Queue, Queue]:
+    def _ends(self, initiator: int) -> tuple[Queue, Queue]:
+        """The queue that posts the request, and its peer."""
         pair = self.pair
-        return (pair.requester, pair.responder) if by == REQUESTER else (pair.responder, pair.requester)
+        return (pair.requester, pair.responder) if initiator == REQUESTER else (pair.responder, pair.requester)
 
-    def _exchange(self, ask: Ask, asker: Queue, other: Queue, receives: int) -> Exchange:
-        """The request, the SEND behind it, and the completions of both sides."""
+    def _post_and_wait(self, spec: ExchangeSpec, initiator: Queue, peer: Queue, receives: int) -> Exchange:
+        """Posts `receives` receives, the request and the SEND behind it, and waits for the completions of both ends."""
         returned = Return(0, 0)
         while receives > 0 and returned.value == 0:
-            returned = other.post_receive((), self._next_wr_id())
+            returned = peer.post_receive((), self._next_wr_id())
             receives -= 1
-        returned = returned if returned.value else asker.post_send(ask.request)
+        returned = returned if returned.value else initiator.post_send(spec.request)
         if returned.value:
             return Exchange(returned)
-        asker.post_send(SendRequest("SEND", self._next_wr_id(), flags=0))
-        found = asker.completions(1)
+        initiator.post_send(SendRequest("SEND", self._next_wr_id(), flags=0))
+        found = initiator.completions(1)
         if [each.status for each in found] != ["SUCCESS"]:
-            flushed = _found_there(found) and other.kind != _SHARED
-            return Exchange(returned, found, other.completions(1, SILENCE_S) if flushed else [])
-        # A completion makes the asker's own memory visible to it; one with immediate data, the other side's.
-        late = ask.areas[not ask.by].moved() != "all"
-        if asker.sq_sig_all:
-            asker.completions(1)
-        heard = self._hear(other)
-        if heard and heard[0].opcode == _RECEIVED_WITH_IMM:
-            late = late or ask.areas[ask.by].moved() != "all"
-            heard += self._hear(other)
-        return Exchange(returned, found, heard, late=late)
+            flushed = _detected_by_peer(found) and peer.kind != _SHARED_RECEIVES
+            return Exchange(returned, found, peer.completions(1, SILENCE_S) if flushed else [])
+        # A send completion promises that the initiator's own memory is up to date; a receive completion with immediate
+        # data promises it for the peer's memory.
+        late = spec.areas[not spec.initiator].moved() != "all"
+        if initiator.sq_sig_all:
+            initiator.completions(1)
+        received = self._await_receive(peer)
+        if received and received[0].opcode == _RECEIVED_WITH_IMM:
+            late = late or spec.areas[spec.initiator].moved() != "all"
+            received += self._await_receive(peer)
+        return Exchange(returned, found, received, late=late)
 
-    def _hear(self, queue: Queue) -> list[Completion]:
+    def _await_receive(self, queue: Queue) -> list[Completion]:
         return queue.completions(1) if queue.kind in RELIABLE else queue.completions(1, SILENCE_S)
 
     def native(self) -> native_exchange.NativeConnection | None:
-        """This connection for exchanges in C, in its present state; None where C cannot make them."""
-        if self._native is None or not self._native.stands_for(self.pair):
+        """This connection, in its present state, for exchanges in C; None if C cannot execute exchanges on it."""
+        if self._native is None or not self._native.uses(self.pair):
             self._native = native_exchange.native_connection(self.pair, SILENCE_S, self._renewable)
         if self._native is not None:
             self._native.state = self.stale, self._receives
         return self._native
 
-    def learn(self) -> None:
-        """Takes over the state that the connection has after exchanges in C."""
+    def update_from_native(self) -> None:
+        """Takes over the state of the connection after exchanges in C."""
         if self._native is not None:
             self.stale, self._receives = self._native.state
 
 
-def exchanges(asks: Sequence[Ask]) -> Iterator[Exchange]:
-    """The exchange of each request, in their order.
+def exchanges(specs: Sequence[ExchangeSpec]) -> Iterator[Exchange]:
+    """Executes the exchanges in their order and yields the result of each.
 
-    Where C makes them, several are made before the first is yielded. The memory of an exchange that must be compared
-    stays as it is until the next exchange is taken.
+    C may execute several of them before the first is yielded. It stops after an exchange whose memory has to be
+    examined; that memory stays as it is until the caller asks for the next exchange.
     """
     done = 0
-    while done < len(asks):
-        made = _in_c(asks[done : done + native_exchange.MOST]) or [asks[done].connection.ask(asks[done])]
-        yield from made
-        done += len(made)
+    while done < len(specs):
+        batch = _native_exchanges(specs[done : done + native_exchange.MAX_BATCH])
+        batch = batch or [specs[done].connection.execute(specs[done])]
+        yield from batch
+        done += len(batch)
 
 
-def _in_c(asks: Sequence[Ask]) -> list[Exchange]:
-    """The exchanges of the first of these, as many as C makes in one call; none where C cannot make the first."""
+def _native_exchanges(specs: Sequence[ExchangeSpec]) -> list[Exchange]:
+    """Executes as many of the first exchanges as C can in one call; an empty list if C cannot execute the first."""
     connections: dict[LoopbackConnection, native_exchange.NativeConnection] = {}
-    asked: list[native_exchange.Asked] = []
-    for connection, request, areas, by in asks:
-        if not native_exchange.takes(request):
+    batch: list[native_exchange.NativeSpec] = []
+    for connection, request, areas, initiator in specs:
+        if not native_exchange.can_post(request):
             break
-        known = connections.get(connection) or connection.native()
-        if known is None:
+        native = connections.get(connection) or connection.native()
+        if native is None:
             break
-        connections[connection] = known
-        asked.append((known, by, _receives(request), request, areas))
-    if not asked:
+        connections[connection] = native
+        batch.append(native_exchange.NativeSpec(native, initiator, _receives(request), request, areas))
+    if not batch:
         return []
-    made = native_exchange.exchanges(asked)
+    results = native_exchange.exchanges(batch)
     for connection in connections:
-        connection.learn()
-    return made
+        connection.update_from_native()
+    return results
 
 
 def _receives(request: SendRequest) -> int:
-    """How many receives a request and the SEND behind it use."""
+    """The number of receives that a request and the SEND behind it consume."""
     return 2 if request.opcode == _WITH_IMM else 1
 
 
-def _found_there(found: Sequence[Completion]) -> bool:
-    """Whether the other side has detected the error."""
-    return bool(found) and found[0].status.startswith(_FOUND_THERE)
+def _detected_by_peer(found: Sequence[Completion]) -> bool:
+    """Whether the first completion reports an error that the peer has detected."""
+    return bool(found) and found[0].status.startswith(_REMOTE_ERROR)

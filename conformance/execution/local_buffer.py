@@ -1,4 +1,4 @@
-"""The harness's side of an operation: a registered buffer whose guards show what was written beside it.
+"""The harness's side of an operation: a registered buffer with guard bytes on both sides, which detect stray writes.
 
 Not for the range under test, which is memory of the case (bench/memory_areas.py).
 """
@@ -9,7 +9,7 @@ import ctypes
 from typing import NamedTuple
 
 from conformance.bench.calls import Sge
-from conformance.bench.memory_areas import EMPTY, Area, of_one
+from conformance.bench.memory_areas import EMPTY, Area, repeated
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.context import CaseContext
 
@@ -29,28 +29,28 @@ class LocalBuffer:
         access: int = 0,
         skipped: int = 0,
     ) -> None:
-        """`length` is in bytes; `before` and `wanted` are those of Area, `access` is what is granted to the peer.
+        """`length` is in bytes. `before` and `wanted` are as in Area. `access` are the rights of the peer.
 
-        `skipped` bytes in front of the data are used by a receive. Raises SetupRefused.
+        `skipped` is the size of the header that a receive writes in front of the data. Raises SetupRefused.
         """
         size = length + skipped + 2 * _GUARD
-        around = context.harness.scratch(connection.pair.requester.pd, size, "local", access)
-        start = around.addr + _GUARD
-        self.sink = Sge(start, length + skipped, around.lkey, around.rkey)
-        self.sge = Sge(start + skipped, length, around.lkey, around.rkey) if skipped else self.sink
-        self.area = Area(_Scratch(around.addr, size), start + skipped, length, EMPTY, before, wanted)
+        scratch = context.harness.scratch(connection.pair.requester.pd, size, "local", access)
+        start = scratch.addr + _GUARD
+        self.sink = Sge(start, length + skipped, scratch.lkey, scratch.rkey)
+        self.sge = Sge(start + skipped, length, scratch.lkey, scratch.rkey) if skipped else self.sink
+        self.area = Area(_Scratch(scratch.addr, size), start + skipped, length, EMPTY, before, wanted)
         self._skipped = skipped
 
     def guards_changed(self) -> bool:
-        """Whether a byte beside the buffer has changed, other than those in front of a datagram."""
+        """Whether a guard byte has changed; the header in front of a datagram does not count."""
         if not self._skipped:
-            return self.area.strayed()
+            return self.area.changed_outside()
         ends = (self.area.memory.addr, self.area.start + self.area.length)
-        return any(ctypes.string_at(end, _GUARD) != of_one(EMPTY, _GUARD) for end in ends)
+        return any(ctypes.string_at(end, _GUARD) != repeated(EMPTY, _GUARD) for end in ends)
 
 
 class _Scratch(NamedTuple):
-    """A part of the harness's own memory, which HarnessResources gives back."""
+    """A part of the harness's own memory, which HarnessResources releases."""
 
     addr: int
     size: int

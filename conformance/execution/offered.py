@@ -58,7 +58,7 @@ def _can_be_made(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
 
 
 def reachable_on(library: Libibverbs, has_advise: bool) -> dict[str, bool]:
-    """Which of capability.REACH hold in this process."""
+    """For each of capability.PRECONDITIONS, whether this process meets it."""
     return {
         "experimental_rereg": library.has_experimental_rereg,
         "shared_mr": False,

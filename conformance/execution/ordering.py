@@ -1,7 +1,7 @@
-"""Many operations at once, to see what order they take effect in. Not for single operations (traffic.py).
+"""Bursts of operations, whose results show the order in which they take effect. Not for single operations (traffic.py).
 
-A burst is posted whole before anything is waited for, so that a device that lets data overtake each other
-has every chance to.
+All operations of a burst are posted before any completion is awaited, so that a device that reorders them has the
+opportunity to do so.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _WORD = 8
 
 
 def receives_in_order(context: CaseContext, step: Step) -> Observation:
-    """SENDs into receives of the region: the first message into the first, whole when its completion is there.
+    """Posts receives into the region and as many SENDs: message i must be complete in receive i when that completes.
 
-    `returned` is 0, or what went wrong first.
+    `returned` is 0, or describes the first error.
     """
     lkey, addr, length, rounds = context.numbers(step.arguments, "lkey", "addr", "length", "rounds")
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
     sender, receiver = connection.pair.requester, connection.pair.responder
     source = context.harness.scratch(sender.pd, length * _BURST, "burst")
     for number in range(rounds):
-        connection.ready()
+        connection.renew_if_stale()
         ctypes.memset(addr, EMPTY, length * _BURST)
         wr_ids = [context.next_wr_id() for _ in range(_BURST)]
         messages = [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
@@ -43,25 +43,25 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
                 return answer(returned)
         for each, wr_id in enumerate(wr_ids):
             found = receiver.completions(1)
-            here = ctypes.string_at(addr + each * length, length)
-            came = [(one.status, one.wr_id) for one in found]
-            if came != [("SUCCESS", wr_id)] or here != messages[each]:
+            content = ctypes.string_at(addr + each * length, length)
+            completed = [(one.status, one.wr_id) for one in found]
+            if completed != [("SUCCESS", wr_id)] or content != messages[each]:
                 connection.stale = True
-                own = came == [("SUCCESS", wr_id)]
-                what = "before its data was there" if own else f"with {came}, not with its own success"
+                own = completed == [("SUCCESS", wr_id)]
+                what = "before its data was there" if own else f"with {completed}, not with its own success"
                 return _wrong(f"receive {each} of round {number} completed {what}")
         sender.completions(_BURST)
     return _wrong("0")
 
 
 def atomics_in_order(context: CaseContext, step: Step) -> Observation:
-    """An RDMA WRITE of a word and FETCH-AND-ADDs behind it: each finds what those before it have left."""
+    """Posts an RDMA WRITE of a word and FETCH-AND-ADDs behind it: each must read the sum of those before it."""
     rkey, addr, rounds = context.numbers(step.arguments, "rkey", "addr", "rounds")
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
     queue = connection.pair.requester
     local = context.harness.scratch(queue.pd, _WORD * _BURST, "burst")
     for number in range(rounds):
-        connection.ready()
+        connection.renew_if_stale()
         begin = number << 16
         ctypes.memmove(local.addr, begin.to_bytes(_WORD, "little"), _WORD)
         for each in range(_BURST):

@@ -13,7 +13,7 @@ from conformance.bench.calls import errno_name
 from conformance.errors import SetupRefused
 from conformance.execution.context import CaseContext
 from conformance.execution.steps import STEPS, alloc_window
-from conformance.execution.traffic import together
+from conformance.execution.traffic import run_probes
 from conformance.model.case import Case, MrSpec, Step, WindowSpec
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import PROBES
@@ -53,10 +53,13 @@ def make_calls(context: CaseContext) -> Observation:
 
 
 def make_all_calls(context: CaseContext, cases: Sequence[Case]) -> Iterator[Observation]:
-    """What `make_calls` gives of each case on what is set up in `context`; probes are made together."""
+    """Makes the calls of each case on the set-up of `context`; yields their observations.
+
+    Probes are made in batches.
+    """
     first = context.case
     if first.when.call in PROBES and not first.afterwards and first.given.memlock is None:
-        yield from map(_probed, together([(context.for_call(case), case.when) for case in cases]))
+        yield from map(_probed, run_probes([(context.for_call(case), case.when) for case in cases]))
         return
     for case in cases:
         yield set_up_and_call(context.for_call(case), _is_there)
@@ -95,12 +98,12 @@ def _took(step: Step, seen: Observation) -> bool:
 
 def set_up(context: CaseContext) -> None:
     """Makes what the case gives. Raises SetupRefused."""
-    set_up_ground(context)
+    set_up_base(context)
     set_up_objects(context)
 
 
-def set_up_ground(context: CaseContext) -> None:
-    """Makes what others rest on: domains, memory and queue pairs."""
+def set_up_base(context: CaseContext) -> None:
+    """Creates the base objects of a case: protection domains, memory and queue pairs."""
     given = context.case.given
     for name in ("pd", *given.pds):
         context.pds[name] = pd = context.bench.alloc_pd()
@@ -116,7 +119,10 @@ def set_up_ground(context: CaseContext) -> None:
 
 
 def set_up_objects(context: CaseContext) -> None:
-    """Makes what rests on the ground: regions and windows, and what is done with them before."""
+    """Creates regions and windows, and makes the calls that the case makes before the judged one.
+
+    Raises SetupRefused.
+    """
     given = context.case.given
     for name, mr in given.mrs.items():
         _set_up_mr(context, name, mr)

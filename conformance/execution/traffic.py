@@ -1,8 +1,8 @@
-"""Traffic: operations on a region or window, which show what the device really enforces and where bytes went.
+"""Traffic: operations on a region or window, which show what the device enforces and which bytes it writes.
 
-Each operation starts from known contents, with canaries in the whole of the memory around the range and beside the
-harness's own buffer, and records every byte that differs afterwards. A queue pair is renewed after a refusal. Not for
-judging what was recorded.
+Before each operation, memory has known contents: the range, all memory of the case around it, and guards beside the
+harness's own buffer. Afterwards every byte that differs is recorded. A pair of queue pairs is renewed after a refusal.
+Not for judging the observations.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import ctypes
 from collections.abc import Callable, Generator, Sequence
 
 from conformance.bench.calls import Return, Sge, errno_name
-from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, of_one, sent
+from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, pattern, repeated
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.errors import SetupRefused
-from conformance.execution.connection import RESPONDER, SILENCE_S, Ask, LoopbackConnection, exchanges
+from conformance.execution.connection import RESPONDER, SILENCE_S, ExchangeSpec, LoopbackConnection, exchanges
 from conformance.execution.context import CaseContext, answer
 from conformance.execution.local_buffer import LocalBuffer
 from conformance.model.case import Flags, Step
@@ -30,34 +30,36 @@ _GRH = 40  # bytes of header in front of a datagram in the memory that receives 
 _RIGHTS = ENUMS["ibv_access_flags"]
 
 
-# A probe yields the request that it needs, if it needs one, is sent the exchange, and returns its observation.
-Probe = Generator[Ask, Exchange, Observation]
+# A probe yields the exchange that it needs, if any, receives its result by send(), and returns its observation.
+Probe = Generator[ExchangeSpec, Exchange, Observation]
 
 
 def probe(context: CaseContext, step: Step) -> Observation:
-    """One operation on a range, by a peer or by the range's owner. Raises SetupRefused."""
-    (seen,) = together([(context, step)])
+    """Makes one operation on a range, by a peer or by the range's owner. Raises SetupRefused."""
+    (seen,) = run_probes([(context, step)])
     if isinstance(seen, SetupRefused):
         raise seen
     return seen
 
 
-def together(probes: Sequence[tuple[CaseContext, Step]]) -> list[Observation | SetupRefused]:
-    """The observation of each, or why it could not be made. Those that need no exchange are done first."""
+def run_probes(probes: Sequence[tuple[CaseContext, Step]]) -> list[Observation | SetupRefused]:
+    """Makes several operations: the observation of each, or why its set-up was refused.
+
+    Those that need no exchange are made first."""
     seen: dict[int, Observation | SetupRefused] = {}
-    asking: list[tuple[int, Probe, Ask]] = []
+    waiting: list[tuple[int, Probe, ExchangeSpec]] = []
     for number, (context, step) in enumerate(probes):
-        begun = _PROBES[step.call](context, step)
+        running = _PROBES[step.call](context, step)
         try:
-            asking.append((number, begun, next(begun)))
+            waiting.append((number, running, next(running)))
         except StopIteration as end:
             seen[number] = end.value
         except SetupRefused as refusal:
             seen[number] = refusal
-    came = exchanges([ask for _, _, ask in asking])
-    for (number, begun, _), exchange in zip(asking, came, strict=True):
+    results = exchanges([spec for _, _, spec in waiting])
+    for (number, running, _), exchange in zip(waiting, results, strict=True):
         try:
-            begun.send(exchange)
+            running.send(exchange)
         except StopIteration as end:
             seen[number] = end.value
     return [seen[number] for number in range(len(probes))]
@@ -69,46 +71,48 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     rkey, addr, at, length = _range(context, step, operation, "rkey")
     connection = _connection(context, step, operation, kind)
     reads, words = operation == "RDMA_READ", operation in WORD_OPERATIONS
-    content = sent(length)
-    stays = reads or operation == _UNEQUAL or operation in FLUSHES
-    target = _target(context, at, length, str(step.arguments["contents"]), content if reads else None, not stays)
-    before = of_one(EMPTY, length) if reads or words else content
-    comes = reads or (words and operation != "ATOMIC_WRITE")
-    local = LocalBuffer(context, connection, length, before, target.before if comes else before)
+    content = pattern(length)
+    unchanged = reads or operation == _UNEQUAL or operation in FLUSHES
+    target = _target(context, at, length, str(step.arguments["contents"]), content if reads else None, not unchanged)
+    before = repeated(EMPTY, length) if reads or words else content
+    returns_value = reads or (words and operation != "ATOMIC_WRITE")
+    local = LocalBuffer(context, connection, length, before, target.before if returns_value else before)
     request = _request(context, operation, local.sge, rkey, addr, length, (target.before, content))
-    exchange = yield Ask(connection, request, (target, local.area))
-    observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, "remote")
+    exchange = yield ExchangeSpec(connection, request, (target, local.area))
+    observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, "remote")
     late = exchange.late
     if operation in FLUSHES:
-        moved = "all" if exchange.done else "nothing"
+        moved = "all" if exchange.succeeded else "nothing"
     elif reads or operation == _UNEQUAL:
         moved = local.area.moved()
     else:
         moved = target.moved()
-    if comes and not reads and operation != _UNEQUAL:  # the value before it has to come back, or nothing at all
+    if (
+        returns_value and not reads and operation != _UNEQUAL
+    ):  # the old value must be returned if and only if the new one was written
         moved = moved if local.area.moved() == moved else "part"
-    if moved != "all" or not exchange.done:
-        observation["state"] = exchange.rested
+    if moved != "all" or not exchange.succeeded:
+        observation["state"] = exchange.responder_state
     if operation == "RDMA_WRITE_WITH_IMM":
-        observation |= _received(exchange.heard, length)
-    return observation | _moved(moved, length, exchange.done, target, local, late)
+        observation |= _received(exchange.peer_completions, length)
+    return observation | _moved(moved, length, exchange.succeeded, target, local, late)
 
 
 def _local_traffic(context: CaseContext, step: Step) -> Probe:
-    """An access to a range by an lkey: gathered from by SEND and WRITE, scattered into by the others."""
+    """An access to a range by an lkey: SEND and WRITE read from it, the others write to it."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     lkey, addr, at, length = _range(context, step, operation, "lkey")
     connection = context.harness.connection(kind, str(step.arguments["pd"]))
     gathers, receives = operation in ("SEND", "WRITE"), operation.startswith("RECV")
-    content = sent(length)
+    content = pattern(length)
     target = _target(context, at, length, str(step.arguments["contents"]), content if gathers else None, not gathers)
-    # Whoever owns the region is the responder, whichever side asks.
+    # The region is in the responder's PD, whichever end posts the request.
     access = _RIGHTS.value_of(_GRANTED[operation]) if operation in _GRANTED else 0
     skipped = _GRH if kind == "UD" else 0
     size = max(0, length - skipped) if receives else length
-    before, wanted = (of_one(EMPTY, size), target.before[:size]) if gathers else (content[:size],) * 2
+    before, wanted = (repeated(EMPTY, size), target.before[:size]) if gathers else (content[:size],) * 2
     other = LocalBuffer(context, connection, size, before, wanted, access, skipped if gathers else 0)
-    region, rested, late = Sge(addr, length, lkey), "", False
+    region, final_state, late = Sge(addr, length, lkey), "", False
     if receives:
         observation = _receive(context, connection, operation, region, (target, other), kind)
     elif operation == "SEND":
@@ -116,20 +120,20 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
     else:
         opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ", "FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD"}[operation]
         request = SendRequest(opcode, context.next_wr_id(), (region,), rkey=other.sge.rkey, remote_addr=other.sge.addr)
-        exchange = yield Ask(connection, request, (target, other.area), RESPONDER)
+        exchange = yield ExchangeSpec(connection, request, (target, other.area), RESPONDER)
         side = "gather" if gathers else "answer"
-        observation = _answered(exchange.returned, exchange.found, exchange.heard, kind, side)
-        rested, late = exchange.rested, exchange.late
+        observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, side)
+        final_state, late = exchange.responder_state, exchange.late
     moved = other.area.moved() if gathers else target.moved(length - size)
     done = observation["wc"] == ["SUCCESS"]
     if moved != "all" or not done:
-        connection.stale = connection.stale or not rested
-        observation["state"] = rested or connection.pair.responder.query_state()
+        connection.stale = connection.stale or not final_state
+        observation["state"] = final_state or connection.pair.responder.query_state()
     return observation | _moved(moved, length, done, target, other, late)
 
 
 _PROBES: dict[str, Callable[[CaseContext, Step], Probe]] = {"traffic": _traffic, "local_traffic": _local_traffic}
-# What a peer's memory has to allow for an operation that takes a range of ours for its local side.
+# The access right that the peer's memory needs for an operation whose local side is the range under test.
 _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
 
 
@@ -138,19 +142,19 @@ def _send(
 ) -> Observation:
     """A SEND from the region to the peer."""
     target, other = sides
-    connection.ready()
-    asker, peer = connection.pair.responder, connection.pair.requester
+    connection.renew_if_stale()
+    initiator, peer = connection.pair.responder, connection.pair.requester
     target.fill()
     other.area.fill()
     posted = peer.post_receive((other.sink,), context.next_wr_id())
     if posted.value:
         raise SetupRefused("posting a receive", errno_name(posted.value))
-    returned = asker.post_send(SendRequest("SEND", context.next_wr_id(), (region,)))
-    found = asker.completions(1) if returned.value == 0 else []
-    done = Exchange(returned, found).done
-    heard = peer.completions(1) if done else []
-    if not heard:
-        connection.failed(*(() if done or returned.value else (asker,)))
+    returned = initiator.post_send(SendRequest("SEND", context.next_wr_id(), (region,)))
+    found = initiator.completions(1) if returned.value == 0 else []
+    done = Exchange(returned, found).succeeded
+    received = peer.completions(1) if done else []
+    if not received:
+        connection.mark_failed(*(() if done or returned.value else (initiator,)))
     return _answered(returned, found, [], kind, "gather")
 
 
@@ -162,9 +166,9 @@ def _receive(
     sides: tuple[Area, LocalBuffer],
     kind: str,
 ) -> Observation:
-    """A SEND into the region; the receiver's completion counts."""
+    """A SEND from the peer into the region; the receiver's completion is recorded."""
     target, source = sides
-    connection.ready()
+    connection.renew_if_stale()
     target.fill()
     source.area.fill()
     receiver, sender = connection.pair.responder, connection.pair.requester
@@ -172,7 +176,7 @@ def _receive(
     returned = receiver.post_receive((region,), wr_id)
     if returned.value:
         return _answered(returned, [], [], kind, "receive")
-    if kind not in RELIABLE:  # a message that is dropped leaves its receive to the next one
+    if kind not in RELIABLE:  # if the message is dropped, the SEND behind it consumes its receive
         receiver.post_receive((), context.next_wr_id())
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
     posted = sender.post_send(SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
@@ -180,21 +184,21 @@ def _receive(
         raise SetupRefused("posting a send", errno_name(posted.value))
     if kind not in RELIABLE:
         sender.post_send(SendRequest("SEND", context.next_wr_id(), flags=0))
-    sent_off = sender.completions(1)
+    sender_completions = sender.completions(1)
     found = receiver.completions(1) if kind in RELIABLE else receiver.completions(1, SILENCE_S)
     connection.stale = connection.stale or kind not in RELIABLE
-    if kind in RELIABLE and not Exchange(returned, found).done:
-        connection.failed(sender, receiver)
-    observation = _answered(returned, found, sent_off, kind, "receive")
-    if Exchange(returned, found).done:
+    if kind in RELIABLE and not Exchange(returned, found).succeeded:
+        connection.mark_failed(sender, receiver)
+    observation = _answered(returned, found, sender_completions, kind, "receive")
+    if Exchange(returned, found).succeeded:
         observation |= _received(found, region.length, operation == "RECV_WITH_IMM")
     return observation
 
 
 def bind_and_send(context: CaseContext, step: Step) -> Observation:
-    """A bind whose completion is not awaited, and behind it on the same queue pair a SEND.
+    """Posts a bind and behind it a SEND on the same queue pair, and awaits only the receive of the SEND.
 
-    Once the peer has received, the window must be bound: a SEND is ordered after the bind before it.
+    When the peer has received it, the window must be bound: a SEND is ordered after a bind posted before it.
     """
     pair = context.pairs[str(step.arguments["qp"])]
     window = context.windows[str(step.arguments["mw"])]
@@ -214,7 +218,7 @@ def bind_and_send(context: CaseContext, step: Step) -> Observation:
     target = _target(context, info.addr, 8, "made", None, True)
     target.fill()
     local = scratch(pair.requester.pd, 8, "local")
-    ctypes.memmove(local.addr, sent(8), 8)
+    ctypes.memmove(local.addr, pattern(8), 8)
     request = SendRequest("RDMA_WRITE", context.next_wr_id(), (local,), rkey=key, remote_addr=info.addr)
     returned = pair.requester.post_send(request)
     found = pair.requester.completions(1) if [each.status for each in received] == ["SUCCESS"] else received
@@ -223,18 +227,18 @@ def bind_and_send(context: CaseContext, step: Step) -> Observation:
 
 
 def _target(context: CaseContext, at: int, length: int, contents: str, content: bytes | None, replaced: bool) -> Area:
-    """A range of the case's memory. `content` is its content before the operation, if the operation reads it.
+    """A range of the case's memory. `content`: its contents before the operation, if the operation reads it.
 
-    `replaced`: whether the operation is to write there what it sends.
+    `replaced`: whether the operation writes the transferred bytes to it.
     """
-    around, made = AROUND[contents], contents == "made"
-    before = (content if content is not None else of_one(BEFORE, length)) if made else of_one(around, length)
-    wanted = sent(length) if replaced else before
-    return Area(context.memory_around(at, length), at, length, around, before, wanted, made)
+    around, prefill = AROUND[contents], contents == "made"
+    before = (content if content is not None else repeated(BEFORE, length)) if prefill else repeated(around, length)
+    wanted = pattern(length) if replaced else before
+    return Area(context.memory_around(at, length), at, length, around, before, wanted, prefill)
 
 
 def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[int, int, int, int]:
-    """Key, address, address in this process, and length in bytes of the operation."""
+    """Key, address, address in this process, and length in bytes, of the operation."""
     number, addr, length = context.numbers(step.arguments, key, "addr", "length")
     at = context.number(step.arguments["at"]) if step.arguments["at"] else addr
     offset, size = locate(str(step.arguments["position"]), operation, addr, length)
@@ -242,7 +246,7 @@ def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[
 
 
 def _connection(context: CaseContext, step: Step, operation: str, kind: str) -> LoopbackConnection:
-    """The connection of a remote operation: that of a named pair, or one of the harness in the case's PD."""
+    """The connection of a remote operation: over the pair that the case names, else one of the harness."""
     via = str(step.arguments["via"])
     if via != NULL:
         return context.connection(via)
@@ -255,7 +259,7 @@ def _connection(context: CaseContext, step: Step, operation: str, kind: str) -> 
 def _request(
     context: CaseContext, operation: str, local: Sge, rkey: int, addr: int, length: int, contents: tuple[bytes, bytes]
 ) -> SendRequest:
-    """The operation on the range by the key; a word operation replaces the first of `contents` by the second."""
+    """The request. A word operation replaces the value in the first of `contents` by that in the second."""
     wr_id = context.next_wr_id()
     if operation in FLUSHES:
         return SendRequest(operation, wr_id, rkey=rkey, remote_addr=addr, length=length)
@@ -273,7 +277,7 @@ def _request(
 def _answered(
     returned: Return, found: Sequence[Completion], peer: Sequence[Completion], kind: str, side: str
 ) -> Observation:
-    """The completions of the request, and those at the other side unless all succeeded."""
+    """The observation of the completions of the request, and of those at the other side unless all succeeded."""
     statuses = [each.status for each in found]
     observation = answer(returned)
     observation |= {"layer": "device", "wc": statuses, "qp_type": kind, "side": side}
@@ -283,20 +287,20 @@ def _answered(
     return observation
 
 
-def _received(heard: Sequence[Completion], length: int, with_imm: bool = True) -> Observation:
-    """What the receiver's completion contains beside its status, as [what came, what was sent]."""
-    if not heard or heard[0].status != "SUCCESS":
+def _received(completions: Sequence[Completion], length: int, with_imm: bool = True) -> Observation:
+    """What the receiver's completion reports beside its status, as [reported, expected]."""
+    if not completions or completions[0].status != "SUCCESS":
         return {}
-    received: Observation = {"byte_len": [heard[0].byte_len, length]}
+    received: Observation = {"byte_len": [completions[0].byte_len, length]}
     if with_imm:
-        received["imm"] = [heard[0].imm, _IMMEDIATE]
+        received["imm"] = [completions[0].imm, _IMMEDIATE]
     return received
 
 
 def _moved(moved: str, length: int, done: bool, target: Area, local: LocalBuffer, late: bool) -> Observation:
-    """What the operation has changed in the range, and beside the harness's own buffer.
+    """The observation of what the operation has changed in the range and beside the harness's own buffer.
 
-    An operation of no bytes counts as moved if it is done. `late`: a completion came before the last byte.
+    An operation of zero bytes counts as moved if it succeeded (`done`). `late`: a completion came before the last byte.
     """
     if length == 0:
         moved = "all" if done else "nothing"
@@ -306,6 +310,6 @@ def _moved(moved: str, length: int, done: bool, target: Area, local: LocalBuffer
     if late and moved == "all":
         seen["late"] = True
     if moved == "part":
-        here, there = (area.content()[:SHOWN].hex() for area in (local.area, target))
-        seen["bytes"] = {"here": here, "there": there}
+        own, remote = (area.content()[:SHOWN].hex() for area in (local.area, target))
+        seen["bytes"] = {"here": own, "there": remote}
     return seen

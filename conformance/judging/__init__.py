@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from conformance.errors import UserError
-from conformance.judging.faults import data_fault, fault_of, format_answer, outcome_of, wrong_fields
+from conformance.judging.faults import data_fault, fault_of, format_answer, outcome_of, without_status, wrong_fields
 from conformance.judging.kernel_alarms import first_alarm, kernel_alarm
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
@@ -49,7 +49,7 @@ class Basis:
         if case.kind is not Kind.POINT:
             return case
         assert case.sweep is not None
-        return case.sweep.judged(case, lambda name: not self.capabilities.undeclared([name], case.entry))
+        return case.sweep.judged_row(case, lambda name: not self.capabilities.undeclared([name], case.entry))
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def judge(
     else:
         judgement = _judge_steps(case, observed)
     if judgement.verdict != Verdict.FAIL and observed.get("left_behind"):
-        return Judgement(Verdict.FAIL, f"could not be given back: {'; '.join(observed['left_behind'])}")
+        return Judgement(Verdict.FAIL, f"could not be released: {'; '.join(observed['left_behind'])}")
     return judgement
 
 
@@ -185,6 +185,9 @@ def _first_refused(case: Case, observed: Observation) -> bool:
 
 
 def _judge_steps(case: Case, observed: Observation) -> Judgement:
+    unjudged = without_status(case.when, observed)
+    if unjudged:
+        return Judgement(Verdict.UNREACHABLE, f"{case.when} {unjudged}")
     fault = fault_of(case.when, observed)
     for step, seen in zip(case.afterwards, observed.get("afterwards", ()), strict=False):
         fault = fault or fault_of(step, seen, "afterwards ")

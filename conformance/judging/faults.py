@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE, refusal
 from conformance.model.observation import Observation
+from conformance.model.vocabulary import BINDS
 from conformance.verbs import ENUMS, VERBS
 
 
@@ -14,7 +15,8 @@ def fault_of(step: Step, seen: Observation, when: str = "") -> str:
     """What is wrong with one step, as a line for people; empty if nothing is."""
     then = step.then
     outcome = outcome_of(step, seen)
-    moved = data_fault(step, seen)
+    # The effect of a judged call whose row asks for the status of its refusal is the subject of other rows.
+    moved = "" if then.because and not when else data_fault(step, seen)
     if moved:
         return f"{when}{step} {format_answer(seen)}, {moved}"
     if then.outcome == "open":
@@ -75,10 +77,23 @@ def _reception_fault(seen: Observation) -> str:
     return ""
 
 
+def without_status(step: Step, seen: Observation) -> str:
+    """Why there is no status of a refusal to judge where a row asks for one; empty if there is one.
+
+    Whether the operation is refused at all is the subject of other rows.
+    """
+    if not step.then.because:
+        return ""
+    if seen["returned"] != "0":
+        return "was refused when it was posted, so that no completion has a status"
+    return "was not refused, so that there is no status of a refusal" if seen["wc"] == ["SUCCESS"] else ""
+
+
 def _refusal_fault(step: Step, seen: Observation, when: str) -> str:
     """A refusal by the wrong status, or one after which the queue pair goes on."""
-    wanted = refusal(seen.get("side", ""), step.then.because, seen.get("qp_type", ""))
-    if wanted is None or seen["returned"] != "0":  # or refused already when it was posted
+    side = "bind" if step.call in BINDS else seen.get("side", "")
+    wanted = refusal(side, step.then.because, seen.get("qp_type", ""))
+    if wanted is None:
         return ""
     statuses = [(seen["wc"], wanted.wc, "")]
     if wanted.peer:
@@ -87,7 +102,7 @@ def _refusal_fault(step: Step, seen: Observation, when: str) -> str:
         if allowed and (len(found) != 1 or found[0] not in allowed):
             came = " ".join(found) or "nothing"
             return f"{when}{step} should be refused with {' or '.join(allowed)}{who}, completed with {came}"
-    if seen.get("state", wanted.state) != wanted.state:
+    if wanted.state and seen.get("state", wanted.state) != wanted.state:
         return f"{when}{step} was refused, and the queue pair is in state {seen['state']} instead of {wanted.state}"
     return ""
 

@@ -37,9 +37,24 @@ MEANING: Mapping[str, str] = {
     "advise_enomem": "a prefetch can exceed a memory limit",
     "raw_registration": "the kernel accepts a registration without the driver-specific part of the command",
 }
+# For each access flag, the capability without which a device may refuse it; empty for a flag that every device must
+# know. ibv_reg_mr(3) says of some that they are granted if supported. Sweeps (`needs of`) and the reference use it.
+FLAG_NEEDS: Mapping[str, str] = {
+    "LOCAL_WRITE": "",
+    "REMOTE_WRITE": "",
+    "REMOTE_READ": "",
+    "REMOTE_ATOMIC": "atomics",
+    "MW_BIND": "mw_type_1",
+    "ZERO_BASED": "",
+    "ON_DEMAND": "odp",
+    "HUGETLB": "",
+    "FLUSH_GLOBAL": "flush_global",
+    "FLUSH_PERSISTENT": "flush_persistent",
+    "RELAXED_ORDERING": "",
+}
 # Preconditions of running a case at all. They are not properties of the device: if one is missing, the verdict of
 # the case is UNREACHABLE, with this reason.
-REACH: Mapping[str, str] = {
+PRECONDITIONS: Mapping[str, str] = {
     "experimental_rereg": "the loaded libibverbs does not export the vendor's dialect of ibv_rereg_mr",
     "dontfork": "libibverbs protects no range from fork here: the kernel copies pinned pages on fork"
     " (ibv_is_fork_initialized: UNNEEDED), or the process was not started with RDMAV_FORK_SAFE=1",
@@ -101,9 +116,9 @@ def declared_capabilities(declared: DeviceAttributes) -> dict[str, bool]:
 class Capabilities:
     """What is known of the stack before any case runs.
 
-    `declared`: by capability, whether the device declares it. `offered`: by entry and capability, whether a call
-    was offered when it was tried. `reachable`: by precondition of REACH, whether it is met. A capability that is
-    in none of them counts as present.
+    `declared`: by capability, whether the device declares it. `offered`: by entry and capability, whether a call was
+    offered when it was tried. `reachable`: by precondition of PRECONDITIONS, whether it is met. A capability that is in
+    none of them counts as present.
     """
 
     declared: Mapping[str, bool]
@@ -118,4 +133,4 @@ class Capabilities:
     def unreachable(self, needs: Sequence[str], entry: str) -> str:
         """Returns why a case with these needs cannot be run at `entry`, or an empty text if it can."""
         every = (*needs, *_OF_ENTRIES.get(entry, ()))
-        return "; ".join(REACH[need] for need in every if self.reachable.get(need) is False)
+        return "; ".join(PRECONDITIONS[need] for need in every if self.reachable.get(need) is False)

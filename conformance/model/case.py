@@ -1,7 +1,7 @@
-"""One case: what is set up, the one call that is judged, what must come of it, and what it proves.
+"""One case: its set-up, the one judged call, the expected result, and the rules that it proves.
 
-Frozen data between the tables that people write and the execution on a device. Not for reading
-tables (tables/loader.py) and not for running (execution/runner.py).
+Frozen data, created from tables and executed on a device. Not for reading tables (tables/loader.py) and not for running
+cases (execution/runner.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Flags:
-    """A bit mask as a table wrote it: the mask and the names, unknown bits as `bit N`."""
+    """A bit mask from a table: its value, and the names of its flags; a bit without a name is `bit N`."""
 
     mask: int
     names: tuple[str, ...]
@@ -33,7 +33,7 @@ class Flags:
 
 @dataclass(frozen=True)
 class Value:
-    """One value of an enumeration, or a number that it does not have."""
+    """One value of an enumeration, or a number without a name in it."""
 
     number: int
     text: str
@@ -44,7 +44,7 @@ class Value:
 
 @dataclass(frozen=True)
 class SgeSpec:
-    """One element of a scatter/gather list as a table wrote it."""
+    """One element of a scatter/gather list from a table."""
 
     addr: Quantity
     length: Quantity
@@ -54,14 +54,14 @@ class SgeSpec:
         return f"{{{self.addr.text}, {self.length.text}, {self.lkey.text}}}"
 
 
-# A str names an object or is a word.
+# A str is the name of an object or a word of the table language.
 Argument = Quantity | Flags | Value | tuple[SgeSpec, ...] | str
 Arguments = Mapping[str, Argument]
 
 
 @dataclass(frozen=True)
 class MemorySpec:
-    """Memory or a dma-buf to be made for a case: its kind, of language.MEMORY_KINDS or DMABUF_KINDS."""
+    """Memory or a dma-buf of a case. `kind` is one of vocabulary.MEMORY_KINDS or DMABUF_KINDS."""
 
     kind: str
     size: Quantity
@@ -69,7 +69,7 @@ class MemorySpec:
 
 @dataclass(frozen=True)
 class MrSpec:
-    """A region that is there before the judged call. `gone`: registered and deregistered again."""
+    """A region that is registered before the judged call. `gone`: it is deregistered again before that call."""
 
     call: str
     arguments: Arguments
@@ -78,10 +78,10 @@ class MrSpec:
 
 @dataclass(frozen=True)
 class QpSpec:
-    """A queue pair with a peer of its own kind, in a state of language.QP_STATES.
+    """A queue pair with a peer of the same type. `state` is one of vocabulary.QP_STATES.
 
-    `access`: its qp_access_flags; None: all that the device has. `extended`: FLUSH or ATOMIC_WRITE
-    where it is to send and take these, which only an extended queue pair can.
+    `access` are its qp_access_flags; None means all that the device supports. `extended` is FLUSH or ATOMIC_WRITE if
+    the pair is to use that operation, which needs extended queue pairs.
     """
 
     kind: str
@@ -93,13 +93,13 @@ class QpSpec:
 
     @property
     def peer(self) -> QpSpec:
-        """What the other end is like: ready, and with all rights."""
+        """The peer: in the state RTS, with all rights."""
         return QpSpec(self.kind, self.pd, extended=self.extended)
 
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """A window that is there before the judged call; `bound` are the arguments of its bind, if any."""
+    """A window that is allocated before the judged call. `bound` are the arguments of its bind, if it is bound."""
 
     pd: str
     type: int
@@ -108,7 +108,7 @@ class WindowSpec:
 
 @dataclass(frozen=True)
 class Given:
-    """What exists before the judged call, by name. A PD called `pd` is always there."""
+    """The objects that exist before the judged call, by name. There is always a PD `pd`."""
 
     memory: Mapping[str, MemorySpec] = field(default_factory=dict)
     dmabufs: Mapping[str, MemorySpec] = field(default_factory=dict)
@@ -121,14 +121,13 @@ class Given:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What the document says must come of a call.
+    """The result of a call that the document requires.
 
-    `outcome`: see vocabulary.OUTCOMES. `errno`: the names allowed; empty: those that the page
-    enumerates, if it does; ("any",): some errno must be given. `code`: codes of a verb that has an
-    enumeration of its own for them. `mr`: "as_asked" when the region's fields must be those asked for.
-    `completion`: "none" when a posted request must not give one. `rkey`: whether the window's key in
-    the structure must have "changed" or be "unchanged". `because`: why traffic is refused, of
-    expected_errors.REASONS, where the completions are to show it.
+    `outcome`: see vocabulary.OUTCOMES. `errno`: the allowed names; empty means those that the page lists, if any;
+    ("any",) means any errno. `code`: the allowed codes, for a verb with an enumeration of codes. `mr`: "as_asked" if
+    the fields of the region must be those requested. `completion`: "none" if the request must not have a completion.
+    `rkey`: whether the key in the structure of the window must be "changed" or "unchanged". `because`: the reason for
+    which traffic is refused, one of expected_errors.REASONS, if the completions must show it.
     """
 
     outcome: str
@@ -140,7 +139,7 @@ class Expectation:
     because: str = ""
 
     def as_data(self) -> dict[str, Any]:
-        """The expectation as it stands in a result."""
+        """The expectation in the form of results."""
         data: dict[str, Any] = {"outcome": self.outcome}
         for name in ("errno", "code"):
             if getattr(self, name):
@@ -153,8 +152,8 @@ class Expectation:
 
 _RIGHTS = tuple(QP_RIGHTS.split())
 _ALL_RIGHTS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), _RIGHTS)
-# Arguments that say nothing to a person where they have these values.
-_UNTOLD: Mapping[str, tuple[Argument, ...]] = {
+# Values of arguments that are not worth showing.
+_HIDDEN: Mapping[str, tuple[Argument, ...]] = {
     "at": ("",), "via": ("NULL",), "handle": ("own",), "pd_handle": ("own",), "position": ("whole",),
     "contents": ("made",), "qp_type": ("RC",), "qp_access": (_ALL_RIGHTS,),
 }  # fmt: skip
@@ -162,7 +161,7 @@ _UNTOLD: Mapping[str, tuple[Argument, ...]] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One call of a case and what must come of it. `name` is what its product is called afterwards."""
+    """One call of a case with its expectation. `name` is the name of the created object in later steps."""
 
     call: str
     arguments: Arguments
@@ -170,20 +169,20 @@ class Step:
     name: str = ""
 
     def __str__(self) -> str:
-        told = {key: shown(value) for key, value in self.arguments.items() if value not in _UNTOLD.get(key, ())}
-        return f"{self.call}({', '.join(f'{key}={text}' for key, text in told.items())})"
+        visible = {
+            key: format_argument(value) for key, value in self.arguments.items() if value not in _HIDDEN.get(key, ())
+        }
+        return f"{self.call}({', '.join(f'{key}={text}' for key, text in visible.items())})"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A row after expansion: steps `before` belong to the setup, `when` is judged, then `afterwards`.
+    """A row after expansion: the steps `before` belong to the set-up, `when` is judged, then `afterwards`.
 
-    `id` is `<verb>/<table>/<row>`, the same in every run on every device.
-
-    `note` goes into the result as a remark; a `hazardous` case can take the kernel down with it. A case of the
-    kind SWEEP stands for many calls: its own parts are those of the first point, for people; one of the kind
-    POINT stands for the one whose number is `point`.
-    `tier` is the smallest of language.TIERS that has the case.
+    `id` is `<verb>/<table>/<row>`, the same in every run on every device. `note` is a remark for the result. A
+    `hazardous` case can crash the kernel. A case of the kind SWEEP has the parts of its first point, for display; one
+    of the kind POINT is the point with the number `point`. `tier` is the smallest of vocabulary.TIERS that has the
+    case.
     """
 
     id: str
@@ -205,8 +204,8 @@ class Case:
     point: int | None = None
 
 
-def shown(argument: Argument) -> str:
-    """An argument as a person writes it."""
+def format_argument(argument: Argument) -> str:
+    """The text of an argument, as in a table."""
     if isinstance(argument, Quantity):
         return argument.text
     if isinstance(argument, tuple):

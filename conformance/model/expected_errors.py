@@ -1,8 +1,8 @@
 """What a refused operation must cause: the status of its completion and the states of the queue pairs.
 
-From the InfiniBand Architecture Specification, volume 1 (IBA below): its chapters 9.7.5 (errors found by
-the responder), 9.7.6 (by the requester), 9.8 (unreliable connections) and 11.6.2 (completion statuses), and
-ibv_modify_qp(3) and ibv_poll_cq(3), which have the same statuses and states. Data only; judging/ applies it.
+From the InfiniBand Architecture Specification, volume 1: its completion statuses and its errors that the responder and
+the requester detect. The statuses of enum ibv_wc_status are those of the specification; no manual page says which
+refusal has which. They are the subject of the rules STAT-…, and of no other. Data only; judging/ applies it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Refusal:
 
     `wc` are the allowed statuses of the completion at the side that posted the operation. `peer` are those at the
     other side, if the operation consumed a request there. Empty means that the documents leave the status open.
-    `state` is the state of the queue pair that detected the error.
+    `state` is the state of the queue pair that detected the error; empty if it is not judged.
     """
 
     operations: str
@@ -36,27 +36,32 @@ class Refusal:
 REFUSALS: dict[tuple[str, str], Refusal] = {
     ("remote", "memory"): Refusal(
         "RDMA WRITE and READ, atomics, ATOMIC WRITE, FLUSH", ("REM_ACCESS_ERR",), (), "ERR",
-        "IBA 9.7.5.2 (NAK, remote access error, class C), 11.6.2: a protection error on a remote buffer",
+        "NAK, remote access error, class C: a protection error on a remote buffer",
     ),
     ("remote", "queue_pair"): Refusal(
         "RDMA WRITE and READ, atomics, ATOMIC WRITE, FLUSH", ("REM_INV_REQ_ERR",), (), "ERR",
-        "IBA 9.7.5.2 (NAK, invalid request, class C), 11.6.2: the operation is not supported by this receive queue",
+        "NAK, invalid request, class C: the operation is not supported by this receive queue",
     ),
     ("gather", "memory"): Refusal(
         "SEND and RDMA WRITE out of the region", ("LOC_PROT_ERR",), (), "ERR",
-        "IBA 9.7.6 (local memory protection error of the requester), 11.6.2: a local protection error",
+        "local memory protection error of the requester: a local protection error",
     ),
     ("answer", "memory"): Refusal(
         "the answer of an RDMA READ or an atomic into the region", ("LOC_PROT_ERR",), (), "ERR",
-        "IBA 9.7.6 (local memory protection error of the requester), 11.6.2: a local protection error",
+        "local memory protection error of the requester: a local protection error",
     ),
     ("receive", "memory"): Refusal(
         "a SEND into the region of a posted receive", (), ("REM_OP_ERR",), "ERR",
-        "IBA 9.7.5.2 (NAK, remote operational error, class A), 11.6.2: an error of the responder's queue pair",
+        "NAK, remote operational error, class A: an error of the responder's queue pair",
+    ),
+    ("bind", "memory"): Refusal(
+        "a bind that was posted, of either type of window", ("MW_BIND_ERR",), (), "",
+        "memory management operation error: the requester's own request cannot be carried out",
     ),
 }  # fmt: skip
 
 
 def refusal(side: str, reason: str, qp_type: str) -> Refusal | None:
     """Returns the expected result of a refused operation, or None if no document defines it."""
-    return REFUSALS.get((side, reason)) if qp_type in RELIABLE else None
+    local = side == "bind"  # detected where it was posted, whatever the queue pair's type
+    return REFUSALS.get((side, reason)) if local or qp_type in RELIABLE else None

@@ -1,7 +1,7 @@
-"""The kinds of case: what a case stands for, and so how it is run.
+"""The kinds of case, which determine how a case is run.
 
-A kind is decided when a table is loaded. To add one: a member here, and its runner in sweeps/runners.py. Not for the
-kinds of memory or of queue pairs, which are words of the table language (vocabulary.py).
+The loader determines the kind of each case. To add a kind, add a member here and its runner in sweeps/runners.py. Not
+for the kinds of memory or queue pairs, which are words of the table language (vocabulary.py).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from enum import Enum
 
 @dataclass(frozen=True)
 class Traits:
-    """What is particular to a kind of case.
+    """The properties of a kind of case.
 
-    `folder` and `call`: of a kind that is about no single verb, the folder of its tables in cases/, and what a row
-    calls to be of it. Cases of a higher `precedence` run later. `cost` is that of a case beside that of its calls, in
-    plain calls. `proves`: whether a pass shows that its rules are kept.
+    For a kind that does not belong to one verb, `folder` is the folder of its tables in cases/, and `call` the call
+    that its rows make. Cases with a higher `precedence` run later. `cost` is the estimated cost of a case in addition
+    to that of its calls, in units of one plain call. `proves`: whether a pass proves its rules.
     """
 
     name: str
@@ -28,21 +28,21 @@ class Traits:
 
 
 class Kind(Enum):
-    """What a case stands for."""
+    """The kind of a case."""
 
     ROW = Traits("row")  # the calls of one row
-    POINT = Traits("point")  # those of one point of a sweep, which was asked for by its name
-    SWEEP = Traits("sweep", cost=50.0)  # those of every point of a space
-    # The installed header and bindings against the descriptions in verbs/. They wait for a compiler.
+    POINT = Traits("point")  # the calls of one point of a sweep, which was selected by its name
+    SWEEP = Traits("sweep", cost=50.0)  # the calls of every point of a space
+    # Compares the installed header and bindings with the descriptions in verbs/. Runs the compiler.
     API = Traits("api", folder="api", call="compare_api", precedence=1, cost=20.0)
-    # Random sequences of calls, which take as long as they are given. A device may not be the same afterwards.
+    # Random sequences of calls, for a given time. They run last, because the device may be damaged afterwards.
     SEQUENCES = Traits("sequences", folder="sequences", call="random_sequences", precedence=2, proves=False)
 
     @property
     def traits(self) -> Traits:
-        """What is particular to the kind."""
+        """The properties of the kind."""
         return self.value
 
 
-# The kinds that are about no single verb, by the call that makes a row one of them.
+# The kinds that do not belong to one verb, by the call of their rows.
 BY_CALL = {kind.traits.call: kind for kind in Kind if kind.traits.call}

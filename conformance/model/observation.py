@@ -1,8 +1,8 @@
-"""What was observed of a case: plain data, recorded as it is under `observed` of a result, and judged from there.
+"""What was observed in a case: plain data, recorded unchanged as `observed` of a result, and the input of judging.
 
-The types of the keys, so that a type checker finds a misspelt one. TypedDicts and not classes, since observations come
-from JSON and go to JSON, and a sweep makes thousands of them. A key is absent where it does not apply. Not for making
-observations (execution/) and not for judging them (judging/).
+TypedDicts, so that a type checker finds misspelt keys; not classes, because observations are read from and written to
+JSON, and a sweep has thousands of them. A key is absent if it does not apply. Not for making observations (execution/)
+and not for judging them (judging/).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypedDict
 
 
 class MrFields(TypedDict):
-    """The structure of a registered region: addresses in this process, `length` in bytes."""
+    """The struct ibv_mr of a region: addresses in this process, `length` in bytes."""
 
     addr: int
     length: int
@@ -24,41 +24,41 @@ class MrFields(TypedDict):
 
 
 class AskedRange(TypedDict):
-    """The range that a registration asked for: its address or offset, and its length in bytes."""
+    """The range that a registration requested: its address or offset, and its length in bytes."""
 
     addr: int
     length: int
 
 
 class WindowFields(TypedDict):
-    """The structure of an allocated window."""
+    """The struct ibv_mw of a window."""
 
     rkey: int
 
 
 class KeyChange(TypedDict):
-    """A window's rkey in its structure before and after a bind."""
+    """The rkey in the structure of a window before and after a bind."""
 
     before: int
     after: int
 
 
 class MrKeysChange(TypedDict):
-    """A region's lkey and rkey, in this order, before and after a re-registration."""
+    """[lkey, rkey] of a region before and after a re-registration."""
 
     before: list[int]
     after: list[int]
 
 
 class PartialContents(TypedDict):
-    """The first bytes of the harness's side (`here`) and of the range (`there`) in hexadecimal digits."""
+    """The first bytes of the harness's buffer (`here`) and of the range (`there`), in hexadecimal."""
 
     here: str
     there: str
 
 
 class DivergenceData(TypedDict):
-    """Where a device parts from the reference: a signature, the nearest rule, the fault, the sequence as a row."""
+    """A deviation from the reference: its signature, the nearest rule, the fault, and the sequence as a row."""
 
     when: str
     rule: str
@@ -67,14 +67,14 @@ class DivergenceData(TypedDict):
 
 
 class Observation(TypedDict, total=False):
-    """What came of one call, and of the case whose judged call it is."""
+    """The observation of one call, and of the case if it is the judged call."""
 
     # Of every call that was made.
     rc: int | None  # the value returned; None where the call returns a pointer
-    returned: str  # for people: MR, MW or NULL, 0, the name of an errno or of a code, or what went wrong
-    errno: str  # its name; empty if the call left it alone
-    layer: str  # who answered: library, provider, kernel, device, header or none
-    enumerated: bool  # `returned` is a code of the verb's own enumeration
+    returned: str  # as text: MR, MW or NULL, 0, the name of an errno or code, or a description of the error
+    errno: str  # its name; empty if the call did not set it
+    layer: str  # which layer returned the result: library, provider, kernel, device, header or none
+    enumerated: bool  # `returned` is a code from the verb's enumeration
 
     # Of a registration, a re-registration, and an allocation or bind of a window.
     mr: MrFields
@@ -85,26 +85,26 @@ class Observation(TypedDict, total=False):
 
     # Of posted requests.
     wc: list[str]  # the statuses of the completions
-    wr_id_matches: bool | None  # None where there is nothing to compare
-    marker: list[str]  # the statuses with that of the request behind the one that asked for no completion
+    wr_id_matches: bool | None  # None if there is no completion to compare
+    marker: list[str]  # all statuses after an unsignaled request, with that of the signaled request behind it
     responder_wc: list[str]  # the statuses at the receiver of a SEND_WITH_INV
 
     # Of operations on a range.
-    peer_wc: list[str]  # the statuses at the other side, unless all succeeded
+    peer_wc: list[str]  # the statuses at the peer, unless all are SUCCESS
     qp_type: str
-    side: str  # whose range it is about: remote, gather, answer or receive
-    moved: str  # how much has come: all, nothing or part
-    changed: list[list[int]]  # [offset from the range's beginning, bytes] of each stretch that differs
-    guards: str  # `changed` where bytes beside the harness's own buffer differ
+    side: str  # how the range is used: remote, gather, answer or receive
+    moved: str  # how much of the data was transferred: all, nothing or part
+    changed: list[list[int]]  # [offset from the beginning of the range, size] of each changed stretch, in bytes
+    guards: str  # `changed` if bytes beside the harness's own buffer have changed
     late: bool  # a completion came before its data
     bytes: PartialContents
     state: str  # of the responder's queue pair after a refusal
-    byte_len: list[int]  # [what the receiver was told, what was sent], in bytes
-    imm: list[int | None]  # the same of the immediate datum
-    pages: list[int]  # [those in core, all] of the memory
+    byte_len: list[int]  # [reported to the receiver, sent], in bytes
+    imm: list[int | None]  # [reported to the receiver, sent] of the immediate data
+    pages: list[int]  # [pages in core, all pages] of the memory
 
     # Of a comparison with the installed header.
-    checks: dict[str, int]  # how many had each outcome
+    checks: dict[str, int]  # the number of checks with each outcome
     differences: list[str]  # of random sequences too
     not_covered: list[str]
 
@@ -115,24 +115,24 @@ class Observation(TypedDict, total=False):
     divergences: list[DivergenceData]
 
     # Of the case.
-    afterwards: list[Observation]  # the later steps, as far as they were made
-    setup_failed: str  # what the device refused of the set-up; with `errno` alone
-    unreachable: str  # why nothing could be observed here
-    left_behind: list[str]  # what could not be given back, or is counted now and was not before
-    lacking: list[str]  # the capabilities that were needed and not declared, so that it can be judged again
+    afterwards: list[Observation]  # of the later steps that were made
+    setup_failed: str  # which call of the set-up was refused; then only `errno` is present, too
+    unreachable: str  # why nothing could be observed on this stack
+    left_behind: list[str]  # what could not be released, and which kernel resources have leaked
+    lacking: list[str]  # needed capabilities that the device does not declare, for judging the record again
 
 
 class ResourceCounts(TypedDict):
-    """What the kernel counts, by kind, before and after a case."""
+    """The kernel's counts of resources, by kind, before and after a case."""
 
     before: dict[str, int]
     after: dict[str, int]
 
 
 class KernelEvidence(TypedDict, total=False):
-    """What the kernel showed while a case ran; recorded under `kernel` of a result.
+    """Kernel log, taint and resources of the time in which a case ran; recorded as `kernel` of a result.
 
-    `log` is absent where it could not be read, `taint_before` where the taint has not changed.
+    `log` is absent if it could not be read, `taint_before` if the taint has not changed.
     """
 
     taint: int
@@ -142,12 +142,12 @@ class KernelEvidence(TypedDict, total=False):
     memory: ResourceCounts
 
 
-# What the kernel showed during a stretch of a sweep, and its first and last point (`from` and `to`).
+# A kernel error during an interval of a sweep, with the first and the last point of the interval (`from` and `to`).
 Alarm = TypedDict("Alarm", {"what": str, "from": str, "to": str})
 
 
 class PointExample(TypedDict):
-    """One point of a sweep in full; `point` is its text as Space.text gives it."""
+    """One point of a sweep in full. `point` is its text from Space.text."""
 
     point: str
     reason: str
@@ -155,12 +155,12 @@ class PointExample(TypedDict):
 
 
 def with_undeclared(observed: Observation, undeclared: Sequence[str]) -> Observation:
-    """The observation as it is recorded where the case needs capabilities that the device does not declare."""
+    """The observation as it is recorded, with needed capabilities that the device does not declare."""
     return {**observed, "lacking": list(undeclared)} if undeclared else observed
 
 
 def without_undeclared(observed: Observation) -> Observation:
-    """An observation that was recorded, as it was when it was judged."""
-    made = observed.copy()
-    made.pop("lacking", None)
-    return made
+    """The reverse of `with_undeclared`, for a recorded observation."""
+    copy = observed.copy()
+    copy.pop("lacking", None)
+    return copy

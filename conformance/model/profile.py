@@ -1,6 +1,6 @@
-"""What is known of a kind of device before it is asked: capabilities that must be there, and those that it lacks.
+"""A device profile: capabilities that devices of one driver must have, and those that they are known not to have.
 
-Data only. Profiles are read from files by tables/profile.py; judging applies them to a verdict.
+Data only. Not for reading profiles from files (tables/profile.py) and not for applying them to verdicts (judging/).
 """
 
 from __future__ import annotations

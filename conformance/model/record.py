@@ -245,7 +245,11 @@ class WaiversAccount(TypedDict, total=False):
 
 
 class FooterRecord(TypedDict):
-    """The last record; `verdicts` counts cases by effective verdict, `rules` has the worst one of each rule."""
+    """The last record; `verdicts` counts cases by effective verdict, `rules` has the verdict on each rule.
+
+    `not_offered` has for each rule that is verified in part what the device or the stack does not offer of it, with the
+    number of cases; it is absent if there is no such rule.
+    """
 
     type: Literal["footer"]
     complete: bool
@@ -254,6 +258,7 @@ class FooterRecord(TypedDict):
     rule_totals: dict[str, int]
     points: int
     duration_s: float
+    not_offered: NotRequired[dict[str, dict[str, int]]]
     boots: NotRequired[int]
     resumed: NotRequired[int]
     waivers: NotRequired[WaiversAccount]

@@ -1,7 +1,7 @@
-"""The row of a sweep as data: what is the same at every point, and what varies with which axes.
+"""The row of a sweep as data: the constant parts, and templates for the parts that depend on axes.
 
-A template gives its part of the row at a point (`at`) from the number of the value on each axis. Tables make
-templates when they are loaded (tables/row_resolution.py). Not for which points there are (sweep.py).
+A template returns its part of the row at a point (`at`), from the number of the value on each axis. The loader creates
+the templates (tables/row_resolution.py). Not for the points of a sweep (sweep.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Template(Protocol[T_co]):
-    """A part of the row that varies with `axes`."""
+    """A part of the row that depends on `axes`."""
 
     @property
     def axes(self) -> Iterable[str]: ...
@@ -38,23 +38,23 @@ class Template(Protocol[T_co]):
 
 @dataclass(frozen=True)
 class Varying(Generic[T]):
-    """A part with one value for each combination of the values of its axes.
+    """A part with one value for each combination of values of its axes.
 
-    The key of `values` has the number of the value on each of `axes`. A combination that no point of the
-    sweep has may be absent.
+    The keys of `values` are the numbers of the values on `axes`. Combinations that no point of the sweep has may be
+    absent.
     """
 
     axes: tuple[str, ...]
     values: Mapping[tuple[int, ...], T]
 
     def at(self, values: Values) -> T:
-        """The part at a point. Raises KeyError for a point that the sweep does not have."""
+        """The part at a point. Raises KeyError for a point that the sweep excludes."""
         return self.values[tuple([values[axis] for axis in self.axes])]
 
 
 @dataclass(frozen=True)
 class FlagSubsets:
-    """The flags that are the value of an axis of subsets: flag i is set where bit i of the value is.
+    """The flags of an axis over all subsets: flag i is set if bit i of the value is set.
 
     `masks` and `names` are those of each flag, in the axis's order.
     """
@@ -80,9 +80,9 @@ FlagsPart = Flags | Varying[Flags] | FlagSubsets
 
 @dataclass(frozen=True)
 class FlagsUnion:
-    """A list of flags some of whose elements are axes: the OR of its parts, whose names stay in their order.
+    """A list of flags with axes among its elements: the OR of its parts, in their order.
 
-    Keeps each axis apart, because the product of two axes of subsets can have a million combinations.
+    Each axis is a part of its own, because the product of two axes of subsets can have a million combinations.
     """
 
     parts: tuple[FlagsPart, ...]
@@ -109,7 +109,7 @@ ArgumentTemplate = Varying[Argument] | FlagsUnion
 
 @dataclass(frozen=True)
 class StepTemplate:
-    """A call: the step at the first point, and the arguments and the expectation that vary."""
+    """A call: the step at the first point, and the arguments and the expectation that depend on axes."""
 
     first: Step
     arguments: Mapping[str, ArgumentTemplate] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class StepTemplate:
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes with which the step varies."""
+        """The axes on which the step depends."""
         return axes_of([*self.arguments.values(), *([self.then] if self.then else [])])
 
     def at(self, values: Values) -> Step:
@@ -130,14 +130,14 @@ class StepTemplate:
 
 @dataclass(frozen=True)
 class MrTemplate:
-    """A region of which only arguments vary."""
+    """A region of which only arguments depend on axes."""
 
     first: MrSpec
     arguments: Mapping[str, ArgumentTemplate]
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes with which its arguments vary."""
+        """The axes on which its arguments depend."""
         return axes_of(self.arguments.values())
 
     def at(self, values: Values) -> MrSpec:
@@ -147,14 +147,14 @@ class MrTemplate:
 
 @dataclass(frozen=True)
 class QpTemplate:
-    """A queue pair of which only the access flags vary."""
+    """A queue pair of which only the access flags depend on axes."""
 
     first: QpSpec
     access: FlagsUnion
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes with which its access flags vary."""
+        """The axes on which its access flags depend."""
         return self.access.axes
 
     def at(self, values: Values) -> QpSpec:
@@ -164,14 +164,14 @@ class QpTemplate:
 
 @dataclass(frozen=True)
 class WindowTemplate:
-    """A window of which only the arguments of its bind vary."""
+    """A window of which only the arguments of its bind depend on axes."""
 
     first: WindowSpec
     arguments: Mapping[str, ArgumentTemplate]
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes with which its bind varies."""
+        """The axes on which its bind depends."""
         return axes_of(self.arguments.values())
 
     def at(self, values: Values) -> WindowSpec:
@@ -181,7 +181,7 @@ class WindowTemplate:
 
 @dataclass(frozen=True)
 class GivenTemplate:
-    """What is set up: all of it at the first point, and by name the objects that vary."""
+    """The set-up at the first point, and by name the objects that depend on axes."""
 
     first: Given
     memory: Mapping[str, Varying[MemorySpec]] = field(default_factory=dict)
@@ -192,18 +192,18 @@ class GivenTemplate:
     memlock: Varying[Quantity] | None = None
 
     @property
-    def ground_axes(self) -> frozenset[str]:
-        """The axes with which anything but regions and windows varies."""
+    def base_axes(self) -> frozenset[str]:
+        """The axes on which the base objects depend: everything except regions and windows."""
         return axes_of([*self.memory.values(), *self.dmabufs.values(), *self.qps.values(),
                         *([self.memlock] if self.memlock else [])])  # fmt: skip
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes with which the set-up varies."""
-        return self.ground_axes | axes_of([*self.mrs.values(), *self.windows.values()])
+        """The axes on which the set-up depends."""
+        return self.base_axes | axes_of([*self.mrs.values(), *self.windows.values()])
 
     def at(self, values: Values) -> Given:
-        """What is set up at a point."""
+        """The set-up at a point."""
         if not self.axes:
             return self.first
         first = self.first
@@ -229,15 +229,15 @@ class RowTemplate:
 
     @property
     def setup_axes(self) -> frozenset[str]:
-        """The axes with which the set-up varies, the steps before the judged call included."""
+        """The axes on which the set-up depends, including the steps before the judged call."""
         return self.given.axes | axes_of(self.before)
 
 
 def axes_of(templates: Iterable[Template[object]]) -> frozenset[str]:
-    """The axes of any of these."""
+    """The axes of all these templates."""
     return frozenset(axis for template in templates for axis in template.axes)
 
 
 def _at(first: Mapping[str, T], varying: Mapping[str, Template[T]], values: Values) -> Mapping[str, T]:
-    """The values by name of which some vary, at a point."""
+    """Values by name at a point; `varying` has templates for some of them."""
     return {**first, **{name: template.at(values) for name, template in varying.items()}}

@@ -1,7 +1,6 @@
-"""A sweep: one row whose call is made at every point of a space, with what the documents want at each.
+"""A sweep: one row whose call is made at every point of a space, with the documented expectation at each point.
 
-Frozen data between the table and the run. Not for reading the table (tables/sweep_reader.py) and not for
-running it (sweeps/run.py).
+Frozen data. Not for reading it from a table (tables/sweep_reader.py) and not for running it (sweeps/run.py).
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from conformance.model.space import Space
 
 @dataclass(frozen=True)
 class Clause:
-    """What must come of the points where `when` holds (None: of all that are left).
+    """The expectation at the points where `when` is true; None means all points without an earlier clause.
 
-    A clause with `needs` decides nothing: where it holds, a device without these capabilities may refuse.
+    A clause with `needs` has no expectation: where it is true, a device without these capabilities may refuse the call.
     """
 
     text: str
@@ -33,60 +32,63 @@ class Clause:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The space, which of its points count, and the clauses in their order; the last one takes every point."""
+    """The space, the constraint `where` that selects its points, and the clauses in order.
+
+    The last one matches all points.
+    """
 
     space: Space
     where: Expression | None
     clauses: tuple[Clause, ...]
     row: RowTemplate
-    needs_of: Mapping[str, tuple[str, ...]]  # what each of its rules needs
+    needs_of: Mapping[str, tuple[str, ...]]  # the capabilities that each of its rules needs
 
     @cached_property
     def inside(self) -> int:
-        """The column of the points that count."""
+        """The column of the points that the constraint selects."""
         return points_where(self.where, self.space)
 
     @cached_property
     def size(self) -> int:
-        """How many points count."""
+        """The number of points that the constraint selects."""
         return self.space.count(self.inside)
 
     @property
     def deciding(self) -> tuple[Clause, ...]:
-        """The clauses that say what must come."""
+        """The clauses with an expectation."""
         return tuple(clause for clause in self.clauses if clause.then is not None)
 
     def in_order(self, axes: Collection[str]) -> list[str]:
-        """The names of some axes in the space's order."""
+        """The names of these axes, in the order of the space."""
         return [axis.name for axis in self.space.axes if axis.name in axes]
 
-    def decided(self, declared: Callable[[str], bool]) -> bytes:
-        """For each point the number of the clause, among the deciding ones, that says what must come there."""
-        left, total = self.inside, 0
+    def clause_numbers(self, declared: Callable[[str], bool]) -> bytes:
+        """For each point the number of the clause, among the deciding ones, that has its expectation."""
+        remaining, total = self.inside, 0
         for number, clause in enumerate(self.deciding):
-            here = left if clause.when is None else left & column(clause.when, self.space, declared)
-            total += number * here
-            left ^= here
+            chosen = remaining if clause.when is None else remaining & column(clause.when, self.space, declared)
+            total += number * chosen
+            remaining ^= chosen
         return self.space.bytes_of(total)
 
     def undeclared(self, declared: Callable[[str], bool]) -> tuple[bytes, tuple[str, ...]]:
-        """For each point a mask of the capabilities that are needed there and not declared, and their names."""
+        """For each point a mask of its needs that are not declared, and the names of the mask's bits."""
         names: list[str] = []
         columns: list[int] = []
         for clause in self.clauses:
             for name in clause.needs if clause.then is None else ():
                 if declared(name):
                     continue
-                here = self.inside if clause.when is None else self.inside & column(clause.when, self.space, declared)
+                points = self.inside if clause.when is None else self.inside & column(clause.when, self.space, declared)
                 if name not in names:
                     names.append(name)
                     columns.append(0)
-                columns[names.index(name)] |= here
+                columns[names.index(name)] |= points
         total = sum(each << bit for bit, each in enumerate(columns))
         return self.space.bytes_of(total), tuple(names)
 
-    def single(self, case: Case, text: str) -> Case:
-        """The case of the one point that `text` names. Raises ValueError with a sentence for people."""
+    def point_case(self, case: Case, text: str) -> Case:
+        """The case of the point `text`. Raises ValueError with a message for the user."""
         point = self.space.parse(text)
         if not self.inside >> 8 * point & 1:
             raise ValueError("the sweep's constraint excludes this point")
@@ -97,16 +99,16 @@ class Sweep:
             afterwards=tuple(step.at(values) for step in row.afterwards),
         )  # fmt: skip
 
-    def judged(self, case: Case, declared: Callable[[str], bool]) -> Case:
-        """The case of one point as a row would have it on a device that declares these capabilities."""
+    def judged_row(self, case: Case, declared: Callable[[str], bool]) -> Case:
+        """The case of a point as a row, for a device that declares these capabilities."""
         assert case.point is not None
-        clause = self.deciding[self.decided(declared)[case.point]]
+        clause = self.deciding[self.clause_numbers(declared)[case.point]]
         masks, names = self.undeclared(declared)
         needs = [name for bit, name in enumerate(names) if masks[case.point] >> bit & 1]
-        return self.by(case, clause, needs)
+        return self.row_of_clause(case, clause, needs)
 
-    def by(self, case: Case, clause: Clause, needs: Sequence[str]) -> Case:
-        """The case of one point as a row whose expectation is a clause's."""
+    def row_of_clause(self, case: Case, clause: Clause, needs: Sequence[str]) -> Case:
+        """The case of a point as a row, with the expectation of a clause."""
         assert clause.then is not None
         return replace(
             case, when=replace(case.when, then=clause.then), rules=(clause.rule,), kind=Kind.ROW, sweep=None,
@@ -115,5 +117,5 @@ class Sweep:
 
 
 def points_where(where: Expression | None, space: Space) -> int:
-    """The column of the points at which a constraint holds; it may name no capability. None: all points."""
+    """The column of the points that a constraint selects; None selects all. It cannot depend on capabilities."""
     return space.everywhere() if where is None else column(where, space, lambda name: True)

@@ -255,7 +255,7 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "mr": ExpectationSpec(("as_asked",), "success", (*REGISTRATIONS, "ibv_rereg_mr")),
     "completion": ExpectationSpec(("none",), "success", BINDS),
     "rkey": ExpectationSpec(("changed", "unchanged"), calls=BINDS),
-    "because": ExpectationSpec(tuple(REASONS), "refused", PROBES),
+    "because": ExpectationSpec(tuple(REASONS), "refused", (*PROBES, *BINDS)),
 }
 # Names that objects of a table cannot have, because they have another meaning in steps and calls.
 RESERVED = (NULL, *BAD_FDS, *(name for _, name in PRODUCTS.values()))

@@ -13,7 +13,7 @@ from conformance.sweeps.run import SweepRun
 def case_record(run: CaseRun, registry: Registry) -> ResultRecord:
     """The result of a case as the schema has it; a sweep's has its points under `points_data`."""
     if isinstance(run, SweepRun):
-        return sweep_record(run.case, registry, run.swept, run.duration_us)
+        return sweep_record(run.case, registry, run.result, run.duration_us)
     return result_record(
         run.case, registry, run.judgement, run.observation, kernel=run.kernel, duration_us=run.duration_us
     )

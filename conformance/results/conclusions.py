@@ -5,21 +5,80 @@ Not for judging a case (judging/) and not for the layout of reports.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from conformance.model.record import FooterRecord, ResultRecord
 from conformance.model.rules import Registry
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
 
+# What says nothing against a rule that other cases verify: the device or the stack does not offer that part.
+_ABSENT = (Verdict.UNREACHABLE, Verdict.UNSUPPORTED)
 
-def rule_verdicts(results: Iterable[ResultRecord], registry: Registry) -> dict[str, Verdict]:
-    """For each rule that has a result, the worst verdict of its cases, in the registry's order."""
-    worst: dict[str, Verdict] = {}
+
+@dataclass
+class RuleConclusion:
+    """What the results come to for one rule.
+
+    `absent` says which part of a verified rule could not be checked: for each capability missing at an entry, or
+    each reason why a case cannot be reached, the number of cases. It is empty for any other verdict.
+    """
+
+    verdict: Verdict
+    absent: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def restriction(self) -> str:
+        """Which part of the rule was not offered, as a clause for people; empty if all of it was."""
+        if not self.absent:
+            return ""
+        parts = "; ".join(
+            f"{what} ({count:,} {'case' if count == 1 else 'cases'})" for what, count in self.absent.items()
+        )
+        return f"verified where the device offers it; not offered: {parts}"
+
+
+def conclude_rules(results: Iterable[ResultRecord]) -> dict[str, RuleConclusion]:
+    """For each rule that has a result, the worst verdict of its cases, but for what the device does not offer.
+
+    UNSUPPORTED and UNREACHABLE do not outrank a PASS: the rule is verified where the device offers it. A PASS of a case
+    that the documents leave open verifies nothing, and does not make up for a part that is absent.
+    """
+    by_rule: dict[str, list[ResultRecord]] = {}
     for record in results:
         for rule in record["rules"]:
-            both = (worst.get(rule, Verdict.PASS), verdict_on(rule, record))
-            worst[rule] = min(both, key=VERDICTS.index)
-    return {rule: worst[rule] for rule in registry if rule in worst}
+            by_rule.setdefault(rule, []).append(record)
+    return {rule: _conclude(rule, records) for rule, records in by_rule.items()}
+
+
+def _conclude(rule: str, records: Sequence[ResultRecord]) -> RuleConclusion:
+    verdicts = [verdict_on(rule, record) for record in records]
+    worst = min(verdicts, key=VERDICTS.index)
+    verified = any(
+        verdict == Verdict.PASS and record["expected"].get("outcome") != "open"
+        for verdict, record in zip(verdicts, records, strict=True)
+    )
+    if worst not in _ABSENT or not verified:
+        return RuleConclusion(worst)
+    count: Counter[str] = Counter()
+    for verdict, record in zip(verdicts, records, strict=True):
+        if verdict in _ABSENT:
+            count[_absent(verdict, record)] += 1
+    return RuleConclusion(Verdict.PASS, dict(count))
+
+
+def _absent(verdict: Verdict, record: ResultRecord) -> str:
+    lacking = record["observed"].get("lacking", ())
+    if verdict == Verdict.UNSUPPORTED and lacking:
+        return f"{', '.join(lacking)} at {record['entry']}" if record["entry"] else ", ".join(lacking)
+    return record["reason"]
+
+
+def rule_verdicts(results: Iterable[ResultRecord], registry: Registry) -> dict[str, Verdict]:
+    """The verdict on each rule that has a result (see `conclude_rules`), in the registry's order."""
+    found = conclude_rules(results)
+    return {rule: found[rule].verdict for rule in registry if rule in found}
 
 
 def verdict_on(rule: str, record: ResultRecord) -> Verdict:

@@ -30,7 +30,7 @@ from conformance.model.record import (
 from conformance.model.record_shape import check, record_of
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
-from conformance.results.conclusions import rule_verdicts
+from conformance.results.conclusions import conclude_rules
 
 FILE_NAME = "results.jsonl"
 
@@ -120,7 +120,8 @@ def footer_record(
     """
     by_case = {record["case"]: record for record in results}
     effective = [record["effective"] for record in by_case.values()]
-    rules = rule_verdicts(by_case.values(), registry)
+    concluded = conclude_rules(by_case.values())
+    rules = {rule: concluded[rule].verdict for rule in registry if rule in concluded}
     footer: FooterRecord = {
         "type": "footer",
         "complete": all(case in by_case and by_case[case]["verdict"] != Verdict.MISSED for case in planned),
@@ -130,6 +131,9 @@ def footer_record(
         "points": sum(sum(record["points"].values()) if "points" in record else 1 for record in by_case.values()),
         "duration_s": round(duration_s, 3),
     }
+    restricted = {rule: concluded[rule].absent for rule in rules if concluded[rule].absent}
+    if restricted:
+        footer["not_offered"] = restricted
     if boots is not None:
         footer["boots"] = boots
     if resumed is not None:

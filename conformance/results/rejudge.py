@@ -21,7 +21,7 @@ from conformance.model.record import ResultRecord
 from conformance.results.points import read_points
 from conformance.results.records import Recorded, result_record
 from conformance.results.sweep_record import sweep_record
-from conformance.sweeps.run import judge_again
+from conformance.sweeps.run import rejudge_sweep
 from conformance.tables.suite import Suite
 
 
@@ -92,8 +92,8 @@ def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basi
     if points.space.as_data() != case.sweep.space.as_data():
         return Again(record, "its space is another now")
     alarms, log = record.get("alarms", []), record["kernel"].get("log", [])
-    swept = judge_again(case, points, basis, alarms, log)
-    return Again(_merged(sweep_record(case, suite.registry, swept, 0), record))
+    result = rejudge_sweep(case, points, basis, alarms, log)
+    return Again(_merged(sweep_record(case, suite.registry, result, 0), record))
 
 
 def _merged(new: ResultRecord, old: ResultRecord) -> ResultRecord:

@@ -13,25 +13,25 @@ from conformance.model.record import ResultRecord
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
 from conformance.results.records import result_record
-from conformance.sweeps.run import Swept, words
+from conformance.sweeps.run import SweepResult, format_expectation
 
 
-def sweep_record(case: Case, registry: Registry, swept: Swept, duration_us: int) -> ResultRecord:
+def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_us: int) -> ResultRecord:
     """The result of a sweep as the schema has it, with the points under `points_data`."""
     assert case.sweep is not None
-    judgement = Judgement(swept.verdict, swept.reason)
-    record = result_record(case, registry, judgement, {}, kernel=swept.kernel, duration_us=duration_us)
-    rules = swept.points.by_rule()
+    judgement = Judgement(result.verdict, result.reason)
+    record = result_record(case, registry, judgement, {}, kernel=result.kernel, duration_us=duration_us)
+    rules = result.points.by_rule()
     record |= {
         "expected": {"clauses": clauses(case)},
         "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size},
-        "points": swept.points.by_verdict(),
+        "points": result.points.by_verdict(),
         # Nobody knows which rule's points the kernel complained about.
-        "rule_verdicts": dict.fromkeys(rules, Verdict.FAIL) if swept.alarms else rules,
-        "points_data": swept.points.as_data(case.id),
+        "rule_verdicts": dict.fromkeys(rules, Verdict.FAIL) if result.alarms else rules,
+        "points_data": result.points.as_data(case.id),
     }
-    if swept.alarms:
-        record["alarms"] = swept.alarms
+    if result.alarms:
+        record["alarms"] = result.alarms
     return record
 
 
@@ -41,6 +41,10 @@ def clauses(case: Case) -> list[dict[str, Any]]:
     found = []
     for clause in case.sweep.clauses:
         entry: dict[str, Any] = {"if": clause.text} if clause.text else {}
-        entry |= {"then": words(clause.then), "rule": clause.rule} if clause.then else {"needs": list(clause.needs)}
+        entry |= (
+            {"then": format_expectation(clause.then), "rule": clause.rule}
+            if clause.then
+            else {"needs": list(clause.needs)}
+        )
         found.append(entry)
     return found

@@ -1,7 +1,7 @@
-"""The numbers that a call's arguments are at many points, as arrays made without a look at each point.
+"""The numeric values of a call's arguments at many points, as arrays, without a Python loop over the points.
 
-A group of points shares its set-up and with it the values of the outer axes; its points are numbered
-by the other, inner axes.
+The points of a group have the same set-up and therefore the same values of the outer axes; they are numbered by the
+other, inner axes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from conformance.execution.context import CaseContext
 from conformance.model.case import Argument, Flags
 from conformance.model.row_template import ArgumentTemplate, FlagsPart, FlagSubsets, FlagsUnion, Varying
 from conformance.model.space import Axis, Space
-from conformance.sweeps.grouping import Numbers
+from conformance.sweeps.grouping import PointNumbers
 
 
 class Columns:
@@ -29,64 +29,63 @@ class Columns:
         self._outer, self._context = outer, context
         self._inner = [axis for axis in space.axes if axis.name not in outer]
 
-    def column(self, argument: Argument | ArgumentTemplate, picks: Numbers) -> int | array[int]:
-        """An argument modulo 2^64: a number, or an array('Q') with one for each of `picks`.
+    def column(self, argument: Argument | ArgumentTemplate, inner_points: PointNumbers) -> int | array[int]:
+        """An argument modulo 2^64: a number, or an array('Q') with one for each of `inner_points`.
 
-        What it is at points that the sweep's constraint excludes is of no meaning.
+        The numbers at points that the sweep's constraint excludes have no meaning.
         """
         if not isinstance(argument, Varying | FlagsUnion):
             return self._number(argument)
-        if isinstance(picks, range):
-            return self._varying(argument, picks)
+        if isinstance(inner_points, range):
+            return self._varying(argument, inner_points)
         whole = self._varying(argument, range(math.prod(axis.size for axis in self._inner)))
-        return whole if isinstance(whole, int) else array("Q", map(whole.__getitem__, picks))
+        return whole if isinstance(whole, int) else array("Q", map(whole.__getitem__, inner_points))
 
-    def _varying(self, argument: ArgumentTemplate, picks: range) -> int | array[int]:
+    def _varying(self, argument: ArgumentTemplate, inner_points: range) -> int | array[int]:
         if isinstance(argument, Varying):
-            return self._numbers(argument, picks)
-        found = [self._flags(part, picks) for part in argument.parts]
+            return self._numbers(argument, inner_points)
+        found = [self._flags(part, inner_points) for part in argument.parts]
         fixed = functools.reduce(operator.or_, (each for each in found if isinstance(each, int)), 0)
         columns = [each for each in found if not isinstance(each, int)]
         if not columns:
             return fixed
-        return _together(operator.or_, [*columns, array("Q", [fixed]) * len(picks)] if fixed else columns)
+        return _combined(operator.or_, [*columns, array("Q", [fixed]) * len(inner_points)] if fixed else columns)
 
-    def _flags(self, part: FlagsPart, picks: range) -> int | array[int]:
+    def _flags(self, part: FlagsPart, inner_points: range) -> int | array[int]:
         if isinstance(part, Flags):
             return part.mask
         if isinstance(part, Varying):
-            return self._numbers(part, picks)
+            return self._numbers(part, inner_points)
         axis = next((axis for axis in self._inner if axis.name == part.axis), None)
-        return part.at(self._outer).mask if axis is None else self._spread(axis, array("Q", _masks(part)), picks)
+        return part.at(self._outer).mask if axis is None else self._spread(axis, array("Q", _masks(part)), inner_points)
 
-    def _numbers(self, part: Varying[Argument] | Varying[Flags], picks: range) -> int | array[int]:
+    def _numbers(self, part: Varying[Argument] | Varying[Flags], inner_points: range) -> int | array[int]:
         axes = [axis for axis in self._inner if axis.name in part.axes]
-        known = part.values
         keys = itertools.product(*(
             (self._outer[name],) if name in self._outer else range(self._size(name)) for name in part.axes
         ))  # fmt: skip
-        # A combination that no point of the sweep has is not known.
-        table = array("Q", (self._number(known[key]) if key in known else 0 for key in keys))
+        # A combination that no point of the sweep has is absent.
+        table = array("Q", (self._number(part.values[key]) if key in part.values else 0 for key in keys))
         if len(axes) < 2:
-            return self._spread(axes[0], table, picks) if axes else table[0]
-        places, stride = [], len(table)
+            return self._spread(axes[0], table, inner_points) if axes else table[0]
+        columns, stride = [], len(table)
         for axis in axes:
             stride //= axis.size
-            places.append(self._spread(axis, array("Q", range(0, axis.size * stride, stride)), picks))
-        return array("Q", map(table.__getitem__, _together(operator.add, places)))
+            columns.append(self._spread(axis, array("Q", range(0, axis.size * stride, stride)), inner_points))
+        return array("Q", map(table.__getitem__, _combined(operator.add, columns)))
 
     def _size(self, name: str) -> int:
         return next(axis.size for axis in self._inner if axis.name == name)
 
     def _number(self, argument: Argument) -> int:
-        # C's int and size_t alike: what they are modulo 2^64 is what a register holds.
+        # Modulo 2^64, as in a register, for int and size_t alike.
         return self._context.number(argument) % (1 << 64)
 
-    def _spread(self, axis: Axis, values: array[int], picks: range) -> array[int]:
-        """A number for each value of one axis, for each of `picks`."""
-        place = self._inner.index(axis)
-        block = math.prod(each.size for each in self._inner[place + 1 :])
-        first, last = picks.start // block, -(-picks.stop // block)
+    def _spread(self, axis: Axis, values: array[int], inner_points: range) -> array[int]:
+        """A number for each value of one axis, for each of `inner_points`."""
+        position = self._inner.index(axis)
+        block = math.prod(each.size for each in self._inner[position + 1 :])
+        first, last = inner_points.start // block, -(-inner_points.stop // block)
         around, first = last - first, first % axis.size
         values = (values * (-(-(first + around) // axis.size)))[first : first + around]
         if block < around:
@@ -96,8 +95,8 @@ class Columns:
         else:
             data = values.tobytes()
             column = array("Q", b"".join(data[at : at + 8] * block for at in range(0, len(data), 8)))
-        before = picks.start % block
-        return column[before : before + len(picks)]
+        before = inner_points.start % block
+        return column[before : before + len(inner_points)]
 
 
 def _masks(part: FlagSubsets) -> list[int]:
@@ -108,8 +107,8 @@ def _masks(part: FlagSubsets) -> list[int]:
     return masks
 
 
-def _together(operation: Callable[[int, int], int], columns: Sequence[array[int]]) -> array[int]:
-    """The sums or ORs of columns, all places at once; no sum may need more than 64 bits."""
+def _combined(operation: Callable[[int, int], int], columns: Sequence[array[int]]) -> array[int]:
+    """The sums or ORs of columns, index by index. No sum may need more than 64 bits."""
     if len(columns) == 1:
         return columns[0]
     total = functools.reduce(operation, (int.from_bytes(column.tobytes(), sys.byteorder) for column in columns))

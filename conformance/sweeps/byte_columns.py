@@ -1,7 +1,7 @@
-"""Which combinations of values stand at the places of several columns of bytes, and which of them at each place.
+"""The distinct combinations of values in several columns of bytes, and which of them each index has.
 
-Python's own loops cost as much a point as the calls that sweeps make; here bytes, slices and long numbers do all
-places at once. Only where there are more than 256 combinations each place is looked at alone.
+A loop in Python would take as long for a point as the verb itself. Operations on bytes, slices and long integers handle
+all indices at once. Only with more than 256 combinations is each index handled alone.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_MOST = 256  # what a byte can tell apart
+_MAX_IDS = 256  # the values of a byte
 
 
 @dataclass(frozen=True)
 class Combinations:
-    """`values[ids[place]]` is what the columns have at a place; kinds are numbered as they first come."""
+    """`values[ids[i]]` are the values of the columns at index i. Ids are in the order of first occurrence."""
 
     ids: bytes | array[int]
     values: Sequence[tuple[int, ...]]
 
-    def first(self, kind: int) -> int:
-        """The first place of a kind."""
-        return self.ids.index(kind)
+    def first(self, id_: int) -> int:
+        """The first index with an id."""
+        return self.ids.index(id_)
 
     def renumbered(self, numbers: Sequence[int]) -> array[int]:
-        """For each place the 16-bit number of its kind."""
+        """For each index the 16-bit number that `numbers` has for its id."""
         if not isinstance(self.ids, bytes):
             return array("H", map(numbers.__getitem__, self.ids))
-        padded = [*numbers, *[0] * (_MOST - len(numbers))]
+        padded = [*numbers, *[0] * (_MAX_IDS - len(numbers))]
         halves = bytearray(2 * len(self.ids))
         low, high = (0, 1) if sys.byteorder == "little" else (1, 0)
         halves[low::2] = self.ids.translate(bytes(number & 0xFF for number in padded))
@@ -39,21 +39,21 @@ class Combinations:
         return array("H", bytes(halves))
 
 
-def kinds(columns: Sequence[bytes]) -> Combinations:
-    """The kinds of places in columns of the same length."""
+def combinations(columns: Sequence[bytes]) -> Combinations:
+    """The combinations in columns of the same length."""
     ids = bytes(len(columns[0]))
     known: list[tuple[int, ...]] = [()]
     for column in columns:
-        here = distinct(column)
-        if len(here) == 1:
-            known = [(*each, here[0]) for each in known]
+        values = distinct(column)
+        if len(values) == 1:
+            known = [(*each, values[0]) for each in known]
             continue
-        if len(here) * len(known) > _MOST:
+        if len(values) * len(known) > _MAX_IDS:
             return _one_by_one(columns)
-        pairs = list(itertools.product(known, here))
+        pairs = list(itertools.product(known, values))
         # No byte of this sum is above 255, so that none carries into the next.
-        total = _number(ids.translate(_table(range(0, len(pairs), len(here) or 1))))
-        total += _number(column.translate(_table_of(here)))
+        total = _number(ids.translate(_table(range(0, len(pairs), len(values) or 1))))
+        total += _number(column.translate(_table_of(values)))
         both = total.to_bytes(len(column), "little")
         found = distinct(both)
         ids = both.translate(_table_of(found))
@@ -62,7 +62,7 @@ def kinds(columns: Sequence[bytes]) -> Combinations:
 
 
 def distinct(column: bytes) -> bytes:
-    """The bytes of a column, each once, as they first come."""
+    """The distinct bytes of a column, in the order of first occurrence."""
     found = bytearray()
     while column:
         found.append(column[0])
@@ -70,21 +70,21 @@ def distinct(column: bytes) -> bytes:
     return bytes(found)
 
 
-def planes(words: array[int]) -> list[bytes]:
+def byte_planes(words: array[int]) -> list[bytes]:
     """The low and the high bytes of 16-bit words."""
     data = words.tobytes()
     return [data[0::2], data[1::2]] if sys.byteorder == "little" else [data[1::2], data[0::2]]
 
 
 def _table(numbers: Sequence[int]) -> bytes:
-    return bytes([*numbers, *[0] * (_MOST - len(numbers))])
+    return bytes([*numbers, *[0] * (_MAX_IDS - len(numbers))])
 
 
 def _table_of(values: bytes) -> bytes:
-    """For each of the values its place among them."""
-    table = bytearray(_MOST)
-    for place, value in enumerate(values):
-        table[value] = place
+    """A translation table from each value to its index in `values`."""
+    table = bytearray(_MAX_IDS)
+    for index, value in enumerate(values):
+        table[value] = index
     return bytes(table)
 
 

@@ -1,8 +1,8 @@
-"""Why points deviate: the shortest Boolean description of a set of points, over flags and values.
+"""The shortest Boolean formula that describes a set of points, such as those that deviate, by flags and values.
 
-What the set does not depend on is dropped first, and values of an axis that make no difference are
-taken together; sympy minimises what is left. Points that expect something else do not count: the
-description is of the deviating ones among those that expect the same.
+Axes on which the set does not depend are removed first, and values of an axis that make no difference are merged; sympy
+minimises the rest. Points with another expectation are ignored: the formula distinguishes the deviating points from the
+others with the same expectation.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from conformance.model.space import Space
 from conformance.model.verdict import Verdict
 from conformance.sweeps.outcome import OUTSIDE, Points
 
-# sympy takes a third of a second for 8 variables, half a minute for 11; above, the set is taken apart first.
-MOST_VARIABLES = 8
-# Parts that a set is split into at most; beyond, no formula would be worth reading.
-_MOST_PARTS = 64
-# Of these nobody knows whether what deviates elsewhere deviates there too.
-_NOT_TRIED = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
+# sympy takes a third of a second for 8 variables and half a minute for 11. Sets with more variables are split first.
+MAX_VARIABLES = 8
+# A set is split into at most this many parts; a longer formula would not help anybody.
+_MAX_PARTS = 64
+# Points that were not tested: whether they would deviate is unknown.
+_NOT_TESTED = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
 ALWAYS, NEVER = "always", "never"
 NO_SYMPY = "not described, since sympy is not installed (Debian: python3-sympy)"
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """`when` describes the points, `minimal` tells that no shorter sum of products does.
+    """`when` is the formula; `minimal`: whether it is the shortest sum of products.
 
-    `of`: how many points expect the same as they, and were tried; `smallest` is one that deviates.
+    `of` is the number of tested points with the same expectation; `smallest` is the simplest point that deviates.
     """
 
     when: str
@@ -40,10 +40,10 @@ class Explanation:
 
 
 def explain(points: Points, number: int) -> Explanation:
-    """Why points have the outcome `number`."""
+    """The explanation of the points with the outcome `number`."""
     own = points.outcomes[number]
     same = (own.expected, own.rule, own.clause)
-    marks = [int((each.expected, each.rule, each.clause) == same and each.verdict not in _NOT_TRIED)
+    marks = [int((each.expected, each.rule, each.clause) == same and each.verdict not in _NOT_TESTED)
              for each in points.outcomes]  # fmt: skip
     marks[number] = 2
     table = bytes(0 if each == OUTSIDE else marks[each] for each in points.index)
@@ -55,28 +55,28 @@ def explain(points: Points, number: int) -> Explanation:
 
 
 def describe(space: Space, table: bytes) -> tuple[str, bool]:
-    """An expression (see model/predicate.py) for the points where `table` is 2, which is wrong where it is 1.
+    """An expression (see model/predicate.py) for a set of points, and whether it is minimal.
 
-    Where it is 0 the expression may say anything. With it: whether it is minimal.
+    It is true where `table` is 2 and false where it is 1; where `table` is 0, it may be either.
     """
     try:
         import sympy.logic  # noqa: F401
     except ImportError:
         return NO_SYMPY, False
-    return _Set(_questions(space), table).formula()
+    return _Set(_variables_of(space), table).formula()
 
 
 @dataclass(frozen=True)
-class _Question:
-    """What can be asked of a point: which class of an axis's values it has. A flag has the classes no and yes."""
+class _Variable:
+    """A property of a point: the class of its value on an axis, or a flag, whose classes are no and yes."""
 
     axis: str
     classes: tuple[tuple[str, ...], ...]
     flag: str = ""
-    rank: int = 0  # among the questions, as people read them
+    rank: int = 0  # its position among the variables in a formula
 
     def literal(self, number: int) -> str:
-        """That a point has the class."""
+        """The literal that a point has the class."""
         if self.flag:
             return self.flag if number else f"!{self.flag}"
         rest = [label for other, labels in enumerate(self.classes) if other != number for label in labels]
@@ -84,7 +84,7 @@ class _Question:
         return f"{self.axis}={_one_or_more(own)}" if len(own) <= len(rest) else f"{self.axis}!={_one_or_more(rest)}"
 
     def negated(self, number: int) -> str:
-        """That a point has another class."""
+        """The literal that a point has another class."""
         if len(self.classes) == 2:
             return self.literal(1 - number)
         return f"{self.axis}!={_one_or_more(self.classes[number])}"
@@ -94,34 +94,34 @@ def _one_or_more(labels: Sequence[str]) -> str:
     return labels[0] if len(labels) == 1 else f"{{{','.join(labels)}}}"
 
 
-def _questions(space: Space) -> tuple[_Question, ...]:
-    """The questions about a space whose answers, in order, number its points."""
+def _variables_of(space: Space) -> tuple[_Variable, ...]:
+    """The variables of a space; their classes, in this order, number its points."""
     names = [flag for axis in space.axes for flag in axis.flags]
     found = []
     for axis in space.axes:
         # Bit 0 changes fastest, so the last flag comes first.
         for flag in reversed(axis.flags):
             alone = [each.name for each in space.axes if each.knows(flag)] == [axis.name]
-            told = flag if alone else f"{axis.name}.{flag}"
+            name = flag if alone else f"{axis.name}.{flag}"
             rank = names.index(flag)
-            found.append(_Question(axis.name, (("no",), ("yes",)), told, rank))
+            found.append(_Variable(axis.name, (("no",), ("yes",)), name, rank))
         if not axis.flags:
-            found.append(_Question(axis.name, tuple((label,) for label in axis.labels), rank=len(names) + len(found)))
+            found.append(_Variable(axis.name, tuple((label,) for label in axis.labels), rank=len(names) + len(found)))
     return tuple(found)
 
 
 class _Set:
-    """A set of points by questions, `table[answers]` being 2 inside, 1 outside and 0 where it does not matter."""
+    """A set of points by variables, `table[marks]` being 2 inside, 1 outside and 0 where it does not matter."""
 
-    def __init__(self, questions: Sequence[_Question], table: bytes) -> None:
-        self.questions, self.table = list(questions), table
-        for number in range(len(self.questions) - 1, -1, -1):
+    def __init__(self, variables: Sequence[_Variable], table: bytes) -> None:
+        self.variables, self.table = list(variables), table
+        for number in range(len(self.variables) - 1, -1, -1):
             self._merge(number)
 
     def _slices(self, number: int) -> list[bytes]:
-        """The table's parts for each class of a question."""
-        size = len(self.questions[number].classes)
-        stride = math.prod(len(each.classes) for each in self.questions[number + 1 :])
+        """The table's parts for each class of a variable."""
+        size = len(self.variables[number].classes)
+        stride = math.prod(len(each.classes) for each in self.variables[number + 1 :])
         if stride == 1:
             return [self.table[value::size] for value in range(size)]
         starts = range(0, len(self.table), stride * size)
@@ -131,26 +131,28 @@ class _Set:
         ]
 
     def _replace(self, number: int, classes: Sequence[tuple[str, ...]], slices: Sequence[bytes]) -> None:
-        """A question with other classes; without it, if there is but one."""
-        question = self.questions[number]
-        stride = math.prod(len(each.classes) for each in self.questions[number + 1 :])
+        """A variable with other classes; without it, if there is but one."""
+        variable = self.variables[number]
+        stride = math.prod(len(each.classes) for each in self.variables[number + 1 :])
         starts = range(0, len(slices[0]), stride)
         self.table = b"".join(part[start : start + stride] for start in starts for part in slices)
-        self.questions[number] = replace(question, classes=tuple(classes))
+        self.variables[number] = replace(variable, classes=tuple(classes))
         if len(classes) == 1:
-            del self.questions[number]
+            del self.variables[number]
 
     def _merge(self, number: int) -> None:
-        """Takes together the classes between which the set does not differ."""
+        """Merges the classes between which the set does not differ."""
         classes: list[tuple[str, ...]] = []
         merged: list[int] = []
         length = 0
-        for labels, part in zip(self.questions[number].classes, self._slices(number), strict=True):
+        for labels, part in zip(self.variables[number].classes, self._slices(number), strict=True):
             length, value = len(part), int.from_bytes(part, "little")
-            for place, known in enumerate(merged):
-                if b"\3" not in (known | value).to_bytes(length, "little"):  # nowhere inside the one, outside the other
-                    merged[place] |= value
-                    classes[place] += labels
+            for index, known in enumerate(merged):
+                if b"\3" not in (known | value).to_bytes(
+                    length, "little"
+                ):  # no point is inside one class and outside the other
+                    merged[index] |= value
+                    classes[index] += labels
                     break
             else:
                 merged.append(value)
@@ -159,28 +161,28 @@ class _Set:
 
     def formula(self) -> tuple[str, bool]:
         """The expression, and whether it is minimal."""
-        if not self.questions or 1 not in self.table or 2 not in self.table:
+        if not self.variables or 1 not in self.table or 2 not in self.table:
             return (ALWAYS if 2 in self.table else NEVER), True
-        if len(self._variables()) <= MOST_VARIABLES:
+        if len(self._variables()) <= MAX_VARIABLES:
             return self._minimised(), True
-        for number, question in enumerate(self.questions):
+        for number, variable in enumerate(self.variables):
             for value, part in enumerate(self._slices(number)):
                 if 1 not in part:
-                    return self._rest(number, value, question.literal(value), "|")
+                    return self._rest(number, value, variable.literal(value), "|")
                 if 2 not in part:
-                    return self._rest(number, value, question.negated(value), "&")
+                    return self._rest(number, value, variable.negated(value), "&")
         return self._split(), False
 
     def _without(self, number: int, value: int) -> _Set:
-        question, slices = self.questions[number], self._slices(number)
+        variable, slices = self.variables[number], self._slices(number)
         rest = _Set((), b"")
-        rest.questions, rest.table = list(self.questions), self.table
-        classes = [labels for other, labels in enumerate(question.classes) if other != value]
+        rest.variables, rest.table = list(self.variables), self.table
+        classes = [labels for other, labels in enumerate(variable.classes) if other != value]
         rest._replace(number, classes, [part for other, part in enumerate(slices) if other != value])
-        return _Set(rest.questions, rest.table)
+        return _Set(rest.variables, rest.table)
 
     def _rest(self, number: int, value: int, literal: str, operator: str) -> tuple[str, bool]:
-        """A class that decides alone, and what holds beside it."""
+        """A class that determines the result alone, joined with the formula of the other classes."""
         rest, minimal = self._without(number, value).formula()
         if rest in (ALWAYS, NEVER):
             return literal, minimal
@@ -188,25 +190,25 @@ class _Set:
         return f"{literal} {operator} {inner}", minimal
 
     def _split(self) -> str:
-        """The set by the classes of one question, each described alone."""
-        parts = math.prod(len(each.classes) for each in self.questions[: -MOST_VARIABLES or None])
-        if parts > _MOST_PARTS:
-            names = ", ".join(dict.fromkeys(each.flag or each.axis for each in self.questions))
+        """The set by the classes of one variable, each described alone."""
+        parts = math.prod(len(each.classes) for each in self.variables[: -MAX_VARIABLES or None])
+        if parts > _MAX_PARTS:
+            names = ", ".join(dict.fromkeys(each.flag or each.axis for each in self.variables))
             return f"no short description: it depends on {names}"
         terms = []
         for value, part in enumerate(self._slices(0)):
-            inner, _ = _Set(self.questions[1:], part).formula()
+            inner, _ = _Set(self.variables[1:], part).formula()
             if inner != NEVER:
-                literal = self.questions[0].literal(value)
+                literal = self.variables[0].literal(value)
                 terms.append(literal if inner == ALWAYS else f"{literal} & ({inner})")
         return " | ".join(terms)
 
     def _variables(self) -> list[tuple[int, int]]:
-        """The yes-or-no questions, as (question, class): one for two classes, else one for each class."""
+        """The yes-or-no variables, as (variable, class): one for two classes, else one for each class."""
         found = []
-        for number, question in enumerate(self.questions):
-            two = len(question.classes) == 2
-            found += [(number, value) for value in ((1,) if two else range(len(question.classes)))]
+        for number, variable in enumerate(self.variables):
+            two = len(variable.classes) == 2
+            found += [(number, value) for value in ((1,) if two else range(len(variable.classes)))]
         return found
 
     def _minimised(self) -> str:
@@ -215,15 +217,15 @@ class _Set:
         from sympy.logic import SOPform
 
         variables = self._variables()
-        answers = dict.fromkeys(itertools.product((0, 1), repeat=len(variables)), 0)
+        marks = dict.fromkeys(itertools.product((0, 1), repeat=len(variables)), 0)
         for values, mark in zip(
-            itertools.product(*(range(len(each.classes)) for each in self.questions)), self.table, strict=True
+            itertools.product(*(range(len(each.classes)) for each in self.variables)), self.table, strict=True
         ):
-            answers[tuple(int(values[number] == value) for number, value in variables)] = mark
+            marks[tuple(int(values[number] == value) for number, value in variables)] = mark
         symbols = [Symbol(f"x{number}") for number in range(len(variables))]
         found = SOPform(
-            symbols, [list(bits) for bits, mark in answers.items() if mark == 2],
-            [list(bits) for bits, mark in answers.items() if mark == 0],
+            symbols, [list(bits) for bits, mark in marks.items() if mark == 2],
+            [list(bits) for bits, mark in marks.items() if mark == 0],
         )  # fmt: skip
         terms = [self._term(term, symbols, variables) for term in _parts(found, "Or")]
         return " | ".join(text for _, text in sorted(terms))
@@ -231,14 +233,14 @@ class _Set:
     def _term(
         self, term: object, symbols: Sequence[object], variables: Sequence[tuple[int, int]]
     ) -> tuple[list[int], str]:
-        """One product as text, and what orders it among the others."""
+        """One product as text, and the key by which products are sorted."""
         literals = []
         for factor in _parts(term, "And"):
             negated = type(factor).__name__ == "Not"
-            place = symbols.index(factor.args[0] if negated else factor)  # type: ignore[attr-defined]
-            number, value = variables[place]
-            question = self.questions[number]
-            literals.append((question.rank, question.negated(value) if negated else question.literal(value)))
+            index = symbols.index(factor.args[0] if negated else factor)  # type: ignore[attr-defined]
+            number, value = variables[index]
+            variable = self.variables[number]
+            literals.append((variable.rank, variable.negated(value) if negated else variable.literal(value)))
         literals.sort()
         return [rank for rank, _ in literals], " & ".join(text for _, text in literals)
 

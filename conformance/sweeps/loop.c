@@ -1,8 +1,8 @@
 /*
- * Registers and deregisters memory at many points, in C where Python's way of calling C costs more than
- * the calls. Which functions are called the caller says, who looked them up in whatever libibverbs the
- * process has loaded; all arguments are integers or pointers. Needs no header and no library but C's
- * own: those of the kernel's ABI at the end are written out, as device/uverbs.py has them.
+ * Registers and deregisters memory at many points, in C because a call from Python to C takes longer than
+ * the verb itself. The caller passes the functions, from the libibverbs that the process has loaded; all
+ * arguments are integers or pointers. Needs no headers and libraries other than those of C: the commands of
+ * the kernel's ABI are written out, as in device/uverbs.py.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -10,8 +10,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { ARGUMENTS = 6, DONE = 0, ODD = 1, KEPT = 2 };
-/* What a re-registration adds to errno: what the library returned, and that it did not get so far. */
+enum { ARGUMENTS = 6, DONE = 0, UNEXPECTED = 1, NOT_RELEASED = 2 };
+/* A re-registration adds to errno: the code that the library returned, and SETUP if the registration before it failed. */
 enum { CODE_SHIFT = 12, SETUP = 0x8000 };
 
 /* The public fields of struct ibv_mr. */
@@ -21,7 +21,7 @@ struct region {
 };
 
 typedef struct region *(*make_function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
-typedef int (*undo_function)(struct region *);
+typedef int (*release_function)(struct region *);
 
 /* A value for each point (step 1), or one for all of them (step 0). */
 struct column {
@@ -35,49 +35,49 @@ struct call {
 };
 
 struct loop {
-    struct call plain, other; /* `other` where the access has a bit of `other_mask` */
+    struct call plain, optional; /* `optional`: at points whose access has a bit of `optional_mask` */
     struct column access;
-    uint64_t other_mask;
-    undo_function undo;
-    uint64_t context; /* that a region must name, as well as these: */
+    uint64_t optional_mask;
+    release_function release;
+    uint64_t context; /* expected in a region, as are the next three: */
     struct column pd, addr, length;
-    uint16_t *codes;       /* 0: a region as asked for; else errno + 1 */
-    struct region *region; /* one that is not as asked for, left to the caller */
-    int error;             /* what undoing a region returned */
+    uint16_t *codes;       /* 0: a region as requested; else errno + 1 */
+    struct region *region; /* an unexpected one, which the caller must release */
+    int error;             /* the result of releasing a region */
 };
 
 static uint64_t at(const struct column *column, uint64_t i) { return column->values[i * column->step]; }
 
-/* From point *i on until n; stops at a region that is odd or stays, *i being its number then. */
+/* Runs the points from *i to n. Stops at a region that is unexpected or was not released; *i is then its point. */
 int rdma_cts_loop(struct loop *loop, uint64_t *i, uint64_t n)
 {
     for (; *i < n; ++*i) {
-        const struct call *call = at(&loop->access, *i) & loop->other_mask ? &loop->other : &loop->plain;
+        const struct call *call = at(&loop->access, *i) & loop->optional_mask ? &loop->optional : &loop->plain;
         const struct column *a = call->arguments;
-        struct region *made;
+        struct region *region;
 
         errno = 0;
-        made = call->make(at(a, *i), at(a + 1, *i), at(a + 2, *i), at(a + 3, *i), at(a + 4, *i), at(a + 5, *i));
-        if (!made) {
+        region = call->make(at(a, *i), at(a + 1, *i), at(a + 2, *i), at(a + 3, *i), at(a + 4, *i), at(a + 5, *i));
+        if (!region) {
             loop->codes[*i] = (uint16_t)(errno + 1);
             continue;
         }
-        if (made->context != loop->context || made->pd != at(&loop->pd, *i) || made->addr != at(&loop->addr, *i) ||
-            made->length != at(&loop->length, *i) || !(made->handle | made->lkey | made->rkey)) {
-            loop->region = made;
-            return ODD;
+        if (region->context != loop->context || region->pd != at(&loop->pd, *i) || region->addr != at(&loop->addr, *i) ||
+            region->length != at(&loop->length, *i) || !(region->handle | region->lkey | region->rkey)) {
+            loop->region = region;
+            return UNEXPECTED;
         }
         loop->codes[*i] = 0;
-        loop->error = loop->undo(made);
+        loop->error = loop->release(region);
         if (loop->error)
-            return KEPT;
+            return NOT_RELEASED;
     }
     return DONE;
 }
 
 /*
- * The kernel's ABI: an open uverbs descriptor with room for the one region that exists at a time. The region comes first,
- * so that its address is that of the whole when it is to be undone.
+ * An open uverbs descriptor for the kernel's ABI, with space for the single region on it. The region is the first member,
+ * so that its address is that of the descriptor.
  */
 struct descriptor {
     struct region region;
@@ -106,7 +106,7 @@ struct region *rdma_cts_write_reg(struct descriptor *on, uint64_t pd, uint64_t a
     return &on->region;
 }
 
-/* `region` is one that a function at the kernel's ABI has made. */
+/* `region` must be the first member of a descriptor. */
 int rdma_cts_write_dereg(struct region *region)
 {
     const struct descriptor *on = (const struct descriptor *)region;
@@ -123,7 +123,7 @@ struct attribute {
     uint64_t data;
 };
 
-/* UVERBS_METHOD_REG_DMABUF_MR of UVERBS_OBJECT_MR; two numbers of 32 bits share an argument, the first one below. */
+/* UVERBS_METHOD_REG_DMABUF_MR of UVERBS_OBJECT_MR. `pd_dmabuf` has the PD in its lower 32 bits, the descriptor above. */
 struct region *rdma_cts_ioctl_reg_dmabuf(struct descriptor *on, uint64_t pd_dmabuf, uint64_t offset, uint64_t length,
                                          uint64_t iova, uint64_t access)
 {
@@ -144,9 +144,9 @@ struct region *rdma_cts_ioctl_reg_dmabuf(struct descriptor *on, uint64_t pd_dmab
     return &on->region;
 }
 
-/* What a re-registration starts from, the same at all points but for the access, and the library's verbs. */
+/* The constant part of a re-registration, and the functions of the library. */
 struct before {
-    struct descriptor *on; /* at the kernel's ABI alone */
+    struct descriptor *on; /* only for the kernel's ABI */
     uint64_t pd, addr, length;
     struct region *(*reg)(uint64_t pd, uint64_t addr, uint64_t length, uint64_t access);
     struct region *(*reg_optional)(uint64_t pd, uint64_t addr, uint64_t length, uint64_t iova, uint64_t access);
@@ -155,13 +155,13 @@ struct before {
     uint64_t optional_mask;
 };
 
-/* What Python assumes (native.py, rereg_loop.py): how many numbers follow, and these in the order of native.LAYOUT. */
+/* The layout, for comparison with native.py: the count of the numbers, then these in the order of LAYOUT. */
 const uint32_t rdma_cts_layout[] = {
     11,
     sizeof(struct column),
     sizeof(struct call),
     sizeof(struct loop),
-    offsetof(struct loop, undo),
+    offsetof(struct loop, release),
     offsetof(struct loop, codes),
     offsetof(struct loop, error),
     sizeof(struct region),
@@ -171,13 +171,13 @@ const uint32_t rdma_cts_layout[] = {
     offsetof(struct before, optional_mask),
 };
 
-static struct region *failed(int error, int undone)
+static struct region *failed(int error, int release_error)
 {
-    errno = undone ? SETUP | undone : error;
+    errno = release_error ? SETUP | release_error : error;
     return 0;
 }
 
-/* Registers, re-registers, and gives the region; `range` is the new address and length. */
+/* Registers and re-registers; returns the region. `range` is the new address and length. */
 struct region *rdma_cts_rereg(const struct before *before, uint64_t old_access, uint64_t flags, uint64_t pd,
                               const uint64_t *range, uint64_t access)
 {
@@ -194,7 +194,7 @@ struct region *rdma_cts_rereg(const struct before *before, uint64_t old_access, 
     return code ? failed((-code & 7) << CODE_SHIFT | error, before->dereg(region)) : region;
 }
 
-/* The same at the kernel's ABI, which has no codes of its own and tells the region nothing but its keys. */
+/* The same by the kernel's ABI, which has no codes and returns only the keys. */
 struct region *rdma_cts_write_rereg(const struct before *before, uint64_t old_access, uint64_t flags, uint64_t pd,
                                     const uint64_t *range, uint64_t access)
 {

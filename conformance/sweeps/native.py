@@ -1,7 +1,7 @@
-"""The loop of loop.c, compiled once a process where there is a compiler, and the structures that it is given.
+"""The loop of loop.c, compiled once per process if there is a compiler, and its structures.
 
-Calling C from Python costs more than most verbs take; in C a sweep costs what the calls cost. Without a compiler
-sweeps take longer and give the same results. Not for choosing what is called (registration_loop.py, rereg_loop.py).
+A call from Python to C takes longer than most verbs; a loop in C takes only the time of the verbs. Without a compiler
+sweeps take longer and have the same results. Not for choosing the functions (registration_loop.py, rereg_loop.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from conformance.device.uverbs import Uverbs
 
 SOURCE = Path(__file__).with_name("loop.c")
 _ARGUMENTS = 6
-DONE, ODD, KEPT = range(3)
+DONE, UNEXPECTED, NOT_RELEASED = range(3)
 
 
 class _Column(ctypes.Structure):
@@ -32,29 +32,29 @@ class _Call(ctypes.Structure):
 
 class _Loop(ctypes.Structure):
     _fields_ = (
-        ("plain", _Call), ("other", _Call), ("access", _Column), ("other_mask", ctypes.c_uint64),
-        ("undo", ctypes.c_void_p), ("context", ctypes.c_uint64), ("pd", _Column),
+        ("plain", _Call), ("optional", _Call), ("access", _Column), ("optional_mask", ctypes.c_uint64),
+        ("release", ctypes.c_void_p), ("context", ctypes.c_uint64), ("pd", _Column),
         ("addr", _Column), ("length", _Column), ("codes", ctypes.c_void_p),
         ("region", ctypes.c_void_p), ("error", ctypes.c_int),
     )  # fmt: skip
 
 
 class Descriptor(ctypes.Structure):
-    """An open uverbs descriptor, and room for the one region that the functions of loop.c make on it at a time.
+    """An open uverbs descriptor, and space for the single region that loop.c has on it at a time.
 
-    It must live as long as the region does, which is undone on it.
+    It must live at least as long as the region.
     """
 
     _fields_ = (("region", IbvMr), ("fd", ctypes.c_int32), ("driver", ctypes.c_uint32))
 
 
 def descriptor(entry: Libibverbs | Uverbs) -> Descriptor:
-    """The descriptor of the uverbs entry; at libibverbs one that nothing uses."""
+    """The descriptor of the uverbs entry; at libibverbs, one that is not used."""
     return Descriptor(fd=entry.fd, driver=entry.driver_id) if isinstance(entry, Uverbs) else Descriptor(fd=-1)
 
 
 class Before(ctypes.Structure):
-    """What re-registrations start from: a region's PD and range, and the functions that are called.
+    """The constant part of re-registrations: the PD and the range of the region, and the functions.
 
     At uverbs `on` is the address of a Descriptor and `pd` the handle of the PD, at libibverbs struct ibv_pd *.
     """
@@ -69,7 +69,7 @@ class Before(ctypes.Structure):
 # In the order of rdma_cts_layout of loop.c.
 LAYOUT = (
     ("sizeof(struct column)", ctypes.sizeof(_Column)), ("sizeof(struct call)", ctypes.sizeof(_Call)),
-    ("sizeof(struct loop)", ctypes.sizeof(_Loop)), ("offset of undo", _Loop.undo.offset),
+    ("sizeof(struct loop)", ctypes.sizeof(_Loop)), ("offset of release", _Loop.release.offset),
     ("offset of codes", _Loop.codes.offset), ("offset of error", _Loop.error.offset),
     ("sizeof(struct region)", ctypes.sizeof(IbvMr)), ("sizeof(struct descriptor)", ctypes.sizeof(Descriptor)),
     ("offset of fd", Descriptor.fd.offset), ("sizeof(struct before)", ctypes.sizeof(Before)),
@@ -82,40 +82,43 @@ def _library() -> ctypes.CDLL | None:
 
 
 def available() -> bool:
-    """Whether the loop can be used; compiles it the first time. Raises UserError where its layout is not LAYOUT."""
+    """Whether the loop can be used; compiles it the first time. Raises UserError if its layout is not LAYOUT."""
     return _library() is not None
 
 
 def function(name: str) -> Callable[..., object]:
-    """A function of loop.c that makes or undoes a region at the kernel's ABI. LookupError without a compiler."""
-    made = _library()
-    if made is None:
-        raise LookupError("no compiler has made the loop")
-    found: Callable[..., object] = made[name]
+    """A function of loop.c that registers or releases a region by the kernel's ABI. LookupError without a compiler."""
+    compiled = _library()
+    if compiled is None:
+        raise LookupError("loop.c was not compiled")
+    found: Callable[..., object] = compiled[name]
     return found
 
 
 @dataclass(frozen=True)
 class Call:
-    """A function and its arguments: numbers for all points, or arrays('Q') with one for each."""
+    """A function and its arguments: each a number for all points, or an array('Q') with a number for each point."""
 
     function: Callable[..., object]
     arguments: Sequence[int | array[int]]
 
 
 class Loop:
-    """One run of the loop. `codes` gets 0 for a region as asked for, else errno + 1."""
+    """One run of the loop. `codes` gets 0 for a region as requested, else errno + 1."""
 
     def __init__(
-        self, codes: array[int], plain: Call, other: Call, other_mask: int, undo: Callable[..., object],
+        self, codes: array[int], plain: Call, optional: Call, optional_mask: int, release: Callable[..., object],
         context: int, pd: int | array[int], access: int | array[int], addr: int | array[int], length: int | array[int],
     ) -> None:  # fmt: skip
-        """`other` is called where the access has a bit of `other_mask`; a region names `context` and `pd`."""
+        """`optional` is called at points whose access has a bit of `optional_mask`.
+
+        A region must have `context` and `pd`.
+        """
         self._kept: list[object] = [codes]
         self._loop = _Loop(
-            plain=self._call(plain), other=self._call(other), access=self._column(access), other_mask=other_mask,
-            undo=address(undo), context=context, pd=self._column(pd), addr=self._column(addr),
-            length=self._column(length), codes=codes.buffer_info()[0],
+            plain=self._call(plain), optional=self._call(optional), access=self._column(access),
+            optional_mask=optional_mask, release=address(release), context=context, pd=self._column(pd),
+            addr=self._column(addr), length=self._column(length), codes=codes.buffer_info()[0],
         )  # fmt: skip
         self._at, self._size = ctypes.c_uint64(0), len(codes)
 
@@ -130,31 +133,33 @@ class Loop:
         return _Column(kept.buffer_info()[0], step)
 
     def run(self) -> int:
-        """Goes on from where it stopped: DONE, or ODD or KEPT at the point `at`."""
-        made = _library()
-        assert made is not None
-        return int(made.rdma_cts_loop(ctypes.byref(self._loop), ctypes.byref(self._at), ctypes.c_uint64(self._size)))
+        """Continues after the last stop. Returns DONE, or UNEXPECTED or NOT_RELEASED for the point `at`."""
+        compiled = _library()
+        assert compiled is not None
+        return int(
+            compiled.rdma_cts_loop(ctypes.byref(self._loop), ctypes.byref(self._at), ctypes.c_uint64(self._size))
+        )
 
     @property
     def at(self) -> int:
-        """The point, counted from 0, at which it stopped."""
+        """The index of the point at which the loop stopped."""
         return self._at.value
 
     @property
     def error(self) -> int:
-        """The errno for which the region at `at` stayed."""
+        """The errno of releasing the region of the point `at`."""
         return int(self._loop.error)
 
     @property
     def region(self) -> int:
-        """Where the region at `at` lies, which is not as it was asked for, and which the caller is to undo."""
+        """The address of the unexpected region of the point `at`, which the caller has to release."""
         return int(self._loop.region)
 
     def skip(self) -> None:
-        """Leaves the point `at` behind."""
+        """Skips the point `at`."""
         self._at.value += 1
 
 
 def address(function: Callable[..., object]) -> int:
-    """Where a C function lies."""
+    """The address of a C function."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]

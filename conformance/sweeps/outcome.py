@@ -1,7 +1,7 @@
-"""What came of a sweep: an outcome for each point, and how many points there are of each.
+"""The outcomes of a sweep's points, and how many points have each.
 
-An outcome is what is recorded of a point: verdict, what was expected and observed in few words, and
-the rule. Points with the same outcome share one, so that a space of any size stays small.
+An outcome is the record of a point: its verdict, short texts of what was expected and observed, and the rule. Points
+with equal outcomes share one, so that a large space needs little memory.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from conformance.model.observation import PointExample
 from conformance.model.record import OutcomeFacts, PointsFile
 from conformance.model.space import MAX_POINTS, Space
 from conformance.model.verdict import VERDICTS, Verdict
-from conformance.sweeps.byte_columns import kinds, planes
+from conformance.sweeps.byte_columns import byte_planes, combinations
 
 OUTSIDE = 0xFFFF  # the index of a point that is not in the space
-MOST = OUTSIDE - 1
+MAX_OUTCOMES = OUTSIDE - 1
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What points can have in common: `expected` and `observed` are words for people.
+    """The result of points. `expected` and `observed` are short texts for people.
 
-    `clause` is the predicate, as the table has it, that decided what was expected.
+    `clause` is the text of the predicate, in the table, that determined the expectation.
     """
 
     verdict: str
@@ -39,7 +39,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
     def as_data(self) -> OutcomeFacts:
-        """The outcome as the side file has it."""
+        """The outcome in the form of the side file."""
         data: OutcomeFacts = {
             "verdict": Verdict(self.verdict), "expected": self.expected, "observed": self.observed, "rule": self.rule,
         }  # fmt: skip
@@ -54,7 +54,7 @@ class Outcome:
 class Points:
     """The outcome of every point: `index[point]` is a number in `outcomes`, or OUTSIDE.
 
-    `examples` has for each outcome one point in full: its call's reason and raw observation.
+    `examples` has one point of each outcome in full: the reason and the raw observation.
     """
 
     space: Space
@@ -63,26 +63,26 @@ class Points:
     examples: list[PointExample] = field(default_factory=list)
 
     def counts(self) -> list[int]:
-        """How many points have each outcome."""
-        found = kinds(planes(self.index))
-        count = Counter({low | high << 8: found.ids.count(kind) for kind, (low, high) in enumerate(found.values)})
+        """The number of points with each outcome."""
+        found = combinations(byte_planes(self.index))
+        count = Counter({low | high << 8: found.ids.count(id_) for id_, (low, high) in enumerate(found.values)})
         return [count[number] for number in range(len(self.outcomes))]
 
     def by_verdict(self) -> dict[str, int]:
-        """How many points have each verdict, the best first."""
+        """The number of points with each verdict, the best verdict first."""
         total: Counter[str] = Counter()
         for outcome, count in zip(self.outcomes, self.counts(), strict=True):
             total[outcome.verdict] += count
         return {verdict: total[verdict] for verdict in reversed(VERDICTS) if total[verdict]}
 
     def by_rule(self) -> dict[str, str]:
-        """The verdict on each rule that decided a point."""
+        """The verdict on each rule that determined the expectation of a point."""
         rules: dict[str, set[str]] = {}
         open_: dict[str, set[str]] = {}
         for outcome in self.outcomes:
             proving = open_ if outcome.expected == "open" else rules
             proving.setdefault(outcome.rule, set()).add(outcome.verdict)
-        # What is left open says something of a rule only if nothing else does, or if it failed all the same.
+        # Points with an open expectation count for a rule only if it has no others, or if they failed nevertheless.
         for rule, verdicts in open_.items():
             rules[rule] = verdicts if rule not in rules else rules[rule] | (verdicts - {Verdict.PASS})
         return {rule: overall(verdicts) for rule, verdicts in rules.items()}
@@ -92,7 +92,7 @@ class Points:
         return int.from_bytes(bytes(map(number.__eq__, self.index)), "little")
 
     def as_data(self, case: str) -> PointsFile:
-        """The points as the side file has them."""
+        """The points in the form of the side file."""
         return {
             "case": case,
             "axes": self.space.as_data(),
@@ -103,7 +103,7 @@ class Points:
 
     @classmethod
     def of_data(cls, data: PointsFile) -> Points:
-        """Points as a side file has them. Raises ValueError, KeyError or TypeError for what are none."""
+        """The points in a side file. Raises ValueError, KeyError or TypeError for invalid data."""
         space = Space.of_data(data["axes"])
         outcomes = [
             Outcome(each["verdict"], each["expected"], each["observed"], each["rule"], each.get("clause", ""),
@@ -121,8 +121,8 @@ class Points:
 def overall(verdicts: Sequence[str] | set[str]) -> str:
     """The verdict on a sweep whose points have these.
 
-    What is worse than a pass counts, but for absence: a space of which a part is verified to be
-    unsupported, or cannot be reached, has passed where the rest does.
+    The worst verdict counts, except UNSUPPORTED and UNREACHABLE: if a part of a space is unsupported or unreachable,
+    the verdict is that of the rest.
     """
     absent = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
     present = [verdict for verdict in verdicts if verdict not in absent] or list(verdicts)
@@ -130,24 +130,24 @@ def overall(verdicts: Sequence[str] | set[str]) -> str:
 
 
 def encode_index(index: array[int]) -> str:
-    """A number for each point as base64 of zlib of little-endian 16-bit words."""
+    """The numbers of all points, as base64 of zlib of little-endian 16-bit words."""
     return base64.b64encode(zlib.compress(little(index).tobytes(), 6)).decode("ascii")
 
 
 def decode_index(text: str, points: int) -> array[int]:
-    """What `encode_index` made of so many points; of more, one too many is given. Raises ValueError."""
+    """The reverse of `encode_index`, for at most `points` + 1 points. Raises ValueError."""
     try:
-        # Bounded, because the file comes from wherever the results come from.
+        # Bounded, because the file may come from anywhere.
         data = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), 2 * (points + 1))
     except zlib.error as error:
-        raise ValueError(f"no index of points: {error}") from error
+        raise ValueError(f"invalid index of points: {error}") from error
     index = array("H")
     index.frombytes(data)
     return little(index)
 
 
 def little(words: array[int]) -> array[int]:
-    """The words as a little-endian machine would hold them, or the other way round."""
+    """The words in little-endian byte order, or such words in that of this machine."""
     if sys.byteorder == "little":
         return words
     swapped = array(words.typecode, words)

@@ -1,4 +1,4 @@
-"""What each point of a sweep gave: an observation is kept once for all points that gave the same. Not for verdicts."""
+"""The observation of each point of a sweep; equal observations are kept once. Not for verdicts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from array import array
 
 from conformance.judging import verdict_key
 from conformance.model.observation import Observation
-from conformance.sweeps.grouping import Numbers
-from conformance.sweeps.outcome import MOST, OUTSIDE
+from conformance.sweeps.grouping import PointNumbers
+from conformance.sweeps.outcome import MAX_OUTCOMES, OUTSIDE
 
 
 class PointObservations:
-    """`codes[point]` is a number in `observations`."""
+    """`codes[point]` is an index of `observations`."""
 
     def __init__(self, size: int) -> None:
         self.codes = array("H", [OUTSIDE]) * size
@@ -19,17 +19,17 @@ class PointObservations:
         self._numbers: dict[str, int] = {}
 
     def number(self, observed: Observation) -> int:
-        """The number of an observation, by its verdict key; the first with a key is kept in full."""
+        """The number of an observation. Of several with the same verdict key, the first is kept."""
         key = repr(verdict_key(observed))
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.observations)
-            if number >= MOST:
-                raise OverflowError("a sweep whose points give too many different observations")
+            if number >= MAX_OUTCOMES:
+                raise OverflowError("the points of a sweep have too many different observations")
             self.observations.append(observed)
         return number
 
-    def take(self, points: Numbers, numbers: array[int]) -> None:
+    def record_all(self, points: PointNumbers, numbers: array[int]) -> None:
         """Records the numbers of several points."""
         if isinstance(points, range):
             self.codes[points.start : points.stop] = numbers
@@ -37,6 +37,6 @@ class PointObservations:
         for point, number in zip(points, numbers, strict=True):
             self.codes[point] = number
 
-    def note(self, point: int, observed: Observation) -> None:
-        """Records what a point gave."""
+    def record(self, point: int, observed: Observation) -> None:
+        """Records the observation of a point."""
         self.codes[point] = self.number(observed)

@@ -1,4 +1,7 @@
-"""Makes the case of each point of a sweep from the row that the table's loading has resolved."""
+"""Creates the case of each point of a sweep from the resolved row.
+
+Not for resolving rows (tables/row_resolution.py).
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,20 @@ from conformance.model.sweep import Sweep
 
 
 class PointTemplate:
-    """The case of a sweep without its sweep, ready for a point's own parts.
+    """The case of a sweep, from which the cases of its points are created.
 
-    Keeps the set-up of the last point, which most points share with the one before them.
+    Caches the set-up of the last point, because most points have the same set-up as the previous one.
     """
 
-    def __init__(self, case: Case, swept: Sweep) -> None:
+    def __init__(self, case: Case, sweep: Sweep) -> None:
         self._case = replace(case, kind=Kind.ROW, sweep=None)
-        self._swept, self._row = swept, swept.row
-        self._setup_axes = swept.in_order(swept.row.setup_axes)
+        self._sweep, self._row = sweep, sweep.row
+        self._setup_axes = sweep.in_order(sweep.row.setup_axes)
         self._setup: tuple[list[int], Given, tuple[Step, ...]] | None = None
 
     def case(self, point: int) -> Case:
-        """The case of a point; what its judged call must give is left open."""
-        row, values = self._row, self._swept.space.values(point)
+        """The case of a point. The expectation of its judged call is open."""
+        row, values = self._row, self._sweep.space.values(point)
         key = [values[axis] for axis in self._setup_axes]
         if self._setup is None or self._setup[0] != key:
             self._setup = (key, row.given.at(values), tuple(step.at(values) for step in row.before))

@@ -1,7 +1,7 @@
-"""Runs a sweep: set-up once for the points that share it, an observation a point, judged by kinds of point.
+"""Runs a sweep: one set-up for all points that share it, one observation for each point.
 
-What a call does is in execution/steps.py and its verdict in judging/, as for every row. Points that expect the same and
-gave the same are judged once, by the first of them.
+execution/steps.py makes the calls and judging/ judges them, as for every row. Points with the same expectation and the
+same observation are judged once, by the first of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from conformance.device.native_exchange import MOST
+from conformance.device.native_exchange import MAX_BATCH
 from conformance.errors import SetupRefused
 from conformance.execution.context import CaseContext
 from conformance.execution.procedure import (
@@ -19,7 +19,7 @@ from conformance.execution.procedure import (
     not_set_up,
     set_up,
     set_up_and_call,
-    set_up_ground,
+    set_up_base,
     set_up_objects,
 )
 from conformance.execution.runner import CaseRun, Progress, RunContext
@@ -29,24 +29,24 @@ from conformance.model.case import Case, Expectation
 from conformance.model.observation import Alarm, KernelEvidence, Observation, PointExample, without_undeclared
 from conformance.model.sweep import Sweep
 from conformance.model.verdict import Verdict
-from conformance.sweeps.byte_columns import kinds, planes
-from conformance.sweeps.grouping import LARGEST, LARGEST_IN_C, Group, Numbers, groups, setup_axes, shares_ground
+from conformance.sweeps.byte_columns import byte_planes, combinations
+from conformance.sweeps.grouping import MAX_GROUP, MAX_GROUP_IN_C, Group, PointNumbers, groups, setup_axes, shares_base
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
 from conformance.sweeps.point_observations import PointObservations
 from conformance.sweeps.point_template import PointTemplate
 from conformance.sweeps.registration_loop import loop_for
 
-# Points between two looks at the kernel's log and accounts, and two signs of life.
-STRETCH = 512
+# The minimum number of points between two checks of the kernel's log and counters, and two progress reports.
+CHECK_INTERVAL = 512
 _LOG_LINES = 40
 _HEX = re.compile(r"0x[0-9a-f]+")
 
 
 @dataclass(frozen=True)
-class Swept:
-    """What came of a sweep. `alarms` are what the kernel showed or kept, with the points during which it did.
+class SweepResult:
+    """The result of a sweep. `alarms` are kernel errors and leaked resources, each with the points around it.
 
-    `log` has the first lines of the kernel's log of all stretches.
+    `log` has the first lines of the kernel's log from all intervals between checks.
     """
 
     points: Points
@@ -57,96 +57,101 @@ class Swept:
 
     @property
     def kernel(self) -> KernelEvidence:
-        """What is recorded of the kernel: its log where anything was amiss."""
+        """The kernel's evidence for the record: its log if there are alarms."""
         return {"log": self.log} if self.alarms else {}
 
 
 @dataclass(frozen=True)
 class SweepRun(CaseRun):
-    """What came of running a sweep; its observations are the examples of `swept.points`."""
+    """A sweep that has been run; its observations are the examples of `result.points`."""
 
-    swept: Swept
+    result: SweepResult
 
 
 def run_sweep(case: Case, run: RunContext, progress: Progress) -> SweepRun:
-    """Runs the sweep of `case`. `progress` is told at times which point comes next and how many are done."""
+    """Runs the sweep of `case`. Calls `progress` regularly with the next point and the number of points done."""
     started = time.perf_counter_ns()
     assert case.sweep is not None
-    pass_ = _Pass(case, case.sweep, run, progress)
-    pass_.through(run.seed)
-    swept = _conclusion(case.sweep, _Judge(case, case.sweep, run.basis).points(pass_.record), pass_.alarms, pass_.log)
+    sweep_pass = _SweepPass(case, case.sweep, run, progress)
+    sweep_pass.run_all(run.seed)
+    result = _conclusion(
+        case.sweep,
+        _PointJudge(case, case.sweep, run.basis).points(sweep_pass.record),
+        sweep_pass.alarms,
+        sweep_pass.log,
+    )
     duration_us = (time.perf_counter_ns() - started) // 1000
-    return SweepRun(case, Judgement(swept.verdict, swept.reason), {}, swept.kernel, duration_us, swept)
+    return SweepRun(case, Judgement(result.verdict, result.reason), {}, result.kernel, duration_us, result)
 
 
-def judge_again(case: Case, points: Points, basis: Basis, alarms: list[Alarm], log: list[str]) -> Swept:
-    """What today's clauses make of points that were recorded, each by its outcome's example; runs nothing.
+def rejudge_sweep(case: Case, points: Points, basis: Basis, alarms: list[Alarm], log: list[str]) -> SweepResult:
+    """Judges recorded points by the present clauses, each by the example of its outcome. Runs nothing.
 
-    Raises LookupError for points that have no examples, or lie where the sweep has none.
+    Raises LookupError for points without examples and for points that the sweep excludes.
     """
-    swept = case.sweep
-    assert swept is not None
-    record = PointObservations(swept.space.size)
+    sweep = case.sweep
+    assert sweep is not None
+    record = PointObservations(sweep.space.size)
     record.codes = points.index
     record.observations = [without_undeclared(each["observed"]) for each in points.examples]
-    return _conclusion(swept, _Judge(case, swept, basis).points(record), alarms, log)
+    return _conclusion(sweep, _PointJudge(case, sweep, basis).points(record), alarms, log)
 
 
-def _conclusion(swept: Sweep, points: Points, alarms: list[Alarm], log: list[str]) -> Swept:
+def _conclusion(sweep: Sweep, points: Points, alarms: list[Alarm], log: list[str]) -> SweepResult:
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
     if verdict == Verdict.UNREACHABLE and not alarms:
-        verdict = Verdict.BROKEN  # not one point could be set up: that is no property of a combination
+        verdict = Verdict.BROKEN  # not a single point could be set up: the combinations are not the reason
     shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
-    reason = f"{swept.size:,} points: {shares}"
+    reason = f"{sweep.size:,} points: {shares}"
     if alarms:
         first = alarms[0]
         reason += f"; {first['what']} (between the points {first['from']} and {first['to']})"
-    return Swept(points, verdict, reason, alarms, log)
+    return SweepResult(points, verdict, reason, alarms, log)
 
 
-class _Pass:
-    """One pass through the points: `record` is what they gave, `alarms` and `log` are as in Swept."""
+class _SweepPass:
+    """One run through all points: `record` has their observations, `alarms` and `log` are as in SweepResult."""
 
-    def __init__(self, case: Case, swept: Sweep, run: RunContext, progress: Progress) -> None:
-        self.case, self.swept, self.bench, self.watch, self.progress = case, swept, run.bench, run.watch, progress
-        self.record = PointObservations(swept.space.size)
-        self.point_template = PointTemplate(case, swept)
+    def __init__(self, case: Case, sweep: Sweep, run: RunContext, progress: Progress) -> None:
+        self.case, self.sweep, self.bench, self.watch, self.progress = case, sweep, run.bench, run.watch, progress
+        self.record = PointObservations(sweep.space.size)
+        self.point_template = PointTemplate(case, sweep)
         self.alarms: list[Alarm] = []
         self.log: list[str] = []
         self.done = 0
-        self.loop = loop_for(case, swept, self.bench.entry(case.entry))
-        self.outer = self.loop.outer if self.loop else setup_axes(swept)
-        self.shared = self.loop is None and case.given.memlock is None and shares_ground(swept)
-        self.ground: CaseContext | None = None
+        self.loop = loop_for(case, sweep, self.bench.entry(case.entry))
+        self.outer = self.loop.outer if self.loop else setup_axes(sweep)
+        self.shared = self.loop is None and case.given.memlock is None and shares_base(sweep)
+        self.base: CaseContext | None = None
         self.before = self.bench.resources()
 
-    def through(self, seed: int | None) -> None:
-        """Runs all points, those of one set-up together."""
+    def run_all(self, seed: int | None) -> None:
+        """Runs all points; those with the same set-up one after the other."""
         first, last, points = 0, 0, 0
         try:
-            for group in groups(self.swept, self.outer, seed, LARGEST_IN_C if self.loop else LARGEST):
+            for group in groups(self.sweep, self.outer, seed, MAX_GROUP_IN_C if self.loop else MAX_GROUP):
                 if not points:
                     first = group.points[0]
-                    self._begin(first)
+                    self._begin_interval(first)
                 self._group(group)
                 last, points = group.points[-1], points + len(group.points)
-                if points >= STRETCH:
-                    self._end(first, last, points)
+                if points >= CHECK_INTERVAL:
+                    self._end_interval(first, last, points)
                     points = 0
             if points:
-                self._end(first, last, points)
+                self._end_interval(first, last, points)
         finally:
-            self._leave_ground()
+            self._release_base()
 
-    def _begin(self, point: int) -> None:
-        self.progress(self.swept.space.text(point), self.done)
-        self.watch.since_last()  # what came before is not these points'
+    def _begin_interval(self, point: int) -> None:
+        self.progress(self.sweep.space.text(point), self.done)
+        self.watch.since_last()  # older kernel messages do not belong to these points
 
-    def _end(self, first: int, last: int, points: int) -> None:
-        left = self._leave_ground()
+    def _end_interval(self, first: int, last: int, points: int) -> None:
+        left = self._release_base()
         if left:
-            self._alarm(f"could not be given back: {'; '.join(left)}", first, last)
+            self._alarm(f"could not be released: {'; '.join(left)}", first, last)
         self.done += points
         kernel = self.watch.since_last()
         self.log += list(kernel.get("log", ()))[: max(0, _LOG_LINES - len(self.log))]
@@ -157,44 +162,44 @@ class _Pass:
         self.before = after
 
     def _alarm(self, what: str, first: int, last: int) -> None:
-        text = self.swept.space.text
+        text = self.sweep.space.text
         self.alarms.append({"what": what, "from": text(first), "to": text(last)})
 
-    def _leave_ground(self) -> list[str]:
-        """Gives back what the points of a stretch shared; gives what could not be."""
-        ground, self.ground = self.ground, None
-        if ground is None:
+    def _release_base(self) -> list[str]:
+        """Releases the base objects that the points shared; returns what the device did not release."""
+        base, self.base = self.base, None
+        if base is None:
             return []
-        ground.cleanup.close()
-        return ground.left_behind
+        base.cleanup.close()
+        return base.left_behind
 
     def _context(self, case: Case) -> CaseContext:
-        """A context with the case's domains, memory and queue pairs: those already there, if points share them.
+        """A context with the base objects of the case: existing ones, if points share them.
 
-        The pairs are as new again when the context is closed. Raises SetupRefused.
+        The queue pairs are renewed when the context is closed. Raises SetupRefused.
         """
         if not self.shared:
             return CaseContext(case, self.bench)
-        if self.ground is None:
-            self.ground = CaseContext(case, self.bench)
+        if self.base is None:
+            self.base = CaseContext(case, self.bench)
             try:
-                set_up_ground(self.ground)
+                set_up_base(self.base)
             except SetupRefused:
-                self._leave_ground()
+                self._release_base()
                 raise
-        branch = self.ground.branch(case)
-        for name, pair in self.ground.pairs.items():
-            branch.cleanup.callback(branch.give_back, f"queue pair {name} made new", pair.renew)
+        branch = self.base.branch(case)
+        for name, pair in self.base.pairs.items():
+            branch.cleanup.callback(branch.give_back, f"renewing the queue pair {name}", pair.renew)
         return branch
 
     def _group(self, group: Group) -> None:
-        """Points that share their set-up."""
+        """Runs points that share their set-up."""
         points = group.points
         case = self.point_template.case(points[0])
         try:
             context = self._context(replace(case, given=self.loop.given(case.given)) if self.loop else case)
         except SetupRefused as refusal:
-            self._refused(points, refusal)
+            self._record_refusal(points, refusal)
             return
         with context.cleanup:
             try:
@@ -203,63 +208,65 @@ class _Pass:
                 else:
                     set_up(context)
             except SetupRefused as refusal:
-                self._refused(points, refusal)
+                self._record_refusal(points, refusal)
             else:
                 self._calls(context, group)
         if context.left_behind:
-            self._alarm(f"could not be given back: {'; '.join(context.left_behind)}", points[0], points[-1])
+            self._alarm(f"could not be released: {'; '.join(context.left_behind)}", points[0], points[-1])
 
-    def _refused(self, points: Numbers, refusal: SetupRefused) -> None:
+    def _record_refusal(self, points: PointNumbers, refusal: SetupRefused) -> None:
         for point in points:
-            self.record.note(point, not_set_up(refusal))
+            self.record.record(point, not_set_up(refusal))
 
     def _calls(self, context: CaseContext, group: Group) -> None:
         if self.loop is not None:
-            context.left_behind += self.loop.run(context, group, self.record, self._alone)
+            context.left_behind += self.loop.run(context, group, self.record, self._observe_alone)
             return
         call_all(context, self.point_template, group.points, self.record)
 
-    def _alone(self, point: int) -> Observation:
-        """What one point gives with a set-up of its own."""
+    def _observe_alone(self, point: int) -> Observation:
+        """The observation of one point with a set-up of its own."""
         return set_up_and_call(CaseContext(self.point_template.case(point), self.bench), set_up)
 
 
-def call_all(context: CaseContext, point_template: PointTemplate, points: Numbers, record: PointObservations) -> None:
-    """Records what the calls of each point give, on what is set up in `context`.
+def call_all(
+    context: CaseContext, point_template: PointTemplate, points: PointNumbers, record: PointObservations
+) -> None:
+    """Makes the calls of each point on the set-up of `context`, and records the observations.
 
-    The cases of as many points are made at a time as C can make exchanges in one call.
+    Handles as many points at a time as C can execute exchanges in one call.
     """
-    for first in range(0, len(points), MOST):
-        some = points[first : first + MOST]
+    for first in range(0, len(points), MAX_BATCH):
+        some = points[first : first + MAX_BATCH]
         for point, observed in zip(some, make_all_calls(context, [*map(point_template.case, some)]), strict=True):
-            record.note(point, observed)
+            record.record(point, observed)
 
 
-class _Judge:
-    """Gives every point its outcome."""
+class _PointJudge:
+    """Judges the observations of all points."""
 
-    def __init__(self, case: Case, swept: Sweep, basis: Basis) -> None:
-        self.case, self.swept, self.basis = case, swept, basis
+    def __init__(self, case: Case, sweep: Sweep, basis: Basis) -> None:
+        self.case, self.sweep, self.basis = case, sweep, basis
 
     def points(self, record: PointObservations) -> Points:
-        """The outcomes of all points by what they gave."""
-        swept = self.swept
-        clauses = swept.decided(self._declared)
-        masks, names = swept.undeclared(self._declared)
-        found = kinds([*planes(record.codes), clauses, masks])
+        """The outcomes of all points, from their observations."""
+        sweep = self.sweep
+        clauses = sweep.clause_numbers(self._declared)
+        masks, names = sweep.undeclared(self._declared)
+        found = combinations([*byte_planes(record.codes), clauses, masks])
         outcomes: dict[Outcome, int] = {}
         examples: list[PointExample] = []
         numbers: list[int] = []
-        for kind, (low, high, clause, mask) in enumerate(found.values):
+        for id_, (low, high, clause, mask) in enumerate(found.values):
             code = low | high << 8
             if code == OUTSIDE:
                 numbers.append(OUTSIDE)
                 continue
-            outcome, example = self._outcome(found.first(kind), clause, mask, names, record.observations[code])
+            outcome, example = self._outcome(found.first(id_), clause, mask, names, record.observations[code])
             numbers.append(outcomes.setdefault(outcome, len(outcomes)))
             if numbers[-1] == len(examples):
                 examples.append(example)
-        return Points(swept.space, list(outcomes), found.renumbered(numbers), examples)
+        return Points(sweep.space, list(outcomes), found.renumbered(numbers), examples)
 
     def _declared(self, name: str) -> bool:
         return not self.basis.capabilities.undeclared([name], self.case.entry)
@@ -267,25 +274,27 @@ class _Judge:
     def _outcome(
         self, point: int, number: int, mask: int, names: Sequence[str], observed: Observation
     ) -> tuple[Outcome, PointExample]:
-        clause = self.swept.deciding[number]
+        clause = self.sweep.deciding[number]
         assert clause.then is not None
-        single = self.swept.single(self.case, self.swept.space.text(point))
-        case = self.swept.by(single, clause, [name for bit, name in enumerate(names) if mask >> bit & 1])
+        single = self.sweep.point_case(self.case, self.sweep.space.text(point))
+        case = self.sweep.row_of_clause(single, clause, [name for bit, name in enumerate(names) if mask >> bit & 1])
         conclusion = conclude(case, self.basis, observed)
         judgement = conclusion.judgement
         if "setup_failed" in observed and judgement.verdict == Verdict.BROKEN:
-            # A row's set-up is known to work; here a combination of many may not exist on this stack.
+            # A row's set-up is known to work; one of a sweep's many combinations may be impossible on this stack.
             judgement = Judgement(Verdict.UNREACHABLE, judgement.reason)
         seen = _HEX.sub("0x…", judgement.reason)
         for step in (case.when, *case.afterwards):
             seen = seen.replace(_HEX.sub("0x…", str(step)), step.call)
-        outcome = Outcome(judgement.verdict, words(clause.then), seen, clause.rule, clause.text, judgement.notes)
-        text = self.swept.space.text(point)
+        outcome = Outcome(
+            judgement.verdict, format_expectation(clause.then), seen, clause.rule, clause.text, judgement.notes
+        )
+        text = self.sweep.space.text(point)
         return outcome, {"point": text, "reason": judgement.reason, "observed": conclusion.observation}
 
 
-def words(then: Expectation) -> str:
-    """What is expected, in few words."""
+def format_expectation(then: Expectation) -> str:
+    """An expectation as a short text."""
     data = then.as_data()
     outcome = str(data.pop("outcome"))
     return " ".join([outcome, *(f"{key} {'|'.join(v) if isinstance(v, list) else v}" for key, v in data.items())])

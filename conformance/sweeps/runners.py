@@ -1,6 +1,6 @@
-"""Which runner each kind of case has: the one place, beside model/kind.py, that knows all kinds.
+"""The runner of each kind of case. Only this module and model/kind.py know all kinds.
 
-A point of a sweep has none of its own, since it is run as a row. Not for running (execution/runner.py).
+A point of a sweep has no runner of its own, because it is run as a row. Not for running (execution/runner.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from conformance.model.kind import Kind
 from conformance.model.observation import Observation
 from conformance.sweeps.run import run_sweep
 
-# Makes random sequences for a case. The engine has no oracle for them; trial/ brings one.
+# Runs random sequences for a case. The oracle is in trial/, which the engine does not import.
 RandomSequences = Callable[[Case, Progress], Observation]
 
 

@@ -1,6 +1,6 @@
-"""Reads the parts of a row: what is given, a call with its arguments, what must come of it.
+"""Reads a call with its arguments and its expectation, from located YAML into the frozen data of model/case.py.
 
-Turns located YAML into the frozen data of model/case.py. Files, rows and their expansion: loader.py.
+Not for the objects that exist before a call (given.py) and not for files, rows and their expansion (loader.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from conformance.yamldoc.reader import Reader, suggestion
 
 _BIT = re.compile(r"bit ([0-9]{1,9})")
 _THEN_KEYS = ("outcome", *vocabulary.EXPECTATIONS)
-# What a mistake calls the value of a key of `then`, where that is not the key itself.
+# The names of keys of `then` in messages, if they differ from the key.
 _THEN_NAMES = {
     "mr": "expectation of the MR", "rkey": "expectation of the rkey", "because": "reason of a refusal",
 }  # fmt: skip
@@ -35,19 +35,19 @@ Names = dict[str, str]
 
 
 def read_step(reader: Reader, call: str, fields: Node | None, then: Node | None, owner: Node, names: Names) -> Step:
-    """A call with what must come of it; `names` are the objects that exist by then, with their kinds."""
+    """Reads a call and its expectation. `names` are the existing objects with their kinds."""
     arguments = read_arguments(reader, call, f"a call of {call}", fields or Node({}, owner.location), names)
     expectation = read_then(reader, then, call) if then is not None else Expectation("open")
     return Step(call, arguments, expectation, vocabulary.PRODUCTS.get(call, ("", ""))[1])
 
 
 def product(step: Step) -> Names:
-    """The name and kind of what a step makes."""
+    """The name and kind of the object that a step creates, if any."""
     return {step.name: vocabulary.PRODUCTS[step.call][0]} if step.name else {}
 
 
 def read_arguments(reader: Reader, call: str, what: str, node: Node, names: Names) -> Arguments:
-    """The arguments of a call, defaults filled in."""
+    """Reads the arguments of a call, and adds defaults."""
     fields = reader.mapping(node, what, CALLS[call])
     arguments: dict[str, Argument] = {}
     if not isinstance(node.value, dict):
@@ -64,7 +64,7 @@ def read_arguments(reader: Reader, call: str, what: str, node: Node, names: Name
 
 
 def read_argument(reader: Reader, call: str, key: str, node: Node, names: Names) -> Argument | None:
-    """One argument of a call."""
+    """Reads one argument of a call."""
     return _argument(reader, CALLS[call][key], key, node, names)
 
 
@@ -95,7 +95,7 @@ def _argument(reader: Reader, parameter: ArgumentSpec, key: str, node: Node, nam
 
 
 def read_quantity(reader: Reader, node: Node, names: Names) -> Quantity | None:
-    """A quantity whose objects and properties exist."""
+    """Reads a quantity, and notes unknown objects and properties."""
     value = reader.parsed(node, quantity.parse)
     for name, property_ in value.names if value else ():
         kind = names.get(name, "")
@@ -106,7 +106,7 @@ def read_quantity(reader: Reader, node: Node, names: Names) -> Quantity | None:
             properties = quantity.PROPERTIES[kind]
             reader.note(node.location, f"{name} has no {property_!r}{suggestion(property_, properties)}")
         elif not property_ and kind not in ("memory", "mr"):
-            reader.note(node.location, f"say which property of {name}: {', '.join(quantity.PROPERTIES[kind])}")
+            reader.note(node.location, f"name a property of {name}: {', '.join(quantity.PROPERTIES[kind])}")
     return value
 
 
@@ -133,7 +133,7 @@ def read_flags(reader: Reader, node: Node, enum: str) -> Flags:
         if bit is None:
             continue
         if mask & bit:
-            reader.note(item.location, f"flag {item.value} stands twice")
+            reader.note(item.location, f"duplicate flag {item.value}")
         mask |= bit
         names.append(str(item.value))
     return Flags(mask, tuple(names))
@@ -148,19 +148,19 @@ def _bit(reader: Reader, item: Node, enum: str) -> int | None:
 
 
 def _unknown_bit(reader: Reader, item: Node, bit: int, enum: str) -> int | None:
-    """The mask of `bit N`, which is for bits without a name: a case of an unknown flag must not take a known one."""
+    """The mask of `bit N`. The bit must have no name, so that a case of an unknown flag does not use a known one."""
     if bit >= INT_BITS:
-        reader.note(item.location, f"bit {bit} is beyond an int's {INT_BITS} bits")
+        reader.note(item.location, f"bit {bit} is beyond the {INT_BITS} bits of an int")
         return None
     if bit not in ENUMS[enum].unnamed_bits:
         name = ENUMS[enum].name_of(1 << bit)
-        reader.note(item.location, f"bit {bit} of {enum} has a name; write {name}, or take a bit without one")
+        reader.note(item.location, f"bit {bit} of {enum} has a name; write {name}, or use a bit without one")
         return None
     return 1 << bit
 
 
 def read_then(reader: Reader, node: Node, call: str) -> Expectation:
-    """What must come of a call: an outcome alone, or a mapping with more about it."""
+    """Reads the expectation of a call: an outcome alone, or a mapping with further conditions."""
     if not isinstance(node.value, dict):
         return Expectation(reader.word(node, "outcome", vocabulary.OUTCOMES) or "open")
     fields = reader.mapping(node, "then", _THEN_KEYS, ("outcome",))
@@ -168,11 +168,11 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
     words = {key: _expected(reader, fields.get(key), key) for key in vocabulary.EXPECTATIONS}
     for key, spec in vocabulary.EXPECTATIONS.items():
         if words[key] and spec.outcome and outcome != spec.outcome and "outcome" in fields:
-            reader.note(fields[key].location, f"{key} is only expected of a call with the outcome {spec.outcome!r}")
+            reader.note(fields[key].location, f"{key} needs the outcome {spec.outcome!r}")
     for key, spec in vocabulary.EXPECTATIONS.items():
         if key in fields and not spec.applies_to(call):
             calls = ", ".join(spec.calls)
-            reader.note(fields[key].location, f"{key} can be expected of {calls} only, not of {call}")
+            reader.note(fields[key].location, f"{key} can only be expected of {calls}, not of {call}")
     mr, completion, rkey, because = (
         words[key][0] if words[key] else "" for key in ("mr", "completion", "rkey", "because")
     )
@@ -180,7 +180,7 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
 
 
 def _expected(reader: Reader, node: Node | None, key: str) -> tuple[str, ...]:
-    """The words that a key of `then` has, where the table gives it."""
+    """The words that the table gives for a key of `then`."""
     spec, name = vocabulary.EXPECTATIONS[key], _THEN_NAMES.get(key, key)
     if spec.several:
         return _one_or_more(reader, node, name, spec.words)
@@ -193,7 +193,7 @@ def _one_or_more(reader: Reader, node: Node | None, what: str, known: tuple[str,
         return ()
     if isinstance(node.value, tuple):
         if not node.value:
-            reader.note(node.location, f"an empty list of {what}s; name one or leave {what} out")
+            reader.note(node.location, f"an empty list of {what}s; write at least one, or leave {what} out")
         return reader.words(node, what, known)
     word = reader.word(node, what, known)
     return (word,) if word else ()

@@ -1,6 +1,6 @@
-"""Reads what a row is given: its memory, domains, regions, queue pairs and windows.
+"""Reads `given` of a row: its memory, PDs, regions, queue pairs and windows.
 
-Turns located YAML into the frozen data of model/case.py. Not for calls and their arguments (arguments.py).
+From located YAML into the frozen data of model/case.py. Not for calls and their arguments (arguments.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BUFFERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 @dataclass
 class _Sections:
-    """The sections of `given` by object name; a row's own replace the table's of the same name."""
+    """The sections of `given` by object name. An object of the row replaces one of the table with the same name."""
 
     named: dict[str, dict[str, Node]] = field(
         default_factory=lambda: {key: {} for key in GIVEN_KEYS if key not in ("pds", "memlock")}
@@ -35,7 +35,7 @@ class _Sections:
     memlock: Quantity | None = None
     section_of: dict[str, str] = field(default_factory=lambda: {"pd": "pds"})
 
-    def take(self, reader: Reader, node: Node) -> None:
+    def add(self, reader: Reader, node: Node) -> None:
         fields = reader.mapping(node, "given", GIVEN_KEYS)
         for section, content in self.named.items():
             named = reader.named(fields.get(section), section, quantity.RESERVED | set(vocabulary.RESERVED))
@@ -45,28 +45,28 @@ class _Sections:
         for item in reader.items(fields.get("pds"), "pds"):
             pd = reader.text(item, "a PD's name") or ""
             if pd and not (pd.isidentifier() and pd.isascii()):
-                reader.note(item.location, f"{quoted(pd)} in pds is no name; use letters, digits and _")
+                reader.note(item.location, f"invalid name {quoted(pd)} of a PD; use letters, digits and _")
             elif pd in self.pds or pd == "pd":
-                reader.note(item.location, f"PD {pd!r} is there already")
+                reader.note(item.location, f"duplicate PD {pd!r}")
             elif pd and self._claim(reader, pd, "pds", item.location):
                 self.pds += (pd,)
         if "memlock" in fields:
             self.memlock = read_memlock(reader, fields["memlock"])
 
     def _claim(self, reader: Reader, name: str, section: str, location: Location) -> bool:
-        """A name means one object: a row may replace the table's, but not by another kind."""
+        """Reserves a name for a section. A row may replace an object of the table only by one of the same kind."""
         owner = self.section_of.setdefault(name, section)
         if owner != section:
-            reader.note(location, f"{name!r} is the name of something in {owner} already")
+            reader.note(location, f"duplicate name {name!r}, which is already in {owner}")
         return owner == section
 
 
 def read_given(reader: Reader, nodes: tuple[Node | None, ...]) -> tuple[Given, Names]:
-    """What exists before the judged call, from the table's `given` and the row's, and the names it has."""
+    """Reads the `given` of the table and of the row; returns all objects, and their names with their kinds."""
     sections = _Sections()
     for node in nodes:
         if node is not None:
-            sections.take(reader, node)
+            sections.add(reader, node)
     named = sections.named
     memory = {name: read_memory(reader, "memory", node) for name, node in named["memory"].items()}
     dmabufs = {name: read_memory(reader, "dmabufs", node) for name, node in named["dmabufs"].items()}
@@ -82,7 +82,7 @@ def read_given(reader: Reader, nodes: tuple[Node | None, ...]) -> tuple[Given, N
 
 
 def names_of(given: Given) -> Names:
-    """The name and kind of each object that is given."""
+    """The name and kind of each object."""
     names: Names = {"pd": "pd", **dict.fromkeys(given.pds, "pd")}
     for objects, kind in (
         (given.memory, "memory"), (given.dmabufs, "dmabuf"), (given.mrs, "mr"), (given.qps, "qp"),
@@ -93,34 +93,34 @@ def names_of(given: Given) -> Names:
 
 
 def read_memory(reader: Reader, section: str, node: Node) -> MemorySpec:
-    """Memory or a dma-buf, by the section it is in."""
+    """Reads memory or a dma-buf, depending on the section."""
     what, kinds = _BUFFERS[section]
     fields = reader.mapping(node, what, ("kind", "size"), ("kind", "size"))
     kind = reader.word(fields.get("kind"), f"kind of {what}", kinds)
     size = _size(reader, fields["size"], "a size of memory") if "size" in fields else None
-    # Even with a mistake the name is there, so that what uses it is not called a mistake too.
+    # Return the object after a mistake, too, so that its uses are not reported as further mistakes.
     return MemorySpec(kind or "", size or Quantity("1", ()))
 
 
 def read_memlock(reader: Reader, node: Node) -> Quantity | None:
-    """The limit of locked memory."""
+    """Reads the limit of locked memory."""
     return _size(reader, node, "a limit")
 
 
 def _size(reader: Reader, node: Node, what: str) -> Quantity | None:
-    """A quantity of bytes that is known before any object exists: not 0, and not more than a machine has."""
+    """Reads a size in bytes, which must not depend on objects, must not be 0, and must fit into an address space."""
     size = reader.parsed(node, quantity.parse)
     if size and size.names:
-        reader.note(node.location, f"{what} cannot rest on another object")
+        reader.note(node.location, f"{what} cannot depend on another object")
         return None
     if size and not 0 < size.evaluate(4096, 2 << 20, lambda name, property_: 0) < _MAX_MEMORY:
-        reader.note(node.location, f"{what} must be between 1 byte and what a machine can have")
+        reader.note(node.location, f"{what} must be at least 1 byte and less than 2^57 bytes")
         return None
     return size
 
 
 def read_mr(reader: Reader, name: str, node: Node, names: Names) -> MrSpec:
-    """The region `name`; `names` are the objects that are there before it."""
+    """Reads the region `name`. `names` are the objects that exist before it."""
     fields = node.value if isinstance(node.value, dict) else {}
     call = reader.word(fields.get("call"), "call", vocabulary.REGISTRATIONS) or "ibv_reg_mr"
     gone = reader.truth(fields.get("gone"), "gone")
@@ -128,7 +128,7 @@ def read_mr(reader: Reader, name: str, node: Node, names: Names) -> MrSpec:
 
 
 def read_qp(reader: Reader, node: Node, names: Names) -> QpSpec:
-    """A queue pair; `names` are the objects that are there before it."""
+    """Reads a queue pair. `names` are the objects that exist before it."""
     fields = reader.mapping(node, "a queue pair", ("type", "pd", "state", "sq_sig_all", "access"), ("type",))
     kind = reader.word(fields.get("type"), "type of queue pair", ENUMS["ibv_qp_type"].short_names) or "RC"
     pds = [name for name, kind in names.items() if kind == "pd"]
@@ -142,7 +142,7 @@ def read_qp(reader: Reader, node: Node, names: Names) -> QpSpec:
 
 
 def read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowSpec:
-    """The window `name`; `names` are the objects that are there before it."""
+    """Reads the window `name`. `names` are the objects that exist before it."""
     fields = reader.mapping(node, "a window", ("type", "pd", "bound"), ("type",))
     kind = read_value(reader, fields["type"], "ibv_mw_type") if "type" in fields else None
     number = kind.number if kind else 1
@@ -154,14 +154,14 @@ def read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowSp
         own = without(fields["bound"], "mw")
         if own is not fields["bound"] and own.keys != fields["bound"].keys:
             location = (fields["bound"].keys or {})["mw"]
-            reader.note(location, f"the window that is bound is {name!r} itself; leave mw out")
+            reader.note(location, f"a window under `windows` binds itself; leave mw out of the bind of {name!r}")
         arguments = read_arguments(reader, call, f"the bind of {name!r}", own, {**names, "mw": "window"})
         bound = {**arguments, "mw": name}
     return WindowSpec(pd, number, bound)
 
 
 def without(node: Node, *keys: str) -> Node:
-    """The mapping without some keys that its reader does not know; other nodes as they are."""
+    """Returns the mapping without these keys; any other node unchanged."""
     if not isinstance(node.value, dict):
         return node
     fields = {key: value for key, value in node.value.items() if key not in keys}

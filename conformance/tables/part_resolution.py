@@ -1,7 +1,7 @@
-"""Resolves one part of a sweep's row, such as an argument: its value for each combination of the axes in it.
+"""Resolves one part of a sweep's row, such as an argument: reads its value for each combination of the axes in it.
 
-Lists of flags are resolved element by element, because the subsets of many flags are too many to be listed.
-Not for which parts a row has (row_resolution.py).
+Lists of flags are resolved element by element, because an axis of subsets can have too many values to list them. Not
+for the structure of a row (row_resolution.py).
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from conformance.tables.row_text import RowText, elements, one_at_a_time
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
 
-# More than any part of a table for people has; it keeps a slip from eating the machine.
+# Far more than any real table needs. The bound prevents a mistake in a table from exhausting memory.
 MAX_COMBINATIONS = 1 << 14
 T = TypeVar("T")
 _Read = Callable[[Reader, Node], T | None]
 
 
 class PartResolver:
-    """Resolves parts of one row; mistakes are noted in `reader`, and what is returned beside them is of no use.
+    """Resolves parts of one row. Notes mistakes in `reader`; results after a mistake must not be used.
 
-    `inside` is the column of the sweep's points: what occurs at none of them need not make sense.
+    `inside` is the column of the sweep's points. A combination that none of them has may be invalid.
     """
 
     def __init__(self, reader: Reader, text: RowText, inside: int) -> None:
         self._reader, self._text, self._inside = reader, text, inside
 
     def varying(self, node: Node, read: _Read[T]) -> Varying[T]:
-        """A part that `read` gives the value of, once its axes are replaced; None means a mistake."""
+        """Resolves a part with `read`, which returns its value after the axes are replaced, or None after a mistake."""
         axes = self._text.axes_in(node)
         names = tuple(axis.name for axis in axes)
         values: dict[tuple[int, ...], T] = {}
@@ -47,7 +47,10 @@ class PartResolver:
             return Varying(names, values)
         size = math.prod(axis.size for axis in axes)
         if size > MAX_COMBINATIONS:
-            self._reader.note(node.location, f"the axes have {size} combinations here, of at most {MAX_COMBINATIONS}")
+            self._reader.note(
+                node.location,
+                f"the axes in this part have {size} combinations; at most {MAX_COMBINATIONS} are possible",
+            )
             return Varying(names, values)
         for key in itertools.product(*(range(axis.size) for axis in axes)):
             if key in values:
@@ -62,7 +65,10 @@ class PartResolver:
         return Varying(names, values)
 
     def _each_axis(self, node: Node, axes: Sequence[Axis], read: _Read[T], values: dict[tuple[int, ...], T]) -> bool:
-        """Reads the part at each value of each axis, the others being at their first, into `values`; if it can be."""
+        """Reads the part at each value of each axis, the others at their first value, into `values`.
+
+        False after mistakes.
+        """
         before = len(self._reader.mistakes)
         for key in one_at_a_time(axes):
             value = read(self._reader, self._text.fill(node, axes, key, self._reader))
@@ -95,7 +101,7 @@ class PartResolver:
         return FlagSubsets(axis.name, tuple(flags.mask for flags in single), axis.flags)
 
     def _note_duplicates(self, node: Node, parts: Sequence[FlagsPart]) -> None:
-        """Notes the flags that two parts have at the same point."""
+        """Notes flags that two parts have at the same point."""
         space = self._text.space
         for one, other in itertools.combinations([dict(self._flag_columns(part)) for part in parts], 2):
             for name in one.keys() & other.keys():
@@ -105,7 +111,7 @@ class PartResolver:
                     self._reader.note(node.location, f"duplicate flag {name} at the point {space.text(point)}")
 
     def _flag_columns(self, part: FlagsPart) -> Iterator[tuple[str, int]]:
-        """Each flag that a part can have, with the column of the points at which it has it."""
+        """Yields each flag of a part, with the column of the points at which the part has it."""
         space = self._text.space
         if isinstance(part, Flags):
             yield from ((name, space.everywhere()) for name in part.names)
@@ -128,7 +134,7 @@ class PartResolver:
         return functools.reduce(operator.and_, columns)
 
     def arguments(self, call: str, nodes: Mapping[str, Node], names: Names) -> dict[str, ArgumentTemplate]:
-        """Those of a call's arguments that vary; `names` are the objects that exist by then, with their kinds."""
+        """The arguments of a call that depend on axes. `names` are the existing objects with their kinds."""
         return {
             key: self._argument(call, key, node, names)
             for key, node in nodes.items() if key in vocabulary.CALLS[call] and names_in(node)

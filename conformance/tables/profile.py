@@ -1,6 +1,6 @@
-"""Reads the file of a device profile: the name of the driver, and capabilities that it has or lacks.
+"""Reads a device profile from a file: the name of the driver, and the capabilities that are `present` or `absent`.
 
-`present` and `absent` are mappings of a capability to the reason. Not for what follows from them (judging).
+Both map a capability to the reason. Not for applying a profile to verdicts (judging/).
 """
 
 from __future__ import annotations

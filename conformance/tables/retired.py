@@ -1,6 +1,6 @@
-"""Ids of cases that a table has given up: they are never used again, so that old and new runs can be compared.
+"""Reads the retired case ids of a table, which are never used again, so that old and new runs can be compared.
 
-Not for rules, whose retired ids stand in rules.yaml (rules_file.py).
+Not for retired rule ids, which are in rules.yaml (rules_file.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _KEYS = ("id", "why")
 
 
 def read_retired(reader: Reader, node: Node | None, table: str) -> Mapping[str, Location]:
-    """The retired case ids of the table `<folder>/<file stem>`, each with where it stands."""
+    """The retired case ids of the table `<folder>/<file stem>`, each with its location."""
     retired: dict[str, Location] = {}
     for item in reader.items(node, "retired"):
         fields = reader.mapping(item, "a retired case", _KEYS, _KEYS)
@@ -24,7 +24,7 @@ def read_retired(reader: Reader, node: Node | None, table: str) -> Mapping[str, 
             continue
         case, location = f"{table}/{written}", fields["id"].location
         if case in retired:
-            reader.note(location, f"case {case} is retired twice (first in line {retired[case].line})")
+            reader.note(location, f"duplicate retired case {case} (first in line {retired[case].line})")
         retired.setdefault(case, location)
     return retired
 

@@ -1,6 +1,6 @@
-"""Reads what a row says beside its id and rules: what is given, the judged call, the steps around it.
+"""Reads the body of a row: its `given`, the judged call, and the steps before and after it.
 
-Between a row's text (loader.py expands it) and its arguments (arguments.py reads them).
+Called by loader.py for each expanded row. Not for the arguments of calls (arguments.py) and not for ids and rules.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEYS = ("given", "before", "call", "when", "then", "afterwards")
 
 @dataclass(frozen=True)
 class RowBody:
-    """What a row sets up, calls and expects; `names` are the objects that exist at the judged call, with kinds."""
+    """The set-up, calls and expectations of a row. `names` are the objects at the judged call, with their kinds."""
 
     given: Given
     before: tuple[Step, ...]
@@ -34,7 +34,7 @@ class RowBody:
 def read_row_body(
     reader: Reader, default_call: str, table_given: Node | None, fields: Mapping[str, Node], row: Node
 ) -> RowBody:
-    """The parts of a row; without `then` its judged call is open."""
+    """Reads the body of a row. Without `then`, the judged call has the outcome open."""
     given, names = read_given(reader, (table_given, fields.get("given")))
     before: list[Step] = []
     for node in reader.items(fields.get("before"), "before"):
@@ -50,7 +50,7 @@ def read_row_body(
 
 
 def _extra(reader: Reader, node: Node, names: Names, what: str) -> list[Step]:
-    """A step before or after the judged call, as a list of one; of none if it says no call."""
+    """Reads a step before or after the judged call. The list has one element, or none after a mistake."""
     required = ("call",) if what == "a step before" else ("call", "then")
     if not isinstance(node.value, dict):
         reader.note(node.location, f"{what} must be a mapping, not {node.kind}")
@@ -63,7 +63,7 @@ def _extra(reader: Reader, node: Node, names: Names, what: str) -> list[Step]:
     if call is None:
         return []
     if call in BY_CALL:
-        reader.note(node.value["call"].location, f"{call} is a case of its own and cannot be {what}; give it a row")
+        reader.note(node.value["call"].location, f"{call} cannot be {what}; write a row of its own for it")
         return []
     own = {key: value for key, value in node.value.items() if key not in required}
     keys = {key: location for key, location in (node.keys or {}).items() if key in own}

@@ -1,7 +1,7 @@
-"""Resolves the row of a sweep when its table is loaded: what it says at any point, as data of the model.
+"""Resolves the row of a sweep while its table is loaded, into templates for its parts (model/row_template.py).
 
-An axis can occur in arguments, expectations and what is given; each such part is read once for each combination
-of the axes in it, and never again. Not for the sweep's own keys (sweep_reader.py).
+An axis can occur in arguments, in expectations and in `given`. Each such part is read once for each combination of its
+axes. Not for the keys of the sweep itself (sweep_reader.py).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from conformance.yamldoc.reader import Reader
 
 
 def resolve(reader: Reader, text: RowText, inside: int) -> tuple[RowTemplate, RowBody] | None:
-    """The row, and what it says at the first point, there with the judged call's arguments as text for people.
+    """Returns the row as a template, and its body at the first point, with the arguments of the judged call as text.
 
-    `inside` is the column of the sweep's points. None after mistakes, which are noted in `reader`.
+    `inside` is the column of the sweep's points. Returns None after mistakes, which are noted in `reader`.
     """
     before = len(reader.mistakes)
     first = text.body([0] * len(text.space.axes), reader)
     if len(reader.mistakes) > before:
-        for key in one_at_a_time(text.space.axes):  # for the mistakes at other values
+        for key in one_at_a_time(text.space.axes):  # finds mistakes at other values
             text.body(key, reader)
         return None
     template = _row(PartResolver(reader, text, inside), first, text.fields)
@@ -60,7 +60,7 @@ def _row(parts: PartResolver, first: RowBody, fields: Mapping[str, Node]) -> Row
 def _steps(
     parts: PartResolver, steps: Sequence[Step], nodes: Sequence[Node], names: Names
 ) -> tuple[tuple[StepTemplate, ...], Names]:
-    """Steps one after the other, and the objects that there are after them."""
+    """Resolves successive steps; returns them with the objects that exist after them."""
     found: list[StepTemplate] = []
     for step, node in zip(steps, nodes, strict=True):
         found.append(_step(parts, step, node, names))
@@ -101,7 +101,7 @@ def _varying(fields: Mapping[str, Node], section: str) -> list[tuple[str, Node]]
 
 
 def _only_in(node: Node, *keys: str) -> bool:
-    """Whether axes occur in a mapping's values of these keys alone."""
+    """Whether axes occur only in the values of these keys of a mapping."""
     return isinstance(node.value, dict) and not any(
         names_in(value) for key, value in node.value.items() if key not in keys
     )

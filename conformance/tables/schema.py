@@ -1,8 +1,8 @@
 """The table language as JSON Schema (2020-12), for editors that check a table while it is written.
 
-Built from the same data as the loader (vocabulary.py, model/quantity.py, verbs), so that a new call or flag appears in
-it without an edit. What several places share is defined once under `$defs` and referred to. The loader decides: it also
-checks what no schema can express, such as which objects exist or how many cases a table gives.
+Built from the same data as the loader (vocabulary.py, model/quantity.py, verbs), so that a new call or flag appears
+without a change here. Shared parts are defined once, under `$defs`. Not for deciding whether a table is valid: the
+loader also checks what a schema cannot express, such as which objects exist and how many cases the rows expand to.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 from conformance.model import capability, quantity, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID
 from conformance.tables.expansion import PLACEHOLDER
-from conformance.tables.sweep_reader import SUBSETS
+from conformance.tables.rules_file import EXCEPT, FLAGS
+from conformance.tables.sweep_reader import FACTOR, NEEDS_OF, SUBSETS
 from conformance.tables.unknown_bits import FLAG_ENUMS, PARTS, UNKNOWN, WHICH
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import MAX_NUMBER
@@ -22,7 +23,7 @@ Schema = dict[str, Any]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NAME = "^[A-Za-z_][A-Za-z0-9_]*$"
-# A text that is replaced by a value of one of the row's axes before it means anything.
+# A placeholder for a value of an axis of the row.
 _PLACEHOLDER: Schema = {"$ref": "#/$defs/placeholder"}
 _TEXT: Schema = {"type": "string", "pattern": r"\S"}
 
@@ -69,6 +70,10 @@ def rules_schema() -> Schema:
         "since": {**_TEXT, "description": "the first rdma-core whose document says it, in quotes"},
         "failure_means": {**_TEXT, "description": "what breaking it does to people"},
     }
+    derived = (
+        _object({FLAGS: _words(FLAG_ENUMS), EXCEPT: _list({"type": "string"})}, required=(FLAGS,)),
+        _object({UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}, required=(UNKNOWN,)),
+    )
     retired = _object({"id": rule["id"], "why": _TEXT}, required=("id", "why"))
     properties: Schema = {
         "verb": _words(vocabulary.VERBS),
@@ -76,7 +81,7 @@ def rules_schema() -> Schema:
         "predicates": {
             "type": "object",
             "propertyNames": _new_name(),
-            "additionalProperties": _TEXT,
+            "additionalProperties": {"anyOf": [_TEXT, *derived]},
             "description": "conditions by name, for the `if` of sweeps",
         },
         "retired": {"type": "array", "items": retired},
@@ -162,14 +167,14 @@ def _row() -> Schema:
 
 
 def _axis() -> Schema:
-    """An axis of a row: its values, or the bits that no flag of an enumeration has."""
+    """An axis of a row: its values, or the bits without a name in an enumeration."""
     unknown = {UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}
     written: Schema = {"type": "array", "minItems": 1, "uniqueItems": True}
     return {"anyOf": [written, _object(unknown, required=(UNKNOWN,))]}
 
 
 def _sweep() -> Schema:
-    """A row's space of points. Which words its expressions may use is the loader's to say."""
+    """The sweep of a row. The loader checks the words in its expressions."""
     flags: Schema = {"anyOf": [_words(FLAG_ENUMS), _list({"type": "string"}, least=1)]}
     axis: Schema = {
         "anyOf": [
@@ -180,19 +185,29 @@ def _sweep() -> Schema:
         ]
     }
     then = _or_axis({"enum": list(vocabulary.OUTCOMES)}, {"type": "object", "required": ["outcome"]})
-    either = [{"required": ["then", "rule"]}, {"required": ["needs"], "not": {"required": ["rule"]}}]
+    either = [
+        {"required": ["then", "rule"]},
+        *({"required": [key], "not": {"required": ["rule"]}} for key in ("needs", NEEDS_OF)),
+    ]
     clause = _object({
         "if": {**_TEXT, "description": "where it holds; without it, at every point that is left"},
         "then": {**then, "description": "what must come there"},
         "rule": {"type": "string", "pattern": f"^{RULE_ID.pattern}$", "description": "which rule says so"},
         "needs": {**_list(_ref("capability"), least=1), "description": "what the points need of the device"},
+        NEEDS_OF: {"type": "string", "description": "an axis of access flags: each needs what FLAG_NEEDS says"},
     }) | {"oneOf": either}  # fmt: skip
     return _object(
         {
             "axes": {"type": "object", "minProperties": 1, "propertyNames": {"pattern": _NAME},
                      "additionalProperties": axis},
             "where": {**_TEXT, "description": "which points of the product there are"},
-            "points": {"type": "integer", "minimum": 1, "description": "how many points there are"},
+            "points": {
+                "anyOf": [
+                    {"type": "integer", "minimum": 1},
+                    {"type": "string", "pattern": rf"^\s*(?:{FACTOR})\s*(?:\*\s*(?:{FACTOR})\s*)*$"},
+                ],
+                "description": "how many points there are: a number, or a product with the sizes of derived axes",
+            },
             "expect": {"type": "array", "minItems": 1, "items": clause},
         },
         required=("axes", "points", "expect"),
@@ -205,13 +220,13 @@ def _rows_of(verb: str) -> Schema:
 
 
 def _judged(call: str) -> Schema:
-    """What holds of a row whose judged call this is."""
+    """The conditions on a row with this judged call."""
     when = _or_axis({**_ref(f"arguments of {call}"), "unevaluatedProperties": False})
     return {"properties": {"when": when, "then": _ref(_then_name(call))}}
 
 
 def _with_arguments(call: str, own: Schema) -> Schema:
-    """A mapping with the arguments of a call and some properties of its own, and nothing else."""
+    """A mapping with the arguments of a call and the properties `own`, and no others."""
     return {**_ref(f"arguments of {call}"), "properties": own, "unevaluatedProperties": False}
 
 
@@ -263,14 +278,14 @@ def _qp() -> Schema:
 
 
 def _window() -> Schema:
-    # The window that is bound is the one that is described.
+    # The bind is that of the described window, so that `mw` is excluded.
     bound = _with_arguments(vocabulary.BINDS[0], {"mw": False})
     window = {"type": _of_enum("ibv_mw_type"), "pd": _ref("name"), "bound": _or_axis(bound)}
     return _object(window, required=("type",))
 
 
 def _arguments(call: str) -> Schema:
-    """The arguments of a call. What refers to them says which other properties there are, and excludes all else."""
+    """The arguments of a call. A schema that refers to this one adds other properties and excludes all further ones."""
     return {"type": "object", "properties": _parameters(call), "required": list(_required(call))}
 
 
@@ -283,7 +298,7 @@ def _parameters(call: str) -> dict[str, Schema]:
 
 
 def _parameter(parameter: vocabulary.ArgumentSpec) -> Schema:
-    """How an argument is written. KeyError for a kind of parameter that this module has not learnt yet."""
+    """The schema of an argument. Raises KeyError for a kind of parameter that is missing below."""
     default = parameter.default
     described: Schema = {} if default is None else {"description": f"{default or 'nothing'} if left out"}
     kinds: dict[str, Callable[[], Schema]] = {
@@ -302,7 +317,7 @@ def _expectable(call: str) -> list[str]:
 
 
 def _then_name(call: str) -> str:
-    """The definition of what can be expected of a call; calls of which the same can be expected share it."""
+    """The name of the definition of a call's expectation, which calls with the same possible expectations share."""
     special = [key for key in _expectable(call) if vocabulary.EXPECTATIONS[key].calls]
     return f"then with {' and '.join(special)}" if special else "then"
 
@@ -315,13 +330,13 @@ def _then(call: str) -> Schema:
 
 
 def _expected(key: str, spec: vocabulary.ExpectationSpec) -> Schema:
-    """The value of one key of `then`: a word or, where several are allowed, a list of words."""
+    """The value of one key of `then`: a word, or a list of words if several are allowed."""
     one = _ref(f"{key} word")
     return {"anyOf": [one, _list(one, least=1)]} if spec.several else one
 
 
 def _flags(enum: str) -> Schema:
-    # A bit without a name is written by its number, so that a table can ask for what no flag has.
+    # A bit without a name is written with its number, so that a table can use unknown bits.
     bits = [f"bit {bit}" for bit in ENUMS[enum].unnamed_bits]
     return _or_axis(_list(_or_axis(_words([*ENUMS[enum].short_names, *bits]))))
 
@@ -340,7 +355,7 @@ def _quantity(empty: bool = False) -> Schema:
 
 
 def _quantity_pattern() -> str:
-    # The longest first, so that `pages` is not read as `page` and a rest.
+    # The longest first, so that `pages` is not read as `page` and `s`.
     words = {*quantity.UNITS, *quantity.PAGES, *quantity.HUGE_PAGES}
     units = "|".join(sorted(words, key=lambda unit: (-len(unit), unit)))
     number = rf"(?:0x[0-9a-fA-F]+|0|[1-9][0-9]*)(?:\s*(?:{units}))?"
@@ -351,17 +366,17 @@ def _quantity_pattern() -> str:
 
 def _object_name(nullable: bool = False) -> Schema:
     name: Schema = {"type": "string", "pattern": _NAME}
-    # The loader reads NULL as the word it is; YAML readers of editors make null of it.
+    # The loader reads NULL as a word; the YAML readers of editors read it as null.
     return {"anyOf": [name, {"type": "null"}]} if nullable else name
 
 
 def _new_name() -> Schema:
-    """A name of the writer's choice."""
+    """The name of a new object or axis."""
     return {"pattern": _NAME, "not": {"enum": sorted({*quantity.RESERVED, *vocabulary.RESERVED})}}
 
 
 def _named(value: Schema) -> Schema:
-    """A mapping from names of the writer's choice."""
+    """A mapping from names of new objects or axes."""
     return _or_axis({
         "type": "object",
         "propertyNames": _ref("new name"),
@@ -391,7 +406,7 @@ def _words(words: Iterable[str]) -> Schema:
 
 
 def _or_axis(*alternatives: Schema) -> Schema:
-    """A value of the kinds given, or an axis's placeholder in its stead."""
+    """One of these alternatives, or a placeholder for an axis."""
     return {"anyOf": [*alternatives, _PLACEHOLDER]}
 
 

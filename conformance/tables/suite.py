@@ -44,7 +44,7 @@ class Suite:
         if case.sweep is None:
             raise UserError(f"{name} is not a sweep and has no points", hint=f"--only {name}")
         try:
-            return case.sweep.single(case, point)
+            return case.sweep.point_case(case, point)
         except ValueError as error:
             raise UserError(f"{case_id}: {error}") from error
 

@@ -1,4 +1,6 @@
-"""Reads the `sweep` of a row: its axes, the constraint, the count of points, and what is expected where."""
+"""Reads the `sweep` of a row: its axes, the constraint, the number of points, and the expectations.
+
+Not for the parts of the row that depend on axes (row_resolution.py)."""
 
 from __future__ import annotations
 
@@ -16,13 +18,16 @@ from conformance.tables.row_resolution import resolve
 from conformance.tables.row_text import RowText, elements, entries
 from conformance.tables.unknown_bits import FLAG_ENUMS, UNKNOWN
 from conformance.verbs import ENUMS
-from conformance.yamldoc.nodes import Node
+from conformance.yamldoc.nodes import Node, quoted
 from conformance.yamldoc.reader import Reader
 
 KEYS = ("axes", "where", "points", "expect")
-CLAUSE_KEYS = ("if", "then", "rule", "needs")
+NEEDS_OF = "needs of"
+CLAUSE_KEYS = ("if", "then", "rule", "needs", NEEDS_OF)
 SUBSETS = "subsets of"
-_MOST_FLAGS = 20  # more subsets than any sweep may have points
+# One factor of `points`: a number, or the number of values of an axis that is derived from an enumeration of flags.
+FACTOR = rf"[1-9][0-9]*|(?:{SUBSETS}|{UNKNOWN}) [a-z_]+"
+_MAX_FLAGS = 20  # more flags have more subsets than a sweep may have points
 _LABEL = re.compile(r"[A-Za-z0-9_.:*+-]+")
 _Values = Mapping[str, tuple[Node, ...]]
 
@@ -31,15 +36,15 @@ def read_sweep(
     reader: Reader, node: Node, template: tuple[str, Node | None, Mapping[str, Node], Node], registry: Registry,
     rules: tuple[str, ...],
 ) -> tuple[Sweep, RowBody] | None:  # fmt: skip
-    """The sweep of a row, and what the row says at the first point, with arguments as text for people.
+    """Returns the sweep of a row, and the row's body at the first point, with arguments as text; None after mistakes.
 
-    `template` has the row's call, the table's `given`, the row's other fields and its own node. None with mistakes.
+    `template` has the row's call, the table's `given`, the row's other fields, and its own node.
     """
     before = len(reader.mistakes)
     fields = reader.mapping(node, "a sweep", KEYS, ("axes", "points", "expect"))
     named = reader.named(fields.get("axes"), "axes")
     if "axes" in fields and fields["axes"].value == {}:
-        reader.note(fields["axes"].location, "a sweep without axes has but one point; write a row")
+        reader.note(fields["axes"].location, "a sweep without axes has only one point; write a row without a sweep")
     read = [_axis(reader, name, value) for name, value in named.items()]
     axes, nodes = [axis for axis, _ in read if axis], {axis.name: values for axis, values in read if axis}
     space = Space(tuple(axes))
@@ -51,16 +56,16 @@ def read_sweep(
     for axis in axes:
         if axis not in used:
             reader.note((fields["axes"].keys or {})[axis.name], f"axis {axis.name!r} is not used in the row")
-    for what, fixed in _fixed(row_fields):
+    for what, fixed in _axes_in_constant_parts(row_fields):
         reader.note(fixed.location, f"{what} cannot come from an axis of a sweep")
     if len(reader.mistakes) > before or not axes:
         return None
     where = _expression(reader, fields.get("where"), space, registry)
     if where is not None and predicate.capabilities_in(where):
-        reader.note(fields["where"].location, "where decides which points there are, on every device the same;"
-                    " what a device lacks belongs into expect")  # fmt: skip
+        reader.note(fields["where"].location, "where selects the same points on every device;"
+                    " conditions on the device belong in expect")  # fmt: skip
     clauses = _clauses(reader, fields.get("expect"), text, registry, rules)
-    stated = reader.count(fields.get("points"), "points")
+    stated = _stated(reader, fields.get("points"))
     if len(reader.mistakes) > before:
         return None
     inside = points_where(where, space)
@@ -73,8 +78,28 @@ def read_sweep(
     return Sweep(space, where, tuple(clauses), resolved[0], {rule: registry[rule].needs for rule in rules}), resolved[1]
 
 
-def _fixed(fields: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
-    """What an axis stands for although it must be the same at all points."""
+def _stated(reader: Reader, node: Node | None) -> int | None:
+    """The number of points that a table states: a number, or a product such as `40 * subsets of ibv_access_flags`."""
+    if node is None or not isinstance(node.value, str):
+        return reader.count(node, "points")
+    size = 1
+    for factor in (each.strip() for each in node.value.split("*")):
+        if not re.fullmatch(FACTOR, factor):
+            example = f"write a number, or a product such as 4 * {SUBSETS} ibv_access_flags"
+            reader.note(node.location, f"invalid number of points {quoted(node.value)}; {example}")
+            return None
+        of, _, enum = factor.rpartition(" ")
+        if of and reader.word(Node(enum, node.location), "enumeration of flags", FLAG_ENUMS) is None:
+            return None
+        if of:
+            size *= 1 << len(ENUMS[enum].short_names) if of == SUBSETS else 1 + len(ENUMS[enum].unnamed_bits)
+        else:
+            size *= int(factor)
+    return size
+
+
+def _axes_in_constant_parts(fields: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
+    """The axes in parts of a row that must be the same at all points, each with a description of the part."""
     for key in ("given", "before", "when", "afterwards"):
         if key in fields and isinstance(fields[key].value, str) and names_in(fields[key]):
             yield f"the whole of {key!r}", fields[key]
@@ -93,7 +118,7 @@ def _fixed(fields: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
 
 
 def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Node, ...]]:
-    """An axis and its values as YAML: a list of values, values by name, or flags."""
+    """Reads an axis: a list of values, values by name, or flags. Returns it with its values as YAML."""
     if isinstance(node.value, dict) and set(node.value) & {SUBSETS, UNKNOWN}:
         fields = reader.mapping(node, f"axis {name!r}", (SUBSETS, UNKNOWN))
         if len(fields) > 1:
@@ -112,10 +137,10 @@ def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Nod
             hint = f"give it a name: {name}: {{name: value}}"
             reader.note(locations[number], f"a value of axis {name!r} cannot be written on a command line; {hint}")
         elif text in labels[:number]:
-            reader.note(locations[number], f"axis {name!r} has the value {text} twice")
+            reader.note(locations[number], f"duplicate value {text} of axis {name!r}")
     for value in values:
         if names_in(value):
-            reader.note(value.location, f"a value of axis {name!r} cannot hold a $ itself")
+            reader.note(value.location, f"a value of axis {name!r} cannot contain $")
     words = tuple(_words(text, value) for text, value in zip(labels, values, strict=True))
     return (Axis(name, labels, words) if values else None), values
 
@@ -133,14 +158,14 @@ def _subsets(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[
     else:
         enum = reader.word(node, "enumeration of flags", FLAG_ENUMS)
         flags = ENUMS[enum].short_names if enum else ()
-    if len(flags) > _MOST_FLAGS:
-        reader.note(node.location, f"axis {name!r} has more than {_MOST_FLAGS} flags")
+    if len(flags) > _MAX_FLAGS:
+        reader.note(node.location, f"axis {name!r} has more than {_MAX_FLAGS} flags")
         return None, ()
     return (Axis(name, flags=flags) if flags else None), ()
 
 
 def _unknown(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Node, ...]]:
-    """No bit, and each bit that no flag has."""
+    """An axis whose values are no bit, and each bit without a name."""
     enum = reader.word(node, "enumeration of flags", FLAG_ENUMS)
     if enum is None:
         return None, ()
@@ -173,14 +198,16 @@ def _clauses(
         text = str(fields["if"].value) if "if" in fields else ""
         when = _expression(reader, fields.get("if"), row.space, registry)
         needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
-        if ("then" in fields) == ("needs" in fields):
+        if len({"then", "needs", NEEDS_OF} & set(fields)) != 1:
             reader.note(item.location, "an expectation has either then (with the rule) or needs")
+        elif NEEDS_OF in fields:
+            clauses += _flag_clauses(reader, fields[NEEDS_OF], text, row.space, registry)
         elif "needs" in fields:
             clauses.append(Clause(text, when, None, needs=needs))
         else:
             rule = reader.word(fields.get("rule"), "rule", registry)
             if "rule" not in fields:
-                reader.note(item.location, "an expectation lacks the key 'rule': which one says so?")
+                reader.note(item.location, "an expectation lacks the key 'rule'; name the rule that requires it")
             elif rule and rule not in rules:
                 reader.note(fields["rule"].location, f"rule {rule} is not among the row's rules")
             call = row.fields.get("call")
@@ -191,12 +218,29 @@ def _clauses(
         last = items[-1].value if items else {}
         if not deciding or not isinstance(last, dict) or "if" in last or "then" not in last:
             reader.note(node.location, "the last expectation must have no `if`, so that no point is without one")
-    for clause, item in zip(clauses[:-1], items, strict=False):
-        if clause.then and clause.when is None and not reader.mistakes:
-            reader.note(item.location, "nothing is left for the expectations behind one without `if`")
+    for item in items[:-1]:
+        if isinstance(item.value, dict) and "then" in item.value and "if" not in item.value and not reader.mistakes:
+            reader.note(item.location, "the expectations after one without `if` can never apply")
     for rule in rules if deciding and not reader.mistakes else ():
         if rule not in {clause.rule for clause in deciding}:
             reader.note(node.location if node else row.row.location, f"no expectation names the row's rule {rule}")
     if len({need for clause in clauses for need in clause.needs}) > 8:
         reader.note(row.row.location, "a sweep can need at most 8 capabilities")
     return clauses
+
+
+def _flag_clauses(reader: Reader, node: Node, text: str, space: Space, registry: Registry) -> Iterator[Clause]:
+    """For each access flag of an axis that needs a capability: where the flag is, a device without it may refuse."""
+    flags = {axis.name: axis.flags for axis in space.axes if axis.flags}
+    name = reader.word(node, "axis of flags", flags)
+    for flag in flags.get(name or "", ()):
+        if flag not in capability.FLAG_NEEDS:
+            reader.note(
+                node.location,
+                f"the flag {flag} of conformance/verbs/enums.py has no capability: add it to FLAG_NEEDS in"
+                " conformance/model/capability.py, with an empty text if every device must know it",
+            )
+        elif capability.FLAG_NEEDS[flag]:
+            where = f"({text}) & {name}.{flag}" if text else f"{name}.{flag}"
+            when = _expression(reader, Node(where, node.location), space, registry)
+            yield Clause(where, when, None, needs=(capability.FLAG_NEEDS[flag],))

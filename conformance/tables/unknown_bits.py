@@ -1,7 +1,7 @@
-"""The axis `{unknown bits of: ibv_access_flags, which: optional}` of a row: each bit that no flag has.
+"""The axis `{unknown bits of: ibv_access_flags, which: optional}` of a row: each bit without a name.
 
-Derived from the descriptions, so that a bit which is given a name leaves the axis. Not for sweeps, whose axes
-sweep_reader.py reads.
+Derived from the descriptions in verbs/, so that a bit leaves the axis when it gets a name. Not for the axes of sweeps
+(sweep_reader.py).
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from conformance.yamldoc.reader import Reader
 
 UNKNOWN, WHICH = "unknown bits of", "which"
 FLAG_ENUMS = tuple(name for name, enum in ENUMS.items() if enum.flags)
-# Which bits a stack that does not know them must refuse or ignore; only the access flags have such a range.
+# Unknown bits that a stack must refuse (mandatory) or ignore (optional). Only the access flags have both.
 PARTS = {"mandatory": ~OPTIONAL_ACCESS, "optional": OPTIONAL_ACCESS}
 _WITH_PARTS = "ibv_access_flags"
 
 
 def is_axis(node: Node) -> bool:
-    """Whether an axis is written in this way."""
+    """Whether an axis has this form."""
     return isinstance(node.value, dict) and UNKNOWN in node.value
 
 
 def values(reader: Reader, name: str, node: Node) -> tuple[Node, ...]:
-    """`bit 10`, `bit 11` and so on, as an author would write them; none after a mistake."""
+    """The values of the axis: `bit 10`, `bit 11` and so on; an empty tuple after a mistake."""
     fields = reader.mapping(node, f"axis {name!r}", (UNKNOWN, WHICH), (UNKNOWN,))
     enum = reader.word(fields.get(UNKNOWN), "enumeration of flags", FLAG_ENUMS)
     part = reader.word(fields.get(WHICH), "part of the unknown bits", PARTS)

@@ -16,13 +16,14 @@ from trial.violations import (
     registration,
     revoking,
     rights,
+    statuses,
     translation,
     windows,
 )
 
 _THEMES = (
     registration, memory, rights, extent, kinds, translation, dmabufs, changing, revoking, codes, advising,
-    binding, windows, declaring,
+    binding, windows, declaring, statuses,
 )  # fmt: skip
 VIOLATIONS: tuple[Violation, ...] = tuple(violations_in(_THEMES))
 # Rules that no driver can break in a way that a case could detect, and why.

@@ -52,11 +52,13 @@ class OldAddressesNewMemory(Device):
 
 
 @violates("REREG-01")
-class NoChangeOfTranslation(Device):
-    """There is ibv_rereg_mr, but no change of translation."""
+class ChangeOfTranslationRefused(Device):
+    """A change of the translation is refused with EINVAL, as if its arguments were wrong."""
 
-    def missing_change(self, flags: int) -> bool:
-        return super().missing_change(flags) or bool(flags & CHANGE_TRANSLATION)
+    def change(self, handle: int, change: Change) -> Region:
+        if change.flags & CHANGE_TRANSLATION:
+            raise Refused(errno.EINVAL)
+        return super().change(handle, change)
 
 
 @violates("REREG-01")

@@ -1,0 +1,451 @@
+"""Templates of the guest: their key, their files, what becomes of one that is damaged, and that a run goes on without.
+
+No guest is booted here but in the last tests; QEMU's control channel is played by a thread.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from conformance.errors import UserError
+from conformance.results.records import read_results
+from conformance.tables.suite import ROOT
+from fixtures.softroce import freezing, request, template, trust
+from fixtures.softroce.freezing import Failure
+from fixtures.softroce.guest import Guest
+from fixtures.softroce.image import Image
+from fixtures.softroce.ingredients import Ingredients
+from fixtures.softroce.job import Job
+from fixtures.softroce.qemu import Machine
+from fixtures.softroce.qmp import Qmp, QmpError
+from fixtures.softroce.request import Request
+from fixtures.softroce.start import Starter
+from fixtures.softroce.template import FILES, MANIFEST, Templates, checksum
+from patience import PATIENCE_S
+
+REQUEST = Request(("-q", "cases"), {"only": "reg_mr/a\n"}, 20.0)
+
+
+# What shapes a guest
+
+
+@pytest.fixture
+def ingredients(tmp_path: Path) -> Ingredients:
+    """Those of a guest that no test here starts."""
+    place = tmp_path / "image"
+    (tmp_path / "suite").mkdir()
+    (tmp_path / "suite" / "a.py").write_text("1\n")
+    image = Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "digest", "6.1")
+    job = Job(((tmp_path / "suite", "suite"),), "true", {"A": "1"}, "depmod\n")
+    return Ingredients(image, job, None, Machine(64), "/bin/true")
+
+
+def overlaid(before: Ingredients, folder: Path, text: str) -> Ingredients:
+    folder.mkdir(parents=True)
+    (folder / "file").write_text(text)
+    return replace(before, overlay=folder)
+
+
+def test_equal_ingredients_have_equal_keys_wherever_they_are(ingredients: Ingredients, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.py").write_text("1\n")
+    (tmp_path / "other" / "__pycache__").mkdir()
+    moved = replace(ingredients, job=replace(ingredients.job, tree=((tmp_path / "other", "suite"),)))
+    assert moved.key() == ingredients.key()
+    one, two = (overlaid(ingredients, tmp_path / name / "overlay", "x") for name in ("one", "two"))
+    assert one.key() == two.key() != ingredients.key()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda it, place: replace(it, image=replace(it.image, digest="other")),
+        lambda it, place: replace(it, machine=Machine(128)),
+        lambda it, place: replace(it, machine=Machine(64, accelerator="kvm")),
+        lambda it, place: replace(it, program="/bin/false"),
+        lambda it, place: replace(it, job=replace(it.job, command="false")),
+        lambda it, place: replace(it, job=replace(it.job, environment={"A": "2"})),
+        lambda it, place: replace(it, job=replace(it.job, prepare="")),
+        lambda it, place: overlaid(it, place / "overlay", "x"),
+    ],
+)
+def test_whatever_shapes_a_guest_changes_the_key(
+    ingredients: Ingredients, tmp_path: Path, change: Callable[[Ingredients, Path], Ingredients]
+) -> None:
+    assert change(ingredients, tmp_path).key() != ingredients.key()
+
+
+def test_content_of_files_changes_the_key(ingredients: Ingredients, tmp_path: Path) -> None:
+    keys = {ingredients.key()}
+    (tmp_path / "suite" / "a.py").write_text("2\n")
+    keys.add(ingredients.key())
+    kernel = tmp_path / "bzImage"
+    own = replace(ingredients, image=replace(ingredients.image, vmlinuz=kernel))
+    for content in ("one", "two"):
+        kernel.write_text(content)
+        keys.add(own.key())
+    for content in ("one", "two"):
+        keys.add(overlaid(ingredients, tmp_path / content, content).key())
+    assert len(keys) == 6
+
+
+# Requests
+
+
+def test_a_request_comes_with_the_time_and_other_random_bytes_each_time() -> None:
+    (first, moment), (second, later) = (request.decode(request.encode(REQUEST)) for _ in range(2))
+    assert first == second == REQUEST
+    assert later.time_ns >= moment.time_ns > 0
+    assert later.entropy != moment.entropy
+    assert len(bytes.fromhex(moment.entropy)) == 64
+
+
+@pytest.mark.parametrize("line", [b"", b"[]", b"{}", b'{"request": 1, "moment": 2}', b'{"request"'])
+def test_a_line_that_is_no_request(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        request.decode(line)
+
+
+# QEMU's control channel
+
+
+def qemu_says(*messages: object) -> tuple[socket.socket, list[dict[str, Any]]]:
+    """A channel on which each command is answered with the next of these messages, and the commands that came."""
+    ours, theirs = socket.socketpair()
+    heard: list[dict[str, Any]] = []
+
+    def play() -> None:
+        with theirs:
+            theirs.sendall(b'{"QMP": {}}\n')
+            for answer in [{"return": {}}, *messages]:
+                heard.append(json.loads(theirs.recv(1 << 16)))
+                for message in answer if isinstance(answer, list) else [answer]:
+                    theirs.sendall(json.dumps(message).encode() + b"\r\n")
+
+    threading.Thread(target=play, daemon=True).start()
+    return ours, heard
+
+
+def migrate(control: Qmp) -> None:
+    control.execute("migrate")
+    control.migrated()
+
+
+def migration(status: str) -> dict[str, Any]:
+    return {"event": "MIGRATION", "data": {"status": status}}
+
+
+def test_a_command_has_its_return_and_events_are_kept() -> None:
+    channel, heard = qemu_says([{"event": "STOP"}, migration("active"), migration("completed"), {"return": {"a": 1}}])
+    with Qmp(channel, PATIENCE_S) as control:
+        assert control.execute("migrate", uri="fd:state") == {"a": 1}
+        control.migrated()
+    assert [each["execute"] for each in heard] == ["qmp_capabilities", "migrate"]
+    assert heard[1]["arguments"] == {"uri": "fd:state"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ([{"error": {"desc": "no such command"}}], "migrate: no such command"),
+        ([[migration("failed"), {"return": {}}]], "the migration failed"),
+        ([[{"return": {}}]], "QEMU closed its control channel"),
+        (["text"], "closed its control channel"),
+    ],
+)
+def test_what_qemu_refuses_is_an_error(answers: Sequence[object], reason: str) -> None:
+    channel, _ = qemu_says(*answers)
+    with Qmp(channel, PATIENCE_S) as control, pytest.raises(QmpError, match=reason):
+        migrate(control)
+
+
+def test_a_qemu_that_never_answers_is_given_up() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(QmpError, match="no answer in time"):
+        Qmp(ours, 0.05)
+
+
+# Files
+
+
+def test_the_checksum_is_of_content_and_place_and_not_of_how_holes_lie(tmp_path: Path) -> None:
+    sparse, dense = tmp_path / "sparse", tmp_path / "dense"
+    content = b"x" * 100 + bytes((1 << 20) - 100) + b"y" * 70000 + bytes(5 << 16)
+    dense.write_bytes(content)
+    with sparse.open("wb") as file:
+        file.write(b"x" * 100)
+        file.seek(1 << 20)
+        file.write(b"y" * 70000)
+        file.truncate(len(content))
+    assert checksum(sparse) == checksum(dense)
+    dense.write_bytes(content[:-70000] + b"z" + content[-69999:])
+    moved = tmp_path / "moved"
+    moved.write_bytes(bytes(1 << 16) + content[: -(1 << 16)])
+    assert len({checksum(each) for each in (sparse, dense, moved)}) == 3
+    empty = tmp_path / "empty"
+    empty.touch()
+    assert checksum(empty) == 0
+
+
+def test_trust_ends_with_any_write_and_with_the_hosts_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_text("a")
+    assert not trust.is_trusted(tmp_path, ["file"])
+    trust.trust(tmp_path, ["file"])
+    assert trust.is_trusted(tmp_path, ["file"])
+    before = path.stat()
+    path.write_text("b")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert not trust.is_trusted(tmp_path, ["file"])
+    trust.trust(tmp_path, ["file"])
+    (tmp_path / "boot_id").write_text("another\n")
+    monkeypatch.setattr(trust, "_BOOT_ID", tmp_path / "boot_id")
+    assert not trust.is_trusted(tmp_path, ["file"])
+    (tmp_path / "verified").write_text("{")
+    assert not trust.is_trusted(tmp_path, ["file"])
+
+
+# The cache
+
+
+class Freezer:
+    """Stands for freezing.py: counts, and fails when told to."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.resumed: list[bytes] = []
+        self.failure: Exception | None = None
+        self.resume_failure: Exception | None = None
+        self.during: Callable[[Path], None] = lambda folder: None
+
+    def freeze(self, folder: Path, ingredients: Ingredients) -> dict[str, Any]:
+        self.made += 1
+        for name in FILES:
+            (folder / name).write_bytes(name.encode() * 10000)
+        self.during(folder)
+        if self.failure:
+            raise self.failure
+        return {"type": "guest", "event": "up", "uptime_s": 1.5}
+
+    def resume(self, folder: Path, ingredients: Ingredients, request: Request, console: Path) -> Guest:
+        if self.resume_failure:
+            raise self.resume_failure
+        self.resumed.append((folder / "memory").read_bytes()[:6])
+        return cast(Guest, type("Resumed", (), {})())
+
+
+@pytest.fixture
+def freezer(monkeypatch: pytest.MonkeyPatch) -> Freezer:
+    made = Freezer()
+    monkeypatch.setattr(freezing, "freeze", made.freeze)
+    monkeypatch.setattr(freezing, "resume", made.resume)
+    return made
+
+
+@pytest.fixture
+def templates(tmp_path: Path) -> Templates:
+    return Templates(tmp_path / "cache", print)
+
+
+def place_of(tmp_path: Path, ingredients: Ingredients) -> Path:
+    return tmp_path / "cache/templates" / ingredients.key()[:16]
+
+
+def resume(templates: Templates, ingredients: Ingredients) -> Guest:
+    return templates.resume(ingredients, REQUEST, Path("console"))
+
+
+def test_a_template_is_made_once(
+    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
+) -> None:
+    assert resume(templates, ingredients).up == resume(templates, ingredients).up
+    assert (freezer.made, freezer.resumed) == (1, [b"memory"] * 2)
+    resume(templates, replace(ingredients, machine=Machine(128)))
+    assert freezer.made == 2
+    kept = place_of(tmp_path, ingredients)
+    assert sorted(path.name for path in kept.iterdir()) == sorted([*FILES, MANIFEST, "verified"])
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def _of_another_key(path: Path) -> None:
+    path.write_text(path.read_text().replace('"key": "', '"key": "0'))
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *((name, damage) for name in FILES for damage in (_flip, Path.unlink, lambda path: os.truncate(path, 3))),
+        (MANIFEST, _of_another_key), (MANIFEST, Path.unlink), (MANIFEST, lambda path: path.write_text('{"key": 7}')),
+    ],
+)  # fmt: skip
+def test_one_that_is_damaged_or_foreign_is_made_anew(
+    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path, name: str,
+    damage: Callable[[Path], object],
+) -> None:  # fmt: skip
+    resume(templates, ingredients)
+    damage(place_of(tmp_path, ingredients) / name)
+    resume(templates, ingredients)
+    assert freezer.made == 2
+    resume(templates, ingredients)
+    assert freezer.made == 2
+
+
+def test_files_are_read_again_after_the_hosts_start(
+    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
+) -> None:
+    resume(templates, ingredients)
+    note = place_of(tmp_path, ingredients) / "verified"
+    note.write_text("[]")
+    resume(templates, ingredients)
+    assert freezer.made == 1
+    assert trust.is_trusted(note.parent, FILES)
+
+
+def test_one_that_cannot_be_made_leaves_nothing_and_is_not_tried_again_at_once(
+    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
+) -> None:
+    freezer.failure = QmpError("migrate: State blocked by non-migratable device")
+    for _ in range(2):
+        with pytest.raises(Failure, match="State blocked by non-migratable device"):
+            resume(templates, ingredients)
+    assert freezer.made == 1
+    note = place_of(tmp_path, ingredients).with_suffix(".failed")
+    assert sorted(note.parent.iterdir()) == [note, note.with_suffix(".lock")]
+    freezer.failure = None
+    os.utime(note, (0, 0))
+    resume(templates, ingredients)
+    assert freezer.made == 2
+
+
+def test_one_that_cannot_be_resumed_is_removed(
+    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
+) -> None:
+    freezer.resume_failure = Failure("the guest was silent for 60 s")
+    with pytest.raises(Failure, match="silent"):
+        resume(templates, ingredients)
+    assert not place_of(tmp_path, ingredients).exists()
+
+
+def test_a_full_disk_is_a_failure(
+    templates: Templates, freezer: Freezer, ingredients: Ingredients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freezer.failure = OSError(28, "No space left on device")
+    with pytest.raises(Failure, match="is full"):
+        resume(templates, ingredients)
+    monkeypatch.setattr(template, "_SPARE_BYTES", 1 << 60)
+    with pytest.raises(Failure, match="MiB are free"):
+        resume(templates, replace(ingredients, machine=Machine(65)))
+
+
+def test_what_a_killed_run_left_is_removed(
+    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
+) -> None:
+    place = place_of(tmp_path, ingredients)
+    left = place.with_name(f"{place.name}-killed")
+    left.mkdir(parents=True)
+    (left / "memory").write_text("half")
+    resume(templates, ingredients)
+    assert not left.exists()
+
+
+def test_of_two_runs_one_makes_it_and_the_other_waits(
+    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
+) -> None:
+    waiting = threading.Event()
+    other = Templates(tmp_path / "cache", lambda _: waiting.set())
+    second = threading.Thread(target=resume, args=(other, ingredients))
+
+    def meanwhile(folder: Path) -> None:
+        second.start()
+        assert waiting.wait(PATIENCE_S)
+
+    freezer.during = meanwhile
+    resume(templates, ingredients)
+    second.join(PATIENCE_S)
+    assert (freezer.made, len(freezer.resumed)) == (1, 2)
+
+
+def test_those_used_longest_ago_are_removed_above_the_bound_unless_in_use(
+    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three = [replace(ingredients, machine=Machine(size)) for size in (64, 65, 66)]
+    places = [place_of(tmp_path, each) for each in three]
+    for number, each in enumerate(three):
+        resume(templates, each)
+        os.utime(places[number], (number, number))
+    resume(templates, three[0])  # now it is the newest
+    monkeypatch.setattr(template, "KEPT_BYTES", 1)
+    with (places[1] / MANIFEST).open() as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        resume(templates, replace(ingredients, machine=Machine(67)))
+    assert [place.exists() for place in places] == [False, True, False]
+
+
+def test_a_run_goes_on_without_templates_and_says_so_once(
+    freezer: Freezer, ingredients: Ingredients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fixtures.softroce.start.ingredients_of", lambda *_: ingredients)
+    monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
+    freezer.failure = QmpError("QEMU closed its control channel")
+    said: list[str] = []
+    starter = Starter(tmp_path / "cache", said.append)
+    for _ in range(2):
+        assert starter.resume(ingredients.image, ingredients.job, REQUEST, Path("console"), None) is None
+    assert [line for line in said if "booting it instead" in line] == [said[-1]]
+    monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")
+    assert (
+        Starter(tmp_path / "cache", said.append).resume(ingredients.image, ingredients.job, REQUEST, Path("c"), None)
+        is None
+    )
+    assert freezer.made == 1
+    monkeypatch.setenv("RDMA_CTS_TEMPLATES", "on")
+    with pytest.raises(UserError, match="RDMA_CTS_TEMPLATES is 'on'"):
+        Starter(tmp_path / "cache", said.append)
+
+
+# The real thing
+
+
+@pytest.mark.guest
+def test_a_resumed_guest_gives_the_results_of_a_booted_one(tmp_path: Path) -> None:
+    """Two cases that stand for a PASS and, on a resumed guest, for its own clock and random state."""
+    found = {}
+    for wish in ("off", "auto", "again"):
+        out = tmp_path / wish
+        environment = {
+            **os.environ,
+            "RDMA_CTS_PYTHON": sys.executable,
+            "RDMA_CTS_TEMPLATES": "off" if wish == "off" else "auto",
+        }
+        done = subprocess.run(
+            ["./rdma-cts", "run", "--guest", "--yes", "--verb", "dealloc_mw", "--out", str(out)],
+            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+        assert "booting it instead" not in done.stdout + done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
+        recorded = read_results(out)
+        assert recorded.footer is not None
+        found[wish] = recorded
+    same = [
+        {line["case"]: (line["verdict"], line["reason"]) for line in recorded.results} for recorded in found.values()
+    ]
+    assert same[0] == same[1] == same[2]
+    started = [str(recorded.header["started"]) for recorded in found.values()]
+    assert started == sorted(set(started))

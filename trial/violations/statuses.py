@@ -1,0 +1,102 @@
+"""Violations of the statuses with which refused requests complete; what is read and written is as it should be."""
+
+from __future__ import annotations
+
+from conformance.bench.work_requests import SendRequest
+from reference.device import Device
+from reference.queues import FLUSHED, Queue
+from trial.violation import violates
+
+_SENDERS = ("SEND", "SEND_WITH_IMM", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
+
+
+@violates("STAT-01")
+class AccessErrorToldAsInvalidRequest(Device):
+    """A request that the responder's memory refuses completes with a remote invalid request error."""
+
+    def refuse(self, queue: Queue, status: str) -> str:
+        return super().refuse(queue, "REM_INV_REQ_ERR" if status == "REM_ACCESS_ERR" else status)
+
+
+@violates("STAT-01")
+class ResponderGoesOn(Device):
+    """The responder's queue pair stays in RTS after it refused a request because of its memory."""
+
+    def refuse(self, queue: Queue, status: str) -> str:
+        reliable = queue.kind in ("RC", "XRC", "XRC_SEND")
+        return status if reliable and status == "REM_ACCESS_ERR" else super().refuse(queue, status)
+
+
+@violates("STAT-01")
+class RefusedFlushIsFlushed(Device):
+    """A FLUSH that the responder refuses completes as if it had been flushed behind another request."""
+
+    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
+        if request.opcode.startswith("FLUSH") and status == "REM_ACCESS_ERR":
+            self.fail(queue)
+            status = FLUSHED
+        super().complete(queue, request, status)
+
+
+@violates("STAT-02")
+class InvalidRequestToldAsAccessError(Device):
+    """A request that the responder's queue pair does not allow completes with a remote access error."""
+
+    def refuse(self, queue: Queue, status: str) -> str:
+        return super().refuse(queue, "REM_ACCESS_ERR" if status == "REM_INV_REQ_ERR" else status)
+
+
+@violates("STAT-03")
+class OwnErrorIsFlushed(Device):
+    """A SEND or WRITE whose local buffer cannot be read completes as flushed."""
+
+    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
+        if request.opcode in _SENDERS and status == "LOC_PROT_ERR":
+            self.fail(queue)
+            status = FLUSHED
+        super().complete(queue, request, status)
+
+
+@violates("STAT-03")
+class OwnErrorIsAnAccessError(Device):
+    """A SEND whose local buffer cannot be read completes with a remote access error."""
+
+    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
+        wrong = request.opcode == "SEND" and status == "LOC_PROT_ERR"
+        super().complete(queue, request, "REM_ACCESS_ERR" if wrong else status)
+
+
+@violates("STAT-04")
+class AnswerIsALengthError(Device):
+    """An RDMA READ or atomic whose answer cannot be written completes with a local length error."""
+
+    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
+        wrong = request.opcode not in _SENDERS and status == "LOC_PROT_ERR"
+        super().complete(queue, request, "LOC_LEN_ERR" if wrong else status)
+
+
+@violates("STAT-05")
+class ReceiverErrorIsAnAccessError(Device):
+    """The sender of a message that its receiver could not write is told of a remote access error."""
+
+    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
+        super().complete(queue, request, "REM_ACCESS_ERR" if status == "REM_OP_ERR" else status)
+
+
+@violates("STAT-06")
+class FailedBindIsFlushed(Device):
+    """A bind that fails completes as flushed."""
+
+    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
+        if status == "MW_BIND_ERR":
+            self.fail(queue)
+            status = FLUSHED
+        super().complete(queue, request, status)
+
+
+@violates("STAT-06")
+class FailedBindIsAProtectionError(Device):
+    """A bind that fails completes with a local protection error."""
+
+    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
+        super().complete(queue, request, "LOC_PROT_ERR" if status == "MW_BIND_ERR" else status)
