@@ -1,4 +1,4 @@
-"""`rdma-cts judge`: what today's rules say of a recorded run, without a device."""
+"""`rdma-cts judge`: judges a recorded run again by the current rules and tables, without a device."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from reports.digest import Digest, one_line, read
 from reports.terminal import REPORT
 
 NAME = "judge"
-HELP = "Judge recorded observations again with today's rules and tables, without a device."
+HELP = "Judge recorded observations again by the current rules and tables, without a device."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("run", type=Path, metavar="DIR", help="the directory of a run")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="keep what came of it there, as the results of a run")
-    parser.add_argument("--profile", type=Path, metavar="FILE", help="what the device must have (see profiles)")
-    parser.add_argument("--waivers", type=Path, metavar="FILE", help="violations that are known, instead of the run's")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write the new results there, as those of a run")
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="capabilities that the device must have or lacks")
+    parser.add_argument("--waivers", type=Path, metavar="FILE", help="known violations, instead of those of the run")
     case_options.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints what has changed; gives the exit status that `run` would have given."""
+    """Prints what has changed. The exit status is the one that `run` would have had."""
     suite = case_options.suite_from(arguments)
     recorded = read_results(arguments.run)
     old = read(arguments.run)
@@ -76,7 +76,7 @@ def _write(out: Path, suite: Suite, recorded: Recorded, again: list[Again], waiv
 
 
 def _without_side_file(record: ResultRecord) -> ResultRecord:
-    """The record without the name of a side file, which lies beside the results of the run that was judged."""
+    """The record without `points_file`: that file lies beside the results that were judged, not beside the new ones."""
     rest = record.copy()
     rest.pop("points_file", None)
     return rest
@@ -88,13 +88,13 @@ def _summary(old: Digest, new: Digest, again: list[Again], out: Path | None) -> 
     for change in comparison.changes:
         yield from _format_change(change, reasons.get(change.case, ""))
     for reason, count in Counter(each.kept for each in again if each.kept).items():
-        yield f"{count} results stay as they were: {reason}"
+        yield f"{count} results kept unchanged: {reason}"
     counts = Counter("points" if change.points else "cases" for change in comparison.changes)
     yield from (f"waiver: {problem}" for problem in new.waivers.get("problems", ()))
     judged = sum(not each.kept for each in again)
     yield f"{judged} of {len(again)} results judged again: {counts['cases']} verdicts changed"
     yield f"before: {old.short_sentence}"
-    yield f"today:  {new.short_sentence}"
+    yield f"now:    {new.short_sentence}"
     if out:
         yield f"report: {out / REPORT} (results: {out})"
     yield f"{new.conclusion} (exit status {new.status})"

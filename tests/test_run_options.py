@@ -159,7 +159,7 @@ def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: pytest.
         raise UserError("enough")
 
     monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
-    monkeypatch.setattr(target, "target_of", lambda *_: None)
+    monkeypatch.setattr(target, "prepare", lambda *_: None)
     monkeypatch.setattr(run, "_plan", plan)
     options = replace(RunOptions(shared=True, cases=(tmp_path,)).on("rxe7"), verbs=("reg_mr",))
     _, _, *arguments = shlex.split(options.reproduction(HAZARDOUS))
@@ -235,7 +235,7 @@ def test_what_the_guest_alone_has_is_refused_on_a_device(name: str, monkeypatch:
     values: dict[str, Any] = {"stack": "sid", "keep": True, "guest_env": ("A=1",)}
     options = replace(RunOptions(shared=True), **{name: values.get(name, Path("x"))})
     with pytest.raises(UserError, match=f"{OPTIONS[name].flag} is for the guest, not for a device of this host"):
-        target.target_of(target.settled(options), Path("out"), print, False)
+        target.prepare(target.with_target(options), Path("out"), print, False)
 
 
 # The deadline of a completion

@@ -47,8 +47,8 @@ class Rights(Alteration):
         """The rights that the real device is asked for."""
         return access
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        return super().register(entry, verb, pd, place, self.rights(access))
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        return super().register(entry, verb, pd, where, self.rights(access))
 
 
 @violates("REG-15")
@@ -167,26 +167,26 @@ class OnDemandLost(Rights):
 class NoAccessZero(Alteration):
     """Access 0 is refused."""
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        return super().register(entry, verb, pd, place, access) if access else _refused(entry, errno.EINVAL)
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        return super().register(entry, verb, pd, where, access) if access else _refused(entry, errno.EINVAL)
 
 
 @violates("REG-14")
 class NoRelaxedOrdering(Alteration):
     """RELAXED_ORDERING is refused."""
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
         if access & RELAXED_ORDERING:
             return _refused(entry, errno.EINVAL)
-        return super().register(entry, verb, pd, place, access)
+        return super().register(entry, verb, pd, where, access)
 
 
 @violates("REG-02")
 class ReasonLost(Alteration):
     """A refused registration leaves errno alone."""
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        returned = super().register(entry, verb, pd, place, access)
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        returned = super().register(entry, verb, pd, where, access)
         return returned if returned.mr or entry.name != "libibverbs" else Return(0, 0)
 
 
@@ -197,10 +197,10 @@ class Extent(Alteration):
         """The range that the real device is asked for."""
         return addr, length
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        addr, length = place[:2]
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        addr, length = where[:2]
         if verb != "reg_mr" or not 64 <= length < 1 << 40:
-            return super().register(entry, verb, pd, place, access)
+            return super().register(entry, verb, pd, where, access)
         start, size = self.extent(addr, length)
         returned = super().register(entry, "reg_mr_iova", pd, (start, size, start), access)
         if returned.mr:
@@ -237,8 +237,8 @@ class RegionOfWholePages(Extent):
 class PageTold(Alteration):
     """The structure says the address of the region's first page."""
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        returned = super().register(entry, verb, pd, place, access)
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        returned = super().register(entry, verb, pd, where, access)
         if returned.mr and returned.mr.struct.addr:
             returned.mr.struct.addr = returned.mr.struct.addr // 4096 * 4096
         return returned
@@ -252,8 +252,8 @@ class KeysByIndex(Alteration):
         super().__init__()
         self._known: dict[int, int] = {}
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        returned = super().register(entry, verb, pd, place, access)
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        returned = super().register(entry, verb, pd, where, access)
         if returned.mr:
             self._known[returned.mr.struct.rkey >> 8] = returned.mr.struct.rkey
         return returned
@@ -270,9 +270,9 @@ class OneDomainForAll(Alteration):
         super().__init__()
         self._first: Pd | None = None
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
         self._first = pd
-        return super().register(entry, verb, pd, place, access)
+        return super().register(entry, verb, pd, where, access)
 
     def pair(self, bench: Bench, spec: QpSpec, requester: Pd, responder: Pd) -> Pair:
         return super().pair(bench, spec, requester, self._first or responder)
@@ -290,20 +290,20 @@ class LimitIgnored(Alteration):
 class IovaDropped(Alteration):
     """hca_va is ignored."""
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        if verb == "reg_mr_iova" and place[2] != 0:
-            place = (*place[:2], place[0])
-        return super().register(entry, verb, pd, place, access)
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        if verb == "reg_mr_iova" and where[2] != 0:
+            where = (*where[:2], where[0])
+        return super().register(entry, verb, pd, where, access)
 
 
 @violates("IOVA-03")
 class IovaZeroDropped(Alteration):
     """hca_va 0 is taken for none, and addr in its place."""
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        if verb == "reg_mr_iova" and place[2] == 0:
-            place = (*place[:2], place[0])
-        return super().register(entry, verb, pd, place, access)
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        if verb == "reg_mr_iova" and where[2] == 0:
+            where = (*where[:2], where[0])
+        return super().register(entry, verb, pd, where, access)
 
 
 @violates("DEREG-01")
@@ -311,7 +311,7 @@ class NotDeregistered(Alteration):
     """Deregistering answers 0 and does nothing."""
 
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
-        self.leftovers.append(lambda: entry.dereg_mr(mr))
+        self.unreleased.append(lambda: entry.dereg_mr(mr))
         return Return(0, 0)
 
 
@@ -331,7 +331,7 @@ class BusyHidden(Alteration):
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
         returned = super().dereg_mr(entry, mr)
         if returned.value:
-            self.leftovers.append(lambda: entry.dereg_mr(mr))
+            self.unreleased.append(lambda: entry.dereg_mr(mr))
         return Return(0, 0)
 
 
@@ -363,7 +363,7 @@ class OneOfTwoChanges(Alteration):
 
 @violates("REREG-05")
 class CodesReplaced(Alteration):
-    """A failed re-registration answers errno in place of a code."""
+    """A failed re-registration answers errno instead of a code."""
 
     def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         returned = super().rereg_mr(entry, mr, flags, pd, addr, length, access)
@@ -554,7 +554,7 @@ class WindowKept(Alteration):
     """Deallocating a window answers 0 and does nothing."""
 
     def dealloc_mw(self, window: Window) -> Return:
-        self.leftovers.append(window.dealloc)
+        self.unreleased.append(window.dealloc)
         return Return(0, 0)
 
 

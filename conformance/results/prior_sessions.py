@@ -70,7 +70,7 @@ class PriorSessions:
             if first != now:
                 change = f": it was {first}, it is {now}" if isinstance(first, str) and isinstance(now, str) else ""
                 raise UserError(
-                    f"the run cannot be carried on, because {what.replace('_', '-')} has changed{change}",
+                    f"the run cannot be resumed, because {what.replace('_', '-')} has changed{change}",
                     hint="start a new one",
                 )
 
@@ -80,4 +80,4 @@ def _seconds(started: str) -> float:
     try:
         return datetime.fromisoformat(started).timestamp()
     except ValueError as error:
-        raise UserError(f"the run cannot be carried on, because {started!r} is no time at which it began") from error
+        raise UserError(f"the run cannot be resumed, because {started!r} is no time at which it began") from error

@@ -72,7 +72,7 @@ class ResultsFile:
         missed = [record for record in recorded.results if record["verdict"] == Verdict.MISSED]
         end = b"".join(encode(record) for record in (*missed, recorded.footer) if record)
         if not whole.endswith(end):
-            raise UserError(f"{self.path} does not end as a run ends, and cannot be carried on")
+            raise UserError(f"{self.path} does not end as a run ends, and cannot be resumed")
         os.ftruncate(self._fd, len(whole) - len(end))
         return PriorSessions.of(recorded, ended)
 
