@@ -15,7 +15,7 @@ from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, p
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.errors import SetupRefused
 from conformance.execution.connection import RESPONDER, SILENCE_S, ExchangeSpec, LoopbackConnection, exchanges
-from conformance.execution.context import CaseContext, answer
+from conformance.execution.context import CaseContext, result_of
 from conformance.execution.local_buffer import LocalBuffer
 from conformance.model.case import Flags, Step
 from conformance.model.expected_errors import RELIABLE
@@ -279,7 +279,7 @@ def _answered(
 ) -> Observation:
     """The observation of the completions of the request, and of those at the other side unless all succeeded."""
     statuses = [each.status for each in found]
-    observation = answer(returned)
+    observation = result_of(returned)
     observation |= {"layer": "device", "wc": statuses, "qp_type": kind, "side": side}
     others = [each.status for each in peer]
     if statuses != ["SUCCESS"] or set(others) - {"SUCCESS"}:
