@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import cast
 
@@ -190,7 +190,7 @@ class ReferenceBench:
         """Returns the number of the device's objects by kind."""
         return self.device.counts()
 
-    def api_checks(self) -> Sequence[Check]:
+    def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]:
         """Returns the checks of rule API-01 for the reference's own header and bindings."""
         return _checked(self.device.header(), self.device.bindings_fault)
 

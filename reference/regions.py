@@ -9,12 +9,11 @@ from __future__ import annotations
 import errno
 import random
 
+from conformance.model.capability import FLAG_NEEDS
 from conformance.verbs import OPTIONAL_ACCESS
 from reference.memory import PAGE, SPACE, Memory
 from reference.objects import (
     ACCESS,
-    FLUSH_GLOBAL,
-    FLUSH_PERSISTENT,
     HUGETLB,
     LOCAL_WRITE,
     MW_BIND,
@@ -37,10 +36,8 @@ _KNOWN = ACCESS.mask_of(*ACCESS.short_names)
 # The rights for which the memory must be writable.
 _WRITING = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC
 _DMABUF = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | RELAXED_ORDERING
-_NEEDS = (
-    (REMOTE_ATOMIC, "atomics"), (ON_DEMAND, "odp"), (FLUSH_GLOBAL, "flush_global"),
-    (FLUSH_PERSISTENT, "flush_persistent"),
-)  # fmt: skip
+# MW_BIND is not among them: windows of either type suffice for it.
+_NEEDS = tuple((ACCESS.value_of(flag), need) for flag, need in FLAG_NEEDS.items() if need and flag != "MW_BIND")
 
 
 class Regions:

@@ -5,7 +5,7 @@ fixtures/bench.py implements it for a device, reference/bench.py for the documen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -107,4 +107,4 @@ class Bench(Protocol):
         self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
     ) -> Return: ...
     def resources(self) -> dict[str, int]: ...
-    def api_checks(self) -> Sequence[Check]: ...
+    def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]: ...

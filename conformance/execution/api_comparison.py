@@ -5,19 +5,22 @@ Such a case makes no call on the device and has no set-up. Not for the checks th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from conformance.bench.interface import Bench
 from conformance.header import FAIL, NOT_COVERED, PASS, Check
 from conformance.model.case import Case
 from conformance.model.observation import Observation
 
 
-def observe_api(case: Case, bench: Bench) -> Observation:
+def observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Observation:
     """The observation of the checks of the enumeration, struct or prototype that `case` names.
 
-    `unreachable` is the reason if there were none, because the header or a compiler is missing.
+    `waiting` is called repeatedly while the compiler runs. `unreachable` is the reason if there were no checks, because
+    the header or a compiler is missing.
     """
     item = str(case.when.arguments["item"])
-    all_checks = bench.api_checks()
+    all_checks = bench.api_checks(waiting)
     checks = [check for check in all_checks if _is_about(check.item, item)]
     seen = {outcome: [check for check in checks if check.outcome == outcome] for outcome in (PASS, FAIL, NOT_COVERED)}
     returned = "differs" if seen[FAIL] else "0" if seen[PASS] else "nothing"

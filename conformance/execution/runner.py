@@ -7,6 +7,7 @@ and not for storing results (results/).
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -103,8 +104,9 @@ def run_calls(case: Case, run: RunContext, progress: Progress) -> CaseRun:
 
 
 def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:
-    """Runs a comparison with the installed header and bindings."""
-    return run_observing(case, run, lambda: observe_api(case, run.bench))
+    """Runs a comparison with the installed header and bindings. A compiler at work is progress, not a hang."""
+    waits = itertools.count(1)
+    return run_observing(case, run, lambda: observe_api(case, run.bench, lambda: progress("the compiler", next(waits))))
 
 
 def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation]) -> CaseRun:

@@ -15,7 +15,7 @@ from pathlib import Path
 from conformance.header.bindings import check_bindings
 from conformance.header.check import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check
 from conformance.header.compare import compare
-from conformance.header.program import HEADER, Toolchain, Unreachable
+from conformance.header.program import COMPILER_S, HEADER, Toolchain, Unreachable
 
 
 def check_header(
@@ -23,7 +23,7 @@ def check_header(
     compiler: str | None = None,
     include_dirs: Sequence[Path | str] = (),
     header: str = HEADER,
-    timeout_s: float = 60.0,
+    timeout_s: float = COMPILER_S,
 ) -> list[Check]:
     """Returns a check for each described enumerator, field and prototype, and for each that is not described.
 

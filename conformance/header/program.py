@@ -19,6 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+# How long one run of the compiler may take, in seconds. It only bounds a hang: under emulation a compiler takes minutes
+# on a busy host.
+COMPILER_S = 900.0
 HEADER = "infiniband/verbs.h"
 PACKAGE = "libibverbs-dev"
 COMPILERS = ("cc", "gcc", "clang")
@@ -50,7 +53,7 @@ class Toolchain:
     command: tuple[str, ...]
     include_dirs: tuple[Path, ...] = ()
     header: str = HEADER
-    timeout_s: float = 60.0
+    timeout_s: float = COMPILER_S
 
     @classmethod
     def found(

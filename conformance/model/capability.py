@@ -37,6 +37,21 @@ MEANING: Mapping[str, str] = {
     "advise_enomem": "a prefetch can exceed a memory limit",
     "raw_registration": "the kernel accepts a registration without the driver-specific part of the command",
 }
+# For each access flag, the capability without which a device may refuse it; empty for a flag that every device must
+# know. ibv_reg_mr(3) says of some that they are granted if supported. Sweeps (`needs of`) and the reference use it.
+FLAG_NEEDS: Mapping[str, str] = {
+    "LOCAL_WRITE": "",
+    "REMOTE_WRITE": "",
+    "REMOTE_READ": "",
+    "REMOTE_ATOMIC": "atomics",
+    "MW_BIND": "mw_type_1",
+    "ZERO_BASED": "",
+    "ON_DEMAND": "odp",
+    "HUGETLB": "",
+    "FLUSH_GLOBAL": "flush_global",
+    "FLUSH_PERSISTENT": "flush_persistent",
+    "RELAXED_ORDERING": "",
+}
 # Preconditions of running a case at all. They are not properties of the device: if one is missing, the verdict of
 # the case is UNREACHABLE, with this reason.
 PRECONDITIONS: Mapping[str, str] = {

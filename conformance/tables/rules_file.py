@@ -11,12 +11,16 @@ from pathlib import Path
 
 from conformance.model import capability, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID, Registry, Rule
+from conformance.tables import unknown_bits
 from conformance.tables.stray_files import display_path
+from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader
 
 FILE_NAME = "rules.yaml"
 KEYS = ("id", "statement", "document", "section", "level", "layer", "needs", "since", "failure_means")
+# Of a predicate that is true where any flag of an enumeration is, beside those that are excepted.
+FLAGS, EXCEPT = "flags of", "except"
 _PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -61,7 +65,7 @@ def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str
             reader.note(location, f"duplicate predicate {name}")
         if not _PREDICATE.fullmatch(name):
             reader.note(location, f"invalid name of a predicate: {quoted(name)}; use a-z, 0-9 and _")
-        registry.predicates[name] = reader.text(node, "a predicate") or ""
+        registry.predicates[name] = _predicate(reader, name, node)
     for node in reader.items(fields.get("retired"), "retired"):
         entry = reader.mapping(node, "a retired rule", ("id", "why"), ("id", "why"))
         id_ = reader.text(entry.get("id"), "id")
@@ -72,6 +76,21 @@ def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str
             if id_ in retired:
                 reader.note(entry["id"].location, f"duplicate retired rule id {id_} (first at {retired[id_]})")
             retired.setdefault(id_, entry["id"].location)
+
+
+def _predicate(reader: Reader, name: str, node: Node) -> str:
+    """The text of a predicate. One that is derived from an enumeration of flags becomes `ONE | ANOTHER`."""
+    if not isinstance(node.value, dict):
+        return reader.text(node, "a predicate") or ""
+    if unknown_bits.is_axis(node):
+        words = tuple(str(bit.value).replace(" ", "") for bit in unknown_bits.values(reader, name, node))
+    else:
+        fields = reader.mapping(node, "a predicate", (FLAGS, EXCEPT), (FLAGS,))
+        enum = reader.word(fields.get(FLAGS), "enumeration of flags", unknown_bits.FLAG_ENUMS)
+        known = ENUMS[enum].short_names if enum else ()
+        others = reader.words(fields.get(EXCEPT), "flag", known) if enum else ()
+        words = tuple(flag for flag in known if flag not in others)
+    return " | ".join(words)
 
 
 def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:

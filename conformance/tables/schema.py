@@ -13,7 +13,8 @@ from typing import Any
 from conformance.model import capability, quantity, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID
 from conformance.tables.expansion import PLACEHOLDER
-from conformance.tables.sweep_reader import SUBSETS
+from conformance.tables.rules_file import EXCEPT, FLAGS
+from conformance.tables.sweep_reader import FACTOR, NEEDS_OF, SUBSETS
 from conformance.tables.unknown_bits import FLAG_ENUMS, PARTS, UNKNOWN, WHICH
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import MAX_NUMBER
@@ -69,6 +70,10 @@ def rules_schema() -> Schema:
         "since": {**_TEXT, "description": "the first rdma-core whose document says it, in quotes"},
         "failure_means": {**_TEXT, "description": "what breaking it does to people"},
     }
+    derived = (
+        _object({FLAGS: _words(FLAG_ENUMS), EXCEPT: _list({"type": "string"})}, required=(FLAGS,)),
+        _object({UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}, required=(UNKNOWN,)),
+    )
     retired = _object({"id": rule["id"], "why": _TEXT}, required=("id", "why"))
     properties: Schema = {
         "verb": _words(vocabulary.VERBS),
@@ -76,7 +81,7 @@ def rules_schema() -> Schema:
         "predicates": {
             "type": "object",
             "propertyNames": _new_name(),
-            "additionalProperties": _TEXT,
+            "additionalProperties": {"anyOf": [_TEXT, *derived]},
             "description": "conditions by name, for the `if` of sweeps",
         },
         "retired": {"type": "array", "items": retired},
@@ -180,19 +185,29 @@ def _sweep() -> Schema:
         ]
     }
     then = _or_axis({"enum": list(vocabulary.OUTCOMES)}, {"type": "object", "required": ["outcome"]})
-    either = [{"required": ["then", "rule"]}, {"required": ["needs"], "not": {"required": ["rule"]}}]
+    either = [
+        {"required": ["then", "rule"]},
+        *({"required": [key], "not": {"required": ["rule"]}} for key in ("needs", NEEDS_OF)),
+    ]
     clause = _object({
         "if": {**_TEXT, "description": "where it holds; without it, at every point that is left"},
         "then": {**then, "description": "what must come there"},
         "rule": {"type": "string", "pattern": f"^{RULE_ID.pattern}$", "description": "which rule says so"},
         "needs": {**_list(_ref("capability"), least=1), "description": "what the points need of the device"},
+        NEEDS_OF: {"type": "string", "description": "an axis of access flags: each needs what FLAG_NEEDS says"},
     }) | {"oneOf": either}  # fmt: skip
     return _object(
         {
             "axes": {"type": "object", "minProperties": 1, "propertyNames": {"pattern": _NAME},
                      "additionalProperties": axis},
             "where": {**_TEXT, "description": "which points of the product there are"},
-            "points": {"type": "integer", "minimum": 1, "description": "how many points there are"},
+            "points": {
+                "anyOf": [
+                    {"type": "integer", "minimum": 1},
+                    {"type": "string", "pattern": rf"^\s*(?:{FACTOR})\s*(?:\*\s*(?:{FACTOR})\s*)*$"},
+                ],
+                "description": "how many points there are: a number, or a product with the sizes of derived axes",
+            },
             "expect": {"type": "array", "minItems": 1, "items": clause},
         },
         required=("axes", "points", "expect"),

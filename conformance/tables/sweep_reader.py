@@ -18,12 +18,15 @@ from conformance.tables.row_resolution import resolve
 from conformance.tables.row_text import RowText, elements, entries
 from conformance.tables.unknown_bits import FLAG_ENUMS, UNKNOWN
 from conformance.verbs import ENUMS
-from conformance.yamldoc.nodes import Node
+from conformance.yamldoc.nodes import Node, quoted
 from conformance.yamldoc.reader import Reader
 
 KEYS = ("axes", "where", "points", "expect")
-CLAUSE_KEYS = ("if", "then", "rule", "needs")
+NEEDS_OF = "needs of"
+CLAUSE_KEYS = ("if", "then", "rule", "needs", NEEDS_OF)
 SUBSETS = "subsets of"
+# One factor of `points`: a number, or the number of values of an axis that is derived from an enumeration of flags.
+FACTOR = rf"[1-9][0-9]*|(?:{SUBSETS}|{UNKNOWN}) [a-z_]+"
 _MAX_FLAGS = 20  # more flags have more subsets than a sweep may have points
 _LABEL = re.compile(r"[A-Za-z0-9_.:*+-]+")
 _Values = Mapping[str, tuple[Node, ...]]
@@ -62,7 +65,7 @@ def read_sweep(
         reader.note(fields["where"].location, "where selects the same points on every device;"
                     " conditions on the device belong in expect")  # fmt: skip
     clauses = _clauses(reader, fields.get("expect"), text, registry, rules)
-    stated = reader.count(fields.get("points"), "points")
+    stated = _stated(reader, fields.get("points"))
     if len(reader.mistakes) > before:
         return None
     inside = points_where(where, space)
@@ -73,6 +76,26 @@ def read_sweep(
     if resolved is None or len(reader.mistakes) > before:
         return None
     return Sweep(space, where, tuple(clauses), resolved[0], {rule: registry[rule].needs for rule in rules}), resolved[1]
+
+
+def _stated(reader: Reader, node: Node | None) -> int | None:
+    """The number of points that a table states: a number, or a product such as `40 * subsets of ibv_access_flags`."""
+    if node is None or not isinstance(node.value, str):
+        return reader.count(node, "points")
+    size = 1
+    for factor in (each.strip() for each in node.value.split("*")):
+        if not re.fullmatch(FACTOR, factor):
+            example = f"write a number, or a product such as 4 * {SUBSETS} ibv_access_flags"
+            reader.note(node.location, f"invalid number of points {quoted(node.value)}; {example}")
+            return None
+        of, _, enum = factor.rpartition(" ")
+        if of and reader.word(Node(enum, node.location), "enumeration of flags", FLAG_ENUMS) is None:
+            return None
+        if of:
+            size *= 1 << len(ENUMS[enum].short_names) if of == SUBSETS else 1 + len(ENUMS[enum].unnamed_bits)
+        else:
+            size *= int(factor)
+    return size
 
 
 def _axes_in_constant_parts(fields: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
@@ -175,8 +198,10 @@ def _clauses(
         text = str(fields["if"].value) if "if" in fields else ""
         when = _expression(reader, fields.get("if"), row.space, registry)
         needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
-        if ("then" in fields) == ("needs" in fields):
+        if len({"then", "needs", NEEDS_OF} & set(fields)) != 1:
             reader.note(item.location, "an expectation has either then (with the rule) or needs")
+        elif NEEDS_OF in fields:
+            clauses += _flag_clauses(reader, fields[NEEDS_OF], text, row.space, registry)
         elif "needs" in fields:
             clauses.append(Clause(text, when, None, needs=needs))
         else:
@@ -193,8 +218,8 @@ def _clauses(
         last = items[-1].value if items else {}
         if not deciding or not isinstance(last, dict) or "if" in last or "then" not in last:
             reader.note(node.location, "the last expectation must have no `if`, so that no point is without one")
-    for clause, item in zip(clauses[:-1], items, strict=False):
-        if clause.then and clause.when is None and not reader.mistakes:
+    for item in items[:-1]:
+        if isinstance(item.value, dict) and "then" in item.value and "if" not in item.value and not reader.mistakes:
             reader.note(item.location, "the expectations after one without `if` can never apply")
     for rule in rules if deciding and not reader.mistakes else ():
         if rule not in {clause.rule for clause in deciding}:
@@ -202,3 +227,20 @@ def _clauses(
     if len({need for clause in clauses for need in clause.needs}) > 8:
         reader.note(row.row.location, "a sweep can need at most 8 capabilities")
     return clauses
+
+
+def _flag_clauses(reader: Reader, node: Node, text: str, space: Space, registry: Registry) -> Iterator[Clause]:
+    """For each access flag of an axis that needs a capability: where the flag is, a device without it may refuse."""
+    flags = {axis.name: axis.flags for axis in space.axes if axis.flags}
+    name = reader.word(node, "axis of flags", flags)
+    for flag in flags.get(name or "", ()):
+        if flag not in capability.FLAG_NEEDS:
+            reader.note(
+                node.location,
+                f"the flag {flag} of conformance/verbs/enums.py has no capability: add it to FLAG_NEEDS in"
+                " conformance/model/capability.py, with an empty text if every device must know it",
+            )
+        elif capability.FLAG_NEEDS[flag]:
+            where = f"({text}) & {name}.{flag}" if text else f"{name}.{flag}"
+            when = _expression(reader, Node(where, node.location), space, registry)
+            yield Clause(where, when, None, needs=(capability.FLAG_NEEDS[flag],))
