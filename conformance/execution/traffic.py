@@ -22,7 +22,7 @@ from conformance.execution.connection import (
     LoopbackConnection,
     exchanges,
 )
-from conformance.execution.context import CaseContext, answer
+from conformance.execution.context import CaseContext, result_of
 from conformance.execution.local_buffer import LocalBuffer
 from conformance.model.case import Flags, Step
 from conformance.model.expected_errors import RELIABLE
@@ -313,7 +313,7 @@ def _answered(
 ) -> Observation:
     """The observation of the completions of the request, and of those at the other side unless all succeeded."""
     statuses = [each.status for each in found]
-    observation = answer(returned)
+    observation = result_of(returned)
     observation |= {"layer": "device", "wc": statuses, "qp_type": kind, "side": side}
     others = [each.status for each in peer]
     if statuses != ["SUCCESS"] or set(others) - {"SUCCESS"}:

@@ -1,4 +1,4 @@
-"""A sweep's result as it leaves the process that ran the sweep: its points are in the record itself.
+"""The record of a sweep in the process that ran it: the points are in the record itself.
 
 Not for the record and its side file on disk (points.py).
 """
@@ -18,7 +18,7 @@ from conformance.sweeps.run import SweepResult, format_expectation
 
 
 def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_us: int) -> ResultRecord:
-    """The result of a sweep as the schema has it, with the points under `points_data`."""
+    """The record of a sweep, with its points under `points_data`."""
     assert case.sweep is not None
     judgement = Judgement(result.verdict, result.reason)
     by_rule = result.points.by_rule()
@@ -31,7 +31,7 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
         "expected": {"clauses": clauses(case)},
         "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size},
         "points": result.points.by_verdict(),
-        # Nobody knows which rule's points the kernel complained about.
+        # It is unknown which rule's points caused the kernel's error.
         "rule_verdicts": dict.fromkeys(by_rule, Verdict.FAIL) if result.alarms else by_rule,
         "points_data": result.points.as_data(case.id),
     }
@@ -41,7 +41,7 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
 
 
 def clauses(case: Case) -> list[dict[str, Any]]:
-    """What is expected where, as the table has it."""
+    """The clauses of the sweep, as in its table."""
     assert case.sweep is not None
     found = []
     for clause in case.sweep.clauses:

@@ -202,7 +202,7 @@ class _SweepPass:
                 raise
         branch = self.base.branch(case)
         for name, pair in self.base.pairs.items():
-            branch.cleanup.callback(branch.give_back, f"renewing the queue pair {name}", pair.renew)
+            branch.cleanup.callback(branch.release, f"renewing the queue pair {name}", pair.renew)
         return branch
 
     def _group(self, group: Group) -> None:
