@@ -63,7 +63,7 @@ KEPT = ("verdict", "rules", "expected", "space", "points", "rule_verdicts", "dev
 
 
 def without_commands(result: dict[str, Any]) -> dict[str, Any]:
-    """The result without the commands that reproduce its deviations: they name the device where the run had only one."""
+    """The result without the commands that reproduce its deviations: with one device in a run they name it."""
     if "deviations" not in result:
         return result
     kept = [{key: value for key, value in each.items() if key != "repro"} for each in result["deviations"]]
