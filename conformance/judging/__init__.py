@@ -89,7 +89,7 @@ def judge(
     if "setup_failed" in observed:
         judgement = _judge_setup(undeclared, observed)
     elif case.when.then.outcome == "open":
-        judgement = _judge_open(case, observed)
+        judgement = _judge_open(case, undeclared, observed)
     elif undeclared:
         judgement = _judge_undeclared(case, undeclared, observed)
     else:
@@ -151,10 +151,12 @@ def _judge_setup(undeclared: Sequence[str], observed: Observation) -> Judgement:
     return Judgement(Verdict.BROKEN, f"the setup failed: {observed['setup_failed']}")
 
 
-def _judge_open(case: Case, observed: Observation) -> Judgement:
-    """The call itself cannot be wrong; the steps after it can."""
+def _judge_open(case: Case, undeclared: Sequence[str], observed: Observation) -> Judgement:
+    """The call itself cannot be wrong; the steps after it can, unless it was refused for want of a capability."""
     judgement = _judge_steps(case, observed)
-    if judgement.verdict == Verdict.FAIL:
+    if judgement.verdict == Verdict.FAIL and undeclared and outcome_of(case.when, observed) == "refused":
+        return _judge_undeclared(case, undeclared, observed)
+    if judgement.verdict != Verdict.PASS:
         return judgement
     note = "the documents leave this open"
     return Judgement(Verdict.PASS, f"{judgement.reason}; {note}", (note, *judgement.notes))

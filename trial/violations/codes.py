@@ -104,15 +104,6 @@ class ForkFailureEndsTheRegion(Device):
 
 
 @violates("REREG-08")
-class OldRangeForgotten(Device):
-    """Nobody looks whether the old range could be given back to fork."""
-
-    def do_fork(self, addr: int, length: int) -> bool:
-        super().do_fork(addr, length)
-        return True
-
-
-@violates("REREG-08")
 class OldRangeFailureUndoes(Device):
     """When the old range cannot be given back the new region is not valid."""
 
