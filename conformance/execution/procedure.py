@@ -43,6 +43,11 @@ def not_set_up(refusal: SetupRefused) -> Observation:
     return {"setup_failed": str(refusal), "errno": refusal.code}
 
 
+def refused_once(refusal: SetupRefused) -> Observation:
+    """What is recorded of a case whose set-up was refused, and was done when it was made again."""
+    return {**not_set_up(refusal), "setup_refused_once": refusal.call}
+
+
 def make_calls(context: CaseContext) -> Observation:
     """Makes the judged call and the later steps of a case that is set up.
 
@@ -137,13 +142,13 @@ def set_up_objects(context: CaseContext) -> None:
     for step in context.case.before:
         observed = _step(context, step)
         if observed["returned"] not in _DONE or observed.get("wc", ["SUCCESS"]) != ["SUCCESS"]:
-            raise SetupRefused(str(step), " ".join([observed["errno"], *observed.get("wc", ())]))
+            raise SetupRefused(str(step), _codes(observed), step.call)
 
 
 def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
     observed = _step(context, Step(spec.call, spec.arguments, context.case.when.then, name))
     if observed["returned"] != "MR":
-        raise SetupRefused(f"registering the MR {name!r}", observed["errno"])
+        raise SetupRefused(f"registering the MR {name!r}", observed["errno"], spec.call)
     if spec.gone:
         released = context.owners[name].dereg_mr(context.mrs.pop(name))
         if released.value:
@@ -153,12 +158,17 @@ def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
 def _set_up_window(context: CaseContext, name: str, spec: WindowSpec) -> None:
     observed = alloc_window(context, name, spec.pd, spec.type)
     if observed["returned"] != "MW":
-        raise SetupRefused(f"allocating the window {name!r}", observed["errno"])
+        raise SetupRefused(f"allocating the window {name!r}", observed["errno"], "ibv_alloc_mw")
     if spec.bound is not None:
         call = "ibv_bind_mw" if spec.type == 1 else "post_bind_mw"
         observed = _step(context, Step(call, spec.bound, context.case.when.then))
         if observed["returned"] != "0" or observed["wc"] != ["SUCCESS"]:
-            raise SetupRefused(f"binding the window {name!r}", " ".join([observed["errno"], *observed["wc"]]))
+            raise SetupRefused(f"binding the window {name!r}", _codes(observed), call)
+
+
+def _codes(observed: Observation) -> str:
+    """The errno and the statuses of a refusal, as far as there are any."""
+    return " ".join(filter(None, [observed["errno"], *observed.get("wc", ())]))
 
 
 def _step(context: CaseContext, step: Step) -> Observation:

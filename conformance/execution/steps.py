@@ -13,6 +13,7 @@ from conformance.bench.interface import Queue
 from conformance.bench.work_requests import SIGNALED, SendRequest, next_rkey
 from conformance.errors import SetupRefused
 from conformance.execution import memory_events, ordering, traffic
+from conformance.execution.connection import ERROR_STATE
 from conformance.execution.context import CaseContext, null_result, result_of
 from conformance.model.case import Step
 from conformance.model.observation import MrFields, Observation
@@ -205,6 +206,7 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     flags, wr_id = context.number(step.arguments["send_flags"]), context.next_wr_id()
     info = context.bind_info(step.arguments)
     window.old_rkey = window.rkey
+    failed = queue.state == "RTS" and queue.query_state() == ERROR_STATE
     if step.call == "ibv_bind_mw":
         returned = queue.bind_mw(window, info, flags, wr_id)
     else:
@@ -214,6 +216,8 @@ def _bind(context: CaseContext, step: Step) -> Observation:
             window.rkey = key  # after ibv_post_send the caller does what ibv_bind_mw does itself
     observation = result_of(returned)
     observation["layer"] = _bind_layer(returned)
+    if failed:
+        observation["state_before"] = ERROR_STATE
     observation |= _completions(context, queue, returned, bool(flags & SIGNALED), wr_id)
     return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
-from conformance.judging import Judgement
+from conformance.judging import Judgement, answering_layer
 from conformance.model.case import Case
 from conformance.model.observation import DivergenceData, KernelEvidence, Observation
 from conformance.model.record import (
@@ -65,7 +65,7 @@ def result_record(
         "rules": list(case.rules),
         "level": next(level for level in ("must", "should", "may") if level in levels),
         "entry": case.entry,
-        "layer": observed.get("layer", ""),
+        "layer": answering_layer(case, observed),
         "verdict": Verdict(judgement.verdict),
         "effective": Verdict(judgement.verdict),
         "waiver": None,

@@ -5,6 +5,7 @@ Not for the record and its side file on disk (points.py).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from conformance.judging import Judgement
@@ -20,14 +21,18 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
     """The record of a sweep, with its points under `points_data`."""
     assert case.sweep is not None
     judgement = Judgement(result.verdict, result.reason)
-    record = result_record(case, registry, judgement, {}, kernel=result.kernel, duration_us=duration_us)
-    rules = result.points.by_rule()
+    by_rule = result.points.by_rule()
+    # A set-up that is refused only at times is a violation of a rule that the row need not name.
+    rules = tuple(dict.fromkeys([*case.rules, *(rule for rule in by_rule if rule in registry)]))
+    record = result_record(
+        replace(case, rules=rules), registry, judgement, {}, kernel=result.kernel, duration_us=duration_us
+    )
     record |= {
         "expected": {"clauses": clauses(case)},
         "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size},
         "points": result.points.by_verdict(),
         # It is unknown which rule's points caused the kernel's error.
-        "rule_verdicts": dict.fromkeys(rules, Verdict.FAIL) if result.alarms else rules,
+        "rule_verdicts": dict.fromkeys(by_rule, Verdict.FAIL) if result.alarms else by_rule,
         "points_data": result.points.as_data(case.id),
     }
     if result.alarms:
