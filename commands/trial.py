@@ -21,6 +21,7 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import report
 from trial.alterations import ALTERATIONS
+from trial.blind import BLIND_PERMITTED_VARIANTS, BLIND_VIOLATIONS
 from trial.permitted_variants import PERMITTED_VARIANTS
 from trial.searching import FIRST_SEED, divergences, for_seconds, subject_of
 from trial.trying import Finding, check_baseline, try_all
@@ -37,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--violation", action="append", default=[], metavar="NAME", help="only this violation")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one for each processor)")
     parser.add_argument("--whole", action="store_true", help="run all cases, even if cases of the violated rule failed")
+    parser.add_argument("--blind", action="store_true",
+                        help="the violations that were written without sight of the cases instead")  # fmt: skip
     parser.add_argument("--guest", action="store_true", help="alter real calls on Soft-RoCE in the guest instead")
     parser.add_argument("--sequences", type=float, metavar="SECONDS",
                         help="random sequences on a reference (those on a device are part of a run)")  # fmt: skip
@@ -59,7 +62,9 @@ def execute(arguments: argparse.Namespace) -> int:
         return _sequences(arguments, suite)
     if arguments.shuffled is not None:
         return _shuffled(arguments)
-    known = ALTERATIONS if arguments.guest else VIOLATIONS
+    if arguments.blind and arguments.guest:
+        raise UserError("--blind and --guest exclude each other: blind violations are tried on the reference")
+    known = ALTERATIONS if arguments.guest else BLIND_VIOLATIONS if arguments.blind else VIOLATIONS
     chosen = _chosen(known, suite, arguments.rule, arguments.violation)
     if arguments.list:
         print("\n".join(f"{each.rule:<9} {each.name}: {each.about}" for each in chosen))
@@ -79,10 +84,9 @@ def execute(arguments: argparse.Namespace) -> int:
     untriable = UNTRIABLE if known is VIOLATIONS and len(chosen) == len(known) else {}
     where = "Soft-RoCE in the guest" if arguments.guest else "the reference"
     permitted_variants: list[Finding] = []
-    if known is VIOLATIONS and len(chosen) == len(known):
-        permitted_variants = list(
-            try_all(PERMITTED_VARIANTS, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True)
-        )
+    if known is not ALTERATIONS and len(chosen) == len(known):
+        variants = BLIND_PERMITTED_VARIANTS if arguments.blind else PERMITTED_VARIANTS
+        permitted_variants = list(try_all(variants, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True))
     trial = report.Trial(findings, untriable, time.monotonic() - started, where, permitted_variants)
     if arguments.out:
         report.write(trial, arguments.out)
