@@ -1,7 +1,7 @@
 """Violations and permitted variants that were written blind: without sight of the cases or the engine.
 
-Their author knew the rules, the documents and the reference. What they showed at first is in docs/trial.md. They are not
-changed to be detected.
+Their author knew the rules, the documents and the reference. What they showed at first is in docs/trial.md. They are
+not changed to be detected.
 """
 
 from __future__ import annotations
