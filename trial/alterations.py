@@ -1,4 +1,4 @@
-"""Violations on the real stack: alterations of real calls, between the suite and libibverbs, each of which breaks one rule.
+"""Alterations of real calls, between the suite and libibverbs, each of which breaks one rule on the real stack.
 
 Only rules that Soft-RoCE keeps can be broken there. What a device that breaks the rule would allow is allowed by
 requesting more from the real device; what it would refuse is refused without calling the real device.
