@@ -13,7 +13,7 @@ from pathlib import Path
 from commands import case_options, report
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
-from conformance.results.rejudge import Again, rejudge
+from conformance.results.rejudge import Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
@@ -54,7 +54,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return new.status
 
 
-def _write(out: Path, suite: Suite, recorded: Recorded, again: list[Again], waivers: Waivers | None) -> None:
+def _write(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudged], waivers: Waivers | None) -> None:
     header: HeaderRecord = {
         **recorded.header,
         "suite": {"version": VERSION, "tables_sha256": suite.tables_sha256},
@@ -82,7 +82,7 @@ def _without_side_file(record: ResultRecord) -> ResultRecord:
     return rest
 
 
-def _summary(old: Digest, new: Digest, again: list[Again], out: Path | None) -> Iterator[str]:
+def _summary(old: Digest, new: Digest, again: list[Rejudged], out: Path | None) -> Iterator[str]:
     comparison = compare(old, new, unlike_tables=True)
     reasons = {record["case"]: record["reason"] for record in old.results}
     for change in comparison.changes:

@@ -110,7 +110,7 @@ def test_a_file_that_ends_as_none_of_ours_is_left_alone(stage: Stage) -> None:
     with stage.path.open("ab") as file:
         file.write(passed(1))
     data = stage.path.read_bytes()
-    with pytest.raises(UserError, match="does not end as a run ends"):
+    with pytest.raises(UserError, match="does not end like the results of a run"):
         stage.play(ran(1), carry_on=True)
     assert stage.path.read_bytes() == data
 

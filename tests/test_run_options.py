@@ -278,7 +278,7 @@ def test_a_queue_awaits_a_completion_as_long_as_it_was_told_to() -> None:
 
 def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do() -> None:
     struct = NativeConnection(queue(1.5), queue(2.5), 0.5, renewable=False)._struct
-    assert (struct.patience, struct.hearing, struct.silence) == (1_500_000_000, 2_500_000_000, 500_000_000)
+    assert (struct.send_timeout, struct.receive_timeout, struct.silence) == (1_500_000_000, 2_500_000_000, 500_000_000)
 
 
 @pytest.mark.parametrize("kind", ["RC", "XRC"])

@@ -39,6 +39,22 @@ class NoChangeOfTranslation(Device):
         return super().missing_change(flags) or bool(flags & CHANGE_TRANSLATION)
 
 
+@permits("REREG-08")
+class OldRangeForgotten(Device):
+    """Nobody looks whether the old range could be given back to fork, as in mainline libibverbs."""
+
+    of_new_range = False
+
+    def command_code(self, forks: bool, change: Change) -> int:
+        self.of_new_range = True
+        code = super().command_code(forks, change)
+        self.of_new_range = False
+        return code
+
+    def do_fork(self, addr: int, length: int) -> bool:
+        return super().do_fork(addr, length) or not self.of_new_range
+
+
 @permits("REREG-15")
 class KeysOfAnotherIndex(Device):
     """A region gets keys that have nothing in common with the old ones when it is re-registered."""

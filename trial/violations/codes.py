@@ -104,15 +104,6 @@ class ForkFailureEndsTheRegion(Device):
 
 
 @violates("REREG-08")
-class OldRangeForgotten(Device):
-    """A failure to remove the fork protection of the old range is ignored."""
-
-    def do_fork(self, addr: int, length: int) -> bool:
-        super().do_fork(addr, length)
-        return True
-
-
-@violates("REREG-08")
 class OldRangeFailureUndoes(Device):
     """If the fork protection of the old range cannot be removed, the new region is not valid."""
 
