@@ -112,7 +112,7 @@ class BindsRefusedWhenPosted(Device):
 
 @permits("BIND-11")
 class BindsRefusedByCompletion(Device):
-    """A bind with wrong arguments is refused by its completion, except for a wrong PD or type."""
+    """Wrong arguments of a bind are refused by its completion, except a missing region or one of another PD."""
 
     def bind_argument_fault(
         self, queue: Domain, window: Window, region: Region | None, length: int, access: int
