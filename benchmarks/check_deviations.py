@@ -1,11 +1,11 @@
-"""Whether the deviations that a run explains are really there: each smallest reproducer is run again, alone, and one
-neighbour of it that the formula excludes.
+"""Checks the deviations of a run: each smallest reproducer is run again, alone, with one neighbour that the formula
+excludes.
 
     python3 benchmarks/check_deviations.py DIR [-- ARG …]
 
-DIR is the directory of a run; ARG … are handed to `rdma-cts run`, `--guest` if nothing is given. A reproducer has to
-fail with what the deviation says was observed; its neighbour, which differs in one flag or value, expects the same and
-must not fail like that. Ends with status 1 where one does otherwise.
+DIR is the directory of a run; ARG … are passed to `rdma-cts run` (default: `--guest`). A reproducer must fail with the
+observation of the deviation. Its neighbour, which differs in one flag or value and expects the same, must not fail in
+the same way. Exit status 1 if one of them does otherwise.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Check:
-    """One deviation: ids of its smallest point and of a neighbour (empty if it has none), and what was observed."""
+    """One deviation: the ids of its smallest point and of a neighbour (empty if there is none), and the observation."""
 
     reproducer: str
     neighbour: str
@@ -43,7 +43,7 @@ class Check:
 
 
 def checks(folder: Path) -> Iterator[Check]:
-    """What there is to check in a run."""
+    """The checks of a run, one for each deviation."""
     for record in read_results(folder).results:
         for deviation in record.get("deviations", ()):
             points = read_points(folder, record)
@@ -57,7 +57,7 @@ def checks(folder: Path) -> Iterator[Check]:
 
 
 def _neighbour(points: Points, smallest: int, deviation: Deviation) -> int | None:
-    """A point that the formula excludes and that expects the same, one step from `smallest` if there is one."""
+    """The nearest point to `smallest` that the formula excludes and that expects the same; None if there is none."""
     if deviation["when"] == ALWAYS:
         return None
     own = points.outcomes[points.index[smallest]]
@@ -76,7 +76,7 @@ def _column(when: str, space: Space) -> int:
 
 
 def _distance(space: Space, one: int, other: int) -> int:
-    """In how many flags and values two points differ."""
+    """The number of flags and values in which two points differ."""
     values, others = space.values(one), space.values(other)
     return sum(
         (values[axis.name] ^ others[axis.name]).bit_count() if axis.flags else values[axis.name] != others[axis.name]
@@ -85,7 +85,7 @@ def _distance(space: Space, one: int, other: int) -> int:
 
 
 def main() -> int:
-    """Runs all points of all checks in one run and compares."""
+    """Runs the points of all checks in one run, and compares the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("run", nargs="*", default=["--guest"], metavar="ARG")
@@ -97,7 +97,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "out"
-        only = [word for each in ids for word in ("--only", each)]
+        only = [argument for each in ids for argument in ("--only", each)]
         command = [str(ROOT / "rdma-cts"), "run", "-q", *arguments.run, "--out", str(out), *only]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode not in (0, 1):
@@ -109,15 +109,15 @@ def main() -> int:
         again, near = results[check.reproducer], results.get(check.neighbour)
         good = _shows(again, check.observed) and not (near and _shows(near, check.observed))
         wrong += not good
-        beside = f"{near['verdict']} at {check.neighbour.partition('#')[2]}" if near else "no neighbour is excluded"
+        neighbour = f"{near['verdict']} at {check.neighbour.partition('#')[2]}" if near else "no neighbour is excluded"
         print(f"{'ok   ' if good else 'WRONG'} {check.reproducer}\n      {check.observed}\n      when {check.when};"
-              f" again: {again['verdict']}; {beside}")  # fmt: skip
-    print(f"{len(found) - wrong} of {len(found)} deviations are there again, and not beside")
+              f" again: {again['verdict']}; {neighbour}")  # fmt: skip
+    print(f"{len(found) - wrong} of {len(found)} deviations were reproduced, and not at their neighbours")
     return 1 if wrong else 0
 
 
 def _shows(record: ResultRecord, observed: str) -> bool:
-    """Whether a case failed with what a deviation tells; the calls are told with their arguments here."""
+    """Whether a case failed with the observation of a deviation, which names the call without its arguments."""
     if record["verdict"] not in VIOLATIONS:
         return False
     call = record["call"].partition("(")[0]

@@ -1,9 +1,9 @@
-"""Runs rdma-core's own tests of some modules on a device, inside of the guest, and tells how long those took that ran.
+"""Runs some modules of rdma-core's own tests on a device, inside the guest, and measures the tests that ran.
 
     python3 rdma_core_tests.py DEVICE MODULE [MODULE...]
 
-The tests lie in `tests` beside this file. Prints a line of JSON: how many test methods ran (skipped ones did not), how
-many of these did not pass, and the seconds that they took, with their own setting up and nothing else.
+The tests are in `tests` beside this file. Prints one JSON line: how many test methods ran (without skipped ones), how
+many of these did not pass, and how many seconds they took, including their set-up and nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Timed(unittest.TestResult):
-    """How many methods ran, and for how long."""
+    """Counts the methods that ran, and measures their time in seconds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Timed(unittest.TestResult):
 def main() -> None:
     """Runs the modules."""
     device, *modules = sys.argv[1:]
-    # As their own run_tests.py has it: options are read into a module of theirs before any test is imported.
+    # As in their own run_tests.py: their options must be parsed before any test is imported.
     sys.path[:0] = [str(HERE), str(HERE / "tests")]
     sys.argv[1:] = ["--dev", device]
     from args_parser import parser  # type: ignore[import-not-found]

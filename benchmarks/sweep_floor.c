@@ -1,11 +1,11 @@
 /*
- * The floor of a sweep: the same calls as a sweep of sweep_inside.py makes, in the same order, written by hand for
- * just that. It registers memory with every subset of some access flags, each with several lengths, looks at the
- * region that it gets, deregisters it, and keeps each call's errno; nothing is judged. Prints microseconds a point.
+ * The lower bound for the time of a sweep: a program that only makes the same calls as a sweep of sweep_inside.py, in
+ * the same order. It registers memory with every subset of some access flags, each with several lengths, reads the
+ * region, deregisters it, and keeps the errno of each call; nothing is judged. Prints microseconds per point.
  *
  *     floor FIXED LENGTHS OFFSETS FLAG [FLAG...]
  *
- * FIXED and each FLAG are masks; all points have FIXED. Lengths are those from 3 pages downwards, offsets those from 0.
+ * FIXED and each FLAG are masks; all points have FIXED. Lengths count down from 3 pages, offsets count up from 0.
  */
 #include <errno.h>
 #include <infiniband/verbs.h>

@@ -1,4 +1,4 @@
-"""The measurements of sweeps.py, inside of the guest: a line of JSON each on the results port."""
+"""The measurements of sweeps.py, inside the guest: writes a JSON line for each to the results port."""
 
 from __future__ import annotations
 
@@ -56,9 +56,10 @@ def table(rule: str, axes: str, points: int, when: str, call: str = "") -> Case:
 
 
 def flags(points: int, accepted: bool) -> tuple[Case, list[str]]:
-    """A sweep of 2^n points: all access flags and as many lengths as it takes, or combinations that all register.
+    """A sweep of `points` points, a power of 2, and the C program's arguments for the same calls.
 
-    With it what the C program is to be told to make the same calls.
+    The sweep has all access flags or, if `accepted`, only flags that can always be registered; and as many lengths and
+    addresses as needed for the number of points.
     """
     access = ENUMS["ibv_access_flags"]
     names = ["REMOTE_WRITE", "REMOTE_READ", "MW_BIND", "RELAXED_ORDERING"] if accepted else access.short_names
@@ -76,73 +77,73 @@ def flags(points: int, accepted: bool) -> tuple[Case, list[str]]:
 
 
 class Measuring:
-    """One open device, and the port that results go to."""
+    """One open device, and the port to which results are written."""
 
     def __init__(self, repetitions: int) -> None:
         obey_locked_memory_limit()
         self.device = Device("rxe0")
         bench = DeviceBench(self.device)
-        # Neither the kernel's log nor random sequences are part of what is measured.
+        # The measurements include neither the watch on the kernel's log nor random sequences.
         self.run = RunContext(bench, Basis(bench.capabilities()), Unwatched(), {})
         self.repetitions = repetitions
 
-    def tell(self, what: str) -> None:
-        """A line of the table."""
+    def write(self, what: str) -> None:
+        """Writes a line of the table."""
         with PORT.open("w") as port:
             port.write(json.dumps({"type": "measured", "what": what}) + "\n")
 
     def microseconds(self, case: Case) -> float:
-        """Time a point of a sweep, set-up, judging and all."""
+        """Microseconds per point of a sweep, including set-up and judging."""
         assert case.sweep is not None
         start = time.perf_counter()
         run_sweep(case, self.run, no_progress)
         return (time.perf_counter() - start) / case.sweep.size * 1e6
 
     def best(self, measured: Callable[[], float]) -> float:
-        """The least of the repetitions: the machine's other work only ever adds."""
+        """The minimum of the repetitions, because other work of the machine can only add time."""
         return min(measured() for _ in range(self.repetitions))
 
-    def beside(self, case: Case, words: Sequence[str]) -> tuple[float, float]:
-        """Time a point of the C program and of a sweep, measured in turn."""
-        pairs = [(self.floor(words), self.microseconds(case)) for _ in range(self.repetitions)]
+    def compared(self, case: Case, arguments: Sequence[str]) -> tuple[float, float]:
+        """Microseconds per point of the C program and of a sweep, measured in turn."""
+        pairs = [(self.floor(arguments), self.microseconds(case)) for _ in range(self.repetitions)]
         return min(floor for floor, _ in pairs), min(own for _, own in pairs)
 
-    def floor(self, words: Sequence[str]) -> float:
-        """Time a point of the C program."""
-        return float(subprocess.run(["./floor", *words], capture_output=True, text=True, check=True).stdout)
+    def floor(self, arguments: Sequence[str]) -> float:
+        """Microseconds per point of the C program."""
+        return float(subprocess.run(["./floor", *arguments], capture_output=True, text=True, check=True).stdout)
 
 
 def main() -> None:
-    """All measurements."""
+    """Makes all measurements."""
     measuring = Measuring(int(sys.argv[1]))
     if not available():
         raise SystemExit("no compiler")
     for what, accepted in (("all combinations, 240 register", False), ("all that register", True)):
         for bits in (11, 15):
-            case, words = flags(1 << bits, accepted)
-            floor, own = measuring.beside(case, words)
-            measuring.tell(f"| {what}: 2^{bits} points | {floor:.1f} us | {own:.1f} us | {own / floor:.2f} |")
+            case, arguments = flags(1 << bits, accepted)
+            floor, own = measuring.compared(case, arguments)
+            measuring.write(f"| {what}: 2^{bits} points | {floor:.1f} us | {own:.1f} us | {own / floor:.2f} |")
     for bits in (11, 13, 15, 17):
         case, _ = flags(1 << bits, False)
         own = measuring.best(lambda case=case: measuring.microseconds(case))  # type: ignore[misc]
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        measuring.tell(f"| 2^{bits} | {own:.1f} us | {own * (1 << bits) / 1e6:.2f} s | {memory:.1f} MiB |")
+        measuring.write(f"| 2^{bits} | {own:.1f} us | {own * (1 << bits) / 1e6:.2f} s | {memory:.1f} MiB |")
     by_code = 1e6 / own
     effect = table("REG-06", EFFECT, 128, "{op: $op, rkey: mr.rkey}",
                    "given: {mrs: {mr: {access: $access}}}\n    call: traffic")  # fmt: skip
     for _ in range(1 + COMPILE_THRESHOLD // 128):
-        measuring.microseconds(effect)  # whatever is compiled is, as in a long run
+        measuring.microseconds(effect)  # until the C code is compiled and used, as in a long run
     by_effect = 1e6 / measuring.best(lambda: measuring.microseconds(effect))
-    measuring.tell(f"| points a second | {by_code:,.0f} by return code | {by_effect:,.0f} by effect |")
+    measuring.write(f"| points a second | {by_code:,.0f} by return code | {by_effect:,.0f} by effect |")
     if Path("tests").is_dir():
-        measuring.tell(beside_theirs(by_code, by_effect))
+        measuring.write(compared_with_rdma_core(by_code, by_effect))
 
 
-def beside_theirs(by_code: float, by_effect: float) -> str:
-    """What rdma-core's own tests do in a second, as they stand in `tests`, and how many times as much points are."""
+def compared_with_rdma_core(by_code: float, by_effect: float) -> str:
+    """How many of rdma-core's own test methods in `tests` run per second, and how many times as many points do."""
     command = [sys.executable, "rdma_core_tests.py", "rxe0", *THEIRS]
-    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    theirs = json.loads(told.splitlines()[-1])
+    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    theirs = json.loads(output.splitlines()[-1])
     rate = theirs["ran"] / theirs["seconds"]
     return (
         f"| rdma-core's own tests | {theirs['ran']} methods, {theirs['wrong']} failed, {rate:.2f} a second |"

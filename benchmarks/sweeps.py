@@ -1,11 +1,10 @@
-"""What a sweep costs in the guest: beside a C program that makes the same calls, by its size, and in memory.
+"""Measures the time and memory of sweeps in the guest, by size, and compares them with a C program for the same calls.
 
     python3 benchmarks/sweeps.py [--repetitions N] [--rdma-core-tests DIR]
 
-needs the guest's image (`./rdma-cts run` builds it). Everything is measured in one guest, in turn, the best of the
-repetitions counting: the machine's other work only ever adds. The C program stands in sweep_floor.c. DIR is the
-directory `tests` of rdma-core's source, of the release that the guest has: its tests of regions, windows and on-demand
-paging are run there too.
+needs the guest's image (`./rdma-cts run` builds it). Everything is measured in one guest, in turn. The best of the
+repetitions counts, because other work of the machine can only add time. The C program is sweep_floor.c. DIR is the
+directory `tests` of rdma-core's source, in the release of the guest; some of its tests are measured too.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def main() -> int:
     """Runs the measurements in a guest and prints them as a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repetitions", type=int, default=5, metavar="N")
-    parser.add_argument("--rdma-core-tests", type=Path, metavar="DIR", help="rdma-core's own tests, to be run beside")
+    parser.add_argument("--rdma-core-tests", type=Path, metavar="DIR", help="rdma-core's own tests, for comparison")
     arguments = parser.parse_args()
     theirs = arguments.rdma_core_tests
     if theirs and not (theirs / "test_mr.py").is_file():
@@ -48,9 +47,9 @@ def main() -> int:
         console = Path(name) / "console.log"
         with boot(image, Job(tree, command), console=console) as guest:
             while line := guest.next_line(_SILENCE_S):
-                told = json.loads(line)
-                if told.get("type") == "measured":
-                    print(told["what"])
+                message = json.loads(line)
+                if message.get("type") == "measured":
+                    print(message["what"])
         if "Traceback" in console.read_text(errors="replace"):
             print(console.read_text(errors="replace")[-3000:])
             return 1

@@ -1,6 +1,7 @@
 """The command line: `./rdma-cts COMMAND …`. Each command is a module of this package.
 
-Wiring only. A person's mistake is one line on standard error and its exit status, never a traceback.
+This module only finds and starts the command. A user's mistake becomes one line on standard error and an exit status,
+never a traceback.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from conformance.errors import UserError
 from conformance.tables.suite import VERSION
 from reports.digest import one_line
 
-# The commands in the order of the help text, by the names of their modules where these differ.
+# The commands in the order of the help text; _MODULES has the module names that differ from the command.
 COMMANDS = (
     "run", "test", "doctor", "list", "report", "compare", "judge", "explain", "coverage", "describe", "trial", "schema",
 )  # fmt: skip
@@ -27,14 +28,14 @@ def _module(command: str) -> ModuleType:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command that `argv` names and gives its exit status."""
+    """Runs the command that `argv` names and returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="rdma-cts", description="Conformance tests for the memory-region verbs of RDMA devices."
     )
     parser.add_argument("--version", action="version", version=f"rdma-cts {VERSION}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     given = sys.argv[1:] if argv is None else list(argv)
-    # A command's imports take longer than all else that it does before its work: only the one that is named is loaded.
+    # Importing all commands would dominate the start-up time, so only the named one is loaded.
     for module in map(_module, given[:1] if given and given[0] in COMMANDS else COMMANDS):
         command = subparsers.add_parser(module.NAME, help=module.HELP, description=module.HELP)
         module.add_arguments(command)
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in str(error).splitlines():
             print(f"rdma-cts: {one_line(line)}", file=sys.stderr)
         return error.status
-    except BrokenPipeError:  # the reader of our output, such as head, has gone
+    except BrokenPipeError:  # the program that reads our output, such as head, has ended
         sys.stderr.close()
         return 1
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""What the options that put one's own builds under test come to."""
+"""Reads the options that put the user's own builds under test, and rejects those that apply to the guest only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def builds_from(options: RunOptions) -> Builds:
-    """The builds that the options name."""
+    """The kernel, modules, rdma-core and overlay that the options name."""
     return Builds(options.kernel, options.modules, options.rdma_core, options.overlay)
 
 
@@ -28,12 +28,12 @@ def environment_from(options: RunOptions) -> dict[str, str]:
 
 
 def refuse_on_host(options: RunOptions) -> None:
-    """Raises UserError for an option that has an effect in the guest alone."""
+    """Raises UserError for an option that has an effect in the guest only."""
     for name, option in OPTIONS.items():
         if option.only_on == GUEST and getattr(options, name) != option.default:
             raise only_for_guest(option.flag)
 
 
 def only_for_guest(flag: str) -> UserError:
-    """The error that an option of the guest was given for a device of this host."""
+    """The error for an option of the guest that was combined with a device of this host."""
     return UserError(f"{flag} is for the guest, not for a device of this host", hint="add --guest")

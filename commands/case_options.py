@@ -1,6 +1,6 @@
-"""The options by which cases are chosen: as arguments of `list` and others, and what they select.
+"""The options that select cases: adds them to a command's arguments, and applies them.
 
-`run` has the same ones among its own (run_arguments.py).
+`run` takes the same options, but adds them itself (run_arguments.py).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser, tier: str) -> None:
 
 
 def add_cases_argument(parser: argparse._ActionsContainer) -> None:
-    """Adds --cases, for tables kept outside of the project."""
+    """Adds --cases, for tables kept outside the project."""
     add_argument(parser, "cases", [])
 
 
 def suite_from(arguments: Chosen) -> Suite:
-    """The suite with the folders that --cases names."""
+    """The suite, including the folders that --cases names."""
     return load_suite(arguments.cases)
 
 
 def selection_from(arguments: Chosen) -> Selection:
-    """The selection that the options make."""
+    """The cases that the options select."""
     return Selection(arguments.verbs, arguments.rules, arguments.words, arguments.only, arguments.tier)

@@ -1,4 +1,4 @@
-"""`rdma-cts compare`: what a new run has lost and won against an old one; what a nightly job calls."""
+"""`rdma-cts compare`: what has regressed or been fixed between two runs. Made for nightly jobs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MOST = 20  # changes shown of each kind
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("old", type=Path, metavar="OLD", help="the directory or results.jsonl of the run before")
-    parser.add_argument("new", type=Path, metavar="NEW", help="that of the run after")
-    parser.add_argument("--unlike-tables", action="store_true", help="compare even if the tables were others")
-    parser.add_argument("--all", action="store_true", help=f"show every change, not {_MOST} of each kind")
+    parser.add_argument("old", type=Path, metavar="OLD", help="the directory or results.jsonl of the earlier run")
+    parser.add_argument("new", type=Path, metavar="NEW", help="the directory or results.jsonl of the later run")
+    parser.add_argument("--unlike-tables", action="store_true", help="compare runs of different tables too")
+    parser.add_argument("--all", action="store_true", help=f"show every change, not only {_MOST} of each kind")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the comparison. Exit status 1: a regression, 3: the new run does not say of everything, 0: neither."""
+    """Prints the comparison. Exit status 1: a regression, 3: the new run decides less than the old one, 0: neither."""
     comparison = compare(read(arguments.old), read(arguments.new), arguments.unlike_tables)
     print("\n".join(render(comparison, most=None if arguments.all else _MOST)))
     return comparison.status
@@ -51,14 +51,14 @@ def render(comparison: Comparison, most: int | None = _MOST) -> Iterator[str]:
     yield {
         0: "nothing has regressed (exit status 0)",
         1: "something has regressed (exit status 1)",
-        3: "the new run does not say of everything (exit status 3)",
+        3: "nothing has regressed, but the new run is incomplete or undecided (exit status 3)",
     }[comparison.status]
 
 
 def _amount(changes: list[Change]) -> str:
     cases, points = sum(not change.points for change in changes), sum(change.points for change in changes)
-    words = [f"{cases:,} case{'' if cases == 1 else 's'}"] if cases else []
-    return " and ".join([*words, *([f"{points:,} point{'' if points == 1 else 's'}"] if points else [])])
+    amounts = [f"{cases:,} case{'' if cases == 1 else 's'}"] if cases else []
+    return " and ".join([*amounts, *([f"{points:,} point{'' if points == 1 else 's'}"] if points else [])])
 
 
 def _format_change(change: Change) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""`rdma-cts coverage`: which documented statement is proven by which cases, and which by none.
+"""`rdma-cts coverage`: how many cases prove each documented statement, and which statements no case proves.
 
-The ledger of the suite: it counts what is written, and with a results file what came of it. Not for
-judging; verdicts are those that the results hold.
+Counts what the tables expect and, with a results file, what was observed. Not for judging: verdicts are taken from the
+results as they are.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RuleCoverage:
     """A rule and its cases: how many prove it by a call that succeeds, and how many by one that is refused.
 
     A case with steps of both kinds counts in both. `open` cases record what happens and prove nothing.
-    `verdict` is empty without results, and "-" where the results have none.
+    `verdict` is empty without results, and "-" if the results have none for this rule.
     """
 
     id: str
@@ -53,7 +53,7 @@ class RuleCoverage:
 
 @dataclass(frozen=True)
 class CodeCoverage:
-    """A documented return code: how many cases expect it, and how often the results show it (None without)."""
+    """A documented return code: how many cases expect it, and how often the results show it (None without results)."""
 
     verb: str
     code: str
@@ -63,7 +63,7 @@ class CodeCoverage:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The whole ledger. `complete` is None without results, False for results of a run cut short.
+    """The coverage of all rules and return codes. `complete` is None without results, False if the run was cut short.
 
     `cases_run` counts the suite's cases that have a result.
     """
@@ -76,12 +76,12 @@ class Coverage:
 
     @property
     def without_case(self) -> list[str]:
-        """The rules that nothing in the tables names."""
+        """The rules that no case names."""
         return [rule.id for rule in self.rules if not rule.cases]
 
     @property
     def only_open(self) -> list[str]:
-        """The rules whose cases all leave the outcome open."""
+        """The rules that have cases, all of which leave the outcome open."""
         return [rule.id for rule in self.rules if rule.cases and not rule.success and not rule.refused]
 
 
@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the ledger. Exit status 1 if a rule has no case, else 0."""
+    """Prints the coverage. Exit status 1 if a rule has no case, else 0."""
     suite = case_options.suite_from(arguments)
     coverage = cover(suite) if arguments.results is None else cover_with_results(suite, arguments.results)
     if arguments.json:
@@ -109,13 +109,13 @@ def cover(suite: Suite) -> Coverage:
 
 
 def cover_with_results(suite: Suite, path: Path) -> Coverage:
-    """What the tables cover and what a run of them showed. Raises UserError where the results are invalid."""
+    """What the tables cover and what a run of them showed. Raises UserError if the results are invalid."""
     recorded = read_results(path)
     try:
         verdicts = rule_verdicts(recorded.results, suite.registry)
         codes = tuple(_codes(suite.cases, recorded.results))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: a result of it cannot be read ({type(error).__name__}: {error})") from error
+        raise UserError(f"{path}: a result cannot be read ({type(error).__name__}: {error})") from error
     complete = bool(recorded.footer and recorded.footer["complete"])
     run = {record["case"] for record in recorded.results} & {case.id for case in suite.cases}
     return Coverage(tuple(_rules(suite, verdicts)), codes, len(suite.cases), complete, len(run))
@@ -136,11 +136,11 @@ def _rules(suite: Suite, verdicts: Mapping[str, str] | None) -> Iterator[RuleCov
 
 
 def directions(case: Case) -> set[str]:
-    """In which directions a case proves its rules: `success`, `refused`, or `open` where it proves nothing."""
+    """In which directions a case proves its rules: `success`, `refused`, or `open` if it proves nothing."""
     if case.sweep:
         return {clause.then.outcome for clause in case.sweep.deciding if clause.then} - {"open"}
-    # A case whose own call is left open is never failed, whatever its later steps expect; random sequences find what
-    # is broken and prove nothing.
+    # A case whose own call is left open never fails, whatever its later steps expect. Random sequences find violations
+    # and prove nothing.
     if case.when.then.outcome == "open" or not case.kind.traits.proves:
         return {"open"}
     return {step.then.outcome for step in (case.when, *case.afterwards)} - {"open"}
@@ -155,7 +155,7 @@ def _codes(cases: Sequence[Case], results: Sequence[ResultRecord] | None) -> Ite
 
 
 def _expecting(cases: Iterable[Case], verb: Verb, code: ReturnCode) -> int:
-    """How many cases have a call of the verb for which they name the code."""
+    """How many cases call the verb and expect the code."""
 
     def expects(step: Step) -> bool:
         named = (*step.then.errno, *step.then.code)
@@ -166,7 +166,7 @@ def _expecting(cases: Iterable[Case], verb: Verb, code: ReturnCode) -> int:
 
 @dataclass(frozen=True)
 class _Observation:
-    """What one call of a result came back with: its reason (of a NULL, its errno), and the codes expected."""
+    """What one call of a result returned: the value, or the errno if it was NULL; and the codes expected."""
 
     call: str
     reason: str
@@ -190,10 +190,10 @@ def _names(code: ReturnCode, verb: Verb, name: str) -> bool:
 
 
 def _shows(seen: _Observation, verb: Verb, code: ReturnCode) -> bool:
-    """Whether an observation is one of the code.
+    """Whether an observation shows the code.
 
-    ENOTSUP and EOPNOTSUPP are one number on Linux and two promises of ibv_advise_mr(3): seeing the
-    number shows that promise alone which the case is about, or else it would count for both.
+    ENOTSUP and EOPNOTSUPP are the same number on Linux, but two separate promises of ibv_advise_mr(3). The number
+    counts only for the promise that the case expects; otherwise one observation would count for both.
     """
     if seen.call != verb.name or not _is(code, verb, seen.reason):
         return False
@@ -207,7 +207,7 @@ def _is(code: ReturnCode, verb: Verb, reason: str) -> bool:
 
 
 def as_data(coverage: Coverage) -> dict[str, Any]:
-    """The ledger as plain data."""
+    """The coverage as plain data."""
     codes = coverage.codes
     return {
         "rules": [asdict(rule) for rule in coverage.rules],
@@ -248,12 +248,12 @@ def _rule_lines(coverage: Coverage) -> Iterator[str]:
         counts = [f"{number or '-':>{size}}" for number, size in (
             (rule.cases, 5), (rule.success, 7), (rule.refused, 7), (rule.open, 4),
         )]  # fmt: skip
-        # In brackets where every case is open: such a verdict says only that nothing broke.
-        word = f"({rule.verdict})" if rule.id in coverage.only_open else rule.verdict
-        verdict = f"{word:<11}  " if with_results else ""
-        place = rule.document if len(rule.document) <= document else f"{rule.document[: document - 1]}…"
+        # In brackets if every case is open: such a verdict says only that nothing broke.
+        shown = f"({rule.verdict})" if rule.id in coverage.only_open else rule.verdict
+        verdict = f"{shown:<11}  " if with_results else ""
+        source = rule.document if len(rule.document) <= document else f"{rule.document[: document - 1]}…"
         statement = textwrap.shorten(rule.statement, max(20, WIDTH - len(head)), placeholder="…")
-        yield f"{rule.id:<{width}}  {'  '.join(counts)}  {verdict}{place:<{document}}  {statement}"
+        yield f"{rule.id:<{width}}  {'  '.join(counts)}  {verdict}{source:<{document}}  {statement}"
 
 
 def _totals(coverage: Coverage) -> Iterator[str]:
@@ -266,12 +266,12 @@ def _totals(coverage: Coverage) -> Iterator[str]:
     )
     if coverage.complete is not None:
         counts = Counter(rule.verdict for rule in rules)
-        words = [f"{counts[verdict]} {verdict}" for verdict in reversed(VERDICTS) if counts[verdict]]
+        figures = [f"{counts[verdict]} {verdict}" for verdict in reversed(VERDICTS) if counts[verdict]]
         yield f"results of {coverage.cases_run} of the {coverage.cases} cases; rules: " + ", ".join(
-            [*words, f"{counts[_NOT_RUN]} without a result"]
+            [*figures, f"{counts[_NOT_RUN]} without a result"]
         )
     if coverage.complete is False:
-        yield "the results are of a run that is incomplete"
+        yield "these results are from an incomplete run"
     yield from _listed("only open cases, which prove nothing", coverage.only_open)
     yield from _listed("without a case", coverage.without_case)
 

@@ -1,6 +1,6 @@
-"""`rdma-cts describe`: what the documents promise about a verb, for people and as JSON.
+"""`rdma-cts describe`: what the documents promise about a verb, as text or JSON.
 
-Prints descriptions, not results; whether a device keeps them is the matter of `run`.
+Prints descriptions, not results: `run` tests whether a device conforms to them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from conformance.verbs import (
 )
 
 NAME = "describe"
-HELP = "print what the manual pages promise about a verb"
+HELP = "Print what the manual pages promise about a verb."
 
 WIDTH = 100
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dialect",
         choices=(MAINLINE, EXPERIMENTAL),
         default=MAINLINE,
-        help="the document to follow where two describe one name (default: %(default)s)",
+        help="which document to follow if two describe the same verb (default: %(default)s)",
     )
     parser.add_argument(
         "--structs",
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print one description or the list; UserError (status 2) for a verb or dialect nobody describes."""
+    """Prints one description, or the list of verbs. Raises UserError (status 2) for an unknown verb or dialect."""
     if arguments.verb is None:
         verbs = (VERBS if arguments.dialect == MAINLINE else VENDOR_VERBS).values()
         print(json.dumps([_summary(verb) for verb in verbs], indent=2) if arguments.json else _listing(verbs))
@@ -66,7 +66,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def find(name: str, dialect: str = MAINLINE) -> Verb:
-    """The description of a verb, with or without its ibv_ prefix; UserError if there is none."""
+    """The description of a verb, named with or without its ibv_ prefix. Raises UserError if there is none."""
     full = name if name.startswith("ibv_") else f"ibv_{name}"
     if full not in VERBS:
         close = difflib.get_close_matches(full, VERBS, n=3, cutoff=0.6)
@@ -94,7 +94,7 @@ def _listing(verbs: Iterable[Verb]) -> str:
 
 
 def as_data(verb: Verb) -> dict[str, object]:
-    """The description as plain data, with the enumerations it uses and all structs it leads to."""
+    """The description as plain data, with the enumerations it uses and all structs that can be reached from it."""
     structs = structs_in(verb)
     return asdict(verb) | {
         "signature": verb.signature,
@@ -107,14 +107,14 @@ def as_data(verb: Verb) -> dict[str, object]:
 
 
 def _enums(verb: Verb, structs: Iterable[Struct]) -> tuple[Enum, ...]:
-    """The enumerations that the arguments, the return codes and the structs given use, each once."""
+    """The enumerations that the arguments, the return codes and the given structs use, each once."""
     names = [each.enum for each in verb.parameters]
     names += [verb.code_enum, *(field.enum for struct in structs for field in struct.fields)]
     return tuple(enum_in(verb.dialect, name) for name in dict.fromkeys(names) if name)
 
 
 def render(verb: Verb, *, all_structs: bool = False) -> Iterator[str]:
-    """The lines people read: signature, arguments, return, notes, enumerations, structs."""
+    """The description as text lines: signature, arguments, return value, notes, enumerations, structs."""
     yield from _wrapped(f"{verb.name}: {verb.summary}")
     since = f"; since rdma-core {verb.since}" if verb.since else ""
     yield from _wrapped(f"From {verb.document}; {verb.linkage.value}{since}.")
@@ -150,7 +150,7 @@ def _other_dialect(verb: Verb) -> Iterator[str]:
 
 
 def _within(verb: Verb, structs: Iterable[Struct]) -> tuple[Struct, ...]:
-    """The structs a caller fills or reads itself: result, arguments, and what lies inside of them."""
+    """The structs that a caller fills or reads itself: result, arguments, and the structs embedded in them."""
     ctypes = " ".join((verb.returns, *(each.ctype for each in verb.parameters))).split()
     return tuple(struct for struct in structs if struct.name in (*ctypes, *_embedded(structs, ctypes)))
 
@@ -181,7 +181,7 @@ def _return(verb: Verb) -> Iterator[str]:
     yield from _wrapped(verb.success, "  success  ", hang=11)
     yield from _wrapped(verb.failure, "  failure  ", hang=11)
     if not verb.return_codes:
-        yield "  The page names no reasons of failure: any is conformant."
+        yield "  The page names no error codes: any is conformant."
         return
     column = 10 + max(len(code.name) for code in verb.return_codes)
     for code in verb.return_codes:
@@ -194,8 +194,8 @@ def _discrepancies(verb: Verb, structs: Iterable[Struct]) -> Iterator[str]:
     of_fields = [
         (f"struct {struct.name}.{each.name}", each.discrepancy) for struct in structs for each in struct.fields
     ]
-    placed = [f"{place}: {text}." for place, text in of_parameters + of_fields if text]
-    for text in (*verb.discrepancies, *placed):
+    named = [f"{name}: {text}." for name, text in of_parameters + of_fields if text]
+    for text in (*verb.discrepancies, *named):
         yield from _wrapped(text, "  - ", hang=4)
 
 

@@ -1,4 +1,4 @@
-"""`rdma-cts doctor`: what this host lacks for each way of running, and how to mend it."""
+"""`rdma-cts doctor`: what is missing on this host for each way of running, and how to get it."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from conformance.errors import UserError
 from fixtures import packages
 from fixtures.softroce import accelerator
 from fixtures.softroce.build import NEEDED_BYTES
-from fixtures.softroce.image import cache_directory, damage_of, place_of
+from fixtures.softroce.image import cache_directory, damage_of, image_folder
 from fixtures.softroce.recipe import DEFAULT_STACK, STACKS, Recipe, recipe_for
 
 NAME = "doctor"
-HELP = "Say what this host lacks for each way of running, and how to mend it."
+HELP = "Show what is missing on this host for each way of running, and how to get it."
 NO_WAY = 4  # exit status
 ENOUGH_LOCKED_BYTES = 64 << 20
 
-OK, LACK, NOTE = "ok", "LACKS", "note"
+OK, MISSING, NOTE = "ok", "MISSING", "note"
 _NODE = "uverbs"
 _FULL_KERNEL = "apt-get install linux-image-amd64 and start that kernel, or use the guest"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the table: a LACK stops this way of running, a NOTE costs cases or time; `mend` is a command."""
+    """One line of the table. MISSING prevents this way of running; NOTE costs cases or time; `remedy` is a command."""
 
     state: str
     about: str
     text: str
-    mend: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
 class Host:
-    """The places that are looked at, all below `root` so that another tree can be looked at too."""
+    """The host's files, all below `root` so that a test can use another tree."""
 
     root: Path = Path("/")
 
     def path(self, name: str) -> Path:
-        """A place of this host."""
+        """The path of a file of this host."""
         return self.root / name
 
 
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints both tables; 0 if at least one way of running works, else 4."""
+    """Prints both tables. Exit status 0 if at least one way of running works, else 4."""
     ways = {
         "On an RDMA device of this host (./rdma-cts run --device NAME)": device_findings(Host()),
         "In the Soft-RoCE guest (./rdma-cts run --guest)": guest_findings(Host(), recipe_for(arguments.stack)),
@@ -63,27 +63,27 @@ def execute(arguments: argparse.Namespace) -> int:
         print(title)
         print("\n".join(table(findings)), end="\n\n")
     ready = [title.partition(" (")[0] for title, findings in ways.items() if works(findings)]
-    print(f"Works now: {'; '.join(ready)}." if ready else "Neither way works yet: mend one of them as said above.")
+    print(f"Works now: {'; '.join(ready)}." if ready else "Neither way works yet: follow the arrows of one of them.")
     return 0 if ready else NO_WAY
 
 
 def works(findings: Iterable[Finding]) -> bool:
-    """Whether nothing is lacking."""
-    return all(finding.state != LACK for finding in findings)
+    """Whether nothing is missing."""
+    return all(finding.state != MISSING for finding in findings)
 
 
 def table(findings: Iterable[Finding]) -> list[str]:
-    """The findings as lines of text, each with its way to mend it on the next line."""
+    """The findings as lines of text, each followed by its remedy."""
     lines = []
     for finding in findings:
-        lines.append(f"  {finding.state:5}  {finding.about:15}  {finding.text}")
-        if finding.mend:
-            lines.append(f"  {'':5}  {'':15}  -> {finding.mend}")
+        lines.append(f"  {finding.state:7}  {finding.about:15}  {finding.text}")
+        if finding.remedy:
+            lines.append(f"  {'':7}  {'':15}  -> {finding.remedy}")
     return lines
 
 
 def device_findings(host: Host) -> list[Finding]:
-    """What counts for running on a device of this host."""
+    """What running on a device of this host needs."""
     return [
         _devices(host),
         _device_nodes(host),
@@ -95,14 +95,14 @@ def device_findings(host: Host) -> list[Finding]:
 
 
 def guest_findings(host: Host, recipe: Recipe) -> list[Finding]:
-    """What counts for building and running the guest."""
+    """What building and running the guest needs."""
     cache = cache_directory()
-    place = place_of(recipe, cache)
-    built = damage_of(place) is None
-    lines = [_packages(("suite", *packages.GUEST)), _image(place, built, recipe)]
+    folder = image_folder(recipe, cache)
+    built = damage_of(folder) is None
+    findings = [_packages(("suite", *packages.GUEST)), _image(folder, built, recipe)]
     if not built:
-        lines += [_disk(cache), _rights_to_build()]
-    return [*lines, _processor(host, place / "vmlinuz")]
+        findings += [_disk(cache), _rights_to_build()]
+    return [*findings, _processor(host, folder / "vmlinuz")]
 
 
 def _entries(directory: Path) -> list[str]:
@@ -117,9 +117,9 @@ def _devices(host: Host) -> Finding:
     if names:
         return Finding(OK, "RDMA devices", ", ".join(names))
     if _module_available(host, "rdma_rxe"):
-        return Finding(LACK, "RDMA devices", "none; the module rdma_rxe makes one of a network device",
+        return Finding(MISSING, "RDMA devices", "none; the module rdma_rxe makes one of a network device",
                        "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev NETDEV")  # fmt: skip
-    return Finding(LACK, "RDMA devices", "none, and this kernel has no module rdma_rxe to make one",
+    return Finding(MISSING, "RDMA devices", "none, and this kernel has no module rdma_rxe to make one",
                    _FULL_KERNEL)  # fmt: skip
 
 
@@ -143,22 +143,22 @@ def _device_nodes(host: Host) -> Finding:
     nodes = [directory / name for name in _entries(directory) if name.startswith(_NODE)]
     if not nodes:
         if _module_available(host, "ib_uverbs"):
-            return Finding(LACK, "device nodes", f"no {directory}/uverbs*", "modprobe ib_uverbs")
-        return Finding(LACK, "device nodes", f"no {directory}/uverbs*, and this kernel has no module ib_uverbs",
+            return Finding(MISSING, "device nodes", f"no {directory}/uverbs*", "modprobe ib_uverbs")
+        return Finding(MISSING, "device nodes", f"no {directory}/uverbs*, and this kernel has no module ib_uverbs",
                        _FULL_KERNEL)  # fmt: skip
     closed = [node for node in nodes if not os.access(node, os.R_OK | os.W_OK)]
     if closed:
-        return Finding(LACK, "device nodes", f"no right to read and write {', '.join(map(str, closed))}",
+        return Finding(MISSING, "device nodes", f"no right to read and write {', '.join(map(str, closed))}",
                        f"sudo chmod a+rw {' '.join(map(str, closed))}")  # fmt: skip
     return Finding(OK, "device nodes", ", ".join(map(str, nodes)))
 
 
 def _packages(uses: Iterable[str]) -> Finding:
     uses = list(uses)
-    lacking = packages.missing(uses)
-    if lacking:
-        return Finding(LACK, "packages", f"not installed: {', '.join(lacking)}",
-                       f"{_sudo()}apt-get install --no-install-recommends {' '.join(lacking)}")  # fmt: skip
+    missing = packages.missing(uses)
+    if missing:
+        return Finding(MISSING, "packages", f"not installed: {', '.join(missing)}",
+                       f"{_sudo()}apt-get install --no-install-recommends {' '.join(missing)}")  # fmt: skip
     return Finding(OK, "packages", ", ".join(need.package for need in packages.needs(uses)))
 
 
@@ -172,7 +172,7 @@ def _python() -> Finding:
         return Finding(OK, "Python", python)
     modules = [n.proof.partition(":")[2] for n in packages.needs(("suite", *packages.HOST))
                if n.proof.startswith("module:")]  # fmt: skip
-    return Finding(LACK, "Python", f"none here has all of the modules {', '.join(modules)}",
+    return Finding(MISSING, "Python", f"no Python on this host has all of the modules {', '.join(modules)}",
                    "install the packages named above; they are for /usr/bin/python3")  # fmt: skip
 
 
@@ -198,46 +198,46 @@ def _hugepages(host: Host) -> Finding:
                    "echo 16 | sudo tee /proc/sys/vm/nr_hugepages")  # fmt: skip
 
 
-def _image(place: Path, built: bool, recipe: Recipe) -> Finding:
+def _image(folder: Path, built: bool, recipe: Recipe) -> Finding:
     if built:
-        return Finding(OK, "guest image", str(place))
-    why = "damaged" if place.exists() else "not built yet"
+        return Finding(OK, "guest image", str(folder))
+    why = "damaged" if folder.exists() else "not built yet"
     return Finding(NOTE, "guest image", f"{why} ({recipe.stack}); the next run builds it, in about a minute")
 
 
 def _existing(path: Path) -> Path:
-    return next(place for place in (path, *path.parents) if place.exists())
+    return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
 def _disk(cache: Path) -> Finding:
     try:
         free = shutil.disk_usage(_existing(cache)).free
     except OSError as error:
-        return Finding(LACK, "disk space", f"{cache}: {error.strerror}", "set RDMA_CTS_CACHE to another directory")
+        return Finding(MISSING, "disk space", f"{cache}: {error.strerror}", "set RDMA_CTS_CACHE to another directory")
     text = f"{free >> 20} MiB free for {cache}, {NEEDED_BYTES >> 20} needed to build"
     if free < NEEDED_BYTES:
-        return Finding(LACK, "disk space", text, "set RDMA_CTS_CACHE to a directory on a larger disk")
+        return Finding(MISSING, "disk space", text, "set RDMA_CTS_CACHE to a directory on a larger disk")
     return Finding(OK, "disk space", text)
 
 
 def _rights_to_build() -> Finding:
     if os.geteuid() == 0:
         return Finding(OK, "rights", "root, as building the image needs")
-    return Finding(LACK, "rights", "building the image needs root", "sudo -E ./rdma-cts run --guest")
+    return Finding(MISSING, "rights", "building the image needs root", "sudo -E ./rdma-cts run --guest")
 
 
 def _processor(host: Host, vmlinuz: Path) -> Finding:
     try:
-        wish = accelerator.wish()
+        requested = accelerator.requested()
     except UserError as error:
-        return Finding(LACK, "processor", error.message, error.hint)
-    if wish != accelerator.AUTO:
-        return Finding(OK, "processor", f"{wish}, as RDMA_CTS_ACCEL says")
+        return Finding(MISSING, "processor", error.message, error.hint)
+    if requested != accelerator.AUTO:
+        return Finding(OK, "processor", f"{requested}, as RDMA_CTS_ACCEL says")
     if not accelerator.kvm_present(host.path("dev/kvm")):
-        return Finding(OK, "processor", "software emulation: no usable /dev/kvm, which would only be faster")
+        return Finding(OK, "processor", "software emulation: no usable /dev/kvm (it would only make runs faster)")
     found = accelerator.remembered(vmlinuz)
     if found == accelerator.TCG:
-        return Finding(OK, "processor", "software emulation: /dev/kvm is there but does not start the guest's kernel")
+        return Finding(OK, "processor", "software emulation: /dev/kvm exists but does not start the guest's kernel")
     if found == accelerator.KVM:
         return Finding(OK, "processor", "/dev/kvm")
     return Finding(OK, "processor", "/dev/kvm if the guest's kernel starts there (tried at the next run), "

@@ -1,4 +1,4 @@
-"""`rdma-cts explain`: a rule or a case, in full: what is promised, what proves it, what came of it last."""
+"""`rdma-cts explain`: a rule or a case in full: what is promised, what proves it, and its latest verdict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from reports.digest import Digest, flat, format_deviation, read
 NAME = "explain"
 HELP = "Explain a rule or a case: its source, its cases, its last verdict, what a failure means."
 
-OUT = Path("out")  # where runs go of themselves
+OUT = Path("out")  # where runs write their results by default
 _WIDTH = 100
 _CASES = 12
 
@@ -31,12 +31,14 @@ _CASES = 12
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("id", metavar="RULE_OR_CASE", help="such as REG-15 or reg_mr/registration/last-byte")
-    parser.add_argument("--results", type=Path, metavar="DIR", help=f"the run to look at (default: the last in {OUT}/)")
+    parser.add_argument(
+        "--results", type=Path, metavar="DIR", help=f"the run to look at (default: the latest in {OUT}/)"
+    )
     case_options.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the explanation; exit status 0. Raises UserError for an id that nothing has."""
+    """Prints the explanation; exit status 0. Raises UserError for an unknown id."""
     suite = case_options.suite_from(arguments)
     wanted = arguments.id
     case = None if wanted.upper() in suite.registry else _case(suite, wanted)
@@ -59,7 +61,7 @@ def _case(suite: Suite, wanted: str) -> Case:
         ids = [case.id for case in suite.cases]
         raise UserError(
             f"there is no rule or case {wanted!r}{suggestion(wanted, [*suite.registry, *ids])}",
-            hint="./rdma-cts list and ./rdma-cts list --rules show them",
+            hint="./rdma-cts list shows all cases, ./rdma-cts list --rules all rules",
         )
     return found
 
@@ -69,8 +71,8 @@ def _of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
     yield ""
     yield from _wrapped(rule.statement)
     yield ""
-    yield f"a {rule.level} since rdma-core {rule.since}, enforced by: {rule.layer}"
-    yield f"stated in {rule.location.file}:{rule.location.line}"
+    yield f"level {rule.level}, since rdma-core {rule.since}, enforced by: {rule.layer}"
+    yield f"defined in {rule.location.file}:{rule.location.line}"
     if rule.needs:
         yield f"needs: {', '.join(rule.needs)}"
     yield ""
@@ -113,16 +115,16 @@ def _of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
     if case.sweep:
         yield f"swept:   {case.sweep.size:,} points over {', '.join(axis.name for axis in case.sweep.space.axes)}"
         for clause in clauses(case):
-            yield f"wanted:  {'; '.join(f'{name} {text}' for name, text in flat(clause))}"
+            yield f"expect:  {'; '.join(f'{name} {text}' for name, text in flat(clause))}"
     else:
-        yield f"wanted:  {'; '.join(f'{name} {text}' for name, text in flat(case.when.then.as_data()))}"
+        yield f"expect:  {'; '.join(f'{name} {text}' for name, text in flat(case.when.then.as_data()))}"
     for step in case.afterwards:
         yield f"then:    {step}: {'; '.join(f'{name} {text}' for name, text in flat(step.then.as_data()))}"
     yield f"entry:   {case.entry}"
     if case.needs:
         yield f"needs:   {', '.join(case.needs)}"
     if case.hazardous:
-        yield "hazard:  it can take the kernel down, and has a guest of its own"
+        yield "hazard:  the call can crash the kernel, so the case runs in a guest of its own"
     for id_ in case.rules:
         rule = suite.registry[id_]
         yield ""

@@ -1,6 +1,6 @@
-"""The guests of a run: what they are made of, how the next one is booted for some cases, and a shell in one.
+"""The guests of a run: prepares what they are made of, boots the next one for given cases, and opens a shell in one.
 
-Not for a device of this host (target.py) and not for how a guest is made (fixtures/softroce/).
+Not for a device of this host (target.py), and not for how a guest is built and booted (fixtures/softroce/).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from fixtures.softroce.under_test import Prepared, UnderTest
 
 DEVICE = "rxe0"
 PORT = "/dev/virtio-ports/rdma-cts.results"
-# What the guest needs of the project; names as in the checkout.
+# The parts of the project that the guest needs, by their names in the checkout.
 SUITE_PARTS = ("conformance", "fixtures", "reference", "trial", "cases", "conftest.py", "tox.ini")
 _PROFILE = Path("profile.yaml")
 
-# In a control group of its own the kernel counts all RDMA objects of the cases, windows among them.
+# A control group of their own makes the kernel count all RDMA objects of the cases, memory windows included.
 _COUNTED = """\
 group=/sys/fs/cgroup
 mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && mkdir $group/cases &&
@@ -41,12 +41,12 @@ mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && 
 
 
 class Guests:
-    """The guests of one run; their consoles are console.log, console-2.log, … in the directory `out`."""
+    """The guests of one run; their consoles are logged in console.log, console-2.log, … in the directory `out`."""
 
     def __init__(self, options: RunOptions, out: Path, say: Callable[[str], None], assume_yes: bool = False) -> None:
-        """Reads what is under test and ensures packages and image; asks before it installs unless `assume_yes`.
+        """Checks the builds under test, and makes sure that packages and image exist.
 
-        Raises UserError.
+        Asks before it installs packages unless `assume_yes`. Raises UserError.
         """
         self._options = options
         self._environment = builds.environment_from(options)
@@ -65,10 +65,10 @@ class Guests:
         self._starter = Starter(cache_directory(), say)
 
     def run(self, cases: Sequence[str]) -> Guest:
-        """The next guest, up and about to run these cases."""
+        """The next guest: it is up and starts to run these cases."""
         tables = tuple(Path(name) for _, name in self._vendor)
         inside = self._options.inside_guest(DEVICE, tables, _PROFILE if self._options.profile else None)
-        folders = sorted({f"cases/{case.partition('/')[0]}" for case in cases})  # pytest then reads no others
+        folders = sorted({f"cases/{case.partition('/')[0]}" for case in cases})  # pytest then collects no others
         arguments = [
             "-p", "no:cacheprovider", "--color=no", "-q", *folders,
             "--rdma-only", "only", "--rdma-stream", PORT, "--rdma-alone", *inside.plugin_arguments(),
@@ -81,17 +81,19 @@ class Guests:
         return self._boot("\n".join([_COUNTED, watch, command]), cases)
 
     def shell(self) -> None:
-        """A shell in the guest on this program's terminal; returns when it ends."""
-        here, there = socket.socketpair()
-        with here, there:
+        """Opens a shell in the guest on this program's terminal; returns when the shell ends."""
+        host_end, guest_end = socket.socketpair()
+        with host_end, guest_end:
             self._environment |= terminal.size()
-            with self._boot(terminal.SHELL, [], there):
-                there.close()
-                self._say(f"a shell in the guest, in the suite's directory; its device is {DEVICE}, `exit` ends it")
-                terminal.relay(here)
+            with self._boot(terminal.SHELL, [], guest_end):
+                guest_end.close()
+                self._say(
+                    f"a shell in the guest, in the suite's directory; the device is {DEVICE}, `exit` ends the guest"
+                )
+                terminal.relay(host_end)
 
     def _resume(self, arguments: Sequence[str], cases: Sequence[str], silence_s: float) -> Guest | None:
-        """A guest from a template, which has these arguments of pytest for these cases; None if there can be none."""
+        """A guest resumed from a template, to run pytest with these arguments; None if no template can be used."""
         self._out.mkdir(parents=True, exist_ok=True)
         prepared = self._lay_out()
         console = self._out / f"console{_unused(self._out)}.log"
@@ -131,7 +133,7 @@ class Guests:
         return guest
 
     def _lay_out(self) -> Prepared:
-        """What lies over the image, laid out for the first guest and used by all."""
+        """The overlay of the image: prepared for the first guest and used by all."""
         if self._prepared is None:
             if self._options.keep:
                 stage = self._out / "own-build"
@@ -143,6 +145,6 @@ class Guests:
 
 
 def _unused(out: Path) -> str:
-    """What makes the names of the next guest's files its own: nothing, -2, -3 …; those of earlier ones are evidence."""
+    """The suffix of the next guest's files: none, -2, -3 …, so that files of earlier guests are kept as evidence."""
     endings = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
     return next(ending for ending in endings if not (out / f"console{ending}.log").exists())

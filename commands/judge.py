@@ -1,4 +1,4 @@
-"""`rdma-cts judge`: what today's rules say of a recorded run, without a device."""
+"""`rdma-cts judge`: judges a recorded run again by the current rules and tables, without a device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from commands import case_options, report
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
-from conformance.results.rejudge import Again, rejudge
+from conformance.results.rejudge import Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
@@ -24,20 +24,20 @@ from reports.digest import Digest, one_line, read
 from reports.terminal import REPORT
 
 NAME = "judge"
-HELP = "Judge recorded observations again with today's rules and tables, without a device."
+HELP = "Judge recorded observations again by the current rules and tables, without a device."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("run", type=Path, metavar="DIR", help="the directory of a run")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="keep what came of it there, as the results of a run")
-    parser.add_argument("--profile", type=Path, metavar="FILE", help="what the device must have (see profiles)")
-    parser.add_argument("--waivers", type=Path, metavar="FILE", help="violations that are known, instead of the run's")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write the new results there, as those of a run")
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="capabilities that the device must have or lacks")
+    parser.add_argument("--waivers", type=Path, metavar="FILE", help="known violations, instead of those of the run")
     case_options.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints what has changed; gives the exit status that `run` would have given."""
+    """Prints what has changed. The exit status is the one that `run` would have had."""
     suite = case_options.suite_from(arguments)
     recorded = read_results(arguments.run)
     old = read(arguments.run)
@@ -54,7 +54,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return new.status
 
 
-def _write(out: Path, suite: Suite, recorded: Recorded, again: list[Again], waivers: Waivers | None) -> None:
+def _write(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudged], waivers: Waivers | None) -> None:
     header: HeaderRecord = {
         **recorded.header,
         "suite": {"version": VERSION, "tables_sha256": suite.tables_sha256},
@@ -76,25 +76,25 @@ def _write(out: Path, suite: Suite, recorded: Recorded, again: list[Again], waiv
 
 
 def _without_side_file(record: ResultRecord) -> ResultRecord:
-    """The record without the name of a side file, which lies beside the results of the run that was judged."""
+    """The record without `points_file`: that file lies beside the results that were judged, not beside the new ones."""
     rest = record.copy()
     rest.pop("points_file", None)
     return rest
 
 
-def _summary(old: Digest, new: Digest, again: list[Again], out: Path | None) -> Iterator[str]:
+def _summary(old: Digest, new: Digest, again: list[Rejudged], out: Path | None) -> Iterator[str]:
     comparison = compare(old, new, unlike_tables=True)
     reasons = {record["case"]: record["reason"] for record in old.results}
     for change in comparison.changes:
         yield from _format_change(change, reasons.get(change.case, ""))
     for reason, count in Counter(each.kept for each in again if each.kept).items():
-        yield f"{count} results stay as they were: {reason}"
+        yield f"{count} results kept unchanged: {reason}"
     counts = Counter("points" if change.points else "cases" for change in comparison.changes)
     yield from (f"waiver: {problem}" for problem in new.waivers.get("problems", ()))
     judged = sum(not each.kept for each in again)
     yield f"{judged} of {len(again)} results judged again: {counts['cases']} verdicts changed"
     yield f"before: {old.short_sentence}"
-    yield f"today:  {new.short_sentence}"
+    yield f"now:    {new.short_sentence}"
     if out:
         yield f"report: {out / REPORT} (results: {out})"
     yield f"{new.conclusion} (exit status {new.status})"

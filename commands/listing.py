@@ -1,4 +1,4 @@
-"""`rdma-cts list`: the cases and the rules."""
+"""`rdma-cts list`: lists the cases or the rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conformance.tables.suite import Suite
 from conformance.tables.tiers import EXHAUSTIVE
 
 NAME = "list"
-HELP = "Show the cases, or with --rules the rules."
+HELP = "List the cases, or with --rules the rules."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints one line a case or rule; exit status 0."""
+    """Prints one line for each case or rule; exit status 0."""
     suite = case_options.suite_from(arguments)
     cases = case_options.selection_from(arguments).apply(suite)
     for line in _rules(suite, cases) if arguments.of_rules else _cases(cases):

@@ -1,4 +1,4 @@
-"""Runs a program of the project in the Soft-RoCE guest and reads the lines of JSON that it writes."""
+"""Runs a Python module of the project in the Soft-RoCE guest and reads the JSON lines that it writes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import recipe_for
 
 # How long the guest may be silent, in seconds.
-_SILENCE_S = 900.0  # a round of all cases is one line, and an emulated guest may share its processor
+_SILENCE_S = 900.0  # one line may be a whole round of cases, on an emulated guest of a busy machine
 
 Say = Callable[[str], None]
 
 
-def lines_from_guest(
+def messages_from_guest(
     module: str, arguments: Sequence[str], stack: str, console: Path, say: Say, assume_yes: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """What `python3 -m module DEVICE PORT arguments…` writes in the guest. Raises UserError (status 3)."""
+    """The JSON objects that `python3 -m module DEVICE PORT arguments…` writes in the guest.
+
+    Raises UserError (status 3).
+    """
     packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
     image = ensure_image(recipe_for(stack), cache_directory(), say)
     tree = tuple((ROOT / part, part) for part in SUITE_PARTS)
@@ -36,8 +39,8 @@ def lines_from_guest(
                 data = json.loads(line)
             except ValueError as error:
                 if not line.endswith(b"\n"):
-                    break  # cut short by the guest's end
-                raise UserError(f"{module} wrote what is no line of JSON", log=str(console), status=3) from error
+                    break  # the guest ended while it wrote this line
+                raise UserError(f"{module} wrote a line that is not JSON", log=str(console), status=3) from error
             if "status" in data and data.get("event") == "exit" and data["status"] != 0:
                 raise UserError(f"{module} ended with status {data['status']}", log=str(console), status=3)
             yield data

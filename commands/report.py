@@ -1,4 +1,4 @@
-"""`rdma-cts report`: recorded runs as a page for people, or as what CI systems and programs read."""
+"""`rdma-cts report`: renders recorded runs as a page for people, or in a format for CI systems and programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMATS: dict[str, Render] = {
     "html": html.render, "junit": junit.render, "ktap": ktap.render, "markdown": markdown.render,
     "summary": summary.render,
 }  # fmt: skip
-# What a run leaves beside its results.
+# The reports that every run writes beside its results.
 BESIDE: dict[str, Render] = {
     html.FILE_NAME: html.render, junit.FILE_NAME: junit.render, summary.FILE_NAME: summary.render,
 }  # fmt: skip
@@ -30,12 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", type=Path, metavar="DIR", help="the directory or results.jsonl of a run")
     parser.add_argument("--format", choices=tuple(FORMATS), default="html", help="default: html")
     parser.add_argument("--out", type=Path, metavar="FILE",
-                        help="where to; - is standard output (default: report.html beside the first run's results for "
-                        "html, else standard output)")  # fmt: skip
+                        help="where to write; - is standard output (default: for html, report.html beside the first "
+                        "run's results, else standard output)")  # fmt: skip
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the report; exit status 0 whatever the runs came to."""
+    """Writes the report; exit status 0 whatever the verdicts of the runs."""
     digests = [read(path) for path in arguments.runs]
     report = FORMATS[arguments.format](digests)
     out = arguments.out or (digests[0].directory / html.FILE_NAME if arguments.format == "html" else Path("-"))
@@ -50,7 +50,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def write_beside(directory: Path) -> None:
-    """Writes what a run leaves beside its results. Raises UserError for results that are none."""
+    """Writes the reports that every run has beside its results. Raises UserError if the results are invalid."""
     digest = read(directory)
     for name, render in BESIDE.items():
         report = render([digest])

@@ -1,6 +1,6 @@
-"""`rdma-cts run`: the cases on a device of this host, or in the Soft-RoCE guest.
+"""`rdma-cts run`: runs the cases on a device of this host, or in the Soft-RoCE guest.
 
-Wires engine, target and reports together; each of them does its part. Not for where cases run (target.py).
+Connects the engine, the target and the reports. Not for choosing the target and starting workers there (target.py).
 """
 
 from __future__ import annotations
@@ -39,20 +39,24 @@ HELP = "Run the cases on a device of this host or, without one, in the Soft-RoCE
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     run_arguments.add_arguments(parser)
-    parser.add_argument("--shell", action="store_true", help="run no case: a shell in the prepared guest")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default out/<time>-<device>)")
-    parser.add_argument("--resume", type=Path, metavar="DIR", help="carry on the run that was cut short in DIR")
+    parser.add_argument("--shell", action="store_true", help="run no case; open a shell in the prepared guest")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/<time>-<device>)")
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="resume the run in DIR that was cut short")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.set_defaults(level=NORMAL)
     loudness = parser.add_mutually_exclusive_group()
-    loudness.add_argument("-q", "--quiet", dest="level", action="store_const", const=QUIET, help="only the summary")
-    loudness.add_argument("-v", "--verbose", dest="level", action="store_const", const=VERBOSE, help="a line a case")
+    loudness.add_argument(
+        "-q", "--quiet", dest="level", action="store_const", const=QUIET, help="print only the summary"
+    )
+    loudness.add_argument(
+        "-v", "--verbose", dest="level", action="store_const", const=VERBOSE, help="print a line for each case"
+    )
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs, writes results.jsonl and the reports, prints the summary; gives the contract's exit status."""
+    """Runs, writes results.jsonl and the reports, prints the summary; returns the exit status (docs/results.md)."""
     if arguments.resume:
-        return _carry_on(arguments)
+        return _resume(arguments)
     options = run_arguments.options_from(arguments)
     if arguments.shell:
         return _shell(options, arguments)
@@ -60,7 +64,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
-    """A shell in the guest as a run would have it; nothing is recorded but the console."""
+    """Opens a shell in the guest that a run would use; only the console is recorded."""
     if options.device:
         raise builds.only_for_guest("--shell")
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-shell"
@@ -69,13 +73,13 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _carry_on(arguments: argparse.Namespace) -> int:
-    """Does the rest of a run as its plan has it."""
+def _resume(arguments: argparse.Namespace) -> int:
+    """Runs the rest of a run according to its plan."""
     own = [f"--{name}" for name in ("out", "shell") if getattr(arguments, name)]
     if given := [*run_arguments.given_flags(arguments), *own]:
         raise UserError(
             f"{', '.join(given)} cannot be given with --resume",
-            hint="what a run is asked to do is taken from the run that is carried on",
+            hint="all options are taken from the run that is resumed",
         )
     plan = read_plan(arguments.resume)
     first = _parse(plan.argv)
@@ -84,12 +88,12 @@ def _carry_on(arguments: argparse.Namespace) -> int:
     try:
         os.chdir(plan.directory)
     except OSError as error:
-        raise UserError(f"the run began in {plan.directory}, which is not there: {error.strerror}") from error
+        raise UserError(f"the run was started in {plan.directory}, which cannot be used: {error.strerror}") from error
     return _run(run_arguments.options_from(first), first, plan)
 
 
 def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None = None) -> int:
-    """The run; of `arguments` only those count that are not part of the options."""
+    """Runs the cases. `arguments` is used only for what is not part of `options`: output, level, --yes."""
     suite = case_options.suite_from(options)
     cases = ordered(case_options.selection_from(options).apply(suite), options.seed)
     if not options.sequences:
@@ -98,7 +102,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
         read_profile(options.profile)
     waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
     progress = Progress(level=arguments.level)
-    options = target.settled(options)
+    options = target.with_target(options)
     if options.device and not options.hazardous:
         cases = _harmless(cases, progress)
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{options.device or target.GUEST_DEVICE}"
@@ -108,18 +112,18 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
         if before and before.footer and before.footer["complete"]:
             progress.say(f"the run in {out} is complete")
         else:
-            where = target.target_of(options, out, progress.say, arguments.yes)
-            _plan(options, suite, cases, where, plan, out)
-            header: SupervisorFacts = {"stack": where.stack, "seed": options.seed, "tier": options.tier,
-                      "argv": [NAME, *arguments.argv], "under_test": {"given": where.given},
+            chosen = target.prepare(options, out, progress.say, arguments.yes)
+            _plan(options, suite, cases, chosen, plan, out)
+            header: SupervisorFacts = {"stack": chosen.stack, "seed": options.seed, "tier": options.tier,
+                      "argv": [NAME, *arguments.argv], "under_test": {"given": chosen.given},
                       "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None}  # fmt: skip
             if before and before.header.get("waivers") != header["waivers"]:
-                raise UserError("the run cannot be carried on, because the waivers differ", hint="start a new one")
+                raise UserError("the run cannot be resumed, because the waivers differ", hint="start a new run")
             reproduction = options.seen_from_project(Path.cwd()).reproduction
             Supervisor(
                 suite, cases, results, progress, header, out / "console.log", reproduction,
-                deadline_s=options.deadline, boot_id=where.boot_id, prior=results.cut_back(before), waivers=waivers,
-            ).run(where.start)  # fmt: skip
+                deadline_s=options.deadline, boot_id=chosen.boot_id, prior=results.cut_back(before), waivers=waivers,
+            ).run(chosen.start)  # fmt: skip
     report.write_beside(out)
     digest = read(out)
     print(summary(digest, out))
@@ -130,13 +134,13 @@ def _plan(
     options: RunOptions,
     suite: Suite,
     cases: Sequence[Case],
-    where: target.Target,
+    chosen: target.Target,
     plan: Plan | None,
     out: Path,
 ) -> None:
-    """Keeps what this run is, or checks that it is what the run that it carries on was."""
+    """Writes the plan of this run or, if it resumes the run of `plan`, checks that both have the same plan."""
     planned = tuple(case.id for case in cases)
-    now = Plan(tuple(options.arguments()), os.getcwd(), planned, suite.tables_sha256, where.stack, where.given)
+    now = Plan(tuple(options.arguments()), os.getcwd(), planned, suite.tables_sha256, chosen.stack, chosen.given)
     if plan:
         plan.check(now)
     else:
@@ -145,7 +149,7 @@ def _plan(
 
 @contextmanager
 def _tidied(out: Path) -> Iterator[None]:
-    """Removes what only a running run needs: at its end, and before it what a session that was killed has left."""
+    """Removes temporary directories at the end of the run, and before it those of a session that was killed."""
     _remove_work(out)
     try:
         yield
@@ -154,17 +158,17 @@ def _tidied(out: Path) -> Iterator[None]:
 
 
 def _remove_work(out: Path) -> None:
-    for left in out.glob("work-*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for folder in out.glob("work-*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _harmless(cases: list[Case], progress: Progress) -> list[Case]:
-    """The cases without those that can take this host's kernel with them."""
+    """The cases without those that can crash this host's kernel."""
     chosen = [case for case in cases if not case.hazardous]
     if not chosen:
-        raise UserError("every selected case can take the kernel down", hint="--hazardous runs them all the same")
+        raise UserError("every selected case can crash the kernel", hint="--hazardous runs them nevertheless")
     if len(chosen) < len(cases):
-        progress.say(f"left out {len(cases) - len(chosen)} cases that can take the kernel down (see --hazardous)")
+        progress.say(f"left out {len(cases) - len(chosen)} cases that can crash the kernel (see --hazardous)")
     return chosen
 
 
@@ -176,7 +180,7 @@ def _without_sequences(cases: list[Case]) -> list[Case]:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The command's arguments, without its name."""
+    """Parses the command's arguments; `argv` does not include the command's name."""
     parser = argparse.ArgumentParser(prog="rdma-cts run")
     add_arguments(parser)
     return parser.parse_args(argv)

@@ -1,7 +1,7 @@
-"""The arguments of `rdma-cts run` that make up its RunOptions, read with argparse.
+"""The arguments of `rdma-cts run` that become RunOptions, parsed with argparse.
 
-What each option is called and means is in conformance/run_options.py. Not for arguments that change only what is shown
-or where results go (run.py).
+The name and meaning of each option are defined in conformance/run_options.py. Not for arguments that change only what
+is shown or where results go (run.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fixtures.softroce.recipe import DEFAULT_STACK, STACKS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds all of them; what is not given does not appear in the namespace."""
+    """Adds all of them; an option that is not given does not appear in the namespace."""
     groups: dict[str, argparse._ActionsContainer] = {"": parser}
     for option in OPTIONS.values():
         if option.group not in groups:
@@ -27,13 +27,13 @@ def add_argument(group: argparse._ActionsContainer, name: str, default: Any) -> 
     """Adds the option of a field of RunOptions; SUPPRESS leaves its default to RunOptions."""
     option = OPTIONS[name]
     shown = option.default if default == argparse.SUPPRESS else default
-    if name == "stack":  # which stacks there are is known to the fixtures alone
+    if name == "stack":  # the stacks are defined in fixtures/, which conformance/ does not import
         option, shown = replace(option, choices=tuple(STACKS)), DEFAULT_STACK
     group.add_argument(option.flag, dest=name, default=default, **option.settings(shown))
 
 
 def options_from(arguments: argparse.Namespace) -> RunOptions:
-    """The options that a namespace of `add_arguments` gives."""
+    """The RunOptions in a namespace parsed with `add_arguments`."""
     given: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in vars(arguments).items()
@@ -43,5 +43,5 @@ def options_from(arguments: argparse.Namespace) -> RunOptions:
 
 
 def given_flags(arguments: argparse.Namespace) -> list[str]:
-    """The flags of the options that were given, with their default value too."""
+    """The flags of the options that were given, even if with their default value."""
     return [option.flag for name, option in OPTIONS.items() if name in vars(arguments)]

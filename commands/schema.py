@@ -1,4 +1,4 @@
-"""`rdma-cts schema`: the table language, and what else we define, as JSON Schema, for editors and other tools."""
+"""`rdma-cts schema`: the table language and the project's other file formats as JSON Schema, for editors and tools."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from conformance.results.waiver_file import waivers_schema
 from conformance.tables.schema import rules_schema, table_schema
 from reports import summary
 
-LINE = 120  # characters of a line, as in the rest of the project
+LINE = 120  # maximum line length in characters, as in the rest of the project
 NAME = "schema"
-HELP = "Print the JSON Schema of tables or of another kind of file; docs/ holds a copy of each."
+HELP = "Print the JSON Schema of tables or of another file format; docs/ holds a copy of each."
 
 SCHEMAS = {"table": table_schema, "rules": rules_schema, "waivers": waivers_schema,
            "summary": summary.schema}  # fmt: skip
@@ -30,12 +30,12 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def text(of: str) -> str:
-    """The schema as it is published, without a final line feed."""
+    """The schema as published in docs/, without the final newline."""
     return _formatted(SCHEMAS[of](), 0)
 
 
 def _formatted(value: Any, indent: int, room: int = LINE) -> str:
-    """JSON in which whatever fits into the `room` that is left of a line is on one line."""
+    """JSON in which a value stays on one line if it fits into `room`, the characters left on that line."""
     flat = json.dumps(value)
     if len(flat) <= room or not isinstance(value, dict | list):
         return flat

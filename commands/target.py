@@ -1,6 +1,6 @@
-"""Where cases run: on a device of this host, or in the Soft-RoCE guest; and how a worker there is started.
+"""The target of a run: a device of this host, or the Soft-RoCE guest; chooses it and starts workers there.
 
-Not for what a run records (run.py), for guests (guests.py) or for how a process is made (fixtures/host.py).
+Not for what a run records (run.py), for guests (guests.py) or for the process of a worker (fixtures/host.py).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Start = Callable[[Sequence[str]], Worker]
 
 @dataclass(frozen=True)
 class Target:
-    """A stack to run on; `start` makes a worker there for the case ids given to it.
+    """Where to run: `start` starts a worker there for the case ids that it is given.
 
-    `given` are the hashes of what was put under test. `boot_id` names this start of the kernel, where that is
-    this host's.
+    `given` are the hashes of the user's own builds. `boot_id` identifies the boot of the kernel under test if that is
+    this host's kernel, else it is empty.
     """
 
     stack: str
@@ -42,11 +42,16 @@ class Target:
     boot_id: str = ""
 
 
-def settled(options: RunOptions) -> RunOptions:
-    """The options with their target: a device of this host, or the guest. Raises UserError, also if others use it."""
+def with_target(options: RunOptions) -> RunOptions:
+    """The options with the target filled in: a device of this host, or the guest.
+
+    Raises UserError if the device does not exist or others use it.
+    """
     device = _device(options)
     if device and not options.shared and (users := RdmaNetlink(device).other_users()):
-        raise UserError(f"{device} is in use, by queue pairs: {', '.join(users)}", hint="end that, or give --shared")
+        raise UserError(
+            f"{device} is in use, by queue pairs: {', '.join(users)}", hint="end these programs, or give --shared"
+        )
     return options.on(device)
 
 
@@ -57,20 +62,23 @@ def _device(options: RunOptions) -> str:
         if options.guest:
             raise UserError("--device and --guest exclude each other")
         if options.device not in names:
-            here = f"devices of this host: {', '.join(names)}" if names else "this host has no RDMA device"
-            raise UserError(f"no RDMA device {options.device!r}; {here}")
+            devices = f"devices of this host: {', '.join(names)}" if names else "this host has no RDMA device"
+            raise UserError(f"no RDMA device {options.device!r}; {devices}")
         return options.device
     return names[0] if len(names) == 1 and not options.guest else ""
 
 
-def target_of(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
-    """The target of settled options; what it lacks is installed, without asking if `assume_yes`. Raises UserError."""
+def prepare(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
+    """The target that the options (of `with_target`) name, ready to start workers.
+
+    Installs missing packages, without asking if `assume_yes`. Raises UserError.
+    """
     return (_in_guest if options.guest else _on_host)(options, out, say, assume_yes)
 
 
 def _on_host(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
     builds.refuse_on_host(options)
-    persistent.device()  # an environment that names persistent memory which is none is reported here, once
+    persistent.device()  # reports a wrong RDMA_CTS_PMEM here, before any worker starts
     own = find_rdma_core(options.rdma_core) if options.rdma_core else None
     python = packages.ensure_tools(packages.HOST, assume_yes=assume_yes, say=say)
     environment = own.environment() if own else {}

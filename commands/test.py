@@ -1,4 +1,4 @@
-"""`rdma-cts test`: the project's own tests, a run in the Soft-RoCE guest among them."""
+"""`rdma-cts test`: runs the project's own tests, which include a run in the Soft-RoCE guest."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from conformance.tables.suite import ROOT
 from fixtures import packages
 
 NAME = "test"
-HELP = "Run the project's own tests; what follows `--` goes to pytest."
-# Two files side by side: most of the time goes into guests, which take one processor each, and memory.
+HELP = "Run the project's own tests; arguments after `--` go to pytest."
+# Two test files at a time: most of the time goes into guests, each of which takes one processor and much memory.
 ALL = ("-n", "2", "--dist", "loadfile", "tests")
 
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Installs what is needed and runs pytest; gives pytest's exit status."""
+    """Installs what is needed and runs pytest; returns pytest's exit status."""
     python = packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)
     command = [python, "-m", "pytest", *(arguments.pytest or ALL)]
     return subprocess.run(command, cwd=ROOT, check=False).returncode

@@ -1,4 +1,4 @@
-"""`rdma-cts trial`: the suite itself on trial, against references and real calls with one promise broken at a time."""
+"""`rdma-cts trial`: tests the suite itself, against references and altered real calls that break one rule at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from commands.programs import lines_from_guest
+from commands.programs import messages_from_guest
 from conformance.errors import UserError
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
@@ -21,6 +21,7 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import report
 from trial.alterations import ALTERATIONS
+from trial.blind import BLIND_PERMITTED_VARIANTS, BLIND_VIOLATIONS
 from trial.permitted_variants import PERMITTED_VARIANTS
 from trial.searching import FIRST_SEED, divergences, for_seconds, subject_of
 from trial.trying import Finding, check_baseline, try_all
@@ -28,7 +29,7 @@ from trial.violation import Violation
 from trial.violations import UNTRIABLE, VIOLATIONS
 
 NAME = "trial"
-HELP = "Put the suite itself on trial: does a case fail for every promise that a driver breaks?"
+HELP = "Test the suite itself: does a case fail for every rule that a driver violates?"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,30 +37,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rule", action="append", default=[], metavar="ID", help="only violations of this rule")
     parser.add_argument("--violation", action="append", default=[], metavar="NAME", help="only this violation")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one for each processor)")
-    parser.add_argument("--whole", action="store_true", help="all cases for each, also where the rule's own saw it")
-    parser.add_argument("--guest", action="store_true", help="alter the real calls on Soft-RoCE in the guest instead")
+    parser.add_argument("--whole", action="store_true", help="run all cases, even if cases of the violated rule failed")
+    parser.add_argument("--blind", action="store_true",
+                        help="the violations that were written without sight of the cases instead")  # fmt: skip
+    parser.add_argument("--guest", action="store_true", help="alter real calls on Soft-RoCE in the guest instead")
     parser.add_argument("--sequences", type=float, metavar="SECONDS",
-                        help="random sequences on a reference; those on a device are part of a run")  # fmt: skip
-    parser.add_argument("--shuffled", type=int, metavar="N", help="in the guest: every row N times, in other orders")
+                        help="random sequences on a reference (those on a device are part of a run)")  # fmt: skip
+    parser.add_argument("--shuffled", type=int, metavar="N", help="with --guest: every row N times, in shuffled orders")
     parser.add_argument("--seed", type=int, default=FIRST_SEED, metavar="N",
-                        help=f"where random sequences begin (default {FIRST_SEED})")  # fmt: skip
-    parser.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the Debian the guest is made of")
+                        help=f"the first seed of sequences and shuffled orders (default {FIRST_SEED})")  # fmt: skip
+    parser.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the guest's Debian release")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write trial.json and trial.md there")
-    parser.add_argument("--list", action="store_true", help="only say which violations there are")
-    parser.add_argument("-v", "--verbose", action="store_true", help="a line for each violation")
+    parser.add_argument("--list", action="store_true", help="only list the violations")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print a line for each violation")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Tries the violations and reports; 0 if none survives and few are misattributed, else 1."""
+    """Tries the violations and reports; exit status 0 if none survives and few are misattributed, else 1."""
     if arguments.jobs < 0:
-        raise UserError(f"--jobs {arguments.jobs}: give a number of processes, or 0 for one a processor")
+        raise UserError(f"--jobs {arguments.jobs}: give a number of processes, or 0 for one on each processor")
     suite = load_suite()
     if arguments.sequences is not None:
         return _sequences(arguments, suite)
     if arguments.shuffled is not None:
         return _shuffled(arguments)
-    known = ALTERATIONS if arguments.guest else VIOLATIONS
+    if arguments.blind and arguments.guest:
+        raise UserError("--blind and --guest exclude each other: blind violations are tried on the reference")
+    known = ALTERATIONS if arguments.guest else BLIND_VIOLATIONS if arguments.blind else VIOLATIONS
     chosen = _chosen(known, suite, arguments.rule, arguments.violation)
     if arguments.list:
         print("\n".join(f"{each.rule:<9} {each.name}: {each.about}" for each in chosen))
@@ -79,10 +84,9 @@ def execute(arguments: argparse.Namespace) -> int:
     untriable = UNTRIABLE if known is VIOLATIONS and len(chosen) == len(known) else {}
     where = "Soft-RoCE in the guest" if arguments.guest else "the reference"
     permitted_variants: list[Finding] = []
-    if known is VIOLATIONS and len(chosen) == len(known):
-        permitted_variants = list(
-            try_all(PERMITTED_VARIANTS, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True)
-        )
+    if known is not ALTERATIONS and len(chosen) == len(known):
+        variants = BLIND_PERMITTED_VARIANTS if arguments.blind else PERMITTED_VARIANTS
+        permitted_variants = list(try_all(variants, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True))
     trial = report.Trial(findings, untriable, time.monotonic() - started, where, permitted_variants)
     if arguments.out:
         report.write(trial, arguments.out)
@@ -97,19 +101,19 @@ def _on_reference(arguments: argparse.Namespace, suite: Suite, chosen: Sequence[
 
 
 def _in_guest(arguments: argparse.Namespace, suite: Suite, chosen: Sequence[Violation]) -> Iterator[Finding]:
-    for said in _lines(arguments, ["alterations", *(each.name for each in chosen)]):
-        if said.pop("type", "") == "finding":
-            yield Finding(**{**said, "by": tuple(said["by"]), "broken": tuple(said["broken"])})
+    for message in _messages(arguments, ["alterations", *(each.name for each in chosen)]):
+        if message.pop("type", "") == "finding":
+            yield Finding(**{**message, "by": tuple(message["by"]), "broken": tuple(message["broken"])})
 
 
-def _lines(arguments: argparse.Namespace, words: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What the trial's part in the guest says; the guest's console is evidence and stays."""
+def _messages(arguments: argparse.Namespace, inside: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The messages of trial/inside.py, started in the guest with the arguments `inside`; keeps the guest's console."""
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-trial"
-    return lines_from_guest("trial.inside", words, arguments.stack, out / "console.log", _say, arguments.yes)
+    return messages_from_guest("trial.inside", inside, arguments.stack, out / "console.log", _say, arguments.yes)
 
 
 def _sequences(arguments: argparse.Namespace, suite: Suite) -> int:
-    """Random sequences against a reference with at most one violation; 1 if they find anything."""
+    """Random sequences against a reference with at most one violation; exit status 1 if they find a divergence."""
     if not arguments.sequences > 0:
         raise UserError(f"--sequences {arguments.sequences:g}: give a number of seconds")
     if arguments.guest:
@@ -123,29 +127,29 @@ def _sequences(arguments: argparse.Namespace, suite: Suite) -> int:
     for divergence in divergences(subject, arguments.seed, over):
         found += 1
         print(f"{divergence.fault}\n\n{divergence.row}", flush=True)
-    print(f"{subject.sequences} sequences of {subject.steps} steps in all, from seed {arguments.seed}: "
+    print(f"{subject.sequences} sequences, {subject.steps} steps in total, from seed {arguments.seed}: "
           f"{found} divergences")  # fmt: skip
     return 1 if found else 0
 
 
 def _shuffled(arguments: argparse.Namespace) -> int:
-    """Rounds of every case in shuffled orders in one guest; 1 where a case says in one what it does not in another."""
+    """Runs every row several times in one guest, in shuffled orders; exit status 1 if a case's verdict differs."""
     if not arguments.guest or arguments.shuffled < 2:
         raise UserError("--shuffled takes --guest and at least 2 rounds")
     rounds: list[dict[str, Any]] = []
-    for said in _lines(arguments, ["shuffled", str(arguments.shuffled), str(arguments.seed)]):
-        if said.get("type") == "round":
-            rounds.append(said)
-            verdicts = collections.Counter(verdict for verdict, _ in said["said"].values())
+    for message in _messages(arguments, ["shuffled", str(arguments.shuffled), str(arguments.seed)]):
+        if message.get("type") == "round":
+            rounds.append(message)
+            verdicts = collections.Counter(verdict for verdict, _ in message["verdicts"].values())
             counted = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
-            differing = report.differing([each["said"] for each in rounds])
-            print(f"seed {said['seed']}: {counted} in {said['seconds']:.0f} s, "
+            differing = report.differing([each["verdicts"] for each in rounds])
+            print(f"seed {message['seed']}: {counted} in {message['seconds']:.0f} s, "
                   f"{len(differing)} cases differ so far", flush=True)  # fmt: skip
     if len(rounds) != arguments.shuffled:
-        raise UserError(f"only {len(rounds)} of {arguments.shuffled} rounds came to an end", status=3)
-    differing = report.differing([each["said"] for each in rounds])
+        raise UserError(f"only {len(rounds)} of {arguments.shuffled} rounds were completed", status=3)
+    differing = report.differing([each["verdicts"] for each in rounds])
     print("\n".join(f"{case}: {' / '.join(answers)}" for case, answers in differing.items()))
-    print(f"{len(rounds[0]['said'])} cases in {len(rounds)} shuffled rounds: {len(differing)} of them differ")
+    print(f"{len(rounds[0]['verdicts'])} cases in {len(rounds)} shuffled rounds: {len(differing)} of them differ")
     return 1 if differing else 0
 
 
@@ -154,7 +158,7 @@ def _say(text: str) -> None:
 
 
 def _chosen(known: Sequence[Violation], suite: Suite, rules: Sequence[str], names: Sequence[str]) -> list[Violation]:
-    """The violations that are asked for. Raises UserError."""
+    """The violations that the options select. Raises UserError."""
     for rule in rules:
         if rule not in suite.registry:
             raise UserError(f"unknown rule {rule!r}{suggestion(rule, list(suite.registry))}")

@@ -30,8 +30,12 @@ class UserError(Exception):
 
 
 class SetupRefused(Exception):
-    """The device refused a call of the set-up, before the judged call. `code` is the errno's name, or empty."""
+    """The device refused a call of the set-up, before the judged call. `code` is the errno's name, or empty.
 
-    def __init__(self, what: str, code: str) -> None:
+    `call` is the call of the table language that was refused; empty if it was none of these.
+    """
+
+    def __init__(self, what: str, code: str, call: str = "") -> None:
         super().__init__(f"{what} was refused{f' with {code}' if code else ''}")
         self.code = code
+        self.call = call

@@ -1,12 +1,11 @@
-"""What a run is asked to do, as one value, and the command lines that follow from it.
+"""The options of a run as one value, and the command lines that are derived from it.
 
-The same options are written on the command line of `rdma-cts run`, in
-plan.json for --resume, and as --rdma-… options of pytest on the host and in the guest. RunOptions holds their values;
-OPTIONS says of each how it is written and what depends on it. All of them must be the same when a run is carried on.
-Options that change only what is shown or where results go (--out, --yes, -q) are not part of it.
+The same options are on the command line of `rdma-cts run`, in plan.json for --resume, and --rdma-… options of pytest on
+the host and in the guest. RunOptions has their values; OPTIONS describes the syntax and the effect of each. All must be
+the same when a run is carried on. Options that only affect the output (--out, --yes, -q) are not among them.
 
-It is a layer of its own below `supervision`, whose deadline is a default here: `commands` and `pytest_plugin` both need
-it, and `conformance` never imports `commands`. Not for reading arguments (commands/run_arguments.py).
+This module is a layer below `supervision`, whose default deadline it uses. `commands` and `pytest_plugin` both need it,
+and `conformance` never imports `commands`. Not for parsing arguments (commands/run_arguments.py).
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ HOST, GUEST = "host", "guest"
 # Groups of the help text.
 WHERE, BUILDS, CASES, GENERAL = "where", "one's own build under test", "which cases", ""
 
-# How long a completion is awaited, in seconds, and at most which share of a case's deadline that is. Loopback answers
-# in microseconds; software emulation on a busy machine takes far longer. A case may await several completions that do
-# not come, and must still be judged before it counts as a hang.
+# The deadline of a completion in seconds, and its maximum share of a case's deadline. Loopback takes microseconds, but
+# software emulation on a busy machine takes far longer. A case may await several completions that do not come, and must
+# still be judged before it counts as a hang.
 COMPLETION_DEADLINE_S = 20.0
 _COMPLETION_SHARE = 1 / 6
 
 
 def completion_deadline_s(case_deadline_s: float) -> float:
-    """How long a case with that deadline awaits one completion; both in seconds."""
+    """The deadline of one completion in a case with that deadline; both in seconds."""
     return min(COMPLETION_DEADLINE_S, case_deadline_s * _COMPLETION_SHARE)
 
 
@@ -53,7 +52,7 @@ def positive_seconds(text: str) -> float:
 
 
 def budget_seconds(text: str) -> float:
-    """A finite number of seconds, 0 among them. Raises ArgumentTypeError."""
+    """A finite number of seconds, 0 or more. Raises ArgumentTypeError."""
     seconds = _number(text)
     if not 0 <= seconds < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
@@ -69,7 +68,7 @@ def _number(text: str) -> float:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What a run is asked to do. A run whose target is settled has a `device` or is in the `guest`."""
+    """The options of a run. After the target is determined, either `device` or `guest` is set."""
 
     device: str | None = None
     port: int = 1
@@ -98,63 +97,63 @@ class RunOptions:
     sequences: float = SEQUENCES_S
 
     def seen_from_project(self, directory: Path) -> RunOptions:
-        """The same run for a command given in the project's directory, when this one was given in `directory`."""
+        """The same run for a command in the project's directory: paths relative to `directory` become absolute."""
         if directory == ROOT:
             return self
         paths: dict[str, Any] = {name: directory / each for name, each in vars(self).items() if isinstance(each, Path)}
         return replace(self, cases=tuple(directory / folder for folder in self.cases), **paths)
 
     def on(self, device: str) -> RunOptions:
-        """The same run with its target settled: a device of this host or, if `device` is empty, the guest."""
+        """The same run on a target: a device of this host or, if `device` is empty, the guest."""
         return replace(self, device=device or None, guest=not device)
 
     def has_effect(self, option: Option) -> bool:
-        """Whether an option matters on the target; before that is settled, each does."""
+        """Whether an option has an effect on the target; before the target is determined, every option counts."""
         return option.only_on != (HOST if self.guest else GUEST if self.device else None)
 
     def deciding(self) -> RunOptions:
-        """The run with what decides a case's outcome on its target, and all else as by default."""
+        """The run with only the options that affect the outcome of a case on its target; others have defaults."""
         others = {name: each.default for name, each in OPTIONS.items() if not (each.decides and self.has_effect(each))}
         return replace(self, **others)
 
     def of_case(self, case: Case) -> RunOptions:
         """The run of one case alone, on the same target and with the same outcome.
 
-        A host leaves out what may take its kernel down, unless told otherwise: a hazardous case needs that.
+        A hazardous case needs --hazardous on a host, which else leaves it out.
         """
         return replace(
             self.deciding(), only=(case.id,), hazardous=not self.guest and (self.hazardous or case.hazardous)
         )
 
     def arguments(self) -> list[str]:
-        """The arguments of `rdma-cts run` that mean this run; --only comes last."""
+        """The arguments of `rdma-cts run` for this run; --only comes last."""
         last = OPTIONS["only"]
         chosen = [(each, getattr(self, name)) for name, each in OPTIONS.items() if each is not last]
-        return [word for each, value in [*chosen, (last, self.only)] for word in each.words(each.flag, value)]
+        return [word for each, value in [*chosen, (last, self.only)] for word in each.to_arguments(each.flag, value)]
 
     def reproduction(self, case: Case) -> str:
         """The shell command that runs one case alone (see of_case). The case's id is at its end."""
         return shlex.join([*PROGRAM, *self.of_case(case).arguments()])
 
     def plugin_arguments(self) -> list[str]:
-        """pytest's --rdma-… arguments for the cases of this run; which cases these are is not among them."""
+        """The --rdma-… arguments of pytest for this run, without those that select cases."""
         run = self.deciding()
         chosen = [(each, getattr(run, name)) for name, each in OPTIONS.items() if each.plugin]
-        return [word for each, value in chosen for word in each.words(each.plugin_flag, value)]
+        return [word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)]
 
     def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> RunOptions:
-        """What pytest is to do inside of the guest: there the device is of the host, and files are elsewhere."""
+        """The options of pytest inside the guest, where the device is one of the host, and files have other paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 
 
 @dataclass(frozen=True)
 class Option:
-    """How one field of RunOptions is written, and what depends on it.
+    """The syntax and the effect of one field of RunOptions.
 
-    `parse` makes the value of its text; a field whose default is False is a switch, one whose default is an empty
+    `parse` converts the text to the value. A field whose default is False is a switch; one whose default is an empty
     tuple may be given several times. `decides`: the outcome of a case depends on it, so that the command which
-    reproduces the case needs it. `only_on` is HOST or GUEST if it has no effect on the other target. `plugin`: pytest
-    takes it too, as --rdma-….
+    reproduces the case needs it. `only_on` is HOST or GUEST if it has no effect on the other target. `plugin`: it is
+    also an option of pytest, as --rdma-….
     """
 
     name: str
@@ -175,7 +174,7 @@ class Option:
 
     @property
     def plugin_flag(self) -> str:
-        """How pytest takes it."""
+        """The name of pytest's option."""
         return PLUGIN_PREFIX + self.flag.removeprefix("--")
 
     def settings(self, default: Any) -> dict[str, Any]:
@@ -184,29 +183,29 @@ class Option:
             return {"action": "store_true", "help": self.help}
         several = {"action": "append"} if self.default == () else {}
         chosen = {"choices": self.choices} if self.choices else {}
-        shown = f" (default {written(default)})" if default else ""
+        shown = f" (default {format_value(default)})" if default else ""
         return {**several, **chosen, "type": self.parse, "metavar": self.metavar, "help": self.help + shown}
 
-    def words(self, flag: str, value: Any) -> list[str]:
-        """The arguments that give it `value`; none for the default. `flag` is `flag` or `plugin_flag`."""
+    def to_arguments(self, flag: str, value: Any) -> list[str]:
+        """The arguments for `value`; none for the default. `flag` is the name to use, `flag` or `plugin_flag`."""
         if value == self.default:
             return []
         if value is True:
             return [flag]
         found = []
         for each in value if isinstance(value, tuple) else (value,):
-            text = written(each)
-            # Apart from its flag, a value that begins with a dash would be taken for another option.
+            text = format_value(each)
+            # As an argument of its own, a value that begins with a dash would be parsed as another option.
             found += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
         return found
 
 
-def written(value: Any) -> str:
-    """One value as on a command line; its option's `parse` gives the same value again."""
+def format_value(value: Any) -> str:
+    """The text of one value on a command line; `parse` of its option returns the same value."""
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
-# Each field's option, by the field's name; --help shows them in this order.
+# The option of each field, by the field's name, in the order of --help.
 OPTIONS: Mapping[str, Option] = {
     option.name: option
     for option in (

@@ -286,7 +286,7 @@ class Supervisor:
         elif at:
             reason += f", at the point {at['point']} or one of those soon after it"
         log = worker.console_tail(EVIDENCE_LINES)
-        cause = judging.first_alarm(log)
+        cause = "; ".join(filter(None, (judging.first_alarm(log), judging.crash_location(log))))
         record = self._result(in_flight, verdict, f"{case.when}: {reason}{cause and f' ({cause})'}", log)
         if at and row:  # a random sequence: record it, and the rule that it is about
             rule = str(at.get("rule"))

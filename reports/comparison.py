@@ -1,6 +1,6 @@
-"""What has changed between two runs of the same tables, case by case and point by point. Pure.
+"""What has changed between two runs of the same tables, case by case and point by point. Pure functions.
 
-Compared is the effective verdict, for a waived violation is known; points have raw verdicts alone.
+Cases are compared by their effective verdict, because a waived violation is known; points have only raw verdicts.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from reports.digest import Digest
 from reports.points import inside, read_points
 
 REGRESSED, FIXED, UNSUPPORTED = "regressed", "fixed", "became unsupported"
-NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = "new", "gone", "waiver no longer needed", "not decided any more", "changed"
-# In the order of the comparison, with what each means.
+NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = "new", "gone", "waiver no longer needed", "no longer decided", "changed"
+# The kinds of change, in the order of the output, with their meaning.
 KINDS: Mapping[str, str] = {
-    REGRESSED: "a violation that was none, or a worse one",
-    UNDECIDED: "had a verdict, and now the harness or the environment failed, or it was not run",
-    UNSUPPORTED: "was judged, and now the device does not declare it or the stack cannot reach it",
-    UNNEEDED: "was waived, and is no violation any more",
-    FIXED: "was a violation and passes",
-    CHANGED: "another verdict that is no better and no worse",
+    REGRESSED: "a new violation, or a worse one than before",
+    UNDECIDED: "had a verdict; now the harness or the environment failed, or it was not run",
+    UNSUPPORTED: "was judged; now the device does not declare it, or the stack cannot reach it",
+    UNNEEDED: "was waived, and is no longer a violation",
+    FIXED: "was a violation, and now passes",
+    CHANGED: "another verdict that is neither better nor worse",
     NEW: "only in the new run",
     GONE: "only in the old run",
 }
@@ -35,9 +35,9 @@ _MOST_EXAMPLES = 3
 
 @dataclass(frozen=True)
 class Change:
-    """One case, or the points of one, with another verdict. `points` counts them; 0 for the case itself.
+    """A case, or some points of its sweep, with another verdict. `points` is their number, 0 for the case itself.
 
-    `examples` are some of the points, by the names under which they run alone.
+    `examples` are some of the points, by the names with which each can be run alone.
     """
 
     kind: str
@@ -64,14 +64,14 @@ class Comparison:
 
     @property
     def status(self) -> int:
-        """1: something has regressed, 3: the new run does not say of everything, 0: neither."""
+        """1: something has regressed, 3: the new run is incomplete or decides less than the old one, 0: neither."""
         if self.of(REGRESSED):
             return 1
         return 3 if self.of(UNDECIDED) or self.new.footer is None else 0
 
 
 def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison:
-    """What has changed. Raises UserError for runs of other tables, unless they may be unlike."""
+    """What has changed. Raises UserError for runs of different tables, unless `unlike_tables` is true."""
     tables = [run.header["suite"].get("tables_sha256") for run in (old, new)]
     if tables[0] != tables[1] and not unlike_tables:
         raise UserError(
@@ -87,7 +87,7 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
 
 
 def kind_of(old: str, new: str) -> str:
-    """What the change from one verdict to another is; empty if it is none."""
+    """The kind of the change from one verdict to another; empty if they are equal."""
     if old == new:
         return ""
     if new in VIOLATIONS:
@@ -113,7 +113,7 @@ def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
     elif after["effective"] in VIOLATIONS:
         known = {each["when"] for each in before["deviations"]}
         for each in after["deviations"]:
-            if each["row"] and each["when"] not in known:  # random sequences have found another one
+            if each["row"] and each["when"] not in known:  # random sequences have found another violation
                 record: ResultRecord = {**after, "reason": each["observed"]}
                 yield Change(REGRESSED, case, before["effective"], after["effective"], record)
     if before["space"] and after["space"]:
@@ -123,8 +123,8 @@ def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
 
 
 def _point_changes(old: Points, new: Points, record: ResultRecord) -> Iterator[Change]:
-    """The points with another verdict, those that changed alike as one."""
-    pairs = _alike(old, new) if old.space == new.space else _unlike(old, new)
+    """The points with another verdict; points with the same old and new verdict are one change."""
+    pairs = _by_number(old, new) if old.space == new.space else _by_name(old, new)
     found: dict[tuple[str, str, str], list[str]] = {}
     count: Counter[tuple[str, str, str]] = Counter()
     for verdicts, name, number in pairs:
@@ -138,11 +138,11 @@ def _point_changes(old: Points, new: Points, record: ResultRecord) -> Iterator[C
         yield Change(kind, record["case"], before, after, record, count[kind, before, after], examples)
 
 
-Pair = tuple[tuple[str, str], str, int]  # old and new verdict, a point of that kind, how many
+Pair = tuple[tuple[str, str], str, int]  # old and new verdict, an example point, number of points
 
 
-def _alike(old: Points, new: Points) -> Iterator[Pair]:
-    """Of the same space: counted by pairs of outcomes, so that a hundred thousand points take no time."""
+def _by_number(old: Points, new: Points) -> Iterator[Pair]:
+    """Compares points of the same space by number. Counting pairs of outcomes is fast even for 100,000 points."""
     first: dict[tuple[int, int], int] = {}
     count: Counter[tuple[int, int]] = Counter()
     for point, pair in enumerate(zip(old.index, new.index, strict=True)):
@@ -154,8 +154,8 @@ def _alike(old: Points, new: Points) -> Iterator[Pair]:
             yield verdicts, new.space.text(first[before, after]), number
 
 
-def _unlike(old: Points, new: Points) -> Iterator[Pair]:
-    """Of spaces that differ: by the points' names."""
+def _by_name(old: Points, new: Points) -> Iterator[Pair]:
+    """Compares points of two different spaces by their names."""
     before, after = (
         {points.space.text(point): outcome.verdict for point, outcome in inside(points)} for points in (old, new)
     )
@@ -168,7 +168,7 @@ def _verdict(points: Points, outcome: int) -> str:
 
 
 def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:
-    """In what the stacks themselves differ: a name, the old value, the new one."""
+    """The differences between the two stacks: name, old value, new value."""
     compared = ("device", "driver", "firmware", "kernel", "rdma-core", "stack", "tables", "tier", "seed")
     found = [(name, old.facts[name], new.facts[name]) for name in compared if old.facts[name] != new.facts[name]]
     both = old.under_test.keys() & new.under_test.keys()

@@ -1,8 +1,8 @@
-"""What a recorded run comes to: its rules with their verdicts, and the verdict in a sentence.
+"""The digest of a recorded run: its rules with their verdicts, and a summary in one sentence.
 
-Every report starts here. A results file may come from anywhere, so this is where its records are completed
-and where control characters end; each renderer escapes for its own syntax. Not for layout, and not for the
-shape of records (conformance/model/record_shape.py).
+Every report starts here. Results files may come from untrusted sources, so this module completes their records and
+replaces control characters; each renderer escapes for its own syntax. Not for layout, and not for the shape of records
+(conformance/model/record_shape.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import RuleConclusion, conclude_rules, exit_status, verdict_on
 from conformance.results.records import Recorded, read_results
 
-# What the verdicts mean for a rule, in their order in the sentence.
+# The standing of a rule, by its verdict; in the order of the summary sentence.
 VERIFIED, VIOLATED, WAIVED = "verified", "violated", "waived"
 UNSUPPORTED, UNREACHABLE, UNDECIDED, NOT_RUN = "unsupported", "unreachable", "undecided", "not run"
 STANDING: Mapping[str, str] = {
@@ -32,15 +32,15 @@ STANDING: Mapping[str, str] = {
 STANDINGS = (VERIFIED, VIOLATED, WAIVED, UNSUPPORTED, UNREACHABLE, UNDECIDED, NOT_RUN)
 _PHRASES: Mapping[str, str] = {
     VERIFIED: "verified", VIOLATED: "violated", WAIVED: "waived", UNSUPPORTED: "unsupported by this device",
-    UNREACHABLE: "unreachable on this stack", UNDECIDED: "not decided", NOT_RUN: "without a case in this run",
+    UNREACHABLE: "unreachable on this stack", UNDECIDED: "undecided", NOT_RUN: "without a case in this run",
 }  # fmt: skip
 _MOST_REASONS = 4
-_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # the beginning of a hash is enough for people
+_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # people need only the first digits of a hash
 
 
 @dataclass(frozen=True)
 class RuleFacts:
-    """What the results file says of a rule; the texts are empty where an old file does not have them."""
+    """A rule as the results file describes it; texts that an old file does not have are empty."""
 
     id: str
     verb: str
@@ -54,7 +54,7 @@ class RuleFacts:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the sentence: how many rules have this standing and, where that matters, why."""
+    """One part of the summary sentence: how many rules have this standing and, if that matters, why."""
 
     standing: str
     count: int
@@ -62,7 +62,7 @@ class Part:
 
     @property
     def phrase(self) -> str:
-        """The standing in words."""
+        """The standing as a phrase of the summary sentence."""
         return _PHRASES[self.standing]
 
     def __str__(self) -> str:
@@ -72,10 +72,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Digest:
-    """A run as reports see it. `results` has a record for each planned case, MISSED where none was recorded.
+    """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded.
 
-    Every record has all keys of model/record_shape.py. `directory` holds the run's other files; `torn` says that the
-    last line was being written.
+    Every record has all keys of model/record_shape.py. `directory` holds the run's other files; `torn` is true if the
+    last line of the file is incomplete.
     """
 
     directory: Path
@@ -86,7 +86,7 @@ class Digest:
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
-        """The rules of the run's suite by id; of an old file, those that its results name."""
+        """The rules of the run's suite by id; for an old file, those that its results name."""
         texts_by_id = self.header["rules"] or {rule: {} for record in self.results for rule in record["rules"]}
         return {
             id_: RuleFacts(
@@ -99,7 +99,7 @@ class Digest:
 
     @cached_property
     def facts(self) -> Mapping[str, str]:
-        """What was under test and how much of it, a text for each fact; empty where nothing is known."""
+        """What was under test, and the size of the run, as texts by name; empty if unknown."""
         header, footer = self.header, self.footer
         facts: dict[str, object] = {
             "device": self.device, "driver": header["device"].get("driver"),
@@ -116,7 +116,7 @@ class Digest:
 
     @cached_property
     def under_test(self) -> Mapping[str, str]:
-        """What was under test by the beginning of its hash: kernel, modules, libraries, and what was given."""
+        """The first digits of the hashes of what was under test: kernel, modules, libraries, and the user's builds."""
         found = self.header.get("under_test")
         return {name: _DIGEST.sub(r"\1", text) for name, text in flat(found)} if isinstance(found, dict) else {}
 
@@ -163,23 +163,23 @@ class Digest:
 
     @property
     def conclusion(self) -> str:
-        """What the run says of the device, in a few words."""
+        """The conclusion about the device, in a few words."""
         if self.footer is None:
             return "The run was cut short"
         return {
-            0: f"{self.device} keeps its documents",
-            1: f"{self.device} departs from its documents",
-            3: "The run is incomplete or broken and says nothing final",
+            0: f"{self.device} conforms to its documents",
+            1: f"{self.device} does not conform to its documents",
+            3: "The run is incomplete or broken: no conclusion about the device",
         }[self.status]
 
     @property
     def status(self) -> int:
-        """The exit status of the run by its contract."""
+        """The exit status of the run, as defined in docs/results.md."""
         return 3 if self.footer is None else exit_status(self.footer)
 
     @property
     def name(self) -> str:
-        """What a column of this run is called."""
+        """The heading of this run's column in a report."""
         env = self.header["env"]
         return f"{self.device}, {self.header['stack']}, kernel {env.get('kernel', '?')}"
 
@@ -195,17 +195,17 @@ class Digest:
 
     @property
     def points(self) -> int:
-        """Calls or operations judged: the points of sweeps, and one for each other case."""
+        """The number of judged calls and operations: the points of sweeps, and one for each other case."""
         sizes = (sum(record["points"].values()) for record in self.results if record["verdict"] != Verdict.MISSED)
         return sum(size or 1 for size in sizes)
 
     @property
     def waivers(self) -> WaiversAccount:
-        """What the footer says of waivers; empty for a run without."""
+        """The footer's account of waivers; empty for a run without waivers."""
         return self.footer["waivers"] if self.footer else {}
 
     def violations(self) -> dict[str, list[ResultRecord]]:
-        """The results that violate each violated rule, in the rules' order, the worst first."""
+        """For each violated rule, in the order of the rules, the results that violate it, the worst first."""
         found: dict[str, list[ResultRecord]] = {}
         for record in sorted(self.results, key=lambda record: VERDICTS.index(record["effective"])):
             for rule in record["rules"]:
@@ -232,7 +232,7 @@ class Digest:
 
 
 def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
-    """The reasons that most rules have, each with their number."""
+    """The most common reasons, each with its number of rules."""
     count = Counter(reason for reason, _ in sorted(pairs))
     shown = [f"{reason} ({number:,})" for reason, number in count.most_common(_MOST_REASONS)]
     rest = len(count) - len(shown)
@@ -245,7 +245,7 @@ def read(path: Path) -> Digest:
 
 
 def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
-    """The digest of a run that was recorded. Raises UserError where a record has another shape than it must have."""
+    """The digest of a recorded run. Raises UserError if a record has the wrong shape."""
     where = name or str(directory)
     header = completed_header(plain(recorded.header), where)
     by_case: dict[str, ResultRecord] = {}
@@ -260,17 +260,17 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
 
 
 def format_deviation(deviation: Deviation) -> str:
-    """A deviation for people: of a sweep its points, of random sequences the row that shows it."""
+    """A deviation as text: of a sweep its points, of random sequences the row that shows it."""
     if deviation["row"]:
         return f"{deviation['when']}, as a row of a table:\n{deviation['row'].rstrip()}"
     return f"{deviation['count']:,} points whenever {deviation['when']}"
 
 
 def one_line(text: str) -> str:
-    """The text as one line that commands no terminal and misleads no reader.
+    """The text as one line that cannot control a terminal or mislead a reader.
 
-    A tab becomes a space; what is not printable (control codes, marks that reverse the direction of
-    writing, half characters) becomes `?`.
+    A tab becomes a space; every character that is not printable (control codes, marks that change the direction of
+    writing, lone surrogates) becomes `?`.
     """
     if text.isprintable():
         return text
@@ -278,7 +278,7 @@ def one_line(text: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The same data with `one_line` done to every text of it."""
+    """The same data with `one_line` applied to every text in it."""
     if isinstance(value, str):
         return one_line(value)
     if isinstance(value, Mapping):
@@ -289,7 +289,7 @@ def plain(value: Any) -> Any:
 
 
 def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested data as lines for people: a dotted name and a text."""
+    """Nested data as pairs of a dotted name and a text."""
     for key, value in data.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
@@ -302,7 +302,7 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
 
 
 def format_value(data: Any) -> str:
-    """Data as one line for people."""
+    """Data as one line of text."""
     if isinstance(data, Mapping):
         return ", ".join(f"{name} {text}" for name, text in flat(data) if text)
     return "nothing" if data is None else str(data)

@@ -1,7 +1,7 @@
-"""report.html: one self-contained page of one run, or of several side by side.
+"""report.html: one self-contained page about one run, or about several side by side.
 
-Here the page's data are prepared; templates/ says how they look. Jinja escapes whatever is put into
-the page, and the page allows no script but its own (by its hash), so that nothing from a results file runs.
+This module prepares the page's data; templates/ has the layout. Jinja escapes everything that is inserted, and the
+page's policy allows only its own script (by hash), so that no text from a results file is executed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from reports.points import read_points
 
 FILE_NAME = "report.html"
 TEMPLATES = Path(__file__).with_name("templates")
-# Columns of the matrix of a single run, and the verdicts that each of them counts.
+# The columns of a single run's matrix, and the verdicts that each of them counts.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "pass": (Verdict.PASS,), "fail": VIOLATIONS, "waived": (Verdict.WAIVED,),
     "unsup.": (Verdict.UNSUPPORTED,), "unreach.": (Verdict.UNREACHABLE,), "other": INCOMPLETE,
@@ -40,9 +40,9 @@ _SIGNS: dict[str, str] = {Verdict.UNSUPPORTED: "○", **dict.fromkeys(VIOLATIONS
 
 @dataclass(frozen=True)
 class CellView:
-    """A rule in one run: its verdict (empty: no case of it in this run) and how many cases have which.
+    """A rule in one run: its verdict (empty if it has no case in this run) and the number of cases by verdict.
 
-    `restriction` says which part of a verified rule was not offered; empty if all of it was.
+    `restriction` names the part of a verified rule that was not offered; empty if all of it was.
     """
 
     verdict: str
@@ -50,32 +50,32 @@ class CellView:
     restriction: str = ""
 
     def of(self, verdicts: Sequence[str]) -> int:
-        """How many cases have one of these verdicts."""
+        """The number of cases with one of these verdicts."""
         return sum(self.counts.get(verdict, 0) for verdict in verdicts)
 
 
 @dataclass(frozen=True)
 class SweepView:
-    """A sweep in one run: its record, and its map where the points lie beside the results."""
+    """A sweep in one run: its record, and its points if their file lies beside the results."""
 
     record: ResultRecord
     points: Points | None
 
     @cached_property
     def map(self) -> pictures.Map | None:
-        """The picture of the space."""
+        """The space as a picture, a pixel for each point."""
         return pictures.draw(self.points) if self.points else None
 
     @cached_property
     def matrix(self) -> pictures.Matrix | None:
-        """The data path as a picture, of a sweep that is of it."""
+        """The data-path matrix, if this is a sweep of the data path."""
         if self.points is None or not pictures.is_matrix(self.record["space"]["axes"]):
             return None
         return pictures.matrix(self.points)
 
     @cached_property
     def legend(self) -> list[tuple[str, str, str, int]]:
-        """Of each outcome its colour, verdict, text and number of points; those that no point has are left out."""
+        """Colour, verdict, text and number of points of each outcome that occurs."""
         if not self.points or not self.map:
             return []
         rows = zip(self.map.colours, self.points.outcomes, range(len(self.points.outcomes)), strict=True)
@@ -84,7 +84,7 @@ class SweepView:
                 for colour, outcome, number in rows if counts[number]]  # fmt: skip
 
     def format_cell(self, cell: pictures.Cell) -> str:
-        """The outcomes at a cell of the matrix, one in a line."""
+        """The outcomes in a cell of the matrix, one on each line."""
         outcomes = self.points.outcomes if self.points else ()
         return "\n".join(
             f"{number:,} {outcomes[each].verdict}: {outcome_text(outcomes[each])}"
@@ -92,7 +92,7 @@ class SweepView:
         )  # fmt: skip
 
     def sign(self, cell: pictures.Cell) -> str:
-        """The sign of a cell, with numbers where its points differ in their verdict."""
+        """The sign of a cell, with numbers if its points have different verdicts."""
         outcomes = self.points.outcomes if self.points else ()
         worst = [each for each in cell.counts if outcomes[each].verdict == cell.verdict]
         sign = _SIGNS.get(cell.verdict, "?")
@@ -104,7 +104,7 @@ class SweepView:
 
     @cached_property
     def inspected(self) -> dict[str, Any]:
-        """What the page's script needs to say what a dot of the map stands for."""
+        """What the page's script needs to explain a dot of the map."""
         if not self.points or not self.map:
             return {}
         outcomes = [f"{each.verdict}: {outcome_text(each)}" for each in self.points.outcomes]
@@ -115,7 +115,7 @@ class SweepView:
 
 @dataclass(frozen=True)
 class CaseView:
-    """A case in every run; None where a run has no result of it."""
+    """A case in every run; None if a run has no result for it."""
 
     id: str
     records: tuple[ResultRecord | None, ...]
@@ -123,7 +123,7 @@ class CaseView:
 
     @property
     def verdicts(self) -> list[str]:
-        """The effective verdict in each run; "-" where there is none."""
+        """The effective verdict in each run; "-" if there is none."""
         return [record["effective"] if record else "-" for record in self.records]
 
     @property
@@ -134,7 +134,7 @@ class CaseView:
 
 @dataclass(frozen=True)
 class RuleView:
-    """A rule with its cells, the cases that stand under it, and those that stand under another rule as well."""
+    """A rule with its cells, the cases listed under it, and its cases that are listed under another rule."""
 
     facts: RuleFacts
     cells: tuple[CellView, ...]
@@ -144,7 +144,7 @@ class RuleView:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a result shows of a violated rule, the command that shows it, and rows that random sequences have made."""
+    """A result that violates a rule: its headline, the command that reproduces it, and rows from random sequences."""
 
     record: ResultRecord
     verdict: str
@@ -155,7 +155,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Finding:
-    """A violated rule: for each run in which it is, the number of violations and the first of them."""
+    """A violated rule: for each run that violates it, the run's number, the number of violations, the first of them."""
 
     facts: RuleFacts
     by_run: tuple[tuple[int, int, tuple[Seen, ...]], ...]
@@ -169,7 +169,7 @@ def _seen(rule: str, record: ResultRecord) -> Seen:
 
 @dataclass(frozen=True)
 class Page:
-    """What the template shows."""
+    """The data of the page."""
 
     runs: Sequence[Digest]
 
@@ -184,7 +184,7 @@ class Page:
 
     @cached_property
     def cases(self) -> Mapping[str, CaseView]:
-        """The cases of all runs in the first one's order."""
+        """The cases of all runs, in the order of the first run."""
         by_run = [{record["case"]: record for record in run.results} for run in self.runs]
         ids = dict.fromkeys(id_ for records in by_run for id_ in records)
         return {id_: self._case(id_, tuple(records.get(id_) for records in by_run)) for id_ in ids}
@@ -199,7 +199,7 @@ class Page:
 
     @cached_property
     def groups(self) -> list[tuple[str, list[RuleView]]]:
-        """The matrix: for each verb its rules, and what proves no rule at the end."""
+        """The matrix: the rules of each verb; cases that prove no rule come last."""
         under: dict[str, list[CaseView]] = {}
         also: dict[str, list[CaseView]] = {}
         for case in self.cases.values():
@@ -237,7 +237,7 @@ class Page:
 
     @cached_property
     def sweeps(self) -> list[CaseView]:
-        """The sweeps, those that deviate first."""
+        """The sweeps, those with the worst verdicts first."""
         return sorted((case for case in self.cases.values() if case.sweeps),
                       key=lambda case: min(map(_rank, case.verdicts)))  # fmt: skip
 
@@ -248,18 +248,18 @@ class Page:
 
     @property
     def verdicts(self) -> list[tuple[str, int]]:
-        """The effective verdicts that occur, with their number of cases in all runs."""
+        """The effective verdicts that occur, each with its number of cases in all runs."""
         total = sum((Counter(run.counts) for run in self.runs), Counter[str]())
         return [(verdict, total[verdict]) for verdict in VERDICTS if total[verdict]]
 
     @property
     def differing(self) -> int:
-        """How many cases have another verdict in one run than in another."""
+        """The number of cases whose verdict is not the same in all runs."""
         return sum(len(set(case.verdicts)) > 1 for case in self.cases.values())
 
 
 def render(runs: Sequence[Digest]) -> str:
-    """The page. Raises UserError where a sweep's points are none."""
+    """The page. Raises UserError if the points file of a sweep is invalid."""
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _environment().get_template("report.html").render(
@@ -280,13 +280,13 @@ def _environment() -> Environment:
 
 
 def stack_facts(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
-    """What was under test, a row a fact and a column a run; rows that say nothing are left out."""
+    """What was under test: a row for each fact, a column for each run; empty rows are left out."""
     rows = [(name, [run.facts[name] for run in runs]) for name in runs[0].facts]
     return [(name, values) for name, values in rows if any(values)]
 
 
 def hashes(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
-    """What was under test by its hash, in the same form."""
+    """The hashes of what was under test, in the form of `stack_facts`."""
     names = dict.fromkeys(name for run in runs for name in run.under_test)
     return [(name, [run.under_test.get(name, "") for run in runs]) for name in names]
 
@@ -296,8 +296,8 @@ def _rank(verdict: str) -> int:
 
 
 def outcome_text(outcome: Outcome) -> str:
-    """An outcome in a line: what was wanted and what came."""
-    return f"{outcome.rule} wants {outcome.expected}, {outcome.observed}"
+    """An outcome in one line: what the rule expects and what was observed."""
+    return f"{outcome.rule} expects {outcome.expected}, {outcome.observed}"
 
 
 def own(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -312,7 +312,7 @@ def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def link(text: object) -> str:
-    """The text if it is an address that a page may lead to, else nothing."""
+    """The text if it is an http or https address, which the page may link to, else an empty text."""
     try:
         parts = urlsplit(str(text))
     except ValueError:

@@ -1,6 +1,6 @@
-"""JUnit's XML (the xunit2 dialect that pytest and CI systems speak), one testcase a result.
+"""JUnit XML (the xunit2 dialect that pytest and CI systems use), one testcase for each result.
 
-ASCII only, and without the control characters that XML forbids, whatever a kernel's log contained.
+ASCII only, and without the control characters that XML forbids, whatever the kernel's log contains.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from reports.digest import Digest, flat, format_deviation
 
 FILE_NAME = "junit.xml"
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# JUnit knows three ways not to pass. What says something of the device is a failure; what says
-# something of the harness or the environment is an error.
+# JUnit has three outcomes besides success. A verdict about the device is a failure; a verdict about the harness or the
+# environment is an error; everything else is skipped.
 _ELEMENT = {
     Verdict.FAIL: "failure",
     Verdict.CRASH: "failure",
@@ -31,7 +31,7 @@ _ELEMENT = {
 
 
 def render(runs: Sequence[Digest]) -> bytes:
-    """The document of these runs, a testsuite each."""
+    """The XML document, with a testsuite for each run."""
     document = ET.Element("testsuites")
     for run in runs:
         document.append(_testsuite(run))
@@ -80,7 +80,7 @@ def _testcase(record: ResultRecord) -> ET.Element:
     element = ET.Element("testcase", classname=f"rdma-cts.{_clean(folder)}", name=_clean(name), time=f"{seconds:.6f}")
     kind = _ELEMENT.get(record["effective"], "")
     if kind == "skipped":
-        # xunit2 has no element that skips and has a text as well; the message holds everything.
+        # In xunit2 a skipped element has no text, so the message holds everything.
         ET.SubElement(element, "skipped", type=record["effective"], message=_message(record))
     elif kind:
         child = ET.SubElement(element, kind, type=record["effective"], message=_message(record))

@@ -1,7 +1,7 @@
-"""KTAP version 1, the kernel's own test protocol, one line a case with its diagnostics before it.
+"""KTAP version 1, the test protocol of the Linux kernel: one line for each case, after its diagnostics.
 
-A FAIL, CRASH, BROKEN or MISSED is `not ok`; what the stack does not have is skipped; a waived violation
-is an expected failure (XFAIL), as kselftest writes it.
+FAIL, CRASH, HANG, BROKEN and MISSED are `not ok`; UNSUPPORTED and UNREACHABLE are skipped; a waived violation is an
+expected failure (XFAIL), as in kselftest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
 from reports.digest import Digest, flat, format_deviation
 
-# Verdict to outcome and directive.
+# The outcome and the directive of each verdict.
 _RESULT = {
     Verdict.PASS: ("ok", ""),
     Verdict.UNSUPPORTED: ("ok", "SKIP"),
@@ -27,7 +27,7 @@ _RESULT = {
 
 
 def render(runs: Sequence[Digest]) -> str:
-    """The document of these runs; of several, each is a subtest."""
+    """The KTAP document; each of several runs is a subtest."""
     if len(runs) == 1:
         return "\n".join(_run(runs[0])) + "\n"
     lines = ["KTAP version 1", f"1..{len(runs)}"]
@@ -53,8 +53,8 @@ def _run(run: Digest) -> Iterator[str]:
 def _details(record: ResultRecord) -> Iterator[str]:
     yield f"{record['case']}: {record['effective']} {' '.join(record['rules'])}: {record['reason']}"
     yield f"call: {record['call']}"
-    for word in ("expected", "observed"):
-        yield f"{word}: {'; '.join(f'{name} {text}' for name, text in flat(record[word]))}"
+    for key in ("expected", "observed"):
+        yield f"{key}: {'; '.join(f'{name} {text}' for name, text in flat(record[key]))}"
     yield from (text for each in record["deviations"] for text in format_deviation(each).splitlines())
     yield f"table: {record['source'].get('file', '')}:{record['source'].get('line', '')}"
     yield f"reproduce: {record['repro']}"
@@ -62,5 +62,5 @@ def _details(record: ResultRecord) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """A text in which nothing is taken for the beginning of a directive."""
+    """The text with every # escaped, so that no part of it is read as a directive."""
     return text.replace("#", "\\#")

@@ -1,6 +1,6 @@
-"""Markdown for the summary of a CI's job: the verdict, the stack, the violated rules. GitHub's dialect.
+"""Markdown (GitHub's dialect) for the summary of a CI job: the conclusion, the stack, the violated rules.
 
-Every text of a results file goes through `escaped` or, where it is code, `code`.
+Every text of a results file goes through `escaped` or, if it is code, `code`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from conformance.results.conclusions import headline
 from reports.digest import Digest
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")
-_MOST = 50  # violated rules; a job's summary is limited in size
+_MOST = 50  # violated rules shown, because the size of a job's summary is limited
 
 
 def render(runs: Sequence[Digest]) -> str:
-    """The page of these runs one after the other."""
+    """The summaries of these runs, one after the other."""
     return "\n".join(line for run in runs for line in _run(run)) + "\n"
 
 
@@ -42,7 +42,7 @@ def _run(run: Digest) -> Iterator[str]:
     violations = run.violations()
     if violations:
         yield ""
-        yield "| rule | | what came first | cases | table | reproduce |"
+        yield "| rule | verdict | first violation | cases | table | reproduce |"
         yield "|---|---|---|---:|---|---|"
     for rule, records in list(violations.items())[:_MOST]:
         record = records[0]
@@ -59,12 +59,12 @@ def _run(run: Digest) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """The text so that Markdown shows just that: no markup, link, mention, cell or HTML comes of it."""
+    """The text escaped for Markdown: shown as it is, without becoming markup, link, mention, table cell or HTML."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split(" ")))
 
 
 def code(text: str) -> str:
-    """The text as code inside of a table's cell."""
+    """The text as code inside a table cell."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if longest or text != text.strip(" ") or not text else ""

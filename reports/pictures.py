@@ -1,6 +1,6 @@
-"""Pictures of sweeps: a small map of a space, a dot a point, and the data-path matrix. No HTML here.
+"""Pictures of sweeps: a map of a space, with a pixel for each point, and the data-path matrix. No HTML here.
 
-A map is a PNG, so that it needs no script, prints, and stays small with a hundred thousand points.
+A map is a PNG: it needs no script, can be printed, and stays small with 100,000 points.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from conformance.model.space import Space
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.sweeps.outcome import OUTSIDE, Points
 
-# Shades for the outcomes of a verdict, so that what was accepted and what was refused, both as documented,
-# stay apart. Chosen to be told apart on white and on black paper; the words are beside them.
+# Several shades for a verdict, so that calls accepted as documented and calls refused as documented look different.
+# The shades can be distinguished on white and on black; the legend has the verdicts as text.
 SHADES: Mapping[str, Sequence[str]] = {
     Verdict.PASS: ("#2e9e63", "#9bd3b0", "#1f6f6a", "#c9e7cf"),
     Verdict.FAIL: ("#d4313d", "#f08a4b", "#a3123f", "#f5b7a0"),
@@ -37,9 +37,9 @@ _WIDEST = 512
 
 @dataclass(frozen=True)
 class Map:
-    """A picture of a space: what varies down and across, each from the slowest to the fastest.
+    """A picture of a space; `down` and `across` name what varies in each direction, from the slowest to the fastest.
 
-    Point n of the space is pixel n, line by line. `colours` are those of the outcomes by number.
+    Point n of the space is pixel n, line by line. `colours` has the colour of each outcome, by its number.
     """
 
     png: str
@@ -51,13 +51,13 @@ class Map:
 
 
 def draw(points: Points) -> Map:
-    """The map of a space, one pixel a point."""
+    """The map of a space, one pixel for each point."""
     digits = _digits(points.space)
     size, width, split = len(points.index), 1, len(digits)
     while split and width * width < size and width * digits[split - 1][1] <= _WIDEST:
         split -= 1
         width *= digits[split][1]
-    if width * width * 4 < size:  # an axis longer than a picture is wide is folded where it happens to end
+    if width * width * 4 < size:  # an axis longer than the widest picture is wrapped at the end of each line
         width, split = min(_WIDEST, 1 << ceil(sqrt(size)).bit_length()), 0
     height = ceil(size / width)
     colours = _colours(points)
@@ -72,7 +72,7 @@ def draw(points: Points) -> Map:
 
 
 def _digits(space: Space) -> list[tuple[str, int]]:
-    """What a point's number is made of, the slowest first: an axis, or a single flag of one over subsets."""
+    """The digits of a point's number, the slowest first: each is an axis, or a single flag of an axis of subsets."""
     found: list[tuple[str, int]] = []
     for axis in space.axes:
         found += [(flag, 2) for flag in reversed(axis.flags)] or [(axis.name, axis.size)]
@@ -80,17 +80,17 @@ def _digits(space: Space) -> list[tuple[str, int]]:
 
 
 def _colours(points: Points) -> tuple[str, ...]:
-    met: Counter[str] = Counter()
-    found = []
+    used: Counter[str] = Counter()
+    colours = []
     for outcome in points.outcomes:
         shades = SHADES[outcome.verdict]
-        found.append(shades[met[outcome.verdict] % len(shades)])
-        met[outcome.verdict] += 1
-    return tuple(found)
+        colours.append(shades[used[outcome.verdict] % len(shades)])
+        used[outcome.verdict] += 1
+    return tuple(colours)
 
 
 def _png(width: int, height: int, pixels: bytes, palette: Sequence[str]) -> bytes:
-    """An indexed PNG of 8 bits; the palette's last colour is transparent."""
+    """A PNG with 8-bit palette indices; the last colour of the palette is transparent."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -108,9 +108,9 @@ def _png(width: int, height: int, pixels: bytes, palette: Sequence[str]) -> byte
 
 @dataclass(frozen=True)
 class Cell:
-    """What came of an operation at a place under one set of circumstances.
+    """The outcomes of one operation at one position, under the conditions of a block.
 
-    `counts` are its points by outcome's number; `verdict` is the worst of them.
+    `counts` has the number of points by the number of their outcome; `verdict` is the worst verdict.
     """
 
     verdict: str
@@ -124,23 +124,23 @@ class Cell:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The data path as a picture: operations down, places across, a block for each of the circumstances.
+    """The data path as a picture: operations down, positions across, a block for each combination of the other axes.
 
-    A circumstance is one value of each other axis, or what is common where there would be too many.
+    If there would be too many blocks, the longest of the other axes are not distinguished.
     """
 
     operations: tuple[str, ...]
-    places: tuple[str, ...]
+    positions: tuple[str, ...]
     blocks: tuple[tuple[str, tuple[tuple[Cell | None, ...], ...]], ...]
 
 
 def is_matrix(axes: Iterable[str]) -> bool:
-    """Whether a space is of the data path."""
+    """Whether a space with these axes is one of the data path."""
     return set(_MATRIX_AXES) <= set(axes)
 
 
 def matrix(points: Points, most_blocks: int = 24) -> Matrix:
-    """The matrix of a space of the data path."""
+    """The matrix of a data-path space, in at most `most_blocks` blocks."""
     space = points.space
     others = [axis for axis in space.axes if axis.name not in _MATRIX_AXES]
     while prod(axis.size for axis in others) > most_blocks:
@@ -148,24 +148,24 @@ def matrix(points: Points, most_blocks: int = 24) -> Matrix:
     cells: dict[str, dict[tuple[str, str], Counter[int]]] = {}
     for point, outcome in enumerate(points.index):
         if outcome != OUTSIDE:
-            at = space.labels(point)
-            block = ", ".join(f"{axis.name} {at[axis.name]}" for axis in others)
-            cells.setdefault(block, {}).setdefault((at["op"], at["place"]), Counter())[outcome] += 1
-    operations, places = (
+            labels = space.labels(point)
+            block = ", ".join(f"{axis.name} {labels[axis.name]}" for axis in others)
+            cells.setdefault(block, {}).setdefault((labels["op"], labels["place"]), Counter())[outcome] += 1
+    operations, positions = (
         tuple(axis.label(value) for value in range(axis.size)) for axis in map(space.axis, _MATRIX_AXES)
     )
     blocks = tuple(
-        (title, tuple(tuple(_cells(found, operation, places, points)) for operation in operations))
+        (title, tuple(tuple(_cells(found, operation, positions, points)) for operation in operations))
         for title, found in cells.items()
     )
-    return Matrix(operations, places, blocks)
+    return Matrix(operations, positions, blocks)
 
 
 def _cells(
-    found: Mapping[tuple[str, str], Counter[int]], operation: str, places: Sequence[str], points: Points
+    found: Mapping[tuple[str, str], Counter[int]], operation: str, positions: Sequence[str], points: Points
 ) -> Iterator[Cell | None]:
-    for place in places:
-        counts = found.get((operation, place))
+    for position in positions:
+        counts = found.get((operation, position))
         if counts is None:
             yield None
         else:

@@ -1,7 +1,7 @@
-"""The points of a sweep, read for a report.
+"""Reads the points of a sweep for a report.
 
-The side file comes from wherever the results come from, so its texts are made plain. Not for what points are
-(conformance/sweeps/outcome.py).
+The points file is as untrusted as the results, so control characters in its texts are replaced. Not for the format of
+points (conformance/sweeps/outcome.py).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from reports.digest import one_line, plain
 
 
 def read_points(directory: Path, record: ResultRecord) -> Points | None:
-    """The points of a sweep's result; None where it has none, or the file is not beside the results.
+    """The points of a sweep's result; None if it has none, or their file is not beside the results.
 
-    Raises UserError where the file does not hold points, or lies elsewhere.
+    Raises UserError if the file is invalid or outside the directory of the results.
     """
     if not record["points_file"]:
         return None
@@ -42,10 +42,10 @@ def _parsed(data: bytes) -> Points:
         if outcome.verdict not in VERDICTS:
             raise ValueError(f"an unknown verdict {outcome.verdict}")
         if not all(isinstance(text, str) for text in (outcome.expected, outcome.observed, outcome.rule)):
-            raise TypeError("an outcome that is no text")
+            raise TypeError("an outcome that is not a text")
     return points
 
 
 def inside(points: Points) -> Iterator[tuple[int, Outcome]]:
-    """Each point of the space that counts, with its outcome."""
+    """Each point that belongs to the space, with its outcome."""
     return ((point, points.outcomes[each]) for point, each in enumerate(points.index) if each != OUTSIDE)

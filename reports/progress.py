@@ -1,6 +1,6 @@
-"""What a person sees while a run goes: a bar on a terminal, plain lines elsewhere.
+"""Shows the progress of a run: a bar on a terminal, plain lines elsewhere.
 
-Little enough to be written here: a library for bars would be one more package for every command.
+Written here because a library for progress bars would be one more package that every command needs.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import TextIO
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from reports.digest import one_line
-from reports.terminal import coloured, device_line, moves
+from reports.terminal import can_redraw, coloured, device_line
 
 _EVERY = 50  # cases between two plain lines
-_BAR = 24
-_LATELY = 64  # cases from which the present speed is taken
+_BAR = 24  # characters
+_RECENT = 64  # number of latest cases from which the speed is computed
 QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 
 class Progress:
-    """Tells how a run goes: with `level` QUIET nothing, VERBOSE a line for each case."""
+    """Prints the progress of a run to `stream`; with `level` QUIET nothing, with VERBOSE a line for each case."""
 
     def __init__(
         self, stream: TextIO | None = None, level: int = NORMAL, clock: Callable[[], float] = time.monotonic
@@ -31,26 +31,26 @@ class Progress:
         self.stream = stream or sys.stdout
         self.level = level
         self.clock = clock
-        self.moving = moves(self.stream) and level > QUIET
+        self.redraws = can_redraw(self.stream) and level > QUIET
         self._ticks: list[float] = [clock()]
 
     def say(self, text: str) -> None:
-        """One line about what is going on."""
+        """Prints one line, unless the level is QUIET."""
         if self.level > QUIET:
             self._clear()
             print(one_line(text), file=self.stream, flush=True)
 
     def run_started(self, header: HeaderRecord, total: int) -> None:
-        """The header of the run has come."""
+        """The run has its header: `total` cases are planned."""
         self.say(f"{total} cases on {device_line(header)}")
         self._ticks = [self.clock()]
 
     def result_recorded(self, record: ResultRecord, done: int, total: int) -> None:
-        """A result has come; what is no PASS and no UNSUPPORTED is shown at once."""
-        self._ticks = [*self._ticks[-_LATELY:], self.clock()]
+        """A result was recorded; it is shown at once unless it is PASS or UNSUPPORTED."""
+        self._ticks = [*self._ticks[-_RECENT:], self.clock()]
         if self.level == VERBOSE or record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED):
             self._show(record)
-        if self.moving:
+        if self.redraws:
             self._clear()
             print(self._bar(record, done, total), end="", file=self.stream, flush=True)
             if done == total:
@@ -59,14 +59,14 @@ class Progress:
             self.say(f"  {done} of {total}, {self._pace(total - done)}")
 
     def worker_restarted(self, reason: str) -> None:
-        """The worker is gone and another takes the rest."""
-        self.say(f"  starting again: {reason}")
+        """The worker has ended, and another one runs the rest."""
+        self.say(f"  starting a new worker: {reason}")
 
     def _show(self, record: ResultRecord) -> None:
         if self.level > QUIET:
             self._clear()
-            word = coloured(record["effective"], self.stream)
-            print(f"  {word} {one_line(record['case'])}: {one_line(record['reason'])}", file=self.stream, flush=True)
+            verdict = coloured(record["effective"], self.stream)
+            print(f"  {verdict} {one_line(record['case'])}: {one_line(record['reason'])}", file=self.stream, flush=True)
 
     def _bar(self, record: ResultRecord, done: int, total: int) -> str:
         full = _BAR * done // max(total, 1)
@@ -74,15 +74,15 @@ class Progress:
         return (head + one_line(record["case"]))[: shutil.get_terminal_size().columns - 1]
 
     def _pace(self, remaining: int) -> str:
-        """How many cases a second came lately, and how long the rest will take at that pace."""
+        """The cases per second of the latest cases, and how long the rest will take at that speed."""
         spent = self._ticks[-1] - self._ticks[0]
         if spent <= 0:
-            return "just begun"
+            return "just started"
         rate = (len(self._ticks) - 1) / spent
-        return f"{rate:.3g} a second, {_span(remaining / rate)} left"
+        return f"{rate:.3g} per second, {_span(remaining / rate)} left"
 
     def _clear(self) -> None:
-        if self.moving:
+        if self.redraws:
             print("\r\x1b[K", end="", file=self.stream)
 
 

@@ -1,6 +1,6 @@
-"""summary.json: a run's outcome for programs, small enough to be kept for every night.
+"""summary.json: the outcome of a run for programs, small enough to keep one for every nightly run.
 
-Its shape is docs/summary.schema.json; keys are added, never changed.
+docs/summary.schema.json describes it; keys may be added, but never change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCHEMA = "rdma-cts-summary/1"
 
 
 def render(runs: Sequence[Digest]) -> str:
-    """The summary of a run; of several, a list of theirs."""
+    """The summary of a run; for several runs, a list of summaries."""
     data = [as_data(run) for run in runs]
     return json.dumps(data[0] if len(data) == 1 else data, indent=1) + "\n"
 
@@ -61,13 +61,13 @@ def schema() -> dict[str, Any]:
     verdict = {"enum": list(VERDICTS)}
     violation = {
         "rule": text, "verdict": verdict, "cases": {"type": "array", "items": text, "minItems": 1}, "reason": text,
-        "repro": {**text, "description": "the command that shows it again"}, "table": text,
+        "repro": {**text, "description": "the command that reproduces it"}, "table": text,
     }  # fmt: skip
     properties = {
         "schema": {"const": SCHEMA},
-        "conclusion": {**text, "description": "in a few words"},
-        "words": {**text, "description": "the verdict in a sentence, with reasons"},
-        "exit_status": {"enum": [0, 1, 3], "description": "as of rdma-cts run"},
+        "conclusion": {**text, "description": "the conclusion about the device, in a few words"},
+        "words": {**text, "description": "the standing of all rules in one sentence, with reasons"},
+        "exit_status": {"enum": [0, 1, 3], "description": "the exit status of rdma-cts run"},
         "complete": {"type": "boolean"},
         "stack": {"type": "object", "additionalProperties": text, "required": ["device"]},
         "started": text,

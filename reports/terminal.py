@@ -1,6 +1,6 @@
-"""The summary at the end of a run, and how words look on a terminal.
+"""The summary at the end of a run, and colours on a terminal.
 
-Made of records only, so that an old results file can be summed up again.
+Made from records only, so that an old results file can be summarised again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REPORT = "report.html"
 
 
 def summary(run: Digest, out: Path, stream: TextIO | None = None) -> str:
-    """The last lines of a run: each violated rule in one line, the figures, the report, what to do next."""
+    """The last lines of a run: one line for each violated rule, the figures, the report, what to do next."""
     stream = stream or sys.stdout
     lines = ["", *_unsettled(run, stream), ""]
     duration = f" in {run.footer['duration_s']:.1f} s" if run.footer and "duration_s" in run.footer else ""
@@ -37,14 +37,14 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None) -> str:
     lines += [f"{len(run.results)} cases{duration}{points}: {figures}", run.short_sentence]
     remarks = sum(bool(record["notes"]) for record in run.results)
     if remarks:
-        lines.append(f"{remarks} results with remarks: what the documents leave open or contradict, as observed")
+        lines.append(f"{remarks} results with remarks: the documents leave the outcome open or contradict each other")
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
     lines += [device_line(run.header), f"report: {out / REPORT} (results: {out})", f"next: {_next(run, out)}"]
     return "\n".join([*lines, f"{_conclusion(run)} (exit status {run.status})"])
 
 
 def _unsettled(run: Digest, stream: TextIO) -> Iterator[str]:
-    """One line for each rule that is violated or could not be judged, with its first case."""
+    """One line for each rule that is violated or undecided, with its first case."""
     found: dict[str, list[ResultRecord]] = {}
     for record in run.results:
         for rule in record["rules"]:
@@ -61,17 +61,17 @@ def _unsettled(run: Digest, stream: TextIO) -> Iterator[str]:
 
 
 def _next(run: Digest, out: Path) -> str:
-    """What helps most in this state."""
+    """The most useful next step."""
     violated = next(iter(run.violations()), "")
     if run.footer is None or run.counts.get(Verdict.MISSED):
-        return f"./rdma-cts run --resume {out} carries on with what is missing"
+        return f"./rdma-cts run --resume {out} runs the missing cases"
     if violated:
-        return f"./rdma-cts explain {violated} --results {out} says what that means"
+        return f"./rdma-cts explain {violated} --results {out} explains the first violation"
     if run.status == 1:
-        return "mend the waivers named above; docs/waivers.md says how they work"
+        return "correct the waivers named above (see docs/waivers.md)"
     if run.status == 3:
-        return "./rdma-cts doctor says what this host lacks"
-    return f"./rdma-cts compare OLD {out} says what has changed since another run"
+        return "./rdma-cts doctor shows what is missing on this host"
+    return f"./rdma-cts compare OLD {out} shows what has changed since another run"
 
 
 def _conclusion(run: Digest) -> str:
@@ -81,8 +81,8 @@ def _conclusion(run: Digest) -> str:
         return "no rule was violated, but the waivers do not fit"
     return {
         0: "no rule was violated",
-        1: "the device departs from its documents: see the lines above",
-        3: "the run is incomplete or broken and says nothing final",
+        1: "the device does not conform to its documents: see the lines above",
+        3: "the run is incomplete or broken: no conclusion about the device",
     }[run.status]
 
 
@@ -95,13 +95,13 @@ def device_line(header: HeaderRecord) -> str:
     )
 
 
-def moves(stream: TextIO) -> bool:
-    """Whether what is shown on the stream can be drawn over."""
+def can_redraw(stream: TextIO) -> bool:
+    """Whether the stream is a terminal on which a line can be overwritten."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def coloured(word: str, stream: TextIO) -> str:
-    """The word in its verdict's colour, on terminals that want colours."""
-    if not moves(stream) or os.environ.get("NO_COLOR"):
-        return word
-    return f"\x1b[{_COLOURS.get(word, '0')}m{word}\x1b[0m"
+def coloured(verdict: str, stream: TextIO) -> str:
+    """The verdict in its colour, if the stream is a terminal and NO_COLOR is not set."""
+    if not can_redraw(stream) or os.environ.get("NO_COLOR"):
+        return verdict
+    return f"\x1b[{_COLOURS.get(verdict, '0')}m{verdict}\x1b[0m"

@@ -41,7 +41,7 @@ def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, 
         ("PASS", "UNSUPPORTED", "became unsupported"), ("FAIL", "UNREACHABLE", "became unsupported"),
         ("UNREACHABLE", "UNSUPPORTED", "changed"), ("WAIVED", "PASS", "waiver no longer needed"),
         ("WAIVED", "UNSUPPORTED", "waiver no longer needed"), ("FAIL", "WAIVED", "changed"),
-        ("PASS", "MISSED", "not decided any more"), ("FAIL", "BROKEN", "not decided any more"),
+        ("PASS", "MISSED", "no longer decided"), ("FAIL", "BROKEN", "no longer decided"),
         ("MISSED", "BROKEN", "changed"), ("BROKEN", "PASS", "changed"),
     ],
 )  # fmt: skip
@@ -92,7 +92,7 @@ def test_a_waived_failure_is_no_regression_and_a_waiver_in_vain_is_told(tmp_path
 
 def test_a_case_that_was_not_run_this_time_leaves_the_comparison_undecided(tmp_path: Path) -> None:
     found, status = changes(tmp_path, [result(SUITE.cases[0])], [result(SUITE.cases[0], "MISSED")])
-    assert [change.kind for change in found] == ["not decided any more"]
+    assert [change.kind for change in found] == ["no longer decided"]
     assert status == 3
 
 

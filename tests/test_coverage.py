@@ -161,7 +161,7 @@ def test_results_of_a_run_cut_short_are_called_incomplete(tmp_path: Path) -> Non
     made = suite()
     coverage = cover_with_results(made, results(tmp_path, [samples.result(made.cases[0])], complete=False))
     assert coverage.complete is False
-    assert "the results are of a run that is incomplete" in list(render(coverage))
+    assert "these results are from an incomplete run" in list(render(coverage))
 
 
 def test_results_of_rules_and_cases_that_are_gone_do_no_harm(tmp_path: Path) -> None:

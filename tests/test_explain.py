@@ -48,7 +48,7 @@ def test_the_last_verdict_is_that_of_the_newest_run(
 def test_a_case_has_its_call_its_rules_and_what_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = record(tmp_path / "run", SUITE, [CASE])
     said = explained(capsys, CASE.id, "--results", str(run))
-    for text in (str(CASE.when), "wanted: outcome refused", "REG-15", "If it fails:", "observed:", "errno EINVAL"):
+    for text in (str(CASE.when), "expect: outcome refused", "REG-15", "If it fails:", "observed:", "errno EINVAL"):
         assert text in said
 
 

@@ -47,7 +47,7 @@ def test_a_device_that_others_use_is_refused(found: dict[str, Any]) -> None:
     told = found["in use"]
     assert told["refused"]["status"] == 2
     assert "rxe0 is in use, by queue pairs: process" in told["refused"]["said"]
-    assert "(python3) has 1; end that, or give --shared" in told["refused"]["said"]
+    assert "(python3) has 1; end these programs, or give --shared" in told["refused"]["said"]
     assert told["left"] is False
     assert told["shared"]["status"] == 0
 

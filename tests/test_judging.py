@@ -7,7 +7,8 @@ from typing import Any, Unpack
 
 import pytest
 
-from conformance.judging import judge
+from conformance.judging import answering_layer, crash_location, judge
+from conformance.model.case import Case
 from conformance.model.observation import AskedRange, KernelEvidence, Observation
 from conformance.model.verdict import Verdict
 from samples import case
@@ -68,15 +69,15 @@ REREGISTER_REFUSED = case(
 )
 
 
-def traffic(expected: str) -> Any:
-    """A region that a peer then writes to."""
+def traffic(expected: str, op: str = "RDMA_WRITE") -> Any:
+    """A region that a peer then writes to, or uses by another operation."""
     return case(
         f"""
         - id: then-traffic
           rules: [REG-01]
           when: {{access: [LOCAL_WRITE]}}
           then: success
-          afterwards: [{{call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: {expected}}}]
+          afterwards: [{{call: traffic, op: {op}, rkey: new.rkey, addr: buf, then: {expected}}}]
         """
     )
 
@@ -523,3 +524,94 @@ def test_a_receiver_that_was_told_something_else_fails(received: Observation) ->
     assert judge(traffic("success"), [], seen).verdict == Verdict.PASS
     seen["afterwards"][0] |= received
     assert "the receiver was told 8" in judge(traffic("success"), [], seen).reason
+
+
+def test_at_the_kernel_a_line_names_the_kernels_command() -> None:
+    rows = "{rules: [REREG-11], entries: [uverbs], given: {mrs: {mr: {access: []}}}, when: {flags: [CHANGE_ACCESS]}, "
+    at_kernel = case(rows + "then: success, afterwards: [{call: ibv_dereg_mr, mr: mr, then: success}]}", "rereg_mr")
+    assert str(at_kernel.when).startswith("uverbs REREG_MR(mr=mr, flags=CHANGE_ACCESS")
+    assert str(at_kernel.afterwards[0]) == "uverbs DEREG_MR(mr=mr)"
+    assert str(REFUSE.when).startswith("ibv_reg_mr(")
+
+
+def iova(hca_va: str, more: str = "addr: buf + 100") -> Case:
+    return case(f"{{rules: [IOVA-02], when: {{{more}, hca_va: {hca_va}, access: []}}, then: success}}", "reg_mr_iova")
+
+
+@pytest.mark.parametrize(
+    ("of", "code", "layer"),
+    [
+        (iova("4 GiB + 200"), "EINVAL", "kernel core"),
+        (iova("0"), "EINVAL", "kernel core"),
+        (iova("4 GiB + 100"), "EINVAL", "kernel"),
+        (iova("4 GiB + 200"), "ENOMEM", "kernel"),
+        (iova("4 GiB + 200", "addr: buf.end - 8"), "EINVAL", "kernel"),
+        (REFUSE, "EINVAL", "kernel core"),
+        (REFUSE, "EPERM", "kernel"),
+        (REGISTER, "EINVAL", "kernel"),
+    ],
+)
+def test_what_the_core_of_the_kernel_checks_is_answered_by_it(of: Case, code: str, layer: str) -> None:
+    seen = Observation(rc=None, returned="NULL", errno=code, layer="kernel")
+    assert answering_layer(of, seen) == layer
+    judgement = judge(of, [], seen)
+    says = judgement.reason.endswith("the kernel's RDMA core answered, whatever the driver")
+    assert says == (layer == "kernel core" and judgement.verdict == Verdict.FAIL)
+    assert answering_layer(of, {**seen, "layer": "provider"}) == "provider"
+
+
+OOPS = """[   41.066534] BUG: kernel NULL pointer dereference, address: 0000000000000160
+[   41.070570] RIP: 0010:__put+0x12/0x60 [some_driver]
+[   41.073929] Call Trace:
+[   41.074244]  <TASK>
+[   41.074300]  ? exc_page_fault+0x7e/0x1a0
+[   41.074400]  __put+0x12/0x60 [some_driver]
+[   41.074500]  invalidate_mw+0x9d/0x110 [some_driver]
+[   41.074867]  requester+0x45b/0x12f0 [some_driver]
+"""
+OOPS_OF_ARM = """[    9.1] pc : put.isra.0+0x12/0x60 [some_driver]
+[    9.2] lr : invalidate_mw+0x9d/0x110 [some_driver]
+[    9.3] Call trace:
+[    9.4]  put.isra.0+0x12/0x60 [some_driver] (P)
+[    9.5]  invalidate_mw+0x9d/0x110 [some_driver]
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        (OOPS, "in __put+0x12/0x60 [some_driver], called by invalidate_mw+0x9d/0x110 [some_driver]"),
+        (OOPS_OF_ARM, "in put.isra.0+0x12/0x60 [some_driver], called by invalidate_mw+0x9d/0x110 [some_driver]"),
+        (OOPS.partition("[   41.073929]")[0], "in __put+0x12/0x60 [some_driver]"),
+        ("[ 1.0] all is well", ""),
+    ],
+)
+def test_a_kernel_that_died_says_where(log: str, expected: str) -> None:
+    assert crash_location(log.splitlines()) == expected
+
+
+def test_a_flush_that_should_be_refused_is_not_said_to_move_bytes() -> None:
+    seen = moved("all", "SUCCESS", ())
+    judgement = judge(traffic("refused", "FLUSH_GLOBAL"), [], seen)
+    assert judgement.verdict == Verdict.FAIL
+    assert judgement.reason.endswith("and flushed memory that it may not: a FLUSH moves no bytes")
+
+
+def test_a_refusal_on_a_queue_pair_that_had_failed_before_shows_nothing() -> None:
+    seen = moved("nothing", "WR_FLUSH_ERR")
+    assert judge(traffic("refused"), [], seen).verdict == Verdict.PASS
+    seen["afterwards"][0]["state_before"] = "ERR"
+    judgement = judge(traffic("refused"), [], seen)
+    assert judgement.verdict == Verdict.BROKEN
+    assert judgement.reason.endswith("completed with WR_FLUSH_ERR: its queue pair was in the error state before")
+    assert judge(traffic("success"), [], seen).verdict == Verdict.FAIL
+
+
+def test_a_refused_read_that_scribbles_on_the_requesters_own_buffer_leaks_nothing() -> None:
+    seen = moved("other", "REM_ACCESS_ERR", ())
+    judgement = judge(traffic("refused", "RDMA_READ"), [], seen)
+    assert judgement.verdict == Verdict.PASS
+    assert "none of them are the responder's" in judgement.notes[0]
+    assert judge(traffic("refused", "RDMA_READ"), [], moved("part", "REM_ACCESS_ERR", ())).verdict == Verdict.FAIL
+    done = judge(traffic("success", "RDMA_READ"), [], moved("other", "SUCCESS", ()))
+    assert "something else has arrived" in done.reason

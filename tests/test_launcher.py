@@ -145,7 +145,7 @@ def test_any_other_answer_installs_nothing(host: Host, answer: str) -> None:
 def test_without_a_terminal_it_refuses_in_one_line(host: Host) -> None:
     done = host.launch("run")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (f"rdma-cts: Debian packages are needed; say --yes to have them installed: {NEEDED}\n")
+    assert done.stderr == (f"rdma-cts: Debian packages are needed; give --yes to have them installed: {NEEDED}\n")
     assert host.calls() == []
 
 
@@ -161,7 +161,10 @@ def test_another_system_is_told_the_names(host: Host) -> None:
     (host.bin / "apt-get").unlink()
     done = host.launch("run", "--yes")
     assert done.returncode == 3
-    assert done.stderr == (f"rdma-cts: what Debian calls {NEEDED} is needed; there is no apt-get here, install it\n")
+    assert done.stderr == (
+        f"rdma-cts: the equivalents of the Debian packages {NEEDED} are needed; "
+        "without apt-get, install them yourself\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,7 +237,7 @@ def test_what_was_installed_and_is_not_there_is_named(python_host: Host) -> None
 def test_without_a_yes_nothing_is_installed(python_host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     with open(os.devnull) as nothing:
         monkeypatch.setattr(packages, "_INPUT", nothing)
-        with pytest.raises(UserError, match="say --yes to have them installed: qemu-system-x86 mmdebstrap"):
+        with pytest.raises(UserError, match="give --yes to have them installed: qemu-system-x86 mmdebstrap"):
             packages.ensure_tools(packages.GUEST, assume_yes=False, say=print)
     assert python_host.calls() == []
 
@@ -302,9 +305,9 @@ def test_a_host_with_a_device_works(tmp_path: Path) -> None:
 
 def test_a_host_with_nothing_is_told_what_to_do(tmp_path: Path) -> None:
     found = _by_subject(doctor.device_findings(doctor.Host(tmp_path)))
-    assert found["RDMA devices"].state == doctor.LACK
+    assert found["RDMA devices"].state == doctor.MISSING
     assert "no module rdma_rxe" in found["RDMA devices"].text
-    assert found["device nodes"].state == doctor.LACK
+    assert found["device nodes"].state == doctor.MISSING
     assert found["hugepages"].state == doctor.NOTE
     assert not doctor.works(found.values())
 
@@ -314,14 +317,14 @@ def test_modules_that_only_need_loading_are_told_apart(tmp_path: Path) -> None:
     modules.mkdir(parents=True)
     (modules / "modules.dep").write_text("kernel/x/rdma_rxe.ko.xz: kernel/y/ib-core.ko\nkernel/y/ib-uverbs.ko:\n")
     found = _by_subject(doctor.device_findings(doctor.Host(tmp_path)))
-    assert found["RDMA devices"].mend.startswith("modprobe rdma_rxe")
-    assert found["device nodes"].mend == "modprobe ib_uverbs"
+    assert found["RDMA devices"].remedy.startswith("modprobe rdma_rxe")
+    assert found["device nodes"].remedy == "modprobe ib_uverbs"
 
 
 def test_lacking_programs_are_told_with_the_command(python_host: Host) -> None:
     found = _by_subject(doctor.guest_findings(doctor.Host(python_host.root), recipe_for()))
-    assert found["packages"].state == doctor.LACK
-    assert found["packages"].mend.endswith("apt-get install --no-install-recommends qemu-system-x86 mmdebstrap")
+    assert found["packages"].state == doctor.MISSING
+    assert found["packages"].remedy.endswith("apt-get install --no-install-recommends qemu-system-x86 mmdebstrap")
     assert found["guest image"].text.startswith("not built yet")
     assert found["processor"].text.startswith("software emulation")
 
@@ -329,7 +332,7 @@ def test_lacking_programs_are_told_with_the_command(python_host: Host) -> None:
 def test_the_doctor_fails_when_no_way_works(
     python_host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "device_findings", lambda _: [doctor.Finding(doctor.LACK, "it", "is not", "mend it")])
+    monkeypatch.setattr(doctor, "device_findings", lambda _: [doctor.Finding(doctor.MISSING, "it", "is not", "fix it")])
     arguments = argparse.Namespace(stack="forky")
     assert doctor.execute(arguments) == doctor.NO_WAY == 4
     assert "Neither way works" in capsys.readouterr().out

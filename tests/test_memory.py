@@ -194,7 +194,7 @@ def test_a_device_dax_is_known_by_what_the_kernel_says_of_it(tmp_path: Path, mon
 
 @pytest.mark.parametrize(
     ("named", "said"),
-    [("/dev/null", "is no device DAX"), ("/etc", "is no device DAX"), ("/dev/nosuch", "No such file")],
+    [("/dev/null", "is not a device DAX"), ("/etc", "is not a device DAX"), ("/dev/nosuch", "No such file")],
 )
 def test_what_is_no_device_dax_is_not_written_to(named: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(persistent.VARIABLE, named)

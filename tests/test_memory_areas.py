@@ -68,3 +68,33 @@ def test_how_much_has_arrived(memory: Buffer, arrived: int, moved: str) -> None:
     ctypes.memmove(area.start, pattern(16), arrived)
     assert area.moved() == moved
     assert not area.changed_outside()
+
+
+def requester(memory: Buffer, source: Area) -> Area:
+    """The buffer of a peer that reads what `source` holds."""
+    area = Area(memory, memory.addr + 64, source.length, EMPTY, repeated(EMPTY, source.length), source.before)
+    area.fill()
+    return area
+
+
+@pytest.mark.parametrize(
+    ("new", "received"),
+    [
+        (b"", "nothing"),
+        (pattern(16), "all"),
+        (pattern(8), "part"),
+        (repeated(EMPTY, 3) + pattern(4)[3:], "part"),  # one byte, in its place
+        (b"\0" + pattern(8), "part"),  # some of them, elsewhere
+        (bytes([CANARY]) * 4, "part"),  # from beside the range
+        (b"\0" * 16, "other"),
+        (bytes(range(16)), "other"),
+    ],
+)
+def test_bytes_that_are_nobodys_are_told_from_those_of_the_other_side(
+    memory: Buffer, new: bytes, received: str
+) -> None:
+    source = Area(memory, memory.addr + 100, 16, CANARY, pattern(16), pattern(16))
+    source.fill()
+    made = requester(Buffer(256), source)
+    ctypes.memmove(made.start, new, len(new))
+    assert made.received(source) == received

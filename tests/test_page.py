@@ -136,7 +136,7 @@ def test_nothing_from_the_results_runs_and_all_of_it_is_shown(page: webdriver.Ch
     assert page.execute_script("return document.querySelectorAll('img[src=x], b b, title script').length") == 0
     assert page.execute_script("return document.querySelectorAll('a[href^=\"javascript\"]').length") == 0
     assert page.title == f"{MARKUP} · rdma-cts"
-    assert f"{MARKUP} departs from its documents" in page.find_element(By.TAG_NAME, "h1").text
+    assert f"{MARKUP} does not conform to its documents" in page.find_element(By.TAG_NAME, "h1").text
     assert page.execute_script("return document.body.textContent.split(arguments[0]).length", MARKUP) > 10
     log: list[dict[str, Any]] = page.get_log("browser")  # type: ignore[no-untyped-call, unused-ignore]
     assert [entry for entry in log if entry["level"] == "SEVERE"] == []
@@ -258,7 +258,7 @@ def test_a_dot_of_a_map_is_told_by_keyboard_and_by_pointer(page: webdriver.Chrom
     page.execute_script("arguments[0].focus()", shown)
     press(page, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     WebDriverWait(page, PATIENCE_S).until(
-        lambda _: dot.text.startswith("access=LOCAL_WRITE · PASS: REG-01 wants success")
+        lambda _: dot.text.startswith("access=LOCAL_WRITE · PASS: REG-01 expects success")
     )
     press(page, Keys.ARROW_DOWN)
     WebDriverWait(page, PATIENCE_S).until(lambda _: dot.text.startswith("access=LOCAL_WRITE+MW_BIND · FAIL"))

@@ -67,9 +67,9 @@ def test_a_terminal_has_a_bar_with_pace_and_time_left(terminal: tuple[io.TextIOW
     shown = seen(terminal).replace("\r\n", "\n")
     bars = [part for part in re.split(r"\r\x1b\[K|\n", shown) if " of 100" in part]
     assert bars == [
-        "  ........................ 1 of 100, 2 a second, 50 s left  reg_mr/sample/c0",
-        "  ........................ 2 of 100, 2 a second, 49 s left  reg_mr/sample/c1",
-        "  ........................ 3 of 100, 2 a second, 48 s left  reg_mr/sample/c2",
+        "  ........................ 1 of 100, 2 per second, 50 s left  reg_mr/sample/c0",
+        "  ........................ 2 of 100, 2 per second, 49 s left  reg_mr/sample/c1",
+        "  ........................ 3 of 100, 2 per second, 48 s left  reg_mr/sample/c2",
     ]
     assert f"  {ESCAPE}[31mFAIL{ESCAPE}[0m reg_mr/sample/c1: it is FAIL\n" in shown
 
@@ -101,8 +101,8 @@ def test_elsewhere_there_are_plain_lines_now_and_then() -> None:
         progress.result_recorded(result(SUITE.cases[0]), done, 120)
     assert stream.getvalue().splitlines() == [
         "120 cases on fake0 (fake), kernel 7.2.0, rdma-core 65.0, stack host",
-        "  50 of 120, 10 a second, 7 s left",
-        "  100 of 120, 10 a second, 2 s left",
+        "  50 of 120, 10 per second, 7 s left",
+        "  100 of 120, 10 per second, 2 s left",
     ]
 
 

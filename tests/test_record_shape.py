@@ -43,4 +43,4 @@ def test_a_name_that_commands_a_terminal_is_shown_harmless() -> None:
     bad = changed(of, {"case": "a\x1b[31m\nb", "rules": [1]})
     with pytest.raises(UserError) as caught:
         shape.check(bad, "here")
-    assert str(caught.value) == "here: case 'a\\x1b[31m\\nb': `rules` is no list of texts"
+    assert str(caught.value) == "here: case 'a\\x1b[31m\\nb': `rules` is not a list of texts"

@@ -179,7 +179,7 @@ def test_progress_shows_what_is_no_pass_at_once_and_nothing_hostile() -> None:
     assert said[0] == "3 cases on fake0 (fake), kernel 7.2.0, rdma-core 65.0, stack host"
     assert said[1].startswith("  FAIL reg_mr/sample/c1: a")
     assert said[1].isprintable()
-    assert said[2:] == ["  starting again: it died"]
+    assert said[2:] == ["  starting a new worker: it died"]
 
 
 def test_quiet_progress_says_nothing() -> None:

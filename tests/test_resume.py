@@ -110,7 +110,7 @@ def test_a_file_that_ends_as_none_of_ours_is_left_alone(stage: Stage) -> None:
     with stage.path.open("ab") as file:
         file.write(passed(1))
     data = stage.path.read_bytes()
-    with pytest.raises(UserError, match="does not end as a run ends"):
+    with pytest.raises(UserError, match="does not end like the results of a run"):
         stage.play(ran(1), carry_on=True)
     assert stage.path.read_bytes() == data
 
@@ -184,7 +184,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_is_no_plan_is_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "plan.json").write_bytes(content)
-    with pytest.raises(UserError, match=r"plan\.json is no plan") as caught:
+    with pytest.raises(UserError, match=r"plan\.json is not a valid plan") as caught:
         read_plan(tmp_path)
     assert len(str(caught.value).splitlines()) == 1
 
@@ -194,12 +194,12 @@ def test_a_plan_with_something_else_in_it_is_none(tmp_path: Path, key: str) -> N
     write_plan(PLAN, tmp_path)
     data = json.loads((tmp_path / "plan.json").read_text())
     (tmp_path / "plan.json").write_text(json.dumps({**data, key: [17]}))
-    with pytest.raises(UserError, match="no plan"):
+    with pytest.raises(UserError, match="not a valid plan"):
         read_plan(tmp_path)
 
 
-def test_a_directory_without_a_plan_holds_no_run_to_carry_on(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no run to carry on in .*: there is no plan\.json"):
+def test_a_directory_without_a_plan_holds_no_run_to_resume(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no run to resume in .*: there is no plan\.json"):
         read_plan(tmp_path)
 
 
@@ -219,10 +219,10 @@ def test_the_plan_of_another_user_is_not_run(tmp_path: Path, monkeypatch: pytest
         ({"stack": "sid"}, "the stack is another"),
         ({"planned": ("reg_mr/a",)}, "other cases are selected"),
         ({"tables_sha256": "1" * 64}, "the tables have changed"),
-        ({"given": {"image": "2"}}, "what was put under test has changed"),
+        ({"given": {"image": "2"}}, "the builds under test have changed"),
     ],
 )
-def test_a_run_that_is_another_is_not_carried_on(change: ResultRecord, told: str) -> None:
+def test_a_run_with_another_plan_is_not_resumed(change: ResultRecord, told: str) -> None:
     with pytest.raises(UserError, match=told):
         PLAN.check(Plan(**{**vars(PLAN), **change}))
 
@@ -230,7 +230,7 @@ def test_a_run_that_is_another_is_not_carried_on(change: ResultRecord, told: str
 # The command
 
 
-def carry_on(*arguments: str) -> subprocess.CompletedProcess[str]:
+def resume(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`rdma-cts run --resume …`."""
     command: Sequence[str] = [sys.executable, "-m", "commands", "run", "--resume", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
@@ -240,17 +240,17 @@ def carry_on(*arguments: str) -> subprocess.CompletedProcess[str]:
                                   ("--deadline", "120")])  # fmt: skip
 def test_options_of_the_first_run_cannot_be_given_again(tmp_path: Path, more: Sequence[str]) -> None:
     write_plan(PLAN, tmp_path)
-    done = carry_on(str(tmp_path), *more)
+    done = resume(str(tmp_path), *more)
     assert done.returncode == 2
-    why = "what a run is asked to do is taken from the run that is carried on"
+    why = "all options are taken from the run that is resumed"
     assert done.stderr == f"rdma-cts: {more[0]} cannot be given with --resume; {why}\n"
 
 
 def test_a_directory_that_has_gone_is_named(tmp_path: Path) -> None:
     write_plan(PLAN, tmp_path)
-    done = carry_on(str(tmp_path))
+    done = resume(str(tmp_path))
     assert done.returncode == 2
-    assert "the run began in /somewhere, which is not there" in done.stderr
+    assert "the run was started in /somewhere, which cannot be used" in done.stderr
 
 
 def test_a_worker_killed_in_the_last_case_of_a_session_is_no_verdict(stage: Stage) -> None:

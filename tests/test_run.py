@@ -63,7 +63,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(out, done, read_results(out))
 
 
-def test_the_run_is_complete_and_its_exit_status_says_that_the_driver_departs(whole: Run) -> None:
+def test_the_run_is_complete_and_its_exit_status_says_that_the_driver_does_not_conform(whole: Run) -> None:
     assert whole.footer["complete"] is True
     assert not {"BROKEN", "MISSED"} & set(whole.footer["verdicts"])
     assert whole.done.returncode == 1
@@ -88,7 +88,7 @@ def test_the_rule_holds_on_soft_roce(whole: Run, rule: str) -> None:
 
 
 @pytest.mark.parametrize("flags", ["zero-based+local-write", "hugetlb-on-demand+local-write"])
-def test_where_soft_roce_departs_from_its_documents_is_said(whole: Run, flags: str) -> None:
+def test_the_known_violations_of_soft_roce_are_reported(whole: Run, flags: str) -> None:
     (line,) = [line for line in whole.recorded.results if line["case"] == f"reg_mr/access_flags/{flags}"]
     assert line["verdict"] == "FAIL"
     assert line["rules"] == ["REG-17"]
@@ -121,7 +121,7 @@ def test_the_run_leaves_a_page_and_a_summary_with_the_verdict_in_words(whole: Ru
     assert summary["words"].startswith(f"{verified} of {summary['documented_rules']} documented rules verified, ")
     assert "because" in summary["words"]
     page = (whole.out / "report.html").read_text()
-    assert "rxe0 departs from its documents" in page
+    assert "rxe0 does not conform to its documents" in page
     assert all(f'id="{rule}"' in page for rule in whole.footer["rules"])
     assert f"report: {whole.out}/report.html" in whole.done.stdout
 

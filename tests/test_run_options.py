@@ -159,7 +159,7 @@ def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: pytest.
         raise UserError("enough")
 
     monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
-    monkeypatch.setattr(target, "target_of", lambda *_: None)
+    monkeypatch.setattr(target, "prepare", lambda *_: None)
     monkeypatch.setattr(run, "_plan", plan)
     options = replace(RunOptions(shared=True, cases=(tmp_path,)).on("rxe7"), verbs=("reg_mr",))
     _, _, *arguments = shlex.split(options.reproduction(HAZARDOUS))
@@ -235,7 +235,7 @@ def test_what_the_guest_alone_has_is_refused_on_a_device(name: str, monkeypatch:
     values: dict[str, Any] = {"stack": "sid", "keep": True, "guest_env": ("A=1",)}
     options = replace(RunOptions(shared=True), **{name: values.get(name, Path("x"))})
     with pytest.raises(UserError, match=f"{OPTIONS[name].flag} is for the guest, not for a device of this host"):
-        target.target_of(target.settled(options), Path("out"), print, False)
+        target.prepare(target.with_target(options), Path("out"), print, False)
 
 
 # The deadline of a completion
@@ -278,7 +278,7 @@ def test_a_queue_awaits_a_completion_as_long_as_it_was_told_to() -> None:
 
 def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do() -> None:
     struct = NativeConnection(queue(1.5), queue(2.5), 0.5, renewable=False)._struct
-    assert (struct.patience, struct.hearing, struct.silence) == (1_500_000_000, 2_500_000_000, 500_000_000)
+    assert (struct.send_timeout, struct.receive_timeout, struct.silence) == (1_500_000_000, 2_500_000_000, 500_000_000)
 
 
 @pytest.mark.parametrize("kind", ["RC", "XRC"])

@@ -18,12 +18,12 @@ from actors import HEADER, Stage, ran, start
 from conformance.bench.calls import Mr, Pd, Return
 from conformance.bench.interface import Entry
 from conformance.errors import UserError
-from conformance.execution.runner import no_progress
+from conformance.execution.runner import no_progress, run_case
 from conformance.model.case import Case
 from conformance.model.observation import KernelEvidence
 from conformance.model.verdict import Verdict
 from conformance.results.conclusions import headline, rule_verdicts
-from conformance.results.points import read_points
+from conformance.results.points import deviations, read_points
 from conformance.results.records import encode
 from conformance.results.sweep_record import sweep_record
 from conformance.results.writer import ResultsFile
@@ -34,6 +34,8 @@ from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import of_tier, ordered
 from conformance.verbs import ENUMS
 from reference.bench import ReferenceBench
+from reference.device import Device
+from reference.objects import Region, Window
 from trial.running import on_the_reference
 
 FLAGS = ENUMS["ibv_access_flags"]
@@ -224,6 +226,145 @@ def test_a_set_up_that_works_at_no_point_is_broken(bench: Bench) -> None:
     swept = run(samples.case(row), bench)
     assert swept.verdict == Verdict.BROKEN
     assert swept.points.by_verdict() == {"UNREACHABLE": 4}
+
+
+WINDOWS = """
+- id: windows
+  rules: [BIND-05]
+  needs: [mw_type_2]
+  given:
+    qps: {qp: {type: RC}}
+    mrs: {mr: {access: [LOCAL_WRITE, MW_BIND]}}
+    windows: {mw: {type: TYPE, bound: {access: [REMOTE_WRITE, $access]}}}
+  call: traffic
+  sweep:
+    axes: {access: [[], [REMOTE_READ]], place: [first, last, whole, empty]}
+    points: 8
+    expect: [{if: place=empty, then: open, rule: BIND-05}, {then: success, rule: BIND-05}]
+  when: {op: RDMA_WRITE, rkey: mw.rkey, addr: buf, position: $place, via: VIA}
+"""
+
+
+class EveryThirdBindFails(Device):
+    """Binds that are legal and fail at times."""
+
+    binds = 0
+
+    def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
+        self.binds += 1
+        return self.binds % 3 == 0 or super().bind_refused(window, region, addr, length, access)
+
+
+@pytest.mark.parametrize(
+    ("kind", "via", "rule", "refused"),
+    [
+        (2, "qp", "BIND-14", 3),  # each point has a set-up of its own: of 11 binds, three fail
+        (1, "qp", "BIND-01", 3),
+        (1, '"NULL"', "BIND-01", 0),  # two set-ups for all
+    ],
+)
+def test_a_set_up_that_is_refused_at_times_is_a_violation_with_rate_and_point(
+    kind: int, via: str, rule: str, refused: int
+) -> None:
+    row = WINDOWS.replace("TYPE", str(kind)).replace("VIA", via)
+    case = samples.suite([samples.table("bind_mw/sample", row)]).cases[0]
+    with closing(ReferenceBench(EveryThirdBindFails())) as bench:
+        swept = run_sweep(case, on_the_reference(bench), no_progress).result
+    assert swept.points.by_verdict() == ({"PASS": 8 - refused, "FAIL": refused} if refused else {"PASS": 8})
+    if refused:
+        record = sweep_record(case, samples.registry(), swept, 1)
+        assert record["rules"] == ["BIND-05", rule]
+        assert record["rule_verdicts"] == {"BIND-05": "PASS", rule: "FAIL"}
+        (deviation,) = deviations(swept.points, "")
+        assert (deviation["count"], deviation["rules"]) == (refused, [rule])
+        assert "binding the window 'mw' was refused with MW_BIND_ERR, and was done" in deviation["observed"]
+
+
+def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
+    class TheFirstBindFails(EveryThirdBindFails):
+        binds = 2
+
+    row = WINDOWS.replace("TYPE", "1").replace("VIA", '"NULL"')
+    case = samples.suite([samples.table("bind_mw/sample", row)]).cases[0]
+    with closing(ReferenceBench(TheFirstBindFails())) as bench:
+        points = run_sweep(case, on_the_reference(bench), no_progress).result.points
+    assert points.by_verdict() == {"PASS": 7, "FAIL": 1}
+
+
+UNRELIABLE = """
+- id: unreliable
+  rules: [REG-05]
+  given: {mrs: {mr: {access: [LOCAL_WRITE, $access]}}}
+  call: traffic
+  sweep:
+    axes: {access: [[], [REMOTE_WRITE]], place: [first, last, whole]}
+    points: 6
+    expect: [{if: REMOTE_WRITE, then: success, rule: REG-05}, {then: refused, rule: REG-05}]
+  when: {op: RDMA_WRITE, qp_type: UC, rkey: mr.rkey, addr: buf, position: $place}
+"""
+UNRELIABLE_ROW = """
+- id: unreliable
+  rules: [REG-05]
+  given: {mrs: {mr: {access: [LOCAL_WRITE, REMOTE_WRITE]}}}
+  call: traffic
+  when: {op: RDMA_WRITE, qp_type: UC, rkey: mr.rkey, addr: buf}
+  then: OUTCOME
+"""
+
+
+class LosesTheFirst(Device):
+    """The first writes of a connection that is not reliable are lost, as many as `losses`."""
+
+    def __init__(self, losses: int) -> None:
+        super().__init__()
+        self.losses = losses
+
+    def put(self, addr: int, content: bytes) -> bool:
+        self.losses -= 1
+        return True if self.losses >= 0 else super().put(addr, content)
+
+
+class GrantsTheSecond(Device):
+    """A write without the right is refused the first time, and carried out from then on."""
+
+    asked = 0
+
+    def allows(self, region: Region, right: int) -> bool:
+        self.asked += 1
+        return self.asked > 1 or super().allows(region, right)
+
+
+def test_what_an_unreliable_transport_lost_is_sent_again_before_it_fails() -> None:
+    case = samples.suite([samples.table("reg_mr/sample", UNRELIABLE)]).cases[0]
+    for losses, verdicts in ((1, {"PASS": 6}), (4, {"PASS": 6}), (99, {"PASS": 3, "FAIL": 3})):
+        with closing(ReferenceBench(LosesTheFirst(losses))) as bench:
+            points = run_sweep(case, on_the_reference(bench), no_progress).result.points
+        assert points.by_verdict() == verdicts
+        tries = {example["observed"].get("tries", 1) for example in points.examples}
+        assert max(tries) == {1: 2, 4: 3, 99: 3}[losses]
+    failed = next(example for example in points.examples if example["observed"].get("tries") == 3)
+    assert "at try 3, and nothing arrived at any" in failed["reason"]
+
+
+@pytest.mark.parametrize(
+    ("losses", "verdict", "tries"), [(0, "PASS", None), (1, "PASS", 2), (2, "PASS", 3), (3, "FAIL", 3)]
+)
+def test_a_row_over_an_unreliable_transport_counts_its_tries(losses: int, verdict: str, tries: int | None) -> None:
+    with closing(ReferenceBench(LosesTheFirst(losses))) as bench:
+        came = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")), on_the_reference(bench))
+    assert (came.judgement.verdict, came.observation.get("tries")) == (verdict, tries)
+    assert bool(came.judgement.notes) == (tries is not None)
+
+
+def test_what_must_not_arrive_has_no_second_chance() -> None:
+    with closing(ReferenceBench(LosesTheFirst(0))) as bench:
+        came = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench))
+    assert came.judgement.verdict == Verdict.FAIL
+    assert "tries" not in came.observation
+    row = UNRELIABLE_ROW.replace("LOCAL_WRITE, REMOTE_WRITE", "LOCAL_WRITE").replace("OUTCOME", "refused")
+    with closing(ReferenceBench(device := GrantsTheSecond())) as bench:
+        came = run_case(samples.case(row), on_the_reference(bench))
+    assert (came.judgement.verdict, device.asked) == (Verdict.PASS, 1)
 
 
 GROUND = """

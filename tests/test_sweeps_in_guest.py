@@ -62,6 +62,14 @@ RUNS = {"one": "--rdma-device rxe0", "two": "-n 2 --rdma-device rxe0,rxe1", "wit
 KEPT = ("verdict", "rules", "expected", "space", "points", "rule_verdicts", "deviations")
 
 
+def without_commands(result: dict[str, Any]) -> dict[str, Any]:
+    """The result without the commands that reproduce its deviations: with one device in a run they name it."""
+    if "deviations" not in result:
+        return result
+    kept = [{key: value for key, value in each.items() if key != "repro"} for each in result["deviations"]]
+    return {**result, "deviations": kept}
+
+
 class Found:
     """What one of the runs left, without what differs each time."""
 
@@ -69,7 +77,7 @@ class Found:
         results = [each["line"] for each in lines if each["file"] == "results.jsonl"]
         self.header, self.footer = results[0], results[-1]
         self.results = {
-            line["case"]: {key: line[key] for key in KEPT if key in line}
+            line["case"]: without_commands({key: line[key] for key in KEPT if key in line})
             for line in results if line["type"] == "result"
         }  # fmt: skip
         self.points = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
-from commands.programs import lines_from_guest
+from commands.programs import messages_from_guest
 from conformance.errors import UserError
 from conformance.execution.runner import Unwatched
 from conformance.model.case import Case
@@ -125,7 +125,7 @@ def test_a_report_has_the_kill_ratio_by_rule(tmp_path: Path) -> None:
     data = json.loads((tmp_path / "trial.json").read_text())
     assert (data["passed"], [each["outcome"] for each in data["findings"]]) == (False, [KILLED, SURVIVED, KILLED])
     assert "survived      REG-15" in report.summary(trial)
-    assert "not tried: REREG-15, since why" in report.summary(trial)
+    assert "not tried: REREG-15, because why" in report.summary(trial)
 
 
 def test_a_few_violations_are_tried_by_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,7 +171,7 @@ def test_altered_calls_are_seen_by_the_cases_of_their_rule(altered: Violation, s
 @pytest.mark.guest
 def test_alterations_of_real_calls_are_seen_in_the_guest(tmp_path: Path) -> None:
     chosen = ["write-alone-granted", "region-one-byte-too-long", "not-deregistered", "control"]
-    lines = lines_from_guest("trial.inside", ["alterations", *chosen], GUEST_STACK, tmp_path / "console.log", print)
+    lines = messages_from_guest("trial.inside", ["alterations", *chosen], GUEST_STACK, tmp_path / "console.log", print)
     found = {line["name"]: line["outcome"] for line in lines if line.get("type") == "finding"}
     assert found == {**dict.fromkeys(chosen, KILLED), "control": SURVIVED}
 

@@ -75,7 +75,7 @@ def test_the_release_of_a_kernel_is_read_from_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", bytes(0x400), bytes(0x202) + b"HdrS"])
 def test_a_file_that_is_no_kernel_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "vmlinux").write_bytes(content)
-    with pytest.raises(UserError, match="no bootable kernel"):
+    with pytest.raises(UserError, match="not a bootable x86 kernel"):
         release_of(tmp_path / "vmlinux")
 
 
@@ -134,13 +134,13 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path, image: Image) 
     (mine / "rdma_rxe.ko").write_bytes(module("6.1.0-other"))
     (early / "virtio_blk.ko").write_bytes(module())
     (text / "rdma_rxe.ko").write_bytes(b"no module at all")
-    assert "give its own with --modules" in refused(image, kernel=kernel)
-    assert "holds no module that is used" in refused(image, modules=empty)
-    assert "is for the kernel 6.1.0-other, not for 7.2.0-image" in refused(image, modules=mine)
-    assert "together with --kernel only" in refused(image, modules=early)
-    assert "is no kernel module" in refused(image, modules=text)
-    assert "is no directory" in refused(image, modules=tmp_path / "no")
-    assert "is no directory" in refused(image, overlay=kernel)
+    assert "give the kernel's modules with --modules" in refused(image, kernel=kernel)
+    assert "holds no module that a guest uses" in refused(image, modules=empty)
+    assert "is for kernel 6.1.0-other, not for 7.2.0-image" in refused(image, modules=mine)
+    assert "only together with --kernel" in refused(image, modules=early)
+    assert "is not a kernel module" in refused(image, modules=text)
+    assert "is not a directory" in refused(image, modules=tmp_path / "no")
+    assert "is not a directory" in refused(image, overlay=kernel)
     assert "no libibverbs.so.1" in refused(image, rdma_core=empty)
     (early / "virtio_blk.ko").unlink()
     (early / "udmabuf.ko").write_bytes(module("7.3.0-mine"))

@@ -184,13 +184,13 @@ LATEST = TODAY + LONGEST
 @pytest.mark.parametrize(
     ("change", "mistake"),
     [
-        ({"rule": "REG-91"}, "2:9: there is no rule 'REG-91' (did you mean REG-21?)"),
+        ({"rule": "REG-91"}, "2:9: unknown rule 'REG-91' (did you mean REG-21?)"),
         ({"case": "reg_mr/sample/c0"}, "2:3: a waiver is for one case or for one rule: write `case` or `rule`"),
         ({"where": {}}, "3:10: where lacks the key 'driver'"),
-        ({"where": {"driver": "fake", "kernel": {"from": "seven"}}}, "'seven' is no version of a kernel"),
+        ({"where": {"driver": "fake", "kernel": {"from": "seven"}}}, "invalid kernel version 'seven'"),
         ({"where": {"driver": "fake", "kernel": {"from": "7.2", "to": "6.12"}}}, "no kernel is from 7.2 to 6.12"),
         ({"where": {"driver": "fake", "kernel": {}}}, "a range of kernels has a `from`, a `to`, or both"),
-        ({"observed": {"verdict": "FAIL"}}, "that it fails is not enough to know it by"),
+        ({"observed": {"verdict": "FAIL"}}, "describe the failure with at least one of"),
         ({"observed": {"verdict": "PASS"}}, "unknown verdict 'PASS'"),
         ({"observed": {"verdict": "FAIL", "erno": "EINVAL"}}, "unknown key 'erno' in observed (did you mean errno?)"),
         ({"issue": "4711"}, "must be the address of one"),

@@ -1,3 +1,3 @@
-"""The suite put on trial: broken references, altered real calls, random sequences, and what the cases say of them."""
+"""Tests the suite itself: broken references, altered real calls and random sequences, and which cases detect them."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Violations on the real stack: one promise broken between the suite and libibverbs, by real calls that were altered.
+"""Alterations of real calls, between the suite and libibverbs, each of which breaks one rule on the real stack.
 
-Only rules that Soft-RoCE keeps can be broken there. What a device that breaks the rule would let through is let
-through by asking the real one for more, what it would refuse is refused in its place.
+Only rules that Soft-RoCE keeps can be broken there. What a device that breaks the rule would allow is allowed by
+requesting more from the real device; what it would refuse is refused without calling the real device.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ def _refused(entry: Entry, code: int) -> Return:
 
 
 class Rights(Alteration):
-    """Registrations with other rights than were asked for."""
+    """Registers with other access flags than requested."""
 
     def rights(self, access: int) -> int:
-        """The rights that the real device is asked for."""
+        """The access flags to request from the real device."""
         return access
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        return super().register(entry, verb, pd, place, self.rights(access))
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        return super().register(entry, verb, pd, where, self.rights(access))
 
 
 @violates("REG-15")
 class WriteAloneGranted(Rights):
-    """LOCAL_WRITE is added where REMOTE_WRITE stands without it."""
+    """LOCAL_WRITE is added if REMOTE_WRITE is given without it."""
 
     def rights(self, access: int) -> int:
         return access | LOCAL_WRITE if access & REMOTE_WRITE else access
@@ -61,7 +61,7 @@ class WriteAloneGranted(Rights):
 
 @violates("REG-16")
 class AtomicAloneGranted(Rights):
-    """LOCAL_WRITE is added where REMOTE_ATOMIC stands without it."""
+    """LOCAL_WRITE is added if REMOTE_ATOMIC is given without it."""
 
     def rights(self, access: int) -> int:
         return access | LOCAL_WRITE if access & REMOTE_ATOMIC else access
@@ -69,7 +69,7 @@ class AtomicAloneGranted(Rights):
 
 @violates("REG-18")
 class UnknownBitsMasked(Rights):
-    """Unknown bits are masked away."""
+    """Unknown bits are masked out."""
 
     def rights(self, access: int) -> int:
         return access & _KNOWN
@@ -93,7 +93,7 @@ class LocalWriteAlways(Rights):
 
 @violates("REG-04")
 class LocalWriteLost(Rights):
-    """LOCAL_WRITE gets lost where it stands alone."""
+    """LOCAL_WRITE is dropped if it is the only flag."""
 
     def rights(self, access: int) -> int:
         return 0 if access == LOCAL_WRITE else access
@@ -109,7 +109,7 @@ class RemoteWriteByLocal(Rights):
 
 @violates("REG-05")
 class RemoteWriteTakenAway(Rights):
-    """REMOTE_WRITE gets lost."""
+    """REMOTE_WRITE is dropped."""
 
     def rights(self, access: int) -> int:
         return access & ~REMOTE_WRITE
@@ -125,7 +125,7 @@ class RemoteReadAlways(Rights):
 
 @violates("REG-06")
 class RemoteReadTakenAway(Rights):
-    """REMOTE_READ gets lost."""
+    """REMOTE_READ is dropped."""
 
     def rights(self, access: int) -> int:
         return access & ~REMOTE_READ
@@ -157,7 +157,7 @@ class BindingAlways(Rights):
 
 @violates("REG-12")
 class OnDemandLost(Rights):
-    """On-demand regions are registered as plain ones."""
+    """ON_DEMAND is dropped."""
 
     def rights(self, access: int) -> int:
         return access & ~ON_DEMAND
@@ -167,40 +167,40 @@ class OnDemandLost(Rights):
 class NoAccessZero(Alteration):
     """Access 0 is refused."""
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        return super().register(entry, verb, pd, place, access) if access else _refused(entry, errno.EINVAL)
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        return super().register(entry, verb, pd, where, access) if access else _refused(entry, errno.EINVAL)
 
 
 @violates("REG-14")
 class NoRelaxedOrdering(Alteration):
     """RELAXED_ORDERING is refused."""
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
         if access & RELAXED_ORDERING:
             return _refused(entry, errno.EINVAL)
-        return super().register(entry, verb, pd, place, access)
+        return super().register(entry, verb, pd, where, access)
 
 
 @violates("REG-02")
 class ReasonLost(Alteration):
-    """A refused registration leaves errno alone."""
+    """A refused registration does not set errno."""
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        returned = super().register(entry, verb, pd, place, access)
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        returned = super().register(entry, verb, pd, where, access)
         return returned if returned.mr or entry.name != "libibverbs" else Return(0, 0)
 
 
 class Extent(Alteration):
-    """Registrations of another range than was asked for, of which the structure does not tell."""
+    """Registers another range than requested; the structure has the requested one."""
 
     def extent(self, addr: int, length: int) -> tuple[int, int]:
-        """The range that the real device is asked for."""
+        """The range to request from the real device."""
         return addr, length
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        addr, length = place[:2]
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        addr, length = where[:2]
         if verb != "reg_mr" or not 64 <= length < 1 << 40:
-            return super().register(entry, verb, pd, place, access)
+            return super().register(entry, verb, pd, where, access)
         start, size = self.extent(addr, length)
         returned = super().register(entry, "reg_mr_iova", pd, (start, size, start), access)
         if returned.mr:
@@ -210,7 +210,7 @@ class Extent(Alteration):
 
 @violates("REG-20")
 class RegionOneByteTooLong(Extent):
-    """A region reaches one byte beyond its end where there is memory."""
+    """A region ends one byte too late, if there is memory."""
 
     def extent(self, addr: int, length: int) -> tuple[int, int]:
         return addr, length + 1 if (addr + length) % 4096 else length
@@ -218,7 +218,7 @@ class RegionOneByteTooLong(Extent):
 
 @violates("REG-20")
 class RegionOneByteTooShort(Extent):
-    """A region's last byte cannot be reached."""
+    """A region's last byte cannot be accessed."""
 
     def extent(self, addr: int, length: int) -> tuple[int, int]:
         return addr, length - 1
@@ -226,7 +226,7 @@ class RegionOneByteTooShort(Extent):
 
 @violates("REG-20")
 class RegionOfWholePages(Extent):
-    """A region reaches to the ends of its pages."""
+    """A region extends to the ends of its pages."""
 
     def extent(self, addr: int, length: int) -> tuple[int, int]:
         start = addr // 4096 * 4096
@@ -235,10 +235,10 @@ class RegionOfWholePages(Extent):
 
 @violates("REG-01")
 class PageTold(Alteration):
-    """The structure says the address of the region's first page."""
+    """The structure has the address of the region's first page."""
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        returned = super().register(entry, verb, pd, place, access)
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        returned = super().register(entry, verb, pd, where, access)
         if returned.mr and returned.mr.struct.addr:
             returned.mr.struct.addr = returned.mr.struct.addr // 4096 * 4096
         return returned
@@ -246,14 +246,14 @@ class PageTold(Alteration):
 
 @violates("REG-21")
 class KeysByIndex(Alteration):
-    """Of an rkey only the index counts: the tag is put right before the request is posted."""
+    """Only the index of an rkey is checked: the tag is corrected before the request is posted."""
 
     def __init__(self) -> None:
         super().__init__()
         self._known: dict[int, int] = {}
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        returned = super().register(entry, verb, pd, place, access)
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        returned = super().register(entry, verb, pd, where, access)
         if returned.mr:
             self._known[returned.mr.struct.rkey >> 8] = returned.mr.struct.rkey
         return returned
@@ -264,15 +264,15 @@ class KeysByIndex(Alteration):
 
 @violates("REG-22")
 class OneDomainForAll(Alteration):
-    """Queue pairs of every domain serve the regions of the first."""
+    """Queue pairs of every PD can access the regions of the first PD."""
 
     def __init__(self) -> None:
         super().__init__()
         self._first: Pd | None = None
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
         self._first = pd
-        return super().register(entry, verb, pd, place, access)
+        return super().register(entry, verb, pd, where, access)
 
     def pair(self, bench: Bench, spec: QpSpec, requester: Pd, responder: Pd) -> Pair:
         return super().pair(bench, spec, requester, self._first or responder)
@@ -280,7 +280,7 @@ class OneDomainForAll(Alteration):
 
 @violates("REG-23")
 class LimitIgnored(Alteration):
-    """The limit of locked memory is not obeyed."""
+    """The locked-memory limit is not enforced."""
 
     def locked_memory_limit(self, bench: Bench, size: int) -> AbstractContextManager[None]:
         return nullcontext()
@@ -290,34 +290,34 @@ class LimitIgnored(Alteration):
 class IovaDropped(Alteration):
     """hca_va is ignored."""
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        if verb == "reg_mr_iova" and place[2] != 0:
-            place = (*place[:2], place[0])
-        return super().register(entry, verb, pd, place, access)
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        if verb == "reg_mr_iova" and where[2] != 0:
+            where = (*where[:2], where[0])
+        return super().register(entry, verb, pd, where, access)
 
 
 @violates("IOVA-03")
 class IovaZeroDropped(Alteration):
-    """hca_va 0 is taken for none, and addr in its place."""
+    """hca_va 0 counts as no hca_va, and addr is used."""
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        if verb == "reg_mr_iova" and place[2] == 0:
-            place = (*place[:2], place[0])
-        return super().register(entry, verb, pd, place, access)
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        if verb == "reg_mr_iova" and where[2] == 0:
+            where = (*where[:2], where[0])
+        return super().register(entry, verb, pd, where, access)
 
 
 @violates("DEREG-01")
 class NotDeregistered(Alteration):
-    """Deregistering answers 0 and does nothing."""
+    """Deregistration returns 0 and does nothing."""
 
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
-        self.leftovers.append(lambda: entry.dereg_mr(mr))
+        self.unreleased.append(lambda: entry.dereg_mr(mr))
         return Return(0, 0)
 
 
 @violates("DEREG-03")
 class NegativeCodes(Alteration):
-    """A failure to deregister is the negative errno."""
+    """A failed deregistration returns the negative errno."""
 
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
         returned = super().dereg_mr(entry, mr)
@@ -326,18 +326,18 @@ class NegativeCodes(Alteration):
 
 @violates("DEREG-02")
 class BusyHidden(Alteration):
-    """That a region is busy is not told."""
+    """Deregistering a busy region returns 0."""
 
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
         returned = super().dereg_mr(entry, mr)
         if returned.value:
-            self.leftovers.append(lambda: entry.dereg_mr(mr))
+            self.unreleased.append(lambda: entry.dereg_mr(mr))
         return Return(0, 0)
 
 
 @violates("REREG-03")
 class ChangeOfAccessSwallowed(Alteration):
-    """CHANGE_ACCESS answers 0 and does nothing."""
+    """CHANGE_ACCESS returns 0 and does nothing."""
 
     def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         return Return(0, 0) if flags == CHANGE_ACCESS else super().rereg_mr(entry, mr, flags, pd, addr, length, access)
@@ -345,7 +345,7 @@ class ChangeOfAccessSwallowed(Alteration):
 
 @violates("REREG-02")
 class ChangeOfDomainSwallowed(Alteration):
-    """CHANGE_PD answers 0 and does nothing."""
+    """CHANGE_PD returns 0 and does nothing."""
 
     def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         return Return(0, 0) if flags == CHANGE_PD else super().rereg_mr(entry, mr, flags, pd, addr, length, access)
@@ -353,7 +353,7 @@ class ChangeOfDomainSwallowed(Alteration):
 
 @violates("REREG-04")
 class OneOfTwoChanges(Alteration):
-    """Of CHANGE_PD and CHANGE_ACCESS together only the access is changed."""
+    """CHANGE_PD together with CHANGE_ACCESS changes only the access flags."""
 
     def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         if flags == CHANGE_PD | CHANGE_ACCESS:
@@ -363,7 +363,7 @@ class OneOfTwoChanges(Alteration):
 
 @violates("REREG-05")
 class CodesReplaced(Alteration):
-    """A failed re-registration answers errno in place of a code."""
+    """A failed re-registration returns errno instead of a code."""
 
     def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         returned = super().rereg_mr(entry, mr, flags, pd, addr, length, access)
@@ -372,7 +372,7 @@ class CodesReplaced(Alteration):
 
 @violates("REREG-06")
 class UnknownChangesMasked(Alteration):
-    """Unknown flags of a re-registration are masked away, and nothing is left to do."""
+    """Unknown flags of a re-registration are masked out, and it does nothing."""
 
     def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         return Return(0, 0) if flags & ~7 else super().rereg_mr(entry, mr, flags, pd, addr, length, access)
@@ -380,7 +380,7 @@ class UnknownChangesMasked(Alteration):
 
 @violates("REREG-12")
 class ChangeToWriteAloneGranted(Alteration):
-    """LOCAL_WRITE is added to what a change of access asks for."""
+    """LOCAL_WRITE is added to the access flags of a change."""
 
     def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         return super().rereg_mr(entry, mr, flags, pd, addr, length, access | LOCAL_WRITE if access else access)
@@ -388,7 +388,7 @@ class ChangeToWriteAloneGranted(Alteration):
 
 @violates("REREG-13")
 class RightsLostWithTheDomain(Alteration):
-    """A change of the domain takes the remote rights away."""
+    """CHANGE_PD removes the remote access flags."""
 
     def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         if flags == CHANGE_PD:
@@ -398,7 +398,7 @@ class RightsLostWithTheDomain(Alteration):
 
 @violates("ADV-02")
 class AdviceRefused(Alteration):
-    """Advice is refused as a wrong argument."""
+    """Advice is refused with EINVAL."""
 
     def advise_mr(self, entry: Entry, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
         return Return(errno.EINVAL, errno.EINVAL) if sg_list else super().advise_mr(entry, pd, advice, flags, sg_list)
@@ -414,7 +414,7 @@ class NoFaultMadePrefetch(Alteration):
 
 @violates("ADV-04")
 class AdviceSwallowed(Alteration):
-    """Advice answers 0 and nobody follows it."""
+    """Advice returns 0 and has no effect."""
 
     def advise_mr(self, entry: Entry, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
         return Return(0, 0)
@@ -422,7 +422,7 @@ class AdviceSwallowed(Alteration):
 
 @violates("ADV-08")
 class AbsentPagesHidden(Alteration):
-    """EFAULT is not told."""
+    """Advice returns 0 instead of EFAULT."""
 
     def advise_mr(self, entry: Entry, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
         returned = super().advise_mr(entry, pd, advice, flags, sg_list)
@@ -431,7 +431,7 @@ class AbsentPagesHidden(Alteration):
 
 @violates("ADV-13")
 class OnlyTheFirstElement(Alteration):
-    """Of the list only the first element is passed on."""
+    """Only the first element of the list is passed on."""
 
     def advise_mr(self, entry: Entry, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
         return super().advise_mr(entry, pd, advice, flags, sg_list[:1])
@@ -439,7 +439,7 @@ class OnlyTheFirstElement(Alteration):
 
 @violates("BIND-01")
 class OtherNumbers(Alteration):
-    """Completions carry another number than was given."""
+    """Completions have another wr_id than the request."""
 
     def completions(self, queue: Queue, found: list[Completion]) -> list[Completion]:
         return [each._replace(wr_id=each.wr_id ^ 1) for each in found]
@@ -465,17 +465,17 @@ class OldKeyWorks(Alteration):
 
 @violates("BIND-04")
 class AlwaysSignaled(Alteration):
-    """A bind that asks for no completion gives one."""
+    """A bind without SIGNALED generates a completion."""
 
     def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
         return super().bind_mw(queue, window, info, flags | SIGNALED, wr_id)
 
 
 class WindowRights(Alteration):
-    """Windows with other rights than were asked for."""
+    """Binds windows with other access flags than requested."""
 
     def rights(self, access: int) -> int:
-        """The rights that the real device is asked for."""
+        """The access flags to request from the real device."""
         return access
 
     def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
@@ -484,7 +484,7 @@ class WindowRights(Alteration):
 
 @violates("BIND-05")
 class WindowsNotWritten(WindowRights):
-    """A window's REMOTE_WRITE gets lost."""
+    """A window's REMOTE_WRITE is dropped."""
 
     def rights(self, access: int) -> int:
         return access & ~REMOTE_WRITE
@@ -492,7 +492,7 @@ class WindowsNotWritten(WindowRights):
 
 @violates("BIND-06")
 class WindowsNotRead(WindowRights):
-    """A window's REMOTE_READ gets lost."""
+    """A window's REMOTE_READ is dropped."""
 
     def rights(self, access: int) -> int:
         return access & ~REMOTE_READ
@@ -500,7 +500,7 @@ class WindowsNotRead(WindowRights):
 
 @violates("BIND-09")
 class WindowsWithAllRights(WindowRights):
-    """A window has every right, whatever it was bound with."""
+    """A window grants every access, whatever its access flags."""
 
     def rights(self, access: int) -> int:
         return access | REMOTE_WRITE | REMOTE_READ
@@ -508,7 +508,7 @@ class WindowsWithAllRights(WindowRights):
 
 @violates("BIND-10")
 class WindowsPushedInside(Alteration):
-    """A window that would reach beyond its region is cut to fit."""
+    """A window that exceeds its region is shortened to fit."""
 
     def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
         if info.mr and info.length:
@@ -520,7 +520,7 @@ class WindowsPushedInside(Alteration):
 
 @violates("BIND-14")
 class TypeTwoBound(Alteration):
-    """ibv_bind_mw of a window of type 2 posts the request that these need."""
+    """ibv_bind_mw of a window of type 2 posts a bind request, as that type needs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -541,7 +541,7 @@ class TypeTwoBound(Alteration):
 
 @violates("BIND-15")
 class InvalidationSwallowed(Alteration):
-    """A local invalidation completes and ends nothing."""
+    """A local invalidation completes and invalidates nothing."""
 
     def post_send(self, queue: Queue, request: SendRequest) -> Return:
         if request.opcode == "LOCAL_INV":
@@ -551,16 +551,16 @@ class InvalidationSwallowed(Alteration):
 
 @violates("BIND-16")
 class WindowKept(Alteration):
-    """Deallocating a window answers 0 and does nothing."""
+    """Deallocating a window returns 0 and does nothing."""
 
     def dealloc_mw(self, window: Window) -> Return:
-        self.leftovers.append(window.dealloc)
+        self.unreleased.append(window.dealloc)
         return Return(0, 0)
 
 
 @violates("BIND-16")
 class AnyTypeAllocated(Alteration):
-    """A window of a type that does not exist is one of type 1."""
+    """Allocating a window of an unknown type makes one of type 1."""
 
     def alloc_mw(self, bench: Bench, pd: Pd, kind: int) -> tuple[Window | None, Return]:
         return super().alloc_mw(bench, pd, kind if kind in (1, 2) else 1)

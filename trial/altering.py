@@ -1,7 +1,7 @@
-"""The real calls with something altered on their way: a bench around a bench, with one hook for each call.
+"""A bench that wraps a real bench and lets an alteration change its calls, with one hook for each call.
 
-An alteration overrides the hooks that it is about and leaves all others as they are, so that the real library, the
-real kernel and real traffic stay in the loop. `rdma-cts run` never chooses one.
+An alteration overrides only the hooks that it needs, so that the real library, the real kernel and real traffic take
+part. `rdma-cts run` never uses an alteration.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from conformance.model.case import QpSpec
 
 
 class Alteration:
-    """Real calls as they are. `leftovers` are regions and windows that an alteration kept and must give back."""
+    """Passes every call on unchanged; the base of all alterations.
+
+    `unreleased` are functions that release the regions and windows which an alteration has kept.
+    """
 
     def __init__(self) -> None:
-        self.leftovers: list[Any] = []
+        self.unreleased: list[Any] = []
 
-    def register(self, entry: Entry, verb: str, pd: Pd, place: tuple[int, ...], access: int) -> Return:
-        """One of the three registrations; `place` are its arguments between PD and access."""
-        return getattr(entry, verb)(pd, *place, access)  # type: ignore[no-any-return]
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        """One of the three registration verbs; `where` are its arguments between PD and access."""
+        return getattr(entry, verb)(pd, *where, access)  # type: ignore[no-any-return]
 
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
         """ibv_dereg_mr."""
@@ -43,7 +46,7 @@ class Alteration:
         return bench.pair(spec, requester, responder)
 
     def post_send(self, queue: Queue, request: SendRequest) -> Return:
-        """ibv_post_send and its like."""
+        """ibv_post_send, or posting in another way."""
         return queue.post_send(request)
 
     def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
@@ -51,7 +54,7 @@ class Alteration:
         return queue.bind_mw(window, info, flags, wr_id)
 
     def completions(self, queue: Queue, found: list[Completion]) -> list[Completion]:
-        """What was polled."""
+        """ibv_poll_cq; `found` are the completions that were polled."""
         return found
 
     def alloc_mw(self, bench: Bench, pd: Pd, kind: int) -> tuple[Window | None, Return]:
@@ -63,12 +66,12 @@ class Alteration:
         return window.dealloc()
 
     def locked_memory_limit(self, bench: Bench, size: int) -> AbstractContextManager[None]:
-        """The limit of locked memory."""
+        """The limit on locked memory."""
         return bench.locked_memory_limit(size)
 
 
 class AlteredEntry:
-    """An entry whose calls pass through an alteration."""
+    """An entry whose calls go through an alteration."""
 
     def __init__(self, real: Entry, alteration: Alteration) -> None:
         self._real, self._alteration = real, alteration
@@ -103,8 +106,8 @@ class AlteredEntry:
         return self._alteration.advise_mr(self._real, pd, advice, flags, sg_list)
 
 
-class Around:
-    """Something real of which only some methods are altered; all else is its own."""
+class Wrapper:
+    """Wraps a real object and alters only some of its methods; all other attributes are the real object's."""
 
     def __init__(self, real: Any, alteration: Alteration) -> None:
         self.__dict__["real"], self.__dict__["alteration"] = real, alteration
@@ -116,16 +119,16 @@ class Around:
         setattr(self.real, name, value)
 
 
-class AlteredWindow(Around):
-    """A window whose end passes through an alteration."""
+class AlteredWindow(Wrapper):
+    """A window whose deallocation goes through an alteration."""
 
     def dealloc(self) -> Return:
         """ibv_dealloc_mw."""
         return self.alteration.dealloc_mw(self.real)  # type: ignore[no-any-return]
 
 
-class AlteredQueue(Around):
-    """A queue pair whose requests and completions pass through an alteration."""
+class AlteredQueue(Wrapper):
+    """A queue pair whose requests and completions go through an alteration."""
 
     def post_send(self, request: SendRequest) -> Return:
         """ibv_post_send."""
@@ -141,7 +144,7 @@ class AlteredQueue(Around):
         return self.alteration.completions(self.real, found)  # type: ignore[no-any-return]
 
 
-class AlteredPair(Around):
+class AlteredPair(Wrapper):
     """A pair of altered queue pairs."""
 
     def __init__(self, real: Pair, alteration: Alteration) -> None:
@@ -151,11 +154,11 @@ class AlteredPair(Around):
         self.__dict__["requester"] = self.responder if same else AlteredQueue(real.requester, alteration)
 
 
-class AlteredBench(Around):
-    """A bench whose calls pass through an alteration."""
+class AlteredBench(Wrapper):
+    """A bench whose calls go through an alteration."""
 
     def entry(self, name: str) -> AlteredEntry:
-        """The exact calls of an entry."""
+        """The calls of an entry, altered."""
         return AlteredEntry(self.real.entry(name), self.alteration)
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> AlteredPair:
@@ -168,5 +171,5 @@ class AlteredBench(Around):
         return (AlteredWindow(window, self.alteration) if window else None), returned
 
     def locked_memory_limit(self, size: int) -> AbstractContextManager[None]:
-        """The limit of locked memory."""
+        """The limit on locked memory."""
         return self.alteration.locked_memory_limit(self.real, size)  # type: ignore[no-any-return]

@@ -1,6 +1,6 @@
-"""The same calls on a reference and on a device, in steps of the table language, and where the two part.
+"""Makes the same calls on the reference and on a device, in steps of the table language, and finds where they differ.
 
-What the reference answers is what the device has to answer. Not for choosing the calls (sequences.py).
+The device must answer as the reference does. Not for choosing the calls (sequences.py).
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ _MEMORY = "memory: {buf: {kind: anonymous, size: 4 pages}}"
 
 Text = Mapping[str, str]
 Objects = Mapping[str, Text]  # sections of `given` with objects by name
-Taken = tuple[str, Text, str]  # a call, its arguments, and its outcome on the reference
+TakenStep = tuple[str, Text, str]  # a call, its arguments, and its outcome on the reference
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """The device answered otherwise than the reference; `taken` are the steps up to there, `given` what was there.
+    """The device answered differently from the reference.
 
-    `signature` is equal for what is likely the same fault, `rule` the one that is nearest.
+    `given` are the objects of the sequence and `taken` its steps, up to the one that differs. Divergences with equal
+    `signature` probably have the same cause. `rule` is the nearest rule (nearest.py).
     """
 
     entry: str
     given: Objects
-    taken: tuple[Taken, ...]
+    taken: tuple[TakenStep, ...]
     fault: str
     signature: str
     rule: str
@@ -55,11 +56,12 @@ class Divergence:
 
 @dataclass
 class Subject:
-    """What is compared: a device's bench with a reference's, at one entry.
+    """What is compared: the benches of a device and of the reference, at one entry.
 
-    `has` are the capabilities of the device, `known` signatures of divergences that have been told; `begins` is told
-    each sequence, as a row, and the nearest rule before its next step, so that whoever listens knows what a device
-    died of. `left_behind` is what the device did not take back after sequences in which nothing else was amiss.
+    `has` are the capabilities of the device, `known` the signatures of divergences that were already reported.
+    `begins` is called before each step with the sequence so far, as a row, and the nearest rule, so that the step is
+    known if the device dies in it. `left_behind` are objects that could not be released after sequences without a
+    divergence.
     """
 
     reference: Bench
@@ -77,9 +79,9 @@ class Comparison:
     """One sequence in progress on both sides."""
 
     def __init__(self, subject: Subject, given: Objects) -> None:
-        """Sets the same up on both sides. Raises SetupRefused."""
+        """Sets up the same objects on both sides. Raises SetupRefused."""
         self.subject, self.given = subject, given
-        self.taken: list[Taken] = []
+        self.taken: list[TakenStep] = []
         self.divergence: Divergence | None = None
         self._cleanup = ExitStack()
         spec, self._names = _read_given(given_text(given))
@@ -98,7 +100,7 @@ class Comparison:
         return context
 
     def close(self) -> None:
-        """Gives everything back; windows before the regions that they may be bound to, whichever was made first."""
+        """Releases everything; windows first, because they may be bound to regions."""
         for context in self._contexts:
             for name, window in list(context.windows.items()):
                 if window.dealloc().value == 0:
@@ -108,30 +110,30 @@ class Comparison:
             self.subject.left_behind.update(self._contexts[-1].left_behind)
 
     def take(self, call: str, arguments: Text) -> str:
-        """One step on both sides; its outcome on the reference. Where the device's differs, `divergence` is set."""
+        """Takes one step on both sides; returns the reference's outcome. Sets `divergence` if the device differs."""
         step = _read_step(call, arguments, self._names)
         self.subject.steps += 1
         taken = [*self.taken, (call, arguments, "open")]
         self.subject.begins(row_of(self.subject.entry, self.given, taken), nearest_rule(call, arguments))
-        expected, came = (STEPS[call](context, step) for context in self._contexts)
+        expected, observed = (STEPS[call](context, step) for context in self._contexts)
         works = self._judged(step, "success", expected).verdict == Verdict.PASS
         outcome = "success" if works else "refused"
         self.taken.append((call, arguments, outcome))
-        told = self._judged(step, outcome, came)
-        if told.verdict != Verdict.PASS:
+        judgement = self._judged(step, outcome, observed)
+        if judgement.verdict != Verdict.PASS:
             key = arguments.get("rkey", arguments.get("lkey", arguments.get("mw", "")))
             signature = " ".join([call, arguments.get("op", ""), key, arguments.get("flags", ""),
                                   arguments.get("advice", ""), outcome])  # fmt: skip
             rule = nearest_rule(call, arguments, outcome, self._bound(arguments))
             self.divergence = Divergence(
-                self.subject.entry, self.given, tuple(self.taken), told.reason, " ".join(signature.split()), rule
+                self.subject.entry, self.given, tuple(self.taken), judgement.reason, " ".join(signature.split()), rule
             )
         elif works:
             self._names = {**self._names, **product(step)}
         return outcome
 
     def _bound(self, arguments: Text) -> str:
-        """The rights of the latest bind of the window by whose key a step goes."""
+        """The access flags of the latest bind of the window whose rkey the step uses; empty if there is none."""
         window = arguments.get("rkey", "").partition(".")[0]
         binds = [text["access"] for call, text, _ in self.taken if "bind_mw" in call and text["mw"] == window]
         return binds[-1] if binds else ""
@@ -143,7 +145,7 @@ class Comparison:
 
 
 def shortest(subject: Subject, divergence: Divergence) -> Divergence:
-    """The divergence without the steps and objects that it does not need."""
+    """The same divergence without the steps and objects that it does not need."""
     number = 0
     while number < len(divergence.taken) - 1:
         fewer = [*divergence.taken[:number], *divergence.taken[number + 1 :]]
@@ -156,26 +158,26 @@ def shortest(subject: Subject, divergence: Divergence) -> Divergence:
     return _replayed(subject, given, divergence.taken) or divergence
 
 
-def _replayed(subject: Subject, given: Objects, taken: Sequence[Taken]) -> Divergence | None:
-    """What the calls of a sequence give when they are made anew; None where one of them cannot be made."""
+def _replayed(subject: Subject, given: Objects, taken: Sequence[TakenStep]) -> Divergence | None:
+    """The divergence found by making the calls again; None if there is none, or one of the calls cannot be made."""
     comparison = Comparison(subject, given)
     try:
         for call, arguments, _ in taken:
             comparison.take(call, arguments)
             if comparison.divergence:
                 break
-    except (LookupError, ValueError):  # of an object that an earlier step was to make, or to leave
+    except (LookupError, ValueError):  # the step needs an object that an omitted step created
         return None
     finally:
         comparison.close()
     return comparison.divergence
 
 
-def row_of(entry: str, given: Objects, taken: Sequence[Taken], rule: str = "") -> str:
-    """A sequence as a row of a table, with only those objects that it needs; `rule` is that of its last step."""
+def row_of(entry: str, given: Objects, taken: Sequence[TakenStep], rule: str = "") -> str:
+    """A sequence as a row of a table, with only the objects that it needs; `rule` is the rule of its last step."""
     first, *others = taken
     rule = rule or nearest_rule(*taken[-1][:2])
-    lines = ["- id: found-by-random-sequences", f"  rules: [{rule}]  # the nearest; perhaps another one is broken"]
+    lines = ["- id: found-by-random-sequences", f"  rules: [{rule}]  # the nearest rule; another one may be violated"]
     lines += [f"  entries: [{entry}]"] if entry != "libibverbs" else []
     lines += ["  given:", *("    " + line for line in given_text(_needed(given, taken)).splitlines())]
     lines += [f"  call: {first[0]}", f"  when: {flow(first[1])}", f"  then: {first[2]}"]
@@ -184,8 +186,8 @@ def row_of(entry: str, given: Objects, taken: Sequence[Taken], rule: str = "") -
     return "\n".join(lines) + "\n"
 
 
-def _needed(given: Objects, taken: Sequence[Taken]) -> Objects:
-    """Those objects that the steps name."""
+def _needed(given: Objects, taken: Sequence[TakenStep]) -> Objects:
+    """The objects that the steps name."""
     written = " ".join(text for _, arguments, _ in taken for text in arguments.values())
     named = set(written.replace(".", " ").replace(",", " ").replace("}", " ").split())
     return {section: {name: text for name, text in objects.items() if name in named}
@@ -193,7 +195,7 @@ def _needed(given: Objects, taken: Sequence[Taken]) -> Objects:
 
 
 def given_text(given: Objects) -> str:
-    """The objects as `given` of a row has them."""
+    """The objects in the form of a row's `given`."""
     lines = [_MEMORY]
     for section, objects in given.items():
         if objects:

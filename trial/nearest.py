@@ -1,13 +1,13 @@
-"""Which rule is nearest to a step of a sequence: what a random sequence finds has no row that names one.
+"""The rule nearest to a step of a random sequence, because no row names a rule for what such a sequence finds.
 
-By the call and what it should have come to. A person who makes a row of the sequence may know better.
+It is chosen by the call and its expected outcome. Whoever turns the sequence into a row may choose a better one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# A call, and what sets it apart, to the rules of its success and of its refusal.
+# A call and its distinguishing argument, with the rules for its success and for its refusal.
 _RULES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("ibv_reg_mr", ""): ("REG-17", "REG-15"),
     ("ibv_dereg_mr", ""): ("DEREG-01", "DEREG-02"),
@@ -34,20 +34,20 @@ _RULES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("local_traffic", "RECV"): ("REG-04", "REG-04"),
     ("local_traffic", "READ"): ("REG-04", "REG-04"),
 }
-_BESIDE = "BIND-10"  # whatever a window grants, it grants beside it nothing
-_ON_DEMAND = "REG-12"  # bytes that do not arrive where pages come and go
+_OUTSIDE = "BIND-10"  # a window grants no access outside its range
+_ON_DEMAND = "REG-12"  # access to an on-demand region
 _RIGHTS = {"RDMA_WRITE": "REMOTE_WRITE", "RDMA_READ": "REMOTE_READ"}
-RULES = frozenset([_BESIDE, _ON_DEMAND, *(rule for rules in _RULES.values() for rule in rules)])
+RULES = frozenset([_OUTSIDE, _ON_DEMAND, *(rule for rules in _RULES.values() for rule in rules)])
 
 
 def nearest_rule(call: str, arguments: Mapping[str, str], outcome: str = "success", bound: str = "") -> str:
-    """The rule of a step that should have come to `outcome`; `bound` is what the window in it was bound with."""
+    """The nearest rule of a step with the expected `outcome`; `bound` are the access flags of the window in it."""
     operation = arguments.get("op", "")
     if call == "traffic" and arguments["rkey"].startswith("mw"):
         if outcome == "refused" and _RIGHTS.get(operation, "atomics") in bound:
-            return _BESIDE
+            return _OUTSIDE
         call = "window traffic"
     if outcome == "success" and arguments.get("rkey", arguments.get("lkey", "")).startswith("odp"):
         return _ON_DEMAND
-    apart = {"ibv_rereg_mr": "flags", "ibv_advise_mr": "advice"}.get(call, "op")
-    return _RULES[call, arguments.get(apart, "")][outcome == "refused"]
+    argument = {"ibv_rereg_mr": "flags", "ibv_advise_mr": "advice"}.get(call, "op")
+    return _RULES[call, arguments.get(argument, "")][outcome == "refused"]

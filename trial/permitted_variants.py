@@ -1,6 +1,6 @@
-"""What the documents leave open, taken the other way: references that break nothing, and that no case may fail.
+"""Permitted variants: references that make another choice where the documents allow several. No case may fail on them.
 
-The other half of the trial. A case that counts on one way of doing what may be done in several is a false alarm.
+The other half of the trial: a case that accepts only one of several permitted behaviours raises a false alarm.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reference.reregistration import CHANGE_ACCESS, CHANGE_TRANSLATION, Change
 from reference.stack import WHOLE, Stack
 from trial.violation import violates, violations_in
 
-# Liberties are told by the rule that leaves the choice.
+# A permitted variant is marked with the rule that leaves the choice open.
 permits = violates
 
 
@@ -28,7 +28,7 @@ class KeysKept(Device):
     """A region keeps its keys when it is re-registered."""
 
     def rekey(self, region: Region) -> None:
-        """Stays."""
+        """Does not change the keys."""
 
 
 @permits("REREG-01")
@@ -37,6 +37,22 @@ class NoChangeOfTranslation(Device):
 
     def missing_change(self, flags: int) -> bool:
         return super().missing_change(flags) or bool(flags & CHANGE_TRANSLATION)
+
+
+@permits("REREG-08")
+class OldRangeForgotten(Device):
+    """Nobody looks whether the old range could be given back to fork, as in mainline libibverbs."""
+
+    of_new_range = False
+
+    def command_code(self, forks: bool, change: Change) -> int:
+        self.of_new_range = True
+        code = super().command_code(forks, change)
+        self.of_new_range = False
+        return code
+
+    def do_fork(self, addr: int, length: int) -> bool:
+        return super().do_fork(addr, length) or not self.of_new_range
 
 
 @permits("REREG-15")
@@ -51,7 +67,7 @@ class KeysOfAnotherIndex(Device):
 
 @permits("REG-21")
 class KeysReused(Device):
-    """The key of a region that is gone is given to the next one."""
+    """The key of a deregistered region is used for the next one."""
 
     def __init__(self, stack: Stack = WHOLE) -> None:
         super().__init__(stack)
@@ -69,7 +85,7 @@ class KeysReused(Device):
 
 @permits("REREG-06")
 class UnselectedAccessTaken(Device):
-    """The library lets access pass that no flag selects, and the device ignores it."""
+    """The library accepts access flags without CHANGE_ACCESS, and the device ignores them."""
 
     def input_fault(self, change: Change) -> bool:
         selected = change.access if change.flags & CHANGE_ACCESS else 0
@@ -86,7 +102,7 @@ class NoChangeRefused(Device):
 
 @permits("BIND-12")
 class BindsRefusedWhenPosted(Device):
-    """What the region does not allow is refused when the bind is posted, by an errno."""
+    """A bind that the region does not allow is refused with an errno when it is posted."""
 
     def bind_fault(self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool) -> int:
         fault = super().bind_fault(queue, window, region, info, posted)
@@ -96,7 +112,7 @@ class BindsRefusedWhenPosted(Device):
 
 @permits("BIND-11")
 class BindsRefusedByCompletion(Device):
-    """What the arguments rule out is refused by the completion, for windows of type 1 but for another type's."""
+    """Wrong arguments of a bind are refused by its completion, except a missing region or one of another PD."""
 
     def bind_argument_fault(
         self, queue: Domain, window: Window, region: Region | None, length: int, access: int
@@ -125,7 +141,7 @@ class TypeOnePosted(Device):
 
 @permits("BIND-03")
 class UnconnectedTakesBinds(Device):
-    """A queue pair that is not ready to send takes a bind and never carries it out."""
+    """A queue pair that is not ready to send accepts a bind and never executes it."""
 
     def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
         if queue.state in ("INIT", "RTR"):
@@ -135,7 +151,7 @@ class UnconnectedTakesBinds(Device):
 
 @permits("REG-23")
 class NothingRegistered(Device):
-    """A region of no bytes can be had."""
+    """A region of length 0 can be registered."""
 
     def range_fault(self, addr: int, length: int, access: int) -> int:
         return super().range_fault(addr, length, access) if length else 0
@@ -159,7 +175,7 @@ class OtherErrnos(Device):
 
 @permits("DEREG-02")
 class OtherBusy(Device):
-    """A region that cannot be deregistered yet answers EINVAL."""
+    """Deregistering a region that is in use returns EINVAL."""
 
     def dereg_answer(self, returned: Return) -> Return:
         return Return(errno.EINVAL, errno.EINVAL) if returned.value == errno.EBUSY else returned
@@ -167,7 +183,7 @@ class OtherBusy(Device):
 
 @permits("ADV-01")
 class AdviceOnNothingRefused(Device):
-    """Advice on a list of no elements is refused."""
+    """Advice on an empty list is refused."""
 
     def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         if not sg_list:
@@ -177,7 +193,7 @@ class AdviceOnNothingRefused(Device):
 
 @permits("ADV-05")
 class PlainAdviceNotFound(Device):
-    """Advice on a region that is not on demand answers ENOENT."""
+    """Advice on a region that is not on demand returns ENOENT."""
 
     def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
         plain = not self.foreign(domain, region) and self.not_on_demand(region)
@@ -186,7 +202,7 @@ class PlainAdviceNotFound(Device):
 
 @permits("ADV-14")
 class AdviceOfWholePages(Device):
-    """Advice brings the whole of the pages in that it touches, also without FLUSH and also for writing."""
+    """Advice makes all pages of its range resident as a whole, also without FLUSH and also for writing."""
 
     def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
         start = addr // PAGE * PAGE

@@ -1,6 +1,6 @@
-"""pytest's side of random sequences: the fixture that the engine asks for when a case stands for them.
+"""The pytest fixture with which the engine runs cases that stand for random sequences.
 
-Every session loads this module, and few of them make sequences: the reference is loaded when it is needed.
+Every session loads this module, but few run sequences, so the reference is imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from conformance.sweeps.runners import RandomSequences
 
 @pytest.fixture(scope="session")
 def random_sequences(pytestconfig: pytest.Config, bench: Bench, capabilities: Capabilities) -> RandomSequences:
-    """Tries sequences at a case's entry for as long as --rdma-sequences says, from --rdma-seed on."""
+    """Runs random sequences at a case's entry for --rdma-sequences seconds, starting with the seed --rdma-seed."""
     from trial.searching import FIRST_SEED, for_seconds, observe
 
     seed = pytestconfig.getoption("--rdma-seed")

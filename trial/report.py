@@ -1,4 +1,4 @@
-"""What a trial found, for people and for machines: a table by rule, the violations that got away, JSON."""
+"""The report of a trial as text, Markdown and JSON: a table by rule, and the violations that were not detected."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from conformance.errors import UserError
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding
 
-# Of all violations that are tried, how many may be seen by other rules' cases only.
+# The share of violations that only cases of other rules may detect.
 MISATTRIBUTED_AT_MOST = 0.05
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The findings of one trial. `untriable` are rules that nothing can violate, each with the reason.
+    """The findings of one trial. `untriable` are rules that no driver can violate, each with the reason.
 
-    `permitted_variants` are findings on what breaks nothing and may be seen by no case.
+    `permitted_variants` are the findings on permitted variants, which no case may fail.
     """
 
     findings: Sequence[Finding]
@@ -33,13 +33,14 @@ class Trial:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing survived and little was misattributed."""
-        strayed = len(self.of(MISATTRIBUTED))
-        return not (self.of(SURVIVED) or self.false_alarms) and strayed <= MISATTRIBUTED_AT_MOST * len(self.findings)
+        """Whether nothing survived, there was no false alarm, and few violations were misattributed."""
+        misattributed = len(self.of(MISATTRIBUTED))
+        allowed = MISATTRIBUTED_AT_MOST * len(self.findings)
+        return not (self.of(SURVIVED) or self.false_alarms) and misattributed <= allowed
 
     @property
     def false_alarms(self) -> list[Finding]:
-        """Liberties that a case has failed, or with which one could not be run."""
+        """The permitted variants that a case failed, or with which a case was BROKEN."""
         return [each for each in self.permitted_variants if each.by or each.broken]
 
     def by_rule(self) -> list[tuple[str, list[Finding]]]:
@@ -51,7 +52,7 @@ class Trial:
 
 
 def summary(trial: Trial) -> str:
-    """The lines that a person reads last."""
+    """The last lines of the output: undetected violations and figures."""
     counted = ", ".join(f"{len(trial.of(outcome))} {outcome}" for outcome in (KILLED, MISATTRIBUTED, SURVIVED))
     rules = trial.by_rule()
     whole = sum(all(each.outcome == KILLED for each in findings) for _, findings in rules)
@@ -61,8 +62,8 @@ def summary(trial: Trial) -> str:
     if trial.permitted_variants:
         lines += [f"false alarm: {each.about} · {_alarm(each)}" for each in trial.false_alarms]
         alarms = len(trial.false_alarms)
-        lines.append(f"{len(trial.permitted_variants)} liberties that the documents leave: {alarms} false alarms")
-    lines += [f"not tried: {rule}, since {reason}" for rule, reason in trial.untriable.items()]
+        lines.append(f"{len(trial.permitted_variants)} permitted variants: {alarms} false alarms")
+    lines += [f"not tried: {rule}, because {reason}" for rule, reason in trial.untriable.items()]
     return "\n".join(lines)
 
 
@@ -72,18 +73,18 @@ def _alarm(finding: Finding) -> str:
 
 def line(finding: Finding) -> str:
     """One finding as a line."""
-    seen = f" · seen by {finding.by[0]}: {finding.reason}" if finding.by else f" · {finding.tried} cases saw nothing"
-    return f"{finding.outcome:<13} {finding.rule:<9} {finding.name}: {finding.about}{seen}"
+    detected = f" · detected by {finding.by[0]}: {finding.reason}" if finding.by else f" · not in {finding.tried} cases"
+    return f"{finding.outcome:<13} {finding.rule:<9} {finding.name}: {finding.about}{detected}"
 
 
 def markdown(trial: Trial) -> str:
-    """A table by rule, then each violation with the case that saw it."""
+    """A table by rule, then each violation with the first case that detected it."""
     lines = ["| rule | violations | killed | misattributed | survived | kill ratio |", "|---|---|---|---|---|---|"]
     for rule, findings in [*trial.by_rule(), ("**all**", list(trial.findings))]:
         counts = [sum(each.outcome == outcome for each in findings) for outcome in (KILLED, MISATTRIBUTED, SURVIVED)]
         figures = " | ".join(str(count) for count in (len(findings), *counts))
         lines.append(f"| {rule} | {figures} | {100 * counts[0] / max(1, len(findings)):.0f} % |")
-    lines += ["", "| rule | violation | what it does | outcome | cases | the first that saw it |"]
+    lines += ["", "| rule | violation | what it does | outcome | cases | first case that detected it |"]
     lines.append("|---|---|---|---|---|---|")
     for each in trial.findings:
         first = f"`{each.by[0]}`" if each.by else ""
@@ -92,7 +93,10 @@ def markdown(trial: Trial) -> str:
 
 
 def differing(rounds: Sequence[Mapping[str, Sequence[str]]]) -> dict[str, list[str]]:
-    """The cases whose verdict is not the same in every round, with what they say; a round has verdict and reason."""
+    """The cases whose verdict differs between rounds, each with its different answers.
+
+    A round maps the id of each case to its verdict and reason.
+    """
     found: dict[str, list[str]] = {}
     for case in rounds[0]:
         answers = [each[case] for each in rounds]
@@ -107,7 +111,7 @@ def write(trial: Trial, out: Path) -> None:
         "schema": "rdma-cts-trial/1", "where": trial.where, "duration_s": round(trial.duration_s, 3),
         "passed": trial.passed, "untriable": trial.untriable,
         "findings": [each.as_data() for each in trial.findings],
-        "liberties": [each.as_data() for each in trial.permitted_variants],
+        "permitted_variants": [each.as_data() for each in trial.permitted_variants],
     }  # fmt: skip
     try:
         out.mkdir(parents=True, exist_ok=True)

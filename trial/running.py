@@ -1,4 +1,4 @@
-"""Runs cases on a bench in this process, without pytest, results file or supervisor, by the engine's own runner."""
+"""Runs cases on a bench in this process with the engine's runner, without pytest, results file or supervisor."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from reference.device import Device
 from reference.stack import STACKS, Stack
 from trial.searching import FIRST_SEED, for_sequences, observe
 
-# Of random sequences; a case that takes them is worth a few dozen others.
+# The number of random sequences in a case of them; such a case then takes as long as a few dozen others.
 _SEQUENCES = 20
 
 
 def run_context(bench: Bench, capabilities: Capabilities, watch: Watch) -> RunContext:
-    """What cases on this bench have in common: no profile, and few random sequences."""
+    """The context of cases on this bench: without a profile, and with few random sequences."""
 
     def random_sequences(case: Case, progress: Progress) -> Observation:
         return observe(case, bench, capabilities, for_sequences(_SEQUENCES), FIRST_SEED, progress)
@@ -31,12 +31,12 @@ def run_context(bench: Bench, capabilities: Capabilities, watch: Watch) -> RunCo
 
 
 def on_the_reference(bench: ReferenceBench) -> RunContext:
-    """What cases on a reference have in common: no kernel takes part in them, so none is watched."""
+    """The context of cases on a reference: no kernel takes part, so no kernel log is watched."""
     return run_context(bench, bench.capabilities(), Unwatched())
 
 
 def judgement_on(case: Case, run: RunContext) -> Judgement:
-    """The judgement on one case; what the harness itself cannot do is BROKEN, as in a run."""
+    """The judgement on one case; an exception of the harness is BROKEN, as in a run."""
     try:
         return run_case(case, run).judgement
     except Exception as error:
@@ -44,7 +44,7 @@ def judgement_on(case: Case, run: RunContext) -> Judgement:
 
 
 def stack_for(case: Case) -> Stack | None:
-    """The first of the reference's stacks that reaches what a case needs; None if none does."""
+    """The first of the reference's stacks that can bring about what a case needs; None if none can."""
     needed = [need for need in case.needs if need in PRECONDITIONS]
     return next((stack for stack in STACKS if all(stack.reach(need) for need in needed)), None)
 
@@ -52,7 +52,7 @@ def stack_for(case: Case) -> Stack | None:
 def on_reference(
     cases: Iterable[Case], kind: type[Device] = Device, only: Stack | None = None
 ) -> Iterator[tuple[Case, Judgement]]:
-    """Each case on a reference of a kind: on a fresh one for each stack, or on the stack `only`."""
+    """Runs each case on a reference of a kind, with one reference for each stack, or only on the stack `only`."""
     grouped: dict[Stack, list[Case]] = {}
     for case in cases:
         stack = only or stack_for(case) or STACKS[0]

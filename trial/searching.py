@@ -1,6 +1,6 @@
-"""Random sequences on a bench at one of its entries, and what was observed of them, as a case records it.
+"""Searches for divergences with random sequences on a bench, at one entry, and records them as a case's observation.
 
-Hypothesis is loaded here, when it is needed, and nowhere else outside of sequences.py.
+Besides sequences.py, only this module imports Hypothesis, and only when it is needed.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from conformance.model.observation import DivergenceData, Observation
 from reference.bench import ReferenceBench
 from trial.comparison import Divergence, Subject
 
-# Where sequences begin if no seed is given: those of a seed are the same again in every run.
+# The first seed if none is given. The same seed makes the same sequences in every run.
 FIRST_SEED = 1
 
 Over = Callable[[Subject], bool]
 
 
 def for_seconds(seconds: float) -> Over:
-    """Over so many seconds after it is first asked; what has been found by then is still shrunk."""
-    until: list[float] = []  # the clock runs once Hypothesis is loaded, which takes an emulated guest long
+    """Ends a search after some seconds, counted from its first call; a divergence found by then is still shrunk."""
+    until: list[float] = []  # set at the first call, because an emulated guest needs long to import Hypothesis
 
     def over(subject: Subject) -> bool:
         if not until:
@@ -36,18 +36,18 @@ def for_seconds(seconds: float) -> Over:
 
 
 def for_sequences(number: int) -> Over:
-    """Over after so many sequences, however long they take."""
+    """Ends a search after a number of sequences, however long they take."""
     return lambda subject: subject.sequences >= number
 
 
 def subject_of(bench: Bench, capabilities: Capabilities, entry: str) -> Subject:
-    """A device's bench beside a reference that keeps everything."""
+    """A device's bench together with an unbroken reference."""
     known = {**capabilities.declared, **capabilities.offered[entry]}
-    return Subject(ReferenceBench(), bench, frozenset(name for name, there in known.items() if there), entry)
+    return Subject(ReferenceBench(), bench, frozenset(name for name, present in known.items() if present), entry)
 
 
 def divergences(subject: Subject, seed: int, over: Over) -> Iterator[Divergence]:
-    """Each divergence once, shrunk. Raises UserError (status 3) where Hypothesis is missing."""
+    """Each divergence once, shrunk. Raises UserError (status 3) if Hypothesis is missing."""
     try:
         from trial.sequences import search
     except ImportError as error:
@@ -59,9 +59,9 @@ def divergences(subject: Subject, seed: int, over: Over) -> Iterator[Divergence]
 def observe(
     case: Case, bench: Bench, capabilities: Capabilities, over: Over, seed: int, progress: Progress = no_progress,
 ) -> Observation:  # fmt: skip
-    """What random sequences at a case's entry give: `differences` are judged like those of any other case.
+    """The observation of random sequences at a case's entry; its `differences` are judged as in any other case.
 
-    `progress` is told before each step, with the sequence so far as a row and the nearest rule.
+    `progress` is called before each step, with the sequence so far as a row and the nearest rule.
     """
     subject = subject_of(bench, capabilities, case.entry)
 
@@ -83,5 +83,5 @@ def observe(
 
 
 def as_data(divergence: Divergence) -> DivergenceData:
-    """A divergence as a result has it; `row` can be put into a table."""
+    """A divergence in the form of a result; `row` can be copied into a table."""
     return {"when": divergence.signature, "rule": divergence.rule, "fault": divergence.fault, "row": divergence.row}

@@ -1,4 +1,4 @@
-"""A seeded violation: a reference, or real calls, with one promise broken; by name, with the rule that it breaks."""
+"""A seeded violation: a reference or an alteration of real calls that breaks one rule; with its name and that rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Kind = TypeVar("_Kind")
 
 @dataclass(frozen=True)
 class Violation:
-    """`kind`, a reference or an alteration of real calls, has the promise of `rule` broken; `about` says how."""
+    """`kind`, a reference or an alteration of real calls, violates `rule`; `about` describes how."""
 
     name: str
     rule: str
@@ -23,7 +23,7 @@ class Violation:
 
 
 def violates(rule: str) -> Callable[[type[_Kind]], type[_Kind]]:
-    """Marks a class as a seeded violation of a rule; its docstring says what it does."""
+    """Marks a class as a seeded violation of a rule; the docstring of the class describes what it does."""
 
     def mark(kind: type[_Kind]) -> type[_Kind]:
         setattr(kind, _RULE, rule)
@@ -33,7 +33,7 @@ def violates(rule: str) -> Callable[[type[_Kind]], type[_Kind]]:
 
 
 def violations_in(modules: Iterable[ModuleType]) -> Iterator[Violation]:
-    """The violations that modules define, in the order of their definition."""
+    """The violations that the modules define, in the order of their definition."""
     for module in modules:
         for found in vars(module).values():
             if isinstance(found, type) and _RULE in vars(found) and found.__module__ == module.__name__:

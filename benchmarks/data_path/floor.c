@@ -1,4 +1,4 @@
-/* The same probes as benchmarks/data_path/inside.py makes, by the library alone: floor DEVICE GID_INDEX PROBES.
+/* The same probes as benchmarks/data_path/inside.py, with only libibverbs: floor DEVICE GID_INDEX PROBES.
 
    A probe fills the memory and the local buffer, writes by RDMA into a region that allows it or not, waits for what
    the suite waits for, and looks at every byte. A pair that has refused is asked for its state and taken through RESET.
@@ -77,7 +77,7 @@ static enum ibv_wc_status completion(struct queue *queue)
 	return wc.status;
 }
 
-/* One probe; whether the pair must be renewed before the next. */
+/* Makes one probe; returns whether the pair must be reset before the next one. */
 static int probe(struct queue *asker, struct queue *asked, uint32_t lkey, uint32_t rkey, int allowed)
 {
 	struct ibv_sge sge = {(uintptr_t)local + GUARD, LENGTH, lkey};

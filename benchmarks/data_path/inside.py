@@ -1,4 +1,4 @@
-"""Runs in the guest: data-path probes as a sweep makes them, and the same by floor.c; prints probes a second."""
+"""Runs in the guest: makes data-path probes as in a sweep, and the same with floor.c; prints probes per second."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOVED = {"allowed": "all", "refused": "nothing"}
 
 
 def probes_a_second(case: Case, swept: Sweep, bench: DeviceBench, kind: str, probes: int) -> float:
-    """A point again and again on one set-up, as a sweep does it: its case made, its call, what was seen recorded."""
+    """Probes per second: makes one point repeatedly on one set-up, with all that a sweep does for each point."""
     point = swept.space.parse(POINTS[kind])
     template, record = PointTemplate(case, swept), PointObservations(swept.space.size)
     context = CaseContext(template.case(point), bench)
@@ -46,7 +46,7 @@ def probes_a_second(case: Case, swept: Sweep, bench: DeviceBench, kind: str, pro
 
 
 def main() -> None:
-    """`inside.py DEVICE PROBES ROUNDS`: both sides in turn."""
+    """`inside.py DEVICE PROBES ROUNDS`: measures both sides in turn."""
     device_name, probes, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     subprocess.run(["gcc", "-O2", "-Wall", "-o", "/tmp/floor", "floor.c", "-libverbs"], check=True)
     suite = load_suite()
@@ -57,7 +57,7 @@ def main() -> None:
         floor = ["/tmp/floor", device_name, str(device.source_gid_index), str(probes)]
         probes_a_second(
             swept, swept.sweep, bench, "allowed", COMPILE_THRESHOLD + 1
-        )  # whatever is compiled is, as in a long run
+        )  # until the C code is compiled and used, as in a long run
         for number in range(rounds):
             done = subprocess.run(floor, check=True, capture_output=True, text=True)
             print(done.stdout.replace("floor", f"{number} floor"), end="")

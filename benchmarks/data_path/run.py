@@ -1,8 +1,8 @@
-"""Data-path probes a second in the guest, beside the same in C: `python3 benchmarks/data_path/run.py [--rounds N]`.
+"""Compares data-path probes of the suite with the same in C: `python3 benchmarks/data_path/run.py [--rounds N]`.
 
-Boots the Soft-RoCE guest, compiles floor.c there, and lets both make the same probes in turn: an RDMA WRITE that is
-allowed, and one that is refused, with all memory made and looked at and the same renewal of the queue pairs. Prints the
-medians; exit status 1 if a probe of the suite's costs more than the goal of 3 times the C program's.
+Boots the Soft-RoCE guest, compiles floor.c there, and makes the same probes with both in turn: an RDMA WRITE that is
+allowed, and one that is refused. Both prepare and inspect all memory, and reset the queue pairs after a refusal. Prints
+the medians in probes per second; exit status 1 if a probe of the suite takes more than 3 times as long as in C.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 
 
 def measure(probes: int, rounds: int) -> dict[tuple[str, str], list[float]]:
-    """Probes a second by (who, kind), one figure a round."""
+    """Probes per second by (implementation, kind of probe), one figure for each round."""
     image = ensure_image(Recipe(), cache_directory(), print)
     tree = [(ROOT / part, part) for part in SUITE_PARTS] + [(HERE / name, name) for name in ("inside.py", "floor.c")]
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -39,24 +39,24 @@ def measure(probes: int, rounds: int) -> dict[tuple[str, str], list[float]]:
                 pass
         text = console.read_text(errors="replace")
     for line in text.splitlines():
-        words = line.split()
-        if len(words) == 4 and words[1] in ("floor", "suite") and words[0].isdigit():
-            found[words[1], words[2]].append(float(words[3]))
+        fields = line.split()
+        if len(fields) == 4 and fields[1] in ("floor", "suite") and fields[0].isdigit():
+            found[fields[1], fields[2]].append(float(fields[3]))
     if len(found) != 4:
-        sys.exit(f"the guest did not bring all figures; the end of its console:\n{text[-2000:]}")
+        sys.exit(f"the guest did not print all figures; the end of its console:\n{text[-2000:]}")
     return found
 
 
 def main() -> int:
-    """Measures and prints; 1 if the goal is missed."""
-    parser = argparse.ArgumentParser(description="Data-path probes a second, beside the same in C.")
-    parser.add_argument("--probes", type=int, default=300, metavar="N", help="how many in a round")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="how often each is measured")
+    """Measures and prints; exit status 1 if the goal is missed."""
+    parser = argparse.ArgumentParser(description="Compares data-path probes of the suite with the same in C.")
+    parser.add_argument("--probes", type=int, default=300, metavar="N", help="the number of probes in a round")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="the number of measurements of each")
     arguments = parser.parse_args()
     found = measure(arguments.probes, arguments.rounds)
     worst = 0.0
     for kind in ("allowed", "refused"):
-        floor, suite = (statistics.median(found[who, kind]) for who in ("floor", "suite"))
+        floor, suite = (statistics.median(found[side, kind]) for side in ("floor", "suite"))
         worst = max(worst, floor / suite)
         print(f"{kind}: C {floor:7.1f} probes/s   suite {suite:7.1f} probes/s   {floor / suite:.2f} times its time")
     print(f"goal: at most {GOAL:g} times")

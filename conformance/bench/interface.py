@@ -1,6 +1,6 @@
-"""What a case is run on: the interface between the engine and a device with its memory.
+"""The interface between the engine and a device with its memory, on which cases are run.
 
-The real one stands in fixtures/bench.py; tests put others in its place.
+fixtures/bench.py implements it for a device, reference/bench.py for the documents. Not for implementations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from conformance.model.case import QpSpec
 
 
 class Memory(Protocol):
-    """A range of memory made for a case; `addr` and `size` in bytes."""
+    """A range of memory of a case: its address, and its size in bytes."""
 
     @property
     def addr(self) -> int: ...
@@ -26,7 +26,7 @@ class Memory(Protocol):
 
 
 class DmaBuf(Protocol):
-    """A dma-buf made for a case: its file descriptor, where this process sees it, its size in bytes."""
+    """A dma-buf of a case: its file descriptor, its address in this process, and its size in bytes."""
 
     @property
     def fd(self) -> int: ...
@@ -38,9 +38,9 @@ class DmaBuf(Protocol):
 
 
 class Queue(Protocol):
-    """A queue pair with a completion queue of its own; posting answers with 0 or errno.
+    """A queue pair with its own completion queue. Posting returns 0 or errno.
 
-    `state` is what it was moved to, of enum ibv_qp_state; `query_state` asks the device.
+    `state` is the state of enum ibv_qp_state to which it was moved last; `query_state` queries the device.
     """
 
     @property
@@ -61,9 +61,11 @@ class Queue(Protocol):
 
 
 class Pair(Protocol):
-    """Two queue pairs, each the other's peer. The responder owns what is accessed remotely.
+    """Two queue pairs, each the peer of the other.
 
-    `renew` makes both as they were when they were new, whatever has been posted or refused.
+    The responder is in the PD of the regions that are accessed remotely.
+
+    `renew` restores the state of both after creation.
     """
 
     @property
@@ -75,7 +77,7 @@ class Pair(Protocol):
 
 
 class Entry(Protocol):
-    """The exact calls of one entry; see libibverbs.Libibverbs."""
+    """The calls of one entry, with exact arguments and results; see libibverbs.Libibverbs."""
 
     name: str
 
@@ -88,7 +90,7 @@ class Entry(Protocol):
 
 
 class Bench(Protocol):
-    """What a case is run on: the device, its entries, and memory of every kind."""
+    """A device, its entries, and memory of every kind."""
 
     page: int
     hugepage: int

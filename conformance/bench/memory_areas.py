@@ -20,6 +20,8 @@ AROUND = {"made": CANARY, "filled": BEFORE, "zeros": 0}
 UNTOUCHED, REPLACED, OTHER = range(3)
 SHOWN = 64  # how many bytes of a torn transfer, or how many differing stretches, a result shows
 _STRETCH = 4096
+# So many bytes in a row that occur in another memory too come from there: by chance they would not.
+_TELLING = 4
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
 _PERIOD = 113  # a prime, so that data that arrives some whole pages or words off differs too
@@ -71,6 +73,25 @@ class Area:
             return "all"
         return "nothing" if content == self.before[skipped:] else "part"
 
+    def received(self, source: Area) -> str:
+        """Returns how much of the contents of another area has arrived here: as `moved`, or `other`.
+
+        `other`: something has changed, but none of the new contents is from the memory of `source`. A stretch is from
+        there if it is what was wanted in its place, or if four bytes of it in a row occur anywhere in that memory.
+        """
+        moved = self.moved()
+        if moved != "part":
+            return moved
+        content = self.content()
+        there = ctypes.string_at(source.memory.addr, source.memory.size)
+        for offset, size in _stretches(content, self.before):
+            new = content[offset : offset + size]
+            if new == self.wanted[offset : offset + size]:
+                return "part"
+            if any(new[at : at + _TELLING] in there for at in range(size - _TELLING + 1)):
+                return "part"
+        return "other"
+
     def changed(self) -> list[list[int]]:
         """Returns where the memory has changed, as [offset from the beginning of the range, size], both in bytes.
 
@@ -113,6 +134,11 @@ def _differing(content: bytes, reference: bytes) -> list[tuple[int, int]]:
         return []
     if reference[0] not in content and reference.count(reference[0]) == len(reference):
         return [(0, len(content))]  # a shortcut for the most frequent case: every byte has changed
+    return _stretches(content, reference)
+
+
+def _stretches(content: bytes, reference: bytes) -> list[tuple[int, int]]:
+    """Returns the same as `_differing`, without its shortcuts."""
     found: list[tuple[int, int]] = []
     for start in range(0, len(content), _STRETCH):
         piece, other = content[start : start + _STRETCH], reference[start : start + _STRETCH]

@@ -1,6 +1,6 @@
-"""C beside the Python that it is faster than, compiled once a process where there is a compiler.
+"""Compiles the C sources that replace slow Python code, once per process, if there is a compiler.
 
-Without a compiler everything takes longer and gives the same results. Not for what the C does (exchange.c,
+Without a compiler, everything takes longer and has the same results. Not for the C code itself (exchange.c,
 sweeps/loop.c).
 """
 
@@ -17,27 +17,28 @@ from pathlib import Path
 
 from conformance.errors import UserError
 
-# Names and numbers that Python and a C source must agree on: sizes and offsets in bytes, lengths of arrays.
+# Names and values on which Python and a C source must agree: sizes and offsets in bytes, lengths of arrays.
 Layout = tuple[tuple[str, int], ...]
 _LAYOUT = "rdma_cts_layout"
 
 
 @functools.cache
 def library(source: Path, layout: Layout, *options: str) -> ctypes.CDLL | None:
-    """The compiled `source`; None without a compiler that can compile it. `options` follow it on the command line.
+    """Compiles and loads `source`; None if that is not possible. `options` follow it on the compiler's command line.
 
-    `layout` is what Python assumes of the C structures, in the order of the source's array `rdma_cts_layout`. Raises
-    UserError where the two differ, since Python would then write beside what C reads.
+    `layout` are the values that Python assumes for the C structures, in the order of the source's array
+    `rdma_cts_layout`. Raises UserError if the two differ, because C would then read other bytes than Python has
+    written.
     """
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
         return None
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as folder:
-        made = Path(folder) / "made.so"
-        command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(made), str(source), *options]
+        output = Path(folder) / "compiled.so"
+        command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(output), str(source), *options]
         try:
             done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "TMPDIR": folder})
-            loaded = ctypes.CDLL(str(made)) if done.returncode == 0 else None
+            loaded = ctypes.CDLL(str(output)) if done.returncode == 0 else None
         except OSError:
             return None
     if loaded is not None:
@@ -46,14 +47,16 @@ def library(source: Path, layout: Layout, *options: str) -> ctypes.CDLL | None:
 
 
 def _exported(loaded: ctypes.CDLL) -> Sequence[int]:
-    """The array `rdma_cts_layout`, whose first element is the number of those behind it."""
+    """The array `rdma_cts_layout` without its first element, which is the number of the others."""
     number = ctypes.c_uint32.in_dll(loaded, _LAYOUT).value
     return (ctypes.c_uint32 * (1 + number)).in_dll(loaded, _LAYOUT)[1:]
 
 
 def _check(source: Path, layout: Layout, exported: Sequence[int]) -> None:
     wrong = [
-        f"{name} is {there}, not {here}" for (name, here), there in zip(layout, exported, strict=False) if here != there
+        f"{name} is {actual}, not {assumed}"
+        for (name, assumed), actual in zip(layout, exported, strict=False)
+        if assumed != actual
     ]
     if len(layout) != len(exported):
         wrong.append(f"{_LAYOUT} has {len(exported)} entries, not {len(layout)}")

@@ -1,6 +1,6 @@
-"""The device under test, opened with pyverbs: what it is, what it declares, its protection domains.
+"""The device under test, opened with pyverbs: its identity, its declared capabilities, and its protection domains.
 
-Not for the verbs under test (bench/calls.py) and not for finding out what the device really does.
+Not for the verbs under test (libibverbs.py, uverbs.py) and not for finding out what the device really does.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from conformance.model.capability import DeviceAttributes, declared_capabilities
 from conformance.model.record import DeviceFacts, Environment
 
 SYSFS = Path("/sys/class/infiniband")
-# enum ibv_port_state, from 0 upwards, and in which of them data gets through.
+# enum ibv_port_state, from 0 upwards, and the states in which a port transmits data.
 _PORT_STATES = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
-_CARRYING = ("ARMED", "ACTIVE", "ACTIVE_DEFER")
+_TRANSMITTING = ("ARMED", "ACTIVE", "ACTIVE_DEFER")
 # enum rdma_driver_id of <rdma/ib_user_ioctl_verbs.h>, from 0 upwards.
 _DRIVERS = (
     "unknown", "mlx5", "mlx4", "cxgb3", "cxgb4", "mthca", "bnxt_re", "ocrdma", "nes", "irdma", "vmw_pvrdma", "qedr",
@@ -34,12 +34,12 @@ _DRIVERS = (
 
 
 def device_names(sysfs: Path = SYSFS) -> list[str]:
-    """The RDMA devices that the kernel of this host knows."""
+    """The names of the RDMA devices of this host."""
     return sorted(entry.name for entry in sysfs.iterdir()) if sysfs.is_dir() else []
 
 
 class ProtectionDomain:
-    """A PD allocated with pyverbs, with the C pointer that exact calls need."""
+    """A PD that pyverbs allocates, with its struct ibv_pd *."""
 
     def __init__(self, device: Device) -> None:
         from pyverbs.pd import PD
@@ -51,7 +51,7 @@ class ProtectionDomain:
 
     @property
     def handle(self) -> int:
-        """The kernel's handle, as the structure names it."""
+        """The kernel's handle in the structure."""
         return int(self._struct.handle)
 
     @property
@@ -61,7 +61,7 @@ class ProtectionDomain:
 
     @contextmanager
     def naming(self, handle: int) -> Iterator[None]:
-        """Within the block the structure names another handle."""
+        """Changes the handle in the structure within the block."""
         own = self._struct.handle
         self._struct.handle = handle
         try:
@@ -70,7 +70,7 @@ class ProtectionDomain:
             self._struct.handle = own
 
     def close(self) -> None:
-        """Deallocates the PD. Raises PyverbsRDMAError when the device refuses."""
+        """Deallocates the PD. Raises PyverbsRDMAError if the device refuses."""
         self.pyverbs.close()
 
 
@@ -117,10 +117,10 @@ class Device:
         self.capabilities = declared_capabilities(self.declared)
 
     def check_port(self) -> None:
-        """Raises UserError if the port carries no traffic, which would look like a device that refuses everything."""
+        """Raises UserError if the port is down, because the device would then seem to refuse every operation."""
         number = int(self._port.state)
         state = _PORT_STATES[number] if number < len(_PORT_STATES) else str(number)
-        if state not in _CARRYING:
+        if state not in _TRANSMITTING:
             raise UserError(
                 f"port {self.port} of {self.name} is {state}: it carries no traffic",
                 hint="connect it and bring it up, or name another with --port", status=3,
@@ -133,7 +133,7 @@ class Device:
         self.close()
 
     def close(self) -> None:
-        """Closes the device and with it what was made on it."""
+        """Closes the device and all objects on it."""
         self.context.close()
 
     @property
@@ -159,7 +159,7 @@ class Device:
             return self.context.query_port(self.port)
         except PyverbsError as error:
             raise UserError(
-                f"port {self.port} of {self.name} cannot be asked: {str(error).splitlines()[0]}",
+                f"port {self.port} of {self.name} cannot be queried: {str(error).splitlines()[0]}",
                 hint="name another with --port", status=3,
             ) from error  # fmt: skip
 
@@ -170,10 +170,10 @@ class Device:
 
     @property
     def source_gid_index(self) -> int:
-        """The GID that loopback traffic uses: the one asked for, else the last of the port's that is set.
+        """The index of the GID for loopback traffic: the requested one, else the default of the link layer.
 
-        The last, because on RoCE the first are link-local ones of version 1. On InfiniBand the first, which every
-        port has; those behind it may be set without standing for anything.
+        On InfiniBand the first GID, which every port has. On RoCE the last one of an interface, because the first ones
+        are link-local ones of version 1.
         """
         if self.gid_index is not None:
             return self.gid_index
@@ -183,7 +183,7 @@ class Device:
         return self._chosen_gid
 
     def describe(self) -> DeviceFacts:
-        """The device as a result's header shows it."""
+        """The facts of the device for the header of results."""
         return {
             "name": self.name,
             "driver": self.driver,
@@ -229,7 +229,7 @@ def _gid(directory: int, index: int) -> str:
 
 
 def environment() -> Environment:
-    """The software around the device, as a result's header shows it."""
+    """The software environment, for the header of results."""
     return {
         "kernel": os.uname().release,
         "rdma_core": library_version(),
@@ -242,7 +242,7 @@ def environment() -> Environment:
 def library_version() -> str:
     """The rdma-core version of the libibverbs that this process has loaded.
 
-    The library has no call that tells; its file is named libibverbs.so.1.<abi>.<rdma-core version>.
+    From the name of its file, libibverbs.so.1.<abi>.<rdma-core version>, because the library has no call for it.
     """
     ctypes.CDLL("libibverbs.so.1")
     for line in Path("/proc/self/maps").read_text().splitlines():

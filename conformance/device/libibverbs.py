@@ -1,8 +1,8 @@
-"""The libibverbs entry: the verbs as a C program calls them, with exact arguments and answers.
+"""The libibverbs entry: the verbs as a C program calls them, with exact arguments and results.
 
-ctypes calls the exported symbols whose codes or arguments the bindings hide: pyverbs turns codes into
-exceptions and address 0 into an allocation of its own. The verbs that are inlines of the header
-(advice, windows) exist compiled only in pyverbs, which gives their codes exactly.
+ctypes calls the exported functions, because pyverbs hides some codes and arguments: it turns codes into exceptions, and
+address 0 into an allocation of its own. The inline functions of the header (advice, windows) are compiled only in
+pyverbs, whose exceptions contain their exact codes. Not for the kernel's ABI (uverbs.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from conformance.bench.calls import ABSENT, Mr, Pd, Return, Sge
 from conformance.verbs import OPTIONAL_ACCESS
 
 FORK_ENABLED = 1  # enum ibv_fork_status
-# Whose ibv_rereg_mr the loaded library has: rdma-core's, or the vendor's with its attr argument.
+# The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
 DIALECTS = ("mainline", "experimental")
 _EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
 
@@ -33,10 +33,10 @@ class Libibverbs:
     name = "libibverbs"
 
     def __init__(self, dialect: str | None = None) -> None:
-        """Loads the library the dynamic linker finds. Raises OSError where there is none.
+        """Loads the library that the dynamic linker finds. Raises OSError if there is none.
 
-        `dialect` says whose page the library's own ibv_rereg_mr follows; None: the vendor's call is
-        there if the library exports it under its experimental name.
+        `dialect` is the variant of the library's ibv_rereg_mr. With None, the vendor's variant exists if the library
+        exports it by its experimental name.
         """
         self._library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
         pointer, size, word, long = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint64
@@ -51,7 +51,9 @@ class Libibverbs:
         experimental = (word, pointer, word, pointer, pointer, size, long, pointer)
         self._experimental_rereg: Callable[..., Any] | None = None
         if dialect == "experimental":
-            library = ctypes.CDLL("libibverbs.so.1", use_errno=True)  # its functions have types of their own
+            library = ctypes.CDLL(
+                "libibverbs.so.1", use_errno=True
+            )  # a second handle, whose functions can have other types
             self._experimental_rereg = library["ibv_rereg_mr"]
             self._experimental_rereg.restype, self._experimental_rereg.argtypes = experimental[0], experimental[1:]
         elif self.exports(_EXPERIMENTAL_SYMBOL):
@@ -77,7 +79,7 @@ class Libibverbs:
         return hasattr(self._library, symbol)
 
     def raw(self, symbol: str) -> Callable[..., Any]:
-        """A verb as ctypes calls it, for loops in which every microsecond counts; ctypes.get_errno has its errno."""
+        """The ctypes function of a verb, for fast loops. ctypes.get_errno() returns its errno."""
         return {
             "ibv_reg_mr": self._reg_mr, "ibv_reg_mr_iova": self._reg_mr_iova, "ibv_reg_mr_iova2": self._reg_mr_iova2,
             "ibv_reg_dmabuf_mr": self._reg_dmabuf_mr, "ibv_dereg_mr": self._dereg_mr,
@@ -89,13 +91,13 @@ class Libibverbs:
         return int(self._library.ibv_is_fork_initialized()) if self.exports("ibv_is_fork_initialized") else 0
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
-        """ibv_reg_mr as a C program gets it: with optional flags the header's macro takes ibv_reg_mr_iova2."""
+        """ibv_reg_mr as in a C program: with optional flags, the macro of the header calls ibv_reg_mr_iova2."""
         if access & OPTIONAL_ACCESS:
             return self._registration(self._reg_mr_iova2, pd.pointer, addr, length, addr, access)
         return self._registration(self._reg_mr, pd.pointer, addr, length, access)
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
-        """ibv_reg_mr_iova, by the same macro's choice."""
+        """ibv_reg_mr_iova, with the same choice of the function by a macro."""
         function = self._reg_mr_iova2 if access & OPTIONAL_ACCESS else self._reg_mr_iova
         return self._registration(function, pd.pointer, addr, length, hca_va, access)
 
@@ -134,14 +136,14 @@ class Libibverbs:
 
 
 def _rereg_layer(returned: Return) -> str:
-    # ERR_INPUT is found by the library; a provider without the verb answers for it (EOPNOTSUPP).
+    # The library itself returns ERR_INPUT. A provider without the verb returns EOPNOTSUPP.
     if returned.value == -1:
         return "libibverbs"
     return "provider" if returned.errno in ABSENT else "kernel"
 
 
 def exact(call: Callable[[], object]) -> Return:
-    """The code of a pyverbs call that raises it: 0 when it raises nothing."""
+    """The result of a pyverbs call: the code of the exception that it raises, or 0."""
     from pyverbs.pyverbs_error import PyverbsRDMAError
 
     try:

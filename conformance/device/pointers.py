@@ -1,7 +1,7 @@
-"""The C structures behind pyverbs objects, which exact calls need and pyverbs mostly hides.
+"""Finds the C structures of pyverbs objects, which calls with exact arguments need and pyverbs mostly hides.
 
-A pyverbs object holds its C pointer among its own fields, at an offset that depends on the version. The offset is
-found by comparing the structure's contents with what pyverbs itself reports, never assumed.
+A pyverbs object has its C pointer among its fields, at an offset that depends on the version. The offset is found by
+comparing the contents of the structure with the properties of the object, never assumed. Not for using the structures.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from conformance.device.posting import IbvQp
 from conformance.errors import UserError
 
 _WORD = ctypes.sizeof(ctypes.c_void_p)
-# Below it no process has anything mapped (vm.mmap_min_addr).
+# No process can map memory below this address (vm.mmap_min_addr).
 _LOWEST_ADDRESS = 0x10000
-# Of the structures that are compared here, in bytes.
+# The size of the largest structure that is compared, in bytes.
 _LARGEST = max(ctypes.sizeof(struct) for struct in (IbvAh, IbvPd, IbvMr, IbvMw, IbvQp, IbvSrq))
 # The beginning of struct ibv_qp_attr: four enumerations, then qkey, rq_psn, sq_psn and dest_qp_num.
 _ATTRIBUTES = Struct("4i4I")
@@ -33,11 +33,11 @@ class Pointers:
         self._offsets: dict[type, int] = {}
 
     def _offset(self, thing: Any, matches: Callable[[int], bool]) -> int:
-        """Where in objects of this type the C pointer lies. Raises UserError where it is not found."""
+        """The offset of the C pointer in objects of this type. Raises UserError if it is not found."""
         kind = type(thing)
         if kind not in self._offsets:
             found = [offset for offset in _candidates(thing) if matches(_read(thing, offset))]
-            # An extended queue pair holds its pointer twice, since each of its two structures begins with the other.
+            # An extended queue pair has the same pointer twice: struct ibv_qp_ex begins with struct ibv_qp.
             _only(kind, {_read(thing, offset) for offset in found})
             self._offsets[kind] = found[0]
         return self._offsets[kind]
@@ -48,8 +48,8 @@ class Pointers:
     def pd(self, pd: Any) -> int:
         """struct ibv_pd * of a pyverbs PD.
 
-        Its property `pd` is of no use: in rdma-core 56 it takes the pointer for a Python object, and reading it ends
-        the process.
+        Not from the property `pd`: in rdma-core 56, it treats the pointer as a Python object, which crashes the
+        process.
         """
 
         def matches(pointer: int) -> bool:
@@ -76,10 +76,10 @@ class Pointers:
         return self._pointer(qp, matches)
 
     def attributes(self, attributes: Any) -> int:
-        """struct ibv_qp_attr * of a pyverbs QPAttr, which holds the structure itself."""
+        """struct ibv_qp_attr * of a pyverbs QPAttr, which contains the structure itself."""
         kind = type(attributes)
         if kind not in self._offsets:
-            self._offsets[kind] = _only(kind, set(_places_of_attributes(attributes)))
+            self._offsets[kind] = _only(kind, set(_attribute_offsets(attributes)))
         return id(attributes) + self._offsets[kind]
 
     def ah(self, ah: Any, pd: int) -> int:
@@ -98,8 +98,8 @@ class Pointers:
 
         return self._pointer(srq, matches)
 
-    def learn_mr(self, mr: Any) -> None:
-        """Finds the pointer in an MR that pyverbs itself registered, so that `mr` can put others there."""
+    def find_mr_offset(self, mr: Any) -> None:
+        """Finds the offset of the pointer with an MR that pyverbs has registered, so that `mr` can use it."""
 
         def matches(pointer: int) -> bool:
             struct = IbvMr.from_address(pointer)
@@ -109,10 +109,10 @@ class Pointers:
 
     @contextmanager
     def mr(self, pointer: int) -> Iterator[Any]:
-        """A pyverbs MR around a struct ibv_mr * that exact calls made; 0 gives one around NULL.
+        """A pyverbs MR with the given struct ibv_mr *, or with NULL for 0.
 
-        Only for handing it to pyverbs within the block: it owns nothing and frees nothing. LookupError before
-        `learn_mr`.
+        Only for passing it to pyverbs within the block. It does not own the region. Raises LookupError before
+        `find_mr_offset`.
         """
         from pyverbs.mr import MR
 
@@ -125,11 +125,11 @@ class Pointers:
         try:
             yield wrapper
         finally:
-            cell.value = 0  # pyverbs would deregister the region when the wrapper goes
+            cell.value = 0  # else pyverbs would deregister the region with the wrapper
 
 
 def _candidates(thing: Any) -> Iterator[int]:
-    """Offsets of the object's own words that point to memory of this process."""
+    """The offsets of words in the object that point to mapped memory of this process."""
     from pyverbs.base import PyverbsCM
 
     memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
@@ -143,7 +143,7 @@ def _candidates(thing: Any) -> Iterator[int]:
 
 
 def _is_mapped(memory: int, address: int) -> bool:
-    """Two small numbers side by side look like a pointer, and to follow it would end the process."""
+    """Whether `address` is mapped: two adjacent small numbers can look like a pointer, and reading it would crash."""
     try:
         return len(os.pread(memory, _LARGEST, address)) == _LARGEST
     except OSError:
@@ -151,10 +151,10 @@ def _is_mapped(memory: int, address: int) -> bool:
 
 
 def _only(kind: type, found: set[int]) -> int:
-    """The one that was found. Raises UserError where there is none, or more."""
+    """The only element of `found`. Raises UserError if there is none or more than one."""
     if len(found) != 1:
         raise UserError(
-            f"this pyverbs keeps the C structure of its {kind.__name__} where the suite does not find it",
+            f"the C structure of a {kind.__name__} of this pyverbs was not found",
             hint="please report the pyverbs version", status=3,
         )  # fmt: skip
     return found.pop()
@@ -164,11 +164,11 @@ def _read(thing: Any, offset: int) -> int:
     return ctypes.c_uint64.from_address(id(thing) + offset).value
 
 
-def _places_of_attributes(attributes: Any) -> Iterator[int]:
-    """Offsets in a pyverbs QPAttr at which there stands what it reports of its struct ibv_qp_attr."""
+def _attribute_offsets(attributes: Any) -> Iterator[int]:
+    """The offsets in a pyverbs QPAttr at which the memory matches its properties as struct ibv_qp_attr."""
     enumerations = (attributes.qp_state, attributes.cur_qp_state, attributes.path_mtu, attributes.path_mig_state)
     reported = (*enumerations, attributes.qkey, attributes.rq_psn, attributes.sq_psn, attributes.dest_qp_num)
-    held = ctypes.string_at(id(attributes), type(attributes).__basicsize__)
-    for offset in range(object.__basicsize__, len(held) - _ATTRIBUTES.size + 1, 4):
-        if _ATTRIBUTES.unpack_from(held, offset) == reported:
+    contents = ctypes.string_at(id(attributes), type(attributes).__basicsize__)
+    for offset in range(object.__basicsize__, len(contents) - _ATTRIBUTES.size + 1, 4):
+        if _ATTRIBUTES.unpack_from(contents, offset) == reported:
             yield offset

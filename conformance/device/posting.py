@@ -1,8 +1,9 @@
-"""Posting and polling as a C program does: the structures of <infiniband/verbs.h> and the provider's functions.
+"""Posting and polling as in a C program: the structures of <infiniband/verbs.h>, and the provider's functions.
 
-ibv_post_send, ibv_post_recv and ibv_poll_cq are inlines of the header that call what `struct ibv_context`
-points to, so that the layouts here are part of the library's stable ABI. The bindings' own work requests
-cannot name a bind's key, refuse a request without elements, and never free their lists.
+ibv_post_send, ibv_post_recv and ibv_poll_cq are inline functions of the header. They call functions to which `struct
+ibv_context` points, so that these layouts are part of the library's stable ABI. The work requests of pyverbs cannot
+specify the key of a bind, refuse requests without elements, and never free their lists. Not for queue pairs
+(queue_pairs.py).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _RECEIVE = Struct("QQQi4x")
 _STATE = Struct("i")
 WC = Struct("QiiIIIIIIHHBB2x")
 
-# struct ibv_context: the device, and then the table of the provider's functions, by their places in it.
+# struct ibv_context: the device, and then the table of the provider's functions, by their indices.
 _POLL_CQ, _POST_SRQ_RECV, _POST_SEND, _POST_RECV = 11, 20, 25, 26
 _WORD = ctypes.sizeof(_pointer)
 _Post = ctypes.CFUNCTYPE(_int, _pointer, _pointer, _pointer)
@@ -56,7 +57,7 @@ _Poll = ctypes.CFUNCTYPE(_int, _pointer, _int, _pointer)
 
 
 _QP_STATE = 1 << 0  # enum ibv_qp_attr_mask
-_ATTRIBUTES = 256  # room for struct ibv_qp_attr, whose first member is the state, and for struct ibv_qp_init_attr
+_ATTRIBUTES = 256  # buffer for struct ibv_qp_attr, whose first member is the state, and for struct ibv_qp_init_attr
 
 
 @functools.cache
@@ -66,15 +67,15 @@ def _query_qp() -> Any:
     return function
 
 
-def _function(kind: Any, context: int, place: int) -> Any:
-    return kind(ctypes.c_uint64.from_address(context + (1 + place) * _WORD).value)
+def _function(kind: Any, context: int, index: int) -> Any:
+    return kind(ctypes.c_uint64.from_address(context + (1 + index) * _WORD).value)
 
 
 class Poster:
-    """Posts to one queue pair and polls its completion queue. The structures are made once and used again."""
+    """Posts to one queue pair and polls its completion queue. The structures are allocated once and reused."""
 
     def __init__(self, qp: int, srq: int = 0) -> None:
-        """`qp` is struct ibv_qp *; `srq`, where receives go to a shared queue, struct ibv_srq *."""
+        """`qp` is struct ibv_qp *; `srq` is struct ibv_srq * if receives are posted to a shared receive queue."""
         struct = IbvQp.from_address(qp)
         context = struct.context or 0
         self.qp, self._cq = qp, struct.send_cq
@@ -82,13 +83,13 @@ class Poster:
         self._post_recv = _function(_Post, context, _POST_SRQ_RECV if srq else _POST_RECV)
         self._receiver = srq or qp
         self._poll_cq = _function(_Poll, context, _POLL_CQ)
-        self._bad, self._bad_at = _room(_WORD)
-        self._sges, self._sges_at = _room(MAX_SGE * SGE.size)
-        self._request, self._request_at = _room(SEND_SIZE)
-        self._receive, self._receive_at = _room(_RECEIVE.size)
-        self._attributes, self._attributes_at = _room(2 * _ATTRIBUTES)
+        self._bad, self._bad_at = _buffer(_WORD)
+        self._sges, self._sges_at = _buffer(MAX_SGE * SGE.size)
+        self._request, self._request_at = _buffer(SEND_SIZE)
+        self._receive, self._receive_at = _buffer(_RECEIVE.size)
+        self._attributes, self._attributes_at = _buffer(2 * _ATTRIBUTES)
         self._query_qp = _query_qp()
-        self._wc, self._wc_at = _room(_MAX_POLLED * WC.size)
+        self._wc, self._wc_at = _buffer(_MAX_POLLED * WC.size)
 
     def send(self, request: SendRequest, destination: tuple[int, int, int] | None = None, srqn: int = 0) -> Return:
         """ibv_post_send: 0, or the value of errno. The arguments are those of `pack_send`."""
@@ -96,13 +97,13 @@ class Poster:
         return self._posted(self._post_send(self.qp, self._request_at, self._bad_at))
 
     def receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
-        """ibv_post_recv, or ibv_post_srq_recv where there is a shared queue: 0, or the value of errno."""
+        """ibv_post_recv, or ibv_post_srq_recv with a shared receive queue: 0, or the value of errno."""
         _pack_elements(self._sges, 0, sges)
         _RECEIVE.pack_into(self._receive, 0, wr_id, 0, self._sges_at if sges else 0, len(sges))
         return self._posted(self._post_recv(self._receiver, self._receive_at, self._bad_at))
 
     def state(self) -> int:
-        """The queue pair's state, of enum ibv_qp_state, as ibv_query_qp tells it. Raises OSError if that fails."""
+        """The state of the queue pair that ibv_query_qp returns, of enum ibv_qp_state. Raises OSError if that fails."""
         failed = self._query_qp(self.qp, self._attributes_at, _QP_STATE, self._attributes_at + _ATTRIBUTES)
         if failed:
             raise OSError(failed, "ibv_query_qp")
@@ -112,14 +113,14 @@ class Poster:
         return Return(value, value if value > 0 else 0)
 
     def completions(self, count: int, deadline_s: float) -> list[Completion]:
-        """The next `count` completions, fewer when the deadline passes. Raises OSError if polling fails."""
+        """The next `count` completions, fewer if the deadline passes. Raises OSError if polling fails."""
         until = 0.0
         found: list[Completion] = []
         while len(found) < count:
             number = self._poll_cq(self._cq, min(_MAX_POLLED, count - len(found)), self._wc_at)
             if number < 0:
                 raise OSError(-number, "ibv_poll_cq")
-            found += [completion(self._wc, place) for place in range(number)]
+            found += [completion(self._wc, index) for index in range(number)]
             if not number:
                 until = until or time.monotonic() + deadline_s
                 if time.monotonic() >= until:
@@ -128,51 +129,51 @@ class Poster:
         return found
 
 
-def _room(size: int) -> tuple[ctypes.Array[ctypes.c_char], int]:
-    room = ctypes.create_string_buffer(size)
-    return room, ctypes.addressof(room)
+def _buffer(size: int) -> tuple[ctypes.Array[ctypes.c_char], int]:
+    buffer = ctypes.create_string_buffer(size)
+    return buffer, ctypes.addressof(buffer)
 
 
 def pack_send(
-    room: Any, at: int, elements: tuple[Any, int, int], request: SendRequest,
+    buffer: Any, at: int, elements: tuple[Any, int, int], request: SendRequest,
     destination: tuple[int, int, int] | None = None, srqn: int = 0,
 ) -> None:  # fmt: skip
-    """Writes struct ibv_send_wr `at` bytes into `room`.
+    """Writes struct ibv_send_wr at the offset `at` of `buffer`.
 
-    `elements` says where its list is to be: the room for it, how many bytes into that, and the address.
-    `destination` of a datagram is struct ibv_ah *, queue pair number and queue key; `srqn` the number of
-    the shared receive queue that an XRC request goes to.
+    `elements` is the location of its scatter/gather list: a buffer, the offset in it, and the address. The
+    `destination` of a datagram is struct ibv_ah *, queue pair number and queue key. `srqn` is the number of the shared
+    receive queue of an XRC request.
     """
     opcode = request.opcode
     imm = request.invalidate_rkey % (1 << 32) if opcode.endswith("_INV") else socket.htonl(request.imm)
     _pack_elements(elements[0], elements[1], request.sges)
     _SEND_HEAD.pack_into(
-        room, at, request.wr_id, 0, elements[2] if request.sges else 0, len(request.sges), WR_OPCODES[opcode],
+        buffer, at, request.wr_id, 0, elements[2] if request.sges else 0, len(request.sges), WR_OPCODES[opcode],
         request.flags, imm,
     )  # fmt: skip
     if destination:
-        _UD.pack_into(room, at + _AT_WR, *destination)
+        _UD.pack_into(buffer, at + _AT_WR, *destination)
     elif opcode.startswith("ATOMIC"):
-        _ATOMIC.pack_into(room, at + _AT_WR, request.remote_addr, request.compare_add, request.swap, request.rkey)
+        _ATOMIC.pack_into(buffer, at + _AT_WR, request.remote_addr, request.compare_add, request.swap, request.rkey)
     else:
-        _RDMA.pack_into(room, at + _AT_WR, request.remote_addr, request.rkey)
-    _SRQN.pack_into(room, at + _AT_SRQN, srqn)
+        _RDMA.pack_into(buffer, at + _AT_WR, request.remote_addr, request.rkey)
+    _SRQN.pack_into(buffer, at + _AT_SRQN, srqn)
     if request.bind and request.window:
         info = request.bind
         mr = info.mr.pointer if info.mr else 0
         bind = (request.window.pointer, request.rkey, mr, info.addr, info.length, info.access)
-        _BIND.pack_into(room, at + _AT_BIND, *bind)
+        _BIND.pack_into(buffer, at + _AT_BIND, *bind)
 
 
-def _pack_elements(room: Any, at: int, sges: Sequence[Sge]) -> None:
+def _pack_elements(buffer: Any, at: int, sges: Sequence[Sge]) -> None:
     for number, sge in enumerate(sges[:MAX_SGE]):
         length, lkey = sge.length % (1 << 32), sge.lkey % (1 << 32)
-        SGE.pack_into(room, at + number * SGE.size, sge.addr % (1 << 64), length, lkey)
+        SGE.pack_into(buffer, at + number * SGE.size, sge.addr % (1 << 64), length, lkey)
 
 
-def completion(wcs: Any, place: int, at: int = 0) -> Completion:
-    """The completion at a place of an array of struct ibv_wc, which begins `at` bytes into `wcs`."""
-    wr_id, status, opcode, vendor_err, byte_len, imm, _, _, flags, *_ = WC.unpack_from(wcs, at + place * WC.size)
+def completion(wcs: Any, index: int, at: int = 0) -> Completion:
+    """The completion with an index in an array of struct ibv_wc, which begins at the offset `at` of `wcs`."""
+    wr_id, status, opcode, vendor_err, byte_len, imm, _, _, flags, *_ = WC.unpack_from(wcs, at + index * WC.size)
     if status:
         return Completion(wr_id, wc_status(status), vendor_err=vendor_err)
     imm = socket.ntohl(imm) if flags & _WITH_IMM else None

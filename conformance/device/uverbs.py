@@ -1,9 +1,9 @@
-"""The uverbs entry: the same verbs at the kernel's stable ABI, below library and provider.
+"""The uverbs entry: the same verbs by the kernel's stable ABI, below library and provider.
 
 A write() of `struct ib_uverbs_cmd_hdr` and the command's structure to the context's command fd, or the
 RDMA_VERBS_IOCTL of <rdma/rdma_user_ioctl_cmds.h>; numbers and layouts are those of
-<rdma/ib_user_verbs.h> and <rdma/ib_user_ioctl_cmds.h>. Here an answer is 0 or errno, whatever the
-page of the library's verb says about its codes.
+<rdma/ib_user_verbs.h> and <rdma/ib_user_ioctl_cmds.h>. A result is 0 or errno, whatever codes the
+manual page of the library's verb has. Not for the library (libibverbs.py).
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ _HEADER, _ATTRIBUTE = struct.Struct("=HHHHQII"), struct.Struct("=HHHHQ")
 
 
 class Uverbs:
-    """Calls at the kernel, on the command fd of an open context. `value` is 0 or errno."""
+    """Calls by the kernel's ABI, on the command fd of an open context. `value` of a result is 0 or errno."""
 
     name = "uverbs"
 
     def __init__(self, cmd_fd: int, driver_id: int) -> None:
-        """`driver_id` is the kernel's enum rdma_driver_id of the device; ioctls name it."""
+        """`driver_id` is the device's value of the kernel's enum rdma_driver_id, which ioctls contain."""
         self._fd = cmd_fd
         self._driver_id = driver_id
 
     @property
     def fd(self) -> int:
-        """The descriptor that takes the commands."""
+        """The descriptor to which commands are written."""
         return self._fd
 
     @property
     def driver_id(self) -> int:
-        """The kernel's number of the device's driver, which ioctls name."""
+        """The device's value of enum rdma_driver_id."""
         return self._driver_id
 
-    def _write(self, command: int, body: bytes, answer: int) -> int:
-        header = struct.pack("=IHH", command, (8 + len(body)) // 4, answer // 4)
+    def _write(self, command: int, body: bytes, response: int) -> int:
+        header = struct.pack("=IHH", command, (8 + len(body)) // 4, response // 4)
         try:
             os.write(self._fd, header + body)
         except OSError as error:
@@ -53,7 +53,10 @@ class Uverbs:
         return 0
 
     def _ioctl(self, method: int, attributes: Sequence[tuple[int, int, int]]) -> tuple[int, bytearray]:
-        """`attributes` are (id, length, data); gives errno and the attributes as the kernel left them."""
+        """`attributes` are (id, length, data).
+
+        Returns errno and the command with the attributes that the kernel has changed.
+        """
         length = _HEADER.size + _ATTRIBUTE.size * len(attributes)
         data = bytearray(_HEADER.pack(length, _OBJECT_MR, method, len(attributes), 0, self._driver_id, 0))
         for number, size, value in attributes:
@@ -69,11 +72,11 @@ class Uverbs:
         return self.reg_mr_iova(pd, addr, length, addr, access)
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
-        """IB_USER_VERBS_CMD_REG_MR. The region is in `mr` when errno is 0."""
-        answer = (ctypes.c_uint32 * 3)()
-        body = struct.pack("=QQQQII", ctypes.addressof(answer), addr, length, hca_va, pd.handle, access)
-        error = self._write(_REG_MR, body, ctypes.sizeof(answer))
-        mr = None if error else _region(pd, addr, length, *answer)
+        """IB_USER_VERBS_CMD_REG_MR. The region is in `mr` if errno is 0."""
+        response = (ctypes.c_uint32 * 3)()
+        body = struct.pack("=QQQQII", ctypes.addressof(response), addr, length, hca_va, pd.handle, access)
+        error = self._write(_REG_MR, body, ctypes.sizeof(response))
+        mr = None if error else _region(pd, addr, length, *response)
         return Return(error, error, mr)
 
     def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
@@ -95,13 +98,15 @@ class Uverbs:
         return Return(error, error)
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """IB_USER_VERBS_CMD_REREG_MR; on success the structure is told what the library would tell it."""
-        answer = (ctypes.c_uint32 * 2)()
+        """IB_USER_VERBS_CMD_REREG_MR; on success the keys in the structure are updated as by the library."""
+        response = (ctypes.c_uint32 * 2)()
         handle = pd.handle if pd else 0
-        body = struct.pack("=QIIQQQII", ctypes.addressof(answer), mr.handle, flags, addr, length, addr, handle, access)
-        error = self._write(_REREG_MR, body, ctypes.sizeof(answer))
+        body = struct.pack(
+            "=QIIQQQII", ctypes.addressof(response), mr.handle, flags, addr, length, addr, handle, access
+        )
+        error = self._write(_REREG_MR, body, ctypes.sizeof(response))
         if error == 0:
-            mr.struct.lkey, mr.struct.rkey = answer
+            mr.struct.lkey, mr.struct.rkey = response
         return Return(error, error)
 
     def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:

@@ -1,6 +1,6 @@
 """Memory windows on the device under test: allocation and deallocation with exact codes.
 
-Binding and invalidating them are requests of a queue pair (queue_pairs.py). Not for expectations (judging/).
+Not for binding and invalidating windows, which are requests of a queue pair (queue_pairs.py).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DeviceWindow:
 
 
 def allocate(pd: Pd, kind: int) -> tuple[DeviceWindow | None, Return]:
-    """A window of a type, or what was returned in its place; `value` is 1 for a window, 0 for NULL."""
-    made: list[DeviceWindow] = []
-    returned = exact(lambda: made.append(DeviceWindow(pd, kind)))
-    return (made[0], Return(1, 0)) if made else (None, Return(0, returned.errno))
+    """Allocates a window of a type: the window, or None, and the result. `value` is 1 for a window, 0 for NULL."""
+    allocated: list[DeviceWindow] = []
+    returned = exact(lambda: allocated.append(DeviceWindow(pd, kind)))
+    return (allocated[0], Return(1, 0)) if allocated else (None, Return(0, returned.errno))

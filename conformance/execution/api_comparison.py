@@ -1,6 +1,6 @@
-"""Observes a case of the API: what the checks of the installed header and bindings say of one thing.
+"""Observes a case of the API: the results of the checks of the installed header and bindings for one item.
 
-Such a case makes no call on the device and sets nothing up. Not for the checks themselves (header/).
+Such a case makes no call on the device and has no set-up. Not for the checks themselves (header/).
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from conformance.model.observation import Observation
 
 
 def observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Observation:
-    """The checks of the enumeration, struct or prototype that `case` names.
+    """The observation of the checks of the enumeration, struct or prototype that `case` names.
 
-    `waiting` is called again and again while the compiler is still at work. `unreachable` says why where no check could
-    be made: without a header or a compiler there are none.
+    `waiting` is called repeatedly while the compiler runs. `unreachable` is the reason if there were no checks, because
+    the header or a compiler is missing.
     """
     item = str(case.when.arguments["item"])
-    every = bench.api_checks(waiting)
-    checks = [check for check in every if _is_about(check.item, item)]
+    all_checks = bench.api_checks(waiting)
+    checks = [check for check in all_checks if _is_about(check.item, item)]
     seen = {outcome: [check for check in checks if check.outcome == outcome] for outcome in (PASS, FAIL, NOT_COVERED)}
     returned = "differs" if seen[FAIL] else "0" if seen[PASS] else "nothing"
     observation: Observation = {"rc": None, "returned": returned, "errno": "", "layer": "header"}
     observation["checks"] = {outcome: len(found) for outcome, found in seen.items()}
     if seen[FAIL]:
-        observation["differences"] = [_line(check) for check in seen[FAIL]]
+        observation["differences"] = [_format_check(check) for check in seen[FAIL]]
     if seen[NOT_COVERED]:
-        observation["not_covered"] = [_line(check) for check in seen[NOT_COVERED]]
+        observation["not_covered"] = [_format_check(check) for check in seen[NOT_COVERED]]
     if returned == "nothing":
-        reasons = [check.reason for check in checks or every if check.reason]
+        reasons = [check.reason for check in checks or all_checks if check.reason]
         observation["unreachable"] = reasons[0] if reasons else f"nothing installed could be compared with {item}"
     return observation
 
 
-def _line(check: Check) -> str:
+def _format_check(check: Check) -> str:
     return f"{check.item}: {check.reason} ({check.found})"
 
 
 def _is_about(check: str, item: str) -> bool:
-    """Whether a check is of the thing itself or of a part of it."""
+    """Whether a check is of the item or of a part of it."""
     return check == item or (check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)"))

@@ -23,7 +23,7 @@ from conformance.model.expected_errors import RELIABLE
 SILENCE_S = 1.0
 # Completion statuses with this prefix report an error that the peer has detected: its queue pair is in error, too.
 _REMOTE_ERROR = "REM_"
-_ERROR_STATE = "ERR"
+ERROR_STATE = "ERR"
 # Its receives are in a shared receive queue, where they remain after an error of the queue pair.
 _SHARED_RECEIVES = "XRC"
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
@@ -61,6 +61,10 @@ class LoopbackConnection:
             self.stale = False
             self._receives = [0, 0]
 
+    def has_failed(self) -> bool:
+        """Whether an end of the pair is in the error state, as after an earlier request that was refused."""
+        return ERROR_STATE in (self.pair.requester.query_state(), self.pair.responder.query_state())
+
     def mark_failed(self, *queues: Queue) -> None:
         """Marks the pair stale and waits until `queues`, whose requests have failed, are in the error state.
 
@@ -69,7 +73,7 @@ class LoopbackConnection:
         self.stale = True
         for queue in queues:
             until = time.monotonic() + SILENCE_S
-            while queue.query_state() != _ERROR_STATE and time.monotonic() < until:
+            while queue.query_state() != ERROR_STATE and time.monotonic() < until:
                 os.sched_yield()
 
     def execute(self, spec: ExchangeSpec) -> Exchange:

@@ -1,4 +1,4 @@
-"""One case in progress: its objects by name, what arguments stand for, and what must be given back.
+"""The context of one case in progress: its objects by name, the values of arguments, and the release of objects.
 
 Not for making calls (steps.py, traffic.py) and not for their order (procedure.py).
 """
@@ -12,27 +12,27 @@ from conformance.bench.calls import Mr, Pd, Return, Window, errno_name
 from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair
 from conformance.bench.work_requests import BindInfo
 from conformance.execution.connection import LoopbackConnection
-from conformance.execution.harness_resources import HarnessResources, give_back, make_pair
+from conformance.execution.harness_resources import HarnessResources, create_pair, release
 from conformance.model.case import Argument, Case, Flags, QpSpec, Value
 from conformance.model.observation import Observation
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import NULL, PROBES
 
 
-def answer(returned: Return) -> Observation:
-    """What is recorded of a call that returns 0 or an errno."""
+def result_of(returned: Return) -> Observation:
+    """The observation of a call that returns 0 or an errno."""
     value, errno = returned.value, returned.errno
     name = errno_name(value) if value > 0 else str(value)
     return {"rc": value, "returned": name, "errno": errno_name(errno) if errno else "", "layer": returned.layer}
 
 
-def no_pointer(returned: Return) -> Observation:
-    """What is recorded of a call that returned NULL instead of an object."""
+def null_result(returned: Return) -> Observation:
+    """The observation of a call that returned NULL instead of an object."""
     return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": returned.layer}
 
 
 class CaseContext:
-    """One case in progress: its objects by name, and what must be given back at its end."""
+    """One case in progress: its objects by name. `cleanup` releases them; `left_behind` lists what was not released."""
 
     def __init__(self, case: Case, bench: Bench) -> None:
         self.case = case
@@ -46,7 +46,7 @@ class CaseContext:
         self.fields: dict[str, dict[str, int]] = {}
         self.pairs: dict[str, Pair] = {}
         self.windows: dict[str, Window] = {}
-        self.released: set[str] = set()  # regions and windows that a step has given back
+        self.released: set[str] = set()  # regions and windows that a step has released
         self._connections: dict[str, LoopbackConnection] = {}
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
@@ -55,7 +55,10 @@ class CaseContext:
         self.work_requests = 0
 
     def branch(self, case: Case) -> CaseContext:
-        """A context for another case on the same set-up; what that case makes belongs to the new context alone."""
+        """A context for another case on the same set-up.
+
+        The objects that this case creates belong only to the new context.
+        """
         branch = self._view(case)
         branch.released = set(self.released)
         for name in ("mrs", "owners", "fields", "pairs", "windows", "_connections"):
@@ -63,11 +66,11 @@ class CaseContext:
         return branch
 
     def for_call(self, case: Case) -> CaseContext:
-        """A context for the calls of a case that is set up here: a branch if they make or release objects."""
+        """A context for the calls of a case on this set-up: a branch if the calls create or release objects."""
         return self._view(case) if case.when.call in PROBES and not case.afterwards else self.branch(case)
 
     def _view(self, case: Case) -> CaseContext:
-        # Equal to copy.copy, in a tenth of its time: a sweep does this at every point.
+        # The same as copy.copy, in a tenth of its time, because a sweep does this at every point.
         view = CaseContext.__new__(CaseContext)
         view.__dict__.update(self.__dict__)
         view.case, view.entry = case, self.bench.entry(case.entry)
@@ -75,13 +78,13 @@ class CaseContext:
         return view
 
     def pair(self, spec: QpSpec) -> Pair:
-        """A connected pair whose responder is in the PD that `spec` names; closed with the case."""
-        pair = make_pair(self.bench, spec, self.pds)
-        self.cleanup.callback(self.give_back, f"queue pair {spec.kind}", pair.close)
+        """Creates a connected pair whose responder is in the PD of `spec`. It is closed at the end of the case."""
+        pair = create_pair(self.bench, spec, self.pds)
+        self.cleanup.callback(self.release, f"queue pair {spec.kind}", pair.close)
         return pair
 
     def connection(self, name: str) -> LoopbackConnection:
-        """The connection over a pair of the case, which is never renewed: the case may depend on its state."""
+        """The connection over a pair of the case. It is never renewed, because the case may depend on its state."""
         if name not in self._connections:
             self._connections[name] = LoopbackConnection(self.pairs[name], self.next_wr_id, renewable=False)
         return self._connections[name]
@@ -91,10 +94,12 @@ class CaseContext:
         for memory in (*self.memory.values(), *self.dmabufs.values()):
             if memory.addr <= addr and addr + length <= memory.addr + memory.size:
                 return memory
-        raise LookupError(f"traffic at {addr:#x} for {length} bytes lies in no memory of the case; say where with `at`")
+        raise LookupError(
+            f"traffic at {addr:#x} for {length} bytes is outside all memory of the case; give its address with `at`"
+        )
 
     def keep_mr(self, name: str, mr: Mr, entry: Entry) -> None:
-        """Keeps a region by its name, and deregisters it at the end if it is still registered."""
+        """Adds a region, which is deregistered at the end of the case if it is still registered."""
         self.mrs[name] = mr
         self.owners[name] = entry
         self.fields[name] = mr.fields()
@@ -107,22 +112,22 @@ class CaseContext:
         if returned.value != 0:
             self.left_behind.append(f"MR {name}: deregistering it returned {errno_name(returned.value)}")
 
-    def give_back(self, what: str, close: Callable[[], None]) -> None:
-        """Closes something; the device's refusal is recorded, not raised."""
-        give_back(self.left_behind, what, close)
+    def release(self, what: str, close: Callable[[], None]) -> None:
+        """Closes an object; a refusal by the device is recorded in `left_behind`, not raised."""
+        release(self.left_behind, what, close)
 
     def bind_info(self, arguments: Mapping[str, Argument]) -> BindInfo:
-        """What a bind's arguments ask for."""
+        """The struct ibv_mw_bind_info of a bind's arguments."""
         mr = None if arguments["mr"] == NULL else self.mrs[str(arguments["mr"])]
         return BindInfo(mr, *self.numbers(arguments, "addr", "length", "access"))
 
     def next_wr_id(self) -> int:
-        """A number for a work request, not used before in this case."""
+        """A work request id that this case has not used yet."""
         self.work_requests += 1
         return 0x5100 + self.work_requests
 
     def number(self, argument: Argument) -> int:
-        """The number that an argument stands for here."""
+        """The value of an argument in this case."""
         if isinstance(argument, Flags):
             return argument.mask
         if isinstance(argument, Value):
@@ -132,11 +137,11 @@ class CaseContext:
         raise TypeError(f"{argument!r} names an object, not a number")
 
     def numbers(self, arguments: Mapping[str, Argument], *keys: str) -> list[int]:
-        """Several arguments as numbers."""
+        """The values of several arguments."""
         return [self.number(arguments[key]) for key in keys]
 
     def bytes(self, quantity: Quantity) -> int:
-        """An address or a length in bytes."""
+        """The value of a quantity: an address, a length in bytes, or a key."""
         return quantity.evaluate(self.bench.page, self.bench.hugepage, self._property)
 
     def _property(self, name: str, property_: str) -> int:

@@ -1,7 +1,7 @@
-"""Resources of the harness itself for traffic: its own connections, and registered memory for the side not under test.
+"""Resources of the harness for traffic: its own connections, and registered memory for the side not under test.
 
-They are made on first use and kept as long as the set-up of a case, also where a sweep makes many calls on one
-set-up. Not for objects that a case names (context.py).
+They are created on first use and kept until the set-up of the case is released, so that the points of a sweep share
+them. Not for objects that a case names (context.py).
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ _FIRST_WR_ID = 0x510000
 
 
 class HarnessResources:
-    """Connections by their kind, memory by its use. All is given back with `cleanup`."""
+    """Connections by their properties, memory by its use. `cleanup` releases all of them."""
 
     def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
-        """`pds` may be filled later; what the device does not take back is added to `left_behind`."""
+        """`pds` may be filled later. What the device does not release is added to `left_behind`."""
         self._bench, self._pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
         self._connections: dict[tuple[str, str, int | None, str], LoopbackConnection] = {}
         self._scratch: dict[tuple[int, str, int], Sge] = {}
         self._work_requests = _FIRST_WR_ID
 
     def connection(self, kind: str, pd: str, access: int | None = None, extended: str = "") -> LoopbackConnection:
-        """The connection with this QpSpec, made once, in the state of its last use. Raises SetupRefused."""
+        """The connection with this QpSpec, created on first use. Raises SetupRefused."""
         key = (kind, pd, access, extended)
         if key not in self._connections:
-            pair = make_pair(self._bench, QpSpec(kind, pd, access=access, extended=extended), self._pds)
-            self._cleanup.callback(give_back, self._left_behind, f"queue pair {kind}", pair.close)
+            pair = create_pair(self._bench, QpSpec(kind, pd, access=access, extended=extended), self._pds)
+            self._cleanup.callback(release, self._left_behind, f"queue pair {kind}", pair.close)
             self._connections[key] = LoopbackConnection(pair, self._next_wr_id)
         return self._connections[key]
 
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
-        """Registered memory of `size` bytes. Each `use` has one, which grows when more is asked for.
+        """Registered memory of `size` bytes. Each `use` has its own, which is replaced if a larger one is needed.
 
-        `access` is what is granted to peers. Raises SetupRefused.
+        `access` are the rights of peers. Raises SetupRefused.
         """
         key = (pd.pointer, use, access)
         if key not in self._scratch or self._scratch[key].length < size:
@@ -66,8 +66,8 @@ class HarnessResources:
         return self._work_requests
 
 
-def make_pair(bench: Bench, spec: QpSpec, pds: Mapping[str, Pd]) -> Pair:
-    """A connected pair whose responder is in the PD that `spec` names. Raises SetupRefused."""
+def create_pair(bench: Bench, spec: QpSpec, pds: Mapping[str, Pd]) -> Pair:
+    """Creates a connected pair whose responder is in the PD of `spec`. Raises SetupRefused."""
     try:
         return bench.pair(spec, pds["pd"], pds[spec.pd])
     except Exception as error:
@@ -77,9 +77,9 @@ def make_pair(bench: Bench, spec: QpSpec, pds: Mapping[str, Pd]) -> Pair:
         raise SetupRefused(f"making a queue pair of type {spec.kind}", errno_name(code)) from error
 
 
-def give_back(left_behind: list[str], what: str, close: Callable[[], None]) -> None:
-    """Closes something; the device's refusal is recorded, not raised."""
+def release(left_behind: list[str], what: str, close: Callable[[], None]) -> None:
+    """Closes an object; a refusal by the device is added to `left_behind`, not raised."""
     try:
         close()
-    except Exception as error:  # pyverbs raises its own kinds, which differ between versions
+    except Exception as error:  # the exceptions of pyverbs differ between versions
         left_behind.append(f"{what}: {str(error).splitlines()[0]}")

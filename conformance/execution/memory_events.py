@@ -1,6 +1,6 @@
-"""What happens to memory under a region: pages taken away, swapped out, moved, shared with a child by a fork.
+"""Changes to the memory below a region: pages are discarded, swapped out, moved, or shared with a child by fork().
 
-Calls of the table language that are no verbs. Not for operations on the memory (traffic.py).
+These are calls of the table language, not verbs. Not for RDMA operations on the memory (traffic.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from conformance.kernel import paging
 from conformance.model.case import Step
 from conformance.model.observation import Observation
 
-_WRITTEN = 0xEE  # what a child puts into its copy
+_WRITTEN = 0xEE  # the byte that a child writes into its copy
 _UNHARMED, _HARMED = b"\0", b"\1"
 
 
@@ -24,31 +24,34 @@ def _done(returned: str = "0") -> Observation:
 
 
 def fill(context: CaseContext, step: Step) -> Observation:
-    """Writes known bytes into all of the memory."""
+    """Writes known bytes to all of the memory."""
     memory = context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, BEFORE, memory.size)
     return _done()
 
 
 def unmap(context: CaseContext, step: Step) -> Observation:
-    """Takes the mapping away."""
+    """Unmaps the memory."""
     context.memory[str(step.arguments["memory"])].close()
     return _done()
 
 
 def move(context: CaseContext, step: Step) -> Observation:
-    """Moves the mapping to another address (mremap); from then on the memory's name means the new place."""
+    """Moves the mapping to another address (mremap). Later steps use the new address by the same name."""
     name = str(step.arguments["memory"])
     memory = context.memory[name]
-    place = context.bench.allocate("unmapped", memory.size)
-    context.cleanup.callback(place.close)
-    paging.move(memory.addr, memory.size, place.addr)
-    context.memory[name] = place
+    destination = context.bench.allocate("unmapped", memory.size)
+    context.cleanup.callback(destination.close)
+    paging.move(memory.addr, memory.size, destination.addr)
+    context.memory[name] = destination
     return _done()
 
 
 def discard(context: CaseContext, step: Step) -> Observation:
-    """Lets the memory's pages go: for good, with the file's contents, or to swap. Raises SetupRefused if they stay."""
+    """Removes the pages of the memory as `how` says (vocabulary.DISCARDS).
+
+    Raises SetupRefused if they cannot be swapped out.
+    """
     memory, how = context.memory[str(step.arguments["memory"])], str(step.arguments["how"])
     if how != "PAGEOUT":
         paging.let_go(memory.addr, memory.size, how)
@@ -66,10 +69,10 @@ def resident(context: CaseContext, step: Step) -> Observation:
 
 
 def fork(context: CaseContext, step: Step) -> Observation:
-    """A child that shares the memory's pages until one side writes.
+    """Forks a child, which shares the pages of the memory until one process writes to them.
 
-    `child` is what it does: it writes all of its copy at once, or it waits. At `join` it reports whether its copy is
-    unchanged.
+    `child`: whether the child writes to all of its copy at once, or only waits. At `join` it reports whether its copy
+    is unchanged since then.
     """
     name, child = str(step.arguments["memory"]), str(step.arguments["child"])
     memory = context.memory[name]
@@ -77,7 +80,7 @@ def fork(context: CaseContext, step: Step) -> Observation:
     copy = ctypes.string_at(memory.addr, memory.size)
     pid = os.fork()
     if pid == 0:
-        # Nothing of this process's may run here: not its handlers, and not what it would give back.
+        # No exit handler and no cleanup of this process may run in the child.
         try:
             if child == "writes":
                 ctypes.memset(memory.addr, _WRITTEN, memory.size)
@@ -98,12 +101,12 @@ def fork(context: CaseContext, step: Step) -> Observation:
 
 
 def join(context: CaseContext, step: Step) -> Observation:
-    """Ends the child; `returned` is 0 if its copy of the memory is as the child left it, else `differs`."""
+    """Ends the child. `returned` is 0 if its copy of the memory is unchanged, else `differs`."""
     return _done("0" if _end(context, str(step.arguments["memory"])) == _UNHARMED else "differs")
 
 
 def _end(context: CaseContext, name: str) -> bytes:
-    """Ends the child and returns what it reported; nothing if it has ended before."""
+    """Ends the child and returns its report; empty if it has ended before."""
     if name not in context.children:
         return b""
     pid, wake, report = context.children.pop(name)

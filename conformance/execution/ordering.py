@@ -11,7 +11,7 @@ import ctypes
 from conformance.bench.calls import Sge
 from conformance.bench.memory_areas import EMPTY
 from conformance.bench.work_requests import SendRequest
-from conformance.execution.context import CaseContext, answer
+from conformance.execution.context import CaseContext, result_of
 from conformance.model.case import Step
 from conformance.model.observation import Observation
 
@@ -40,7 +40,7 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
             part = Sge(source.addr + each * length, length, source.lkey)
             returned = sender.post_send(SendRequest("SEND", context.next_wr_id(), (part,)))
             if returned.value:
-                return answer(returned)
+                return result_of(returned)
         for each, wr_id in enumerate(wr_ids):
             found = receiver.completions(1)
             content = ctypes.string_at(addr + each * length, length)
@@ -70,7 +70,7 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
             request = SendRequest(opcode, context.next_wr_id(), (part,), rkey=rkey % (1 << 32), remote_addr=addr)
             returned = queue.post_send(request._replace(compare_add=each))
             if returned.value:
-                return answer(returned)
+                return result_of(returned)
         found = queue.completions(_BURST)
         if [each.status for each in found] != ["SUCCESS"] * _BURST:
             connection.stale = True

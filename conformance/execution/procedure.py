@@ -1,7 +1,7 @@
-"""The order of one case: sets up what is given, makes the calls, records raw what came of them.
+"""The order of one case: creates the set-up, makes the calls, and returns the raw observation.
 
-What each call does is in steps.py. An exception here is the harness's failure, never the device's. Not for what
-surrounds a case, as the kernel's evidence and its verdict (runner.py).
+steps.py makes the individual calls. An exception here is a failure of the harness, never of the device. Not for the
+kernel's evidence and the verdict (runner.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _DONE = ("MR", "MW", "0")
 
 
 def set_up_and_call(context: CaseContext, prepare: Callable[[CaseContext], None]) -> Observation:
-    """What a case gives once `prepare` has set it up. All that the context itself has made is given back."""
+    """Sets up a case with `prepare`, makes its calls, and releases all objects of its context.
+
+    Returns the observation.
+    """
     observation: Observation
     with context.cleanup:
         try:
@@ -36,12 +39,20 @@ def set_up_and_call(context: CaseContext, prepare: Callable[[CaseContext], None]
 
 
 def not_set_up(refusal: SetupRefused) -> Observation:
-    """What is recorded of a case that could not be set up."""
+    """The observation of a case whose set-up was refused."""
     return {"setup_failed": str(refusal), "errno": refusal.code}
 
 
+def refused_once(refusal: SetupRefused) -> Observation:
+    """What is recorded of a case whose set-up was refused, and was done when it was made again."""
+    return {**not_set_up(refusal), "setup_refused_once": refusal.call}
+
+
 def make_calls(context: CaseContext) -> Observation:
-    """Makes the judged call and the later steps of a case that is set up; these are in `afterwards`, in their order."""
+    """Makes the judged call and the later steps of a case that is set up.
+
+    `afterwards` has the observations of the latter.
+    """
     limit = context.case.given.memlock
     with ExitStack() as limited:
         if limit is not None:
@@ -62,42 +73,42 @@ def make_all_calls(context: CaseContext, cases: Sequence[Case]) -> Iterator[Obse
         yield from map(_probed, run_probes([(context.for_call(case), case.when) for case in cases]))
         return
     for case in cases:
-        yield set_up_and_call(context.for_call(case), _is_there)
+        yield set_up_and_call(context.for_call(case), _already_set_up)
 
 
 def _probed(seen: Observation | SetupRefused) -> Observation:
     return not_set_up(seen) if isinstance(seen, SetupRefused) else seen
 
 
-def _is_there(context: CaseContext) -> None:
-    """The set-up of a case that shares one with others: nothing is left to do."""
+def _already_set_up(context: CaseContext) -> None:
+    """Nothing: the set-up is shared and exists already."""
 
 
 def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
-    """The later steps, none of them when the judged call did not make what they are about.
+    """Makes the later steps; none if the judged call did not create its object.
 
-    They end where a call that was not to succeed has taken what the next one is about: that one cannot be made.
+    Stops before a step whose object was released by a call that should have failed.
     """
-    made = context.case.when.name
-    if made and made not in context.mrs and made not in context.windows:
+    product = context.case.when.name
+    if product and product not in context.mrs and product not in context.windows:
         return []
     seen: list[Observation] = []
-    taken = _took(context.case.when, judged)
+    unexpected = _succeeded_unexpectedly(context.case.when, judged)
     for step in context.case.afterwards:
-        if taken and any(step.arguments.get(key) in context.released for key in ("mr", "mw")):
+        if unexpected and any(step.arguments.get(key) in context.released for key in ("mr", "mw")):
             break
         seen.append(_step(context, step))
-        taken = taken or _took(step, seen[-1])
+        unexpected = unexpected or _succeeded_unexpectedly(step, seen[-1])
     return seen
 
 
-def _took(step: Step, seen: Observation) -> bool:
-    """Whether a call has succeeded that was not expected to."""
+def _succeeded_unexpectedly(step: Step, seen: Observation) -> bool:
+    """Whether a call has succeeded although success was not expected."""
     return step.then.outcome != "success" and seen["returned"] in _DONE
 
 
 def set_up(context: CaseContext) -> None:
-    """Makes what the case gives. Raises SetupRefused."""
+    """Creates the set-up of the case. Raises SetupRefused."""
     set_up_base(context)
     set_up_objects(context)
 
@@ -107,7 +118,7 @@ def set_up_base(context: CaseContext) -> None:
     given = context.case.given
     for name in ("pd", *given.pds):
         context.pds[name] = pd = context.bench.alloc_pd()
-        context.cleanup.callback(context.give_back, f"PD {name}", pd.close)
+        context.cleanup.callback(context.release, f"PD {name}", pd.close)
     for name, spec in given.memory.items():
         context.memory[name] = memory = context.bench.allocate(spec.kind, context.bytes(spec.size))
         context.cleanup.callback(memory.close)
@@ -131,13 +142,13 @@ def set_up_objects(context: CaseContext) -> None:
     for step in context.case.before:
         observed = _step(context, step)
         if observed["returned"] not in _DONE or observed.get("wc", ["SUCCESS"]) != ["SUCCESS"]:
-            raise SetupRefused(str(step), " ".join([observed["errno"], *observed.get("wc", ())]))
+            raise SetupRefused(str(step), _codes(observed), step.call)
 
 
 def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
     observed = _step(context, Step(spec.call, spec.arguments, context.case.when.then, name))
     if observed["returned"] != "MR":
-        raise SetupRefused(f"registering the MR {name!r}", observed["errno"])
+        raise SetupRefused(f"registering the MR {name!r}", observed["errno"], spec.call)
     if spec.gone:
         released = context.owners[name].dereg_mr(context.mrs.pop(name))
         if released.value:
@@ -147,14 +158,19 @@ def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
 def _set_up_window(context: CaseContext, name: str, spec: WindowSpec) -> None:
     observed = alloc_window(context, name, spec.pd, spec.type)
     if observed["returned"] != "MW":
-        raise SetupRefused(f"allocating the window {name!r}", observed["errno"])
+        raise SetupRefused(f"allocating the window {name!r}", observed["errno"], "ibv_alloc_mw")
     if spec.bound is not None:
         call = "ibv_bind_mw" if spec.type == 1 else "post_bind_mw"
         observed = _step(context, Step(call, spec.bound, context.case.when.then))
         if observed["returned"] != "0" or observed["wc"] != ["SUCCESS"]:
-            raise SetupRefused(f"binding the window {name!r}", " ".join([observed["errno"], *observed["wc"]]))
+            raise SetupRefused(f"binding the window {name!r}", _codes(observed), call)
+
+
+def _codes(observed: Observation) -> str:
+    """The errno and the statuses of a refusal, as far as there are any."""
+    return " ".join(filter(None, [observed["errno"], *observed.get("wc", ())]))
 
 
 def _step(context: CaseContext, step: Step) -> Observation:
-    """Makes one call and gives what was observed."""
+    """Makes one call and returns its observation."""
     return STEPS[step.call](context, step)

@@ -1,8 +1,8 @@
-"""Runs one case: makes its calls, watches the kernel meanwhile, and judges what came.
+"""Runs one case: makes its calls, watches the kernel, and judges the observation.
 
-The one way to run a case, and free of pytest: the plugin, the trial and the tests call `run_case`, each with its own
-RunContext. Which runner a kind of case has is in sweeps/runners.py. Not for the calls themselves (procedure.py), and
-not for what becomes of a result (results/).
+The only way to run a case, and independent of pytest: the plugin, the trial and the tests call `run_case`, each with
+its own RunContext. sweeps/runners.py has the runner of each kind of case. Not for the calls themselves (procedure.py)
+and not for storing results (results/).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from conformance.model.verdict import Verdict
 
 
 class Watch(Protocol):
-    """What looks at the kernel while cases run (kernel/log.py)."""
+    """Observes the kernel while cases run (kernel/log.py)."""
 
     def since_last(self) -> KernelEvidence:
-        """What the kernel showed since the last call."""
+        """The kernel's log and taint since the last call."""
         ...
 
 
 class Unwatched:
-    """The watch of cases that no kernel takes part in, as those on the reference."""
+    """A watch for cases that do not involve a kernel, such as those on the reference implementation."""
 
     def since_last(self) -> KernelEvidence:
         """Nothing."""
@@ -42,23 +42,26 @@ class Unwatched:
 
 
 class Progress(Protocol):
-    """What is told, at times, which part of a long case comes next."""
+    """A callback that a long case calls regularly."""
 
     def __call__(self, point: str, done: int, **more: str) -> None:
-        """`point` is the name of what comes next, `done` how many parts are done.
+        """`point` is the name of the next part of the case, `done` the number of parts done.
 
-        Of random sequences `more` has the sequence as a `row` and the nearest `rule` of its last step.
+        For random sequences, `more` has the sequence as a table `row` and the `rule` of its last step.
         """
         ...
 
 
 def no_progress(point: str, done: int, **more: str) -> None:
-    """For a run that nobody follows."""
+    """Ignores the progress."""
 
 
 @dataclass(frozen=True)
 class CaseRun:
-    """What came of running a case. `case` is the case as it was judged, which is a row for a point of a sweep."""
+    """A case that has been run.
+
+    `case` is the case that was judged: for a point of a sweep, the row that was made of it.
+    """
 
     case: Case
     judgement: Judgement
@@ -69,7 +72,10 @@ class CaseRun:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What the cases of a run have in common. `runners` has a runner for each kind of case; `seed` shuffles points."""
+    """What all cases of a run share.
+
+    `runners` has the runner of each kind of case; `seed` shuffles the points of sweeps.
+    """
 
     bench: Bench
     basis: Basis
@@ -78,14 +84,14 @@ class RunContext:
     seed: int | None = None
 
 
-# Runs a reachable case of one kind.
+# Runs a case of one kind, whose preconditions are met.
 KindRunner = Callable[[Case, RunContext, Progress], CaseRun]
 
 
 def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> CaseRun:
-    """Runs a case of any kind. What the harness itself cannot do is raised (see judging.broken)."""
-    case = run.basis.resolved(case)  # the point of a sweep is a row from here on
-    run.watch.since_last()  # what the kernel showed between the cases is not of this one
+    """Runs a case of any kind. Failures of the harness are raised as exceptions (see judging.broken)."""
+    case = run.basis.resolved(case)  # a point of a sweep becomes a row
+    run.watch.since_last()  # discards messages from before the case
     unreachable = run.basis.capabilities.unreachable(case.needs, case.entry)
     if unreachable:
         return CaseRun(case, Judgement(Verdict.UNREACHABLE, unreachable), {}, run.watch.since_last(), 0)
@@ -104,18 +110,18 @@ def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:
 
 
 def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation]) -> CaseRun:
-    """Runs a case by `observe`, and judges what that gives together with what the kernel shows and counts.
+    """Runs a case with `observe`, and judges its observation together with the kernel's evidence.
 
-    What is still counted afterwards and was not before is added to the observation's `left_behind`.
+    Adds kernel resources that have leaked to `left_behind` of the observation.
     """
     started = time.perf_counter_ns()
     before = run.bench.resources()
     observed = observe()
     after = count_when_settled(before, run.bench.resources)
     duration_us = (time.perf_counter_ns() - started) // 1000
-    left = leaked(before, after)
-    if left:
-        observed.setdefault("left_behind", []).append(left)
+    leak = leaked(before, after)
+    if leak:
+        observed.setdefault("left_behind", []).append(leak)
     kernel = run.watch.since_last() | resource_evidence(before, after)
     conclusion = conclude(case, run.basis, observed, kernel)
     return CaseRun(case, conclusion.judgement, conclusion.observation, kernel, duration_us)

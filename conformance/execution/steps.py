@@ -1,7 +1,6 @@
-"""What each call of the table language does on a device, and what is recorded of it.
+"""The calls of the table language: one function for each, which makes the call and returns the observation.
 
-One function a call: arguments by name in, an observation out. `returned` is what a person reads: a
-pointer's kind or NULL, 0, the errno's or code's name; `errno` its name; `wc` the completions' statuses.
+model/observation.py describes the keys of an observation. Not for the order of calls (procedure.py).
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ from conformance.bench.interface import Queue
 from conformance.bench.work_requests import SIGNALED, SendRequest, next_rkey
 from conformance.errors import SetupRefused
 from conformance.execution import memory_events, ordering, traffic
-from conformance.execution.context import CaseContext, answer, no_pointer
+from conformance.execution.connection import ERROR_STATE
+from conformance.execution.context import CaseContext, null_result, result_of
 from conformance.model.case import Step
 from conformance.model.observation import MrFields, Observation
 from conformance.model.vocabulary import NULL
 from conformance.verbs import ENUMS
 
-# Handles and keys are small or random numbers that the kernel hands out; no process reaches this one.
+# The kernel assigns small handles, so that it never assigns this one.
 _INVENTED_HANDLE = 0xFFFFFFF0
 _REREG = ENUMS["ibv_rereg_mr_flags"]
 _REREG_CODES = ENUMS["ibv_rereg_mr_err_code"]
@@ -28,9 +28,9 @@ _CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.
 
 
 def registered(context: CaseContext, step: Step, returned: Return, addr: int, length: int) -> Observation:
-    """What is recorded of a registration; the context keeps the region from then on."""
+    """The observation of a registration. Adds the region to the context."""
     if returned.mr is None:
-        return no_pointer(returned)
+        return null_result(returned)
     context.keep_mr(step.name, returned.mr, context.entry)
     return {
         "rc": None, "returned": "MR", "errno": errno_name(returned.errno), "layer": returned.layer,
@@ -39,15 +39,15 @@ def registered(context: CaseContext, step: Step, returned: Return, addr: int, le
 
 
 def _fields(context: CaseContext, mr: Mr, pd: str) -> MrFields:
-    asked, fields = context.pds[pd], mr.fields()
+    requested, fields = context.pds[pd], mr.fields()
     return {
         "addr": fields["addr"],
         "length": fields["length"],
         "handle": fields["handle"],
         "lkey": fields["lkey"],
         "rkey": fields["rkey"],
-        "pd_is_the_asked": mr.struct.pd == asked.pointer,
-        "context_is_the_pds": mr.struct.context == asked.context_pointer,
+        "pd_is_the_asked": mr.struct.pd == requested.pointer,
+        "context_is_the_pds": mr.struct.context == requested.context_pointer,
     }
 
 
@@ -75,7 +75,7 @@ def _reg_dmabuf_mr(context: CaseContext, step: Step) -> Observation:
 
 
 def _descriptor(context: CaseContext, name: str) -> tuple[int, bool]:
-    """The descriptor of a dma-buf or of what is none, and whether it must be closed afterwards."""
+    """The descriptor of a dma-buf or one of vocabulary.BAD_FDS, and whether it must be closed afterwards."""
     if name in context.dmabufs:
         return context.dmabufs[name].fd, False
     if name == "minus_one":
@@ -95,15 +95,15 @@ def _dereg_mr(context: CaseContext, step: Step) -> Observation:
         mr.struct.handle = _INVENTED_HANDLE if which == "invented" else _stale_handle(context, mr)
     returned = context.owners[name].dereg_mr(mr)
     if returned.value == 0:
-        del context.mrs[name]  # and the library has freed the structure
+        del context.mrs[name]  # the library has freed the structure
         context.released.add(name)
     else:
         mr.struct.handle = own
-    return answer(returned)
+    return result_of(returned)
 
 
 def _stale_handle(context: CaseContext, mr: Mr) -> int:
-    """The handle of a second region of the same memory, which is deregistered again at once."""
+    """The handle of a region that was deregistered: a second region of the same memory."""
     entry = context.entry
     returned = entry.reg_mr(context.pds["pd"], mr.struct.addr or 0, mr.struct.length, 0)
     if returned.mr is None:
@@ -122,13 +122,13 @@ def _rereg_mr(context: CaseContext, step: Step) -> Observation:
     flags, addr, length, access = context.numbers(step.arguments, "flags", "addr", "length", "access")
     pd = None if pd_name == NULL else context.pds[pd_name]
     returned = context.entry.rereg_mr(mr, flags, pd, addr, length, access)
-    observation = answer(returned)
+    observation = result_of(returned)
     if context.entry.name == "libibverbs" and returned.value:
         observation |= {"returned": _REREG_CODES.name_of(returned.value), "enumerated": True}
     moved = bool(flags & _CHANGE_TRANSLATION)
     if returned.value == 0 and context.entry.name == "uverbs":
-        _tell(mr, moved, addr, length, pd.pointer if pd and flags & _CHANGE_PD else 0)
-    # A call that failed in giving the old range back has made a new region too.
+        _update_struct(mr, moved, addr, length, pd.pointer if pd and flags & _CHANGE_PD else 0)
+    # Also after a failed call: ERR_DO_FORK_OLD comes after the change.
     context.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
     if returned.value == 0:
         observation["asked"] = {
@@ -144,11 +144,11 @@ def _rereg_mr_experimental(context: CaseContext, step: Step) -> Observation:
     flags, addr, length, access = context.numbers(step.arguments, "flags", "addr", "length", "access")
     pd = None if pd_name == NULL else context.pds[pd_name]
     mr = context.mrs[str(step.arguments["mr"])]
-    return answer(context.bench.experimental_rereg_mr(mr, flags, pd, addr, length, access))
+    return result_of(context.bench.experimental_rereg_mr(mr, flags, pd, addr, length, access))
 
 
-def _tell(mr: Mr, moved: bool, addr: int, length: int, pd: int) -> None:
-    """What the library would write into the structure; the kernel cannot."""
+def _update_struct(mr: Mr, moved: bool, addr: int, length: int, pd: int) -> None:
+    """Updates the structure as the library does after a success, because the kernel does not."""
     if moved:
         mr.struct.addr, mr.struct.length = addr, length
     if pd:
@@ -165,14 +165,14 @@ def _advise_mr(context: CaseContext, step: Step) -> Observation:
         for each in elements
     ]
     with pd.naming(_INVENTED_HANDLE if step.arguments["pd_handle"] == "invented" else pd.handle):
-        return answer(context.entry.advise_mr(pd, advice, flags, sg_list))
+        return result_of(context.entry.advise_mr(pd, advice, flags, sg_list))
 
 
 def alloc_window(context: CaseContext, name: str, pd: str, kind: int) -> Observation:
-    """Allocates a window, which from then on is found by `name`."""
+    """Allocates a window and adds it to the context as `name`."""
     window, returned = context.bench.alloc_mw(context.pds[pd], kind)
     if window is None:
-        return no_pointer(returned)
+        return null_result(returned)
     context.windows[name] = window
     context.cleanup.callback(_release_window, context, name, window)
     return {"rc": None, "returned": "MW", "errno": "", "layer": "kernel", "mw": {"rkey": window.rkey}}
@@ -197,7 +197,7 @@ def _dealloc_mw(context: CaseContext, step: Step) -> Observation:
     if returned.value == 0:
         del context.windows[name]
         context.released.add(name)
-    return answer(returned)
+    return result_of(returned)
 
 
 def _bind(context: CaseContext, step: Step) -> Observation:
@@ -206,15 +206,18 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     flags, wr_id = context.number(step.arguments["send_flags"]), context.next_wr_id()
     info = context.bind_info(step.arguments)
     window.old_rkey = window.rkey
+    failed = queue.state == "RTS" and queue.query_state() == ERROR_STATE
     if step.call == "ibv_bind_mw":
         returned = queue.bind_mw(window, info, flags, wr_id)
     else:
         key = next_rkey(window.rkey)
         returned = queue.post_send(SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info))
         if returned.value == 0:
-            window.rkey = key  # ibv_bind_mw does that; who posts the request does it himself
-    observation = answer(returned)
+            window.rkey = key  # after ibv_post_send the caller does what ibv_bind_mw does itself
+    observation = result_of(returned)
     observation["layer"] = _bind_layer(returned)
+    if failed:
+        observation["state_before"] = ERROR_STATE
     observation |= _completions(context, queue, returned, bool(flags & SIGNALED), wr_id)
     return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
 
@@ -224,17 +227,17 @@ def _bind_layer(returned: Return) -> str:
 
 
 def _completions(context: CaseContext, queue: Queue, returned: Return, expected: bool, wr_id: int) -> Observation:
-    """The completions that a posted request gave: its own, or none when it asked for none."""
+    """The observation of the completion of a posted request. An unsignaled request must have none."""
     if returned.value:
         return {"wc": [], "wr_id_matches": None}
-    if queue.state != "RTS":  # nothing that was posted there can complete
+    if queue.state != "RTS":  # requests complete only in this state
         return {"wc": ["not awaited"], "wr_id_matches": None}
     if expected or queue.sq_sig_all:
         found = queue.completions(1)
         return {"wc": [each.status for each in found], "wr_id_matches": [each.wr_id for each in found] == [wr_id]}
-    # Requests of one queue complete in order: when the next one has, this one had its chance.
+    # Requests of one queue complete in order: a completion would come before that of the next request.
     marker = context.next_wr_id()
-    queue.post_send(SendRequest("RDMA_WRITE", marker))  # of no bytes: it needs no key and changes nothing
+    queue.post_send(SendRequest("RDMA_WRITE", marker))  # of zero bytes: it needs no key and changes nothing
     found = queue.completions(1)
     own = [each for each in found if each.wr_id != marker]
     return {"wc": [each.status for each in own], "wr_id_matches": None, "marker": [each.status for each in found]}
@@ -245,7 +248,7 @@ def _local_inv(context: CaseContext, step: Step) -> Observation:
     wr_id = context.next_wr_id()
     rkey = context.number(step.arguments["rkey"])
     returned = queue.post_send(SendRequest("LOCAL_INV", wr_id, invalidate_rkey=rkey))
-    return answer(returned) | _completions(context, queue, returned, True, wr_id)
+    return result_of(returned) | _completions(context, queue, returned, True, wr_id)
 
 
 def _send_with_inv(context: CaseContext, step: Step) -> Observation:
@@ -256,7 +259,7 @@ def _send_with_inv(context: CaseContext, step: Step) -> Observation:
     wr_id = context.next_wr_id()
     rkey = context.number(step.arguments["rkey"])
     returned = pair.requester.post_send(SendRequest("SEND_WITH_INV", wr_id, invalidate_rkey=rkey))
-    observation = answer(returned) | _completions(context, pair.requester, returned, True, wr_id)
+    observation = result_of(returned) | _completions(context, pair.requester, returned, True, wr_id)
     observation["responder_wc"] = [each.status for each in pair.responder.completions(1)]
     return observation
 

@@ -14,8 +14,15 @@ from conformance.bench.calls import Return, Sge, errno_name
 from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, pattern, repeated
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.errors import SetupRefused
-from conformance.execution.connection import RESPONDER, SILENCE_S, ExchangeSpec, LoopbackConnection, exchanges
-from conformance.execution.context import CaseContext, answer
+from conformance.execution.connection import (
+    ERROR_STATE,
+    RESPONDER,
+    SILENCE_S,
+    ExchangeSpec,
+    LoopbackConnection,
+    exchanges,
+)
+from conformance.execution.context import CaseContext, result_of
 from conformance.execution.local_buffer import LocalBuffer
 from conformance.model.case import Flags, Step
 from conformance.model.expected_errors import RELIABLE
@@ -24,6 +31,8 @@ from conformance.model.positions import WORD_OPERATIONS, locate
 from conformance.model.vocabulary import FLUSHES, NULL
 from conformance.verbs import ENUMS
 
+# How often something is sent that has to arrive over an unreliable transport.
+MOST_TRIES = 3
 _IMMEDIATE = 0xC0FFEE01
 _UNEQUAL = "UNEQUAL_CMP_AND_SWP"
 _GRH = 40  # bytes of header in front of a datagram in the memory that receives it
@@ -35,7 +44,30 @@ Probe = Generator[ExchangeSpec, Exchange, Observation]
 
 
 def probe(context: CaseContext, step: Step) -> Observation:
-    """Makes one operation on a range, by a peer or by the range's owner. Raises SetupRefused."""
+    """Makes one operation on a range, by a peer or by the range's owner. Raises SetupRefused.
+
+    What must arrive over an unreliable transport is sent again if it was lost, up to MOST_TRIES times.
+    """
+    seen = _once(context, step)
+    return again_if_lost(seen, lambda: _once(context, step)) if step.then.outcome == "success" else seen
+
+
+def again_if_lost(seen: Observation, once_more: Callable[[], Observation]) -> Observation:
+    """Returns the observation, or that of the first further try in which nothing was lost; `tries` counts them."""
+    tries = 1
+    while is_lost(seen) and tries < MOST_TRIES:
+        tries += 1
+        seen = {**once_more(), "tries": tries}
+    return seen
+
+
+def is_lost(seen: Observation) -> bool:
+    """Whether an unreliable transport delivered nothing, which it may do without reporting it."""
+    unreliable = seen.get("qp_type", "RC") not in RELIABLE
+    return unreliable and seen["returned"] == "0" and seen["wc"] in ([], ["SUCCESS"]) and seen["moved"] == "nothing"
+
+
+def _once(context: CaseContext, step: Step) -> Observation:
     (seen,) = run_probes([(context, step)])
     if isinstance(seen, SetupRefused):
         raise seen
@@ -78,19 +110,21 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     returns_value = reads or (words and operation != "ATOMIC_WRITE")
     local = LocalBuffer(context, connection, length, before, target.before if returns_value else before)
     request = _request(context, operation, local.sge, rkey, addr, length, (target.before, content))
+    failed = step.arguments["via"] != NULL and connection.has_failed()
     exchange = yield ExchangeSpec(connection, request, (target, local.area))
     observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, "remote")
+    if failed:
+        observation["state_before"] = ERROR_STATE
     late = exchange.late
     if operation in FLUSHES:
         moved = "all" if exchange.succeeded else "nothing"
     elif reads or operation == _UNEQUAL:
-        moved = local.area.moved()
+        moved = local.area.received(target)
     else:
         moved = target.moved()
-    if (
-        returns_value and not reads and operation != _UNEQUAL
-    ):  # the old value must be returned if and only if the new one was written
-        moved = moved if local.area.moved() == moved else "part"
+    if returns_value and not reads and operation != _UNEQUAL:  # the old value must be returned iff the new was written
+        back = local.area.received(target)
+        moved = moved if back == moved else "other" if (moved, back) == ("nothing", "other") else "part"
     if moved != "all" or not exchange.succeeded:
         observation["state"] = exchange.responder_state
     if operation == "RDMA_WRITE_WITH_IMM":
@@ -279,7 +313,7 @@ def _answered(
 ) -> Observation:
     """The observation of the completions of the request, and of those at the other side unless all succeeded."""
     statuses = [each.status for each in found]
-    observation = answer(returned)
+    observation = result_of(returned)
     observation |= {"layer": "device", "wc": statuses, "qp_type": kind, "side": side}
     others = [each.status for each in peer]
     if statuses != ["SUCCESS"] or set(others) - {"SUCCESS"}:
@@ -309,7 +343,7 @@ def _moved(moved: str, length: int, done: bool, target: Area, local: LocalBuffer
         seen["guards"] = "changed"
     if late and moved == "all":
         seen["late"] = True
-    if moved == "part":
+    if moved in ("part", "other"):
         own, remote = (area.content()[:SHOWN].hex() for area in (local.area, target))
         seen["bytes"] = {"here": own, "there": remote}
     return seen

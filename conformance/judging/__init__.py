@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from conformance.errors import UserError
+from conformance.judging.answering_layer import answering_layer, format_answering_layer
 from conformance.judging.faults import data_fault, fault_of, format_answer, outcome_of, without_status, wrong_fields
-from conformance.judging.kernel_alarms import first_alarm, kernel_alarm
+from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
@@ -88,7 +89,7 @@ def judge(
     if "setup_failed" in observed:
         judgement = _judge_setup(undeclared, observed)
     elif case.when.then.outcome == "open":
-        judgement = _judge_open(case, observed)
+        judgement = _judge_open(case, undeclared, observed)
     elif undeclared:
         judgement = _judge_undeclared(case, undeclared, observed)
     else:
@@ -141,17 +142,21 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
 
 
 def _judge_setup(undeclared: Sequence[str], observed: Observation) -> Judgement:
-    if undeclared:
+    if undeclared and "setup_refused_once" not in observed:
         return Judgement(
             Verdict.UNSUPPORTED, f"{observed['setup_failed']}; the device does not declare {', '.join(undeclared)}"
         )
+    if "setup_refused_once" in observed:
+        return Judgement(Verdict.FAIL, f"{observed['setup_failed']}, and was done when the same set-up was made again")
     return Judgement(Verdict.BROKEN, f"the setup failed: {observed['setup_failed']}")
 
 
-def _judge_open(case: Case, observed: Observation) -> Judgement:
-    """The call itself cannot be wrong; the steps after it can."""
+def _judge_open(case: Case, undeclared: Sequence[str], observed: Observation) -> Judgement:
+    """The call itself cannot be wrong; the steps after it can, unless it was refused for want of a capability."""
     judgement = _judge_steps(case, observed)
-    if judgement.verdict == Verdict.FAIL:
+    if judgement.verdict == Verdict.FAIL and undeclared and outcome_of(case.when, observed) == "refused":
+        return _judge_undeclared(case, undeclared, observed)
+    if judgement.verdict != Verdict.PASS:
         return judgement
     note = "the documents leave this open"
     return Judgement(Verdict.PASS, f"{judgement.reason}; {note}", (note, *judgement.notes))
@@ -161,7 +166,7 @@ def _judge_undeclared(case: Case, undeclared: Sequence[str], observed: Observati
     """Absence is verified: what is not declared has to be refused, or has to work."""
     names = ", ".join(undeclared)
     if outcome_of(case.when, observed) == "refused":
-        if observed.get("changed") or observed.get("moved", "nothing") != "nothing":
+        if observed.get("changed") or observed.get("moved", "nothing") not in ("nothing", "other"):
             return Judgement(Verdict.FAIL, f"{case.when} {format_answer(observed)}, and moved bytes that it should not")
         because = f" with {observed['errno']}" if observed.get("errno") else ""
         return Judgement(Verdict.UNSUPPORTED, f"{case.when} was refused{because}; the device does not declare {names}")
@@ -189,21 +194,41 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
     if unjudged:
         return Judgement(Verdict.UNREACHABLE, f"{case.when} {unjudged}")
     fault = fault_of(case.when, observed)
+    if fault:
+        fault += format_answering_layer(case, observed)
     for step, seen in zip(case.afterwards, observed.get("afterwards", ()), strict=False):
         fault = fault or fault_of(step, seen, "afterwards ")
     notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
+    if any(seen.get("moved") == "other" for seen in (observed, *observed.get("afterwards", ()))):
+        notes.append("the requester's own buffer holds other bytes than before, and none of them are the responder's")
+    if any(seen.get("tries", 1) > 1 for seen in (observed, *observed.get("afterwards", ()))):
+        notes.append("an unreliable transport lost a message, which was sent again")
     if fault:
         return Judgement(Verdict.FAIL, fault, tuple(notes))
+    unearned = _refused_by_an_earlier_error(case, observed)
+    if unearned:
+        return Judgement(Verdict.BROKEN, f"{unearned}: its queue pair was in the error state before", tuple(notes))
     return Judgement(Verdict.PASS, f"{case.when} {format_answer(observed)}", tuple(notes))
+
+
+def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:
+    """A step that was to be refused, and was because its queue pair had failed before: that shows nothing."""
+    steps = [(case.when, observed), *zip(case.afterwards, observed.get("afterwards", ()), strict=False)]
+    for step, seen in steps:
+        if step.then.outcome == "refused" and "state_before" in seen and outcome_of(step, seen) == "refused":
+            return f"{step} {format_answer(seen)}"
+    return ""
 
 
 __all__ = [
     "Basis",
     "Conclusion",
     "Judgement",
+    "answering_layer",
     "apply_profile",
     "broken",
     "conclude",
+    "crash_location",
     "first_alarm",
     "judge",
     "kernel_alarm",

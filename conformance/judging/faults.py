@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE, refusal
 from conformance.model.observation import Observation
-from conformance.model.vocabulary import BINDS
+from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
 
@@ -44,8 +44,11 @@ def data_fault(step: Step, seen: Observation) -> str:
     """Bytes that are where they should not be, whatever the completion says."""
     if "moved" not in seen:
         return ""
-    if step.then.outcome == "refused" and (seen["moved"] != "nothing" or seen["changed"]):
-        return "and moved bytes that it should not" if seen["moved"] != "nothing" else _where(seen)
+    arrived = seen["moved"] not in ("nothing", "other")
+    if step.then.outcome == "refused" and (arrived or seen["changed"]):
+        if step.arguments.get("op") in FLUSHES and not seen["changed"]:
+            return "and flushed memory that it may not: a FLUSH moves no bytes"
+        return "and moved bytes that it should not" if arrived else _where(seen)
     if step.then.outcome == "refused" and seen.get("imm", (None,))[0] is not None and seen["side"] == "remote":
         return "and told the receiver that it had come"
     done = seen["wc"] == ["SUCCESS"]
@@ -185,4 +188,6 @@ def format_answer(seen: Observation) -> str:
         clause += f" with errno {seen['errno']}"
     if "wc" in seen and seen["returned"] == "0":
         clause += f", completed with {' '.join(seen['wc'])}" if seen["wc"] else ", gave no completion"
+    if "tries" in seen:
+        clause += f" at try {seen['tries']}" + (", and nothing arrived at any" if seen["moved"] == "nothing" else "")
     return clause

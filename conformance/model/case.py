@@ -7,13 +7,14 @@ cases (execution/runner.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from conformance.model.kind import Kind
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import QP_RIGHTS
 from conformance.verbs import ENUMS
+from conformance.verbs.commands import COMMANDS
 from conformance.yamldoc.nodes import Location
 
 if TYPE_CHECKING:
@@ -161,18 +162,28 @@ _HIDDEN: Mapping[str, tuple[Argument, ...]] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One call of a case with its expectation. `name` is the name of the created object in later steps."""
+    """One call of a case with its expectation. `name` is the name of the created object in later steps.
+
+    `entry` is where the call is made, and is set by the case; without one it is libibverbs.
+    """
 
     call: str
     arguments: Arguments
     then: Expectation
     name: str = ""
+    entry: str = ""
+
+    @property
+    def title(self) -> str:
+        """What is called: the verb, or at the uverbs entry the kernel's command."""
+        at_kernel = self.entry == "uverbs" and self.call in COMMANDS
+        return f"uverbs {COMMANDS[self.call]}" if at_kernel else self.call
 
     def __str__(self) -> str:
         visible = {
             key: format_argument(value) for key, value in self.arguments.items() if value not in _HIDDEN.get(key, ())
         }
-        return f"{self.call}({', '.join(f'{key}={text}' for key, text in visible.items())})"
+        return f"{self.title}({', '.join(f'{key}={text}' for key, text in visible.items())})"
 
 
 @dataclass(frozen=True)
@@ -202,6 +213,15 @@ class Case:
     kind: Kind = Kind.ROW
     sweep: Sweep | None = None
     point: int | None = None
+
+    def __post_init__(self) -> None:
+        """Gives the steps the entry of the case, so that they name the call that is really made."""
+        if self.when.entry == self.entry:  # as in most copies of a case
+            return
+        object.__setattr__(self, "when", replace(self.when, entry=self.entry))
+        for name in ("before", "afterwards"):
+            steps = tuple(replace(step, entry=self.entry) for step in getattr(self, name))
+            object.__setattr__(self, name, steps)
 
 
 def format_argument(argument: Argument) -> str:

@@ -93,11 +93,14 @@ class Observation(TypedDict, total=False):
     peer_wc: list[str]  # the statuses at the peer, unless all are SUCCESS
     qp_type: str
     side: str  # how the range is used: remote, gather, answer or receive
-    moved: str  # how much of the data was transferred: all, nothing or part
+    moved: str  # how much of the data was transferred: all, nothing or part; `other`: the requester's buffer changed,
+    # but has no bytes of the responder's
     changed: list[list[int]]  # [offset from the beginning of the range, size] of each changed stretch, in bytes
+    tries: int  # how often it was sent over an unreliable transport; absent if once
     guards: str  # `changed` if bytes beside the harness's own buffer have changed
     late: bool  # a completion came before its data
     bytes: PartialContents
+    state_before: str  # of a queue pair that was in the error state before the request
     state: str  # of the responder's queue pair after a refusal
     byte_len: list[int]  # [reported to the receiver, sent], in bytes
     imm: list[int | None]  # [reported to the receiver, sent] of the immediate data
@@ -117,6 +120,7 @@ class Observation(TypedDict, total=False):
     # Of the case.
     afterwards: list[Observation]  # of the later steps that were made
     setup_failed: str  # which call of the set-up was refused; then only `errno` is present, too
+    setup_refused_once: str  # the refused call of the set-up, if the same set-up succeeded when it was made again
     unreachable: str  # why nothing could be observed on this stack
     left_behind: list[str]  # what could not be released, and which kernel resources have leaked
     lacking: list[str]  # needed capabilities that the device does not declare, for judging the record again

@@ -37,7 +37,7 @@ class Environment(TypedDict, total=False):
 
 
 class DeviceFacts(TypedDict, total=False):
-    """What a device says of itself; `caps` are its capabilities by name, with limits and masks among them."""
+    """What a device reports about itself; `caps` are its capabilities by name, with limits and masks among them."""
 
     name: str
     driver: str
@@ -49,7 +49,7 @@ class DeviceFacts(TypedDict, total=False):
 
 
 class UnderTest(TypedDict, total=False):
-    """What ran, by build id and SHA-256; `given` is what somebody put under test."""
+    """What was tested, by build id and SHA-256; `given` are the builds that the user put under test."""
 
     kernel: dict[str, str]
     modules: dict[str, dict[str, str]]
@@ -58,7 +58,7 @@ class UnderTest(TypedDict, total=False):
 
 
 class RuleTexts(TypedDict, total=False):
-    """What a report needs to know of a rule, so that it needs no other file."""
+    """The fields of a rule that reports show, so that they need no other file."""
 
     verb: str
     statement: str
@@ -78,7 +78,7 @@ class WaiverFile(TypedDict):
 
 
 class JudgedAgain(TypedDict):
-    """Of records that were judged again: the suite that observed them, and when they were judged (ISO 8601)."""
+    """For records that were judged again: the suite that observed them, and the time of judging (ISO 8601)."""
 
     suite: SuiteVersion | None
     at: str
@@ -118,7 +118,7 @@ class HeaderRecord(TypedDict):
 
 # A result and its parts.
 
-# What the documents want of a case, as the table has it.
+# The documented expectation of a case, as in its table.
 Expected: TypeAlias = Mapping[str, Any]
 
 
@@ -133,7 +133,7 @@ class Source(TypedDict, total=False):
 WaiverFacts = TypedDict(
     "WaiverFacts", {"for": str, "issue": str, "owner": str, "expires": str, "place": str}, total=False
 )
-WaiverFacts.__doc__ = "The waiver that a result has: for which case or rule, until which day, and its location."
+WaiverFacts.__doc__ = "The waiver of a result: its case or rule, its expiry date, and its location."
 
 
 class Subsets(TypedDict):
@@ -153,10 +153,11 @@ class SpaceFacts(TypedDict, total=False):
 
 
 class Deviation(TypedDict):
-    """Points of a sweep that deviate alike, or a random sequence that does.
+    """Points of a sweep with the same deviation, or a random sequence that deviates.
 
-    Of points, `when` is a formula that holds at `count` of `of` points, all of which the predicate `clause` is about;
-    `smallest` is one of them by its labels. Of a sequence, `when` is its call, and `row` shows it as a row of a table.
+    For points, `when` is a formula that is true at `count` of `of` points, all of which have the expectation of
+    `clause`; `smallest` are the labels of the simplest one. For a sequence, `when` is its call, and `row` is it as a
+    table row.
     """
 
     when: str
@@ -174,7 +175,7 @@ class Deviation(TypedDict):
 
 
 class OutcomeFacts(TypedDict):
-    """What points of a sweep have in common."""
+    """The outcome of points of a sweep."""
 
     verdict: Verdict
     expected: str
@@ -199,10 +200,10 @@ class PointsFile(TypedDict):
 
 
 class ResultRecord(TypedDict):
-    """What came of one case. The keys from `space` on are those of sweeps and random sequences.
+    """The result of one case. The keys from `space` on are those of sweeps and random sequences.
 
-    `duration_us` is in microseconds, None where nothing was measured. `points_data` is only in a record on its way to
-    the file, which names a side file with the same content in `points_file` instead.
+    `duration_us` is in microseconds, None if not measured. `points_data` is only in records before they are stored; in
+    the file, `points_file` names a side file with these data instead.
     """
 
     type: Literal["result"]
@@ -272,7 +273,7 @@ class StartRecord(TypedDict):
 
 
 class ProgressRecord(TypedDict):
-    """How far a case has got, in a worker's stream only: the next point, and how many are done.
+    """The progress of a case, only in a worker's stream: the next point, and the number of points done.
 
     Of random sequences, `row` is the sequence as a row of a table and `rule` that of its last step.
     """
@@ -286,14 +287,14 @@ class ProgressRecord(TypedDict):
 
 
 class WorkerRecord(TypedDict):
-    """A worker is at work; `boot_id` is empty unless this host's kernel is the one under test."""
+    """A worker has started. `boot_id` is empty unless the kernel under test is that of this host."""
 
     type: Literal["worker"]
     boot_id: str
 
 
 class ResumedRecord(TypedDict):
-    """A session carries the run on from here; earlier ones took `earlier_s` seconds."""
+    """A further session of the run begins; the earlier ones took `earlier_s` seconds."""
 
     type: Literal["resumed"]
     started: str
@@ -301,7 +302,7 @@ class ResumedRecord(TypedDict):
 
 
 class GuestRecord(TypedDict):
-    """What a guest says of itself, in its stream only: that it is up, that it is broken, how its command ended."""
+    """An event of a guest, only in its stream: it is up, it is broken, or its command has ended."""
 
     type: Literal["guest"]
     event: NotRequired[str]

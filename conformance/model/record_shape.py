@@ -1,7 +1,9 @@
-"""Whether data that were read have the shape of a record: every reader of results starts here.
+"""Checks that data have the shape of a record.
 
-A results file may come from anywhere. Keys that are not known are left alone; null stands for an absent key. Not for
-reading files (results/records.py) and not for what the values mean.
+Every reader of results uses it, because a results file may come from anywhere.
+
+Unknown keys are kept unchanged; null counts as an absent key. Not for reading files (results/records.py) and not for
+the meaning of values.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from conformance.errors import UserError
 from conformance.model.record import SCHEMA, Deviation, FooterRecord, HeaderRecord, Record, ResultRecord, SpaceFacts
 from conformance.model.verdict import VERDICTS, Verdict
 
-# What a record cannot be understood without, by the record's type.
+# The keys that a record must have, by its type.
 REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "header": {"schema": str, "env": dict, "device": dict, "planned": list},
     "start": {"case": str},
@@ -25,7 +27,7 @@ REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "footer": {"complete": bool, "verdicts": dict, "rules": dict},
 }
 
-# What stands for a key that is absent; a key that is there must be of the same type. None: not checked.
+# The values of absent keys. A present key must have the same type; the type of a key with None is not checked.
 HEADER: HeaderRecord = {
     "type": "header", "schema": SCHEMA, "suite": {}, "stack": "", "env": {}, "device": {}, "rules": {}, "seed": None,
     "planned": [], "argv": [], "started": "",
@@ -48,9 +50,9 @@ SPACE: SpaceFacts = {"axes": {}, "size": 0}
 
 
 def record_of(data: object) -> Record:
-    """The data as a record with what no reader can do without; of other keys nothing is known yet.
+    """The data as a record that has the keys of REQUIRED; other keys are not checked.
 
-    Types of records that are not known are taken as they are. Raises ValueError where the data are no record.
+    Records of unknown types are accepted. Raises ValueError if the data are not a record.
     """
     if not isinstance(data, dict) or not isinstance(data.get("type"), str):
         raise ValueError("no object with a type")
@@ -82,15 +84,15 @@ def completed_header(header: HeaderRecord, where: str) -> HeaderRecord:
     shaped = _completed(header, HEADER, where)
     for id_, texts in shaped["rules"].items():
         if not isinstance(texts, dict):
-            raise UserError(f"{where}: rule {_shown(id_)} is no object")
+            raise UserError(f"{where}: rule {_printable(id_)} is not an object")
     if not isinstance(shaped["device"].get("caps") or {}, dict):
-        raise UserError(f"{where}: `device.caps` is no object")
+        raise UserError(f"{where}: `device.caps` is not an object")
     return cast(HeaderRecord, shaped)
 
 
 def completed_result(result: ResultRecord, where: str) -> ResultRecord:
-    """The result with each key of RESULT, and with those of its parts that readers rest on. Raises UserError."""
-    where = f"{where}: case {_shown(result['case'])}"
+    """The result with each key of RESULT, and with the keys of its parts that readers need. Raises UserError."""
+    where = f"{where}: case {_printable(result['case'])}"
     shaped = _completed(result, RESULT, where)
     _check_texts(shaped["rules"], f"{where}: `rules`")
     _check_texts(shaped["notes"], f"{where}: `notes`")
@@ -101,9 +103,9 @@ def completed_result(result: ResultRecord, where: str) -> ResultRecord:
     _check_texts(shaped["kernel"]["log"], f"{where}: `kernel.log`")
     for name, labels in _completed(shaped["space"], SPACE, f"{where}: `space`")["axes"].items():
         _check_texts(labels["subsets"] if isinstance(labels, dict) and "subsets" in labels else labels,
-                     f"{where}: axis {_shown(name)}")  # fmt: skip
+                     f"{where}: axis {_printable(name)}")  # fmt: skip
     if any(not isinstance(count, int) for count in shaped["points"].values()):
-        raise UserError(f"{where}: a count of points is no number")
+        raise UserError(f"{where}: a count of points is not a number")
     if not set(map(str, shaped["rule_verdicts"].values())) <= set(VERDICTS):
         raise UserError(f"{where}: an unknown verdict in `rule_verdicts`")
     shaped["deviations"] = [_deviation(each, f"{where}: a deviation") for each in shaped["deviations"]]
@@ -116,7 +118,7 @@ def completed_footer(footer: FooterRecord, where: str) -> FooterRecord:
     where = f"{where}: the footer"
     shaped = _completed(footer, FOOTER, where)
     if any(not isinstance(count, int) for count in shaped["verdicts"].values()):
-        raise UserError(f"{where}: a count of verdicts is no number")
+        raise UserError(f"{where}: a count of verdicts is not a number")
     _check_texts(shaped["waivers"].get("problems", []), f"{where}: `waivers.problems`")
     return cast(FooterRecord, shaped)
 
@@ -128,9 +130,9 @@ def _deviation(data: Any, where: str) -> dict[str, Any]:
 
 
 def _completed(data: Any, defaults: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The data with each key that they lack; null stands for an absent key."""
+    """The data with `defaults` for absent keys; null counts as absent."""
     if not isinstance(data, dict):
-        raise UserError(f"{where} is no object")
+        raise UserError(f"{where} is not an object")
     found = {key: value for key, value in data.items() if value is not None}
     for key, default in defaults.items():
         if not _is_like(found.setdefault(key, default if default is None else type(default)(default)), default):
@@ -139,7 +141,7 @@ def _completed(data: Any, defaults: Mapping[str, Any], where: str) -> dict[str, 
 
 
 def _is_like(value: Any, default: Any) -> bool:
-    """Whether a value is of its default's type; a number may be whole, but must be one to count with."""
+    """Whether a value has the type of its default. A number may be an integer, and must be finite."""
     if default is None:
         return True
     if isinstance(default, int | float) and not isinstance(default, bool):
@@ -149,9 +151,9 @@ def _is_like(value: Any, default: Any) -> bool:
 
 def _check_texts(value: Any, where: str) -> None:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise UserError(f"{where} is no list of texts")
+        raise UserError(f"{where} is not a list of texts")
 
 
-def _shown(name: str) -> str:
-    """The name for a message of one line, whatever it holds."""
+def _printable(name: str) -> str:
+    """The name in a form that is safe for a message of one line."""
     return name if name.isprintable() else ascii(name)

@@ -1,6 +1,7 @@
-"""Which device a process of a session uses: with several named, each of xdist's workers owns one.
+"""Determines the device of a process: if several are named, each xdist worker owns one of them.
 
-A worker that dies is replaced by one of another number, so that devices go by locks and not by numbers.
+A worker that dies is replaced by one with another number, so that devices are assigned by locks, not by numbers. Not
+for opening devices (options.py).
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ def has_several(config: pytest.Config) -> bool:
 
 
 def named_devices(config: pytest.Config) -> list[str]:
-    """The devices under test: those of --rdma-device, or the only one of this host. Raises UserError."""
+    """The devices under test: those of --rdma-device, or the only device of this host. Raises UserError."""
     names = [name for name in str(config.getoption("--rdma-device") or "").split(",") if name]
     if len(set(names)) < len(names):
-        raise UserError(f"--rdma-device {','.join(names)} names a device twice")
+        raise UserError(f"--rdma-device {','.join(names)} has a duplicate")
     if not names:
         names = device_names()
         if len(names) != 1:
@@ -48,18 +49,18 @@ def check_workers(config: pytest.Config) -> None:
 
 
 def own_device(config: pytest.Config) -> str:
-    """The device of this process: the first one, but in a worker of several devices one that no other has."""
+    """The device of this process: in a worker of several devices one that no other worker has, else the first one."""
     names = named_devices(config)
     worker = getattr(config, "workerinput", None)
     if worker is None or len(names) == 1:
         return names[0]
     if _OWNED not in config.stash:
-        config.stash[_OWNED] = _claim(names, str(worker["testrunuid"]))
+        config.stash[_OWNED] = _lock_device(names, str(worker["testrunuid"]))
     return config.stash[_OWNED][0]
 
 
-def _claim(names: Sequence[str], run: str) -> tuple[str, int]:
-    """A device with the descriptor whose lock says that it is taken, until this process ends."""
+def _lock_device(names: Sequence[str], run: str) -> tuple[str, int]:
+    """A free device, and the descriptor of its lock, which this process holds until it ends."""
     for name in names:
         path = Path(tempfile.gettempdir()) / f"rdma-cts-{run}-{name}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,6 +1,6 @@
-"""pytest's options for the engine, and what follows from them: the suite and the device.
+"""The options of pytest for the engine, and the suite, profile, cases and device that they specify.
 
-Those that `rdma-cts run` has too are in run_options.py. Not for running cases (plugin.py) and not for writing results
+run_options.py has those that `rdma-cts run` has, too. Not for running cases (plugin.py) and not for writing results
 (recorder.py).
 """
 
@@ -34,14 +34,16 @@ def add_options(parser: pytest.Parser) -> None:
             if option.name == "device":
                 settings |= {"metavar": "NAME[,NAME]", "help": f"{option.help}; several with a worker each (-n)"}
             group.addoption(option.plugin_flag, default=default, **settings)
-    group.addoption("--rdma-only", metavar="FILE", help="run only the cases whose ids stand in FILE, one a line")
-    group.addoption("--rdma-alone", action="store_true", help="nothing else on this kernel pins pages: count them")
+    group.addoption("--rdma-only", metavar="FILE", help="run only the cases whose ids are in FILE, one per line")
+    group.addoption(
+        "--rdma-alone", action="store_true", help="count pinned pages, because nothing else on this kernel pins any"
+    )
     group.addoption("--rdma-out", metavar="DIR", help="write results.jsonl to this new directory")
     group.addoption("--rdma-stream", metavar="PATH", help="write result lines to PATH for a supervisor")
 
 
 def suite_of(config: pytest.Config) -> Suite:
-    """The tables, read once a process. Raises pytest.UsageError with every mistake in them."""
+    """The tables, read once per process. Raises pytest.UsageError with all mistakes."""
     if SUITE not in config.stash:
         try:
             config.stash[SUITE] = load_suite(config.getoption("--rdma-cases"))
@@ -51,7 +53,7 @@ def suite_of(config: pytest.Config) -> Suite:
 
 
 def profile_of(config: pytest.Config) -> Profile:
-    """The profile that --rdma-profile names, read once; without it one that says nothing."""
+    """The profile of --rdma-profile, read once; an empty profile without it."""
     if PROFILE not in config.stash:
         path = config.getoption("--rdma-profile")
         try:
@@ -62,7 +64,7 @@ def profile_of(config: pytest.Config) -> Profile:
 
 
 def selected_cases(config: pytest.Config) -> list[Case] | None:
-    """The cases that --rdma-only names, of single points too; None without a choice. Raises pytest.UsageError."""
+    """The cases and points that --rdma-only names; None without that option. Raises pytest.UsageError."""
     path = config.getoption("--rdma-only")
     if not path:
         return None
@@ -85,7 +87,7 @@ def selected_cases(config: pytest.Config) -> list[Case] | None:
 
 
 def options_of(config: pytest.Config, device: str | None) -> RunOptions:
-    """What this session was asked to do, as `rdma-cts run` on `device` of this host has it."""
+    """The options of this session, as those of `rdma-cts run` on `device` of this host."""
     given = {name: config.getoption(option.plugin_flag) for name, option in OPTIONS.items() if option.plugin}
     given |= {"device": device, "cases": tuple(given["cases"])}
     return RunOptions(**given).seen_from_project(config.invocation_params.dir)
@@ -104,7 +106,7 @@ def cases_of(session: pytest.Session) -> list[Case]:
 
 
 def check(config: pytest.Config) -> None:
-    """Ends a session that means to run cases and cannot: pytest.UsageError says why, in one line."""
+    """Raises pytest.UsageError, with one line, if the session is to run cases and cannot."""
     folder = config.rootpath / "cases"
     named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
     if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in named):

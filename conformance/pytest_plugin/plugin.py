@@ -1,7 +1,8 @@
-"""The pytest plugin: tables become items, items run cases, verdicts become records of results.
+"""The pytest plugin: turns cases into test items, runs them, and passes their records to the recorder.
 
-Wiring between pytest and the engine. With pytest-xdist the workers run the cases and the controller alone writes; a
-record travels on pytest's own report. Not for running a case (execution/runner.py) and not for its verdict (judging/).
+Only the connection between pytest and the engine. With pytest-xdist, workers run the cases, and only the controller
+writes; a record is a property of pytest's report. Not for running cases (execution/runner.py) and not for verdicts
+(judging/).
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def _precedence(item: pytest.Item) -> int:
 def run(
     request: pytest.FixtureRequest, bench: Bench, capabilities: Capabilities, kernel_watch: Watch
 ) -> Callable[[Case], None]:
-    """Runs a case on the bench, keeps its record, and ends the test as its verdict says."""
+    """Returns a function that runs a case on the bench, stores its record, and ends the test with its verdict."""
     config = request.config
 
     def random_sequences(case: Case, progress: Progress) -> Observation:
@@ -113,21 +114,21 @@ def run(
     )
 
     def run_and_record(case: Case) -> None:
-        came = run_case(case, context, _progress_of(case, config))
-        request.node.stash[RECORD] = case_record(came, suite_of(config).registry)
-        _end(came)
+        case_run = run_case(case, context, _progress_of(case, config))
+        request.node.stash[RECORD] = case_record(case_run, suite_of(config).registry)
+        _end(case_run)
 
     return run_and_record
 
 
 def _progress_of(case: Case, config: pytest.Config) -> Progress:
-    """Passes on how far a case is to the recorder, if this process has one."""
+    """A callback that reports progress to the recorder, if this process has one."""
     recorder = config.stash.get(RECORDER, None)
     return functools.partial(recorder.progress, case.id) if recorder else no_progress
 
 
 def _end(run: CaseRun) -> None:
-    """Ends the test: what is not there is a skip for pytest, and all else but a pass a failure."""
+    """Ends the test: UNSUPPORTED and UNREACHABLE are skips for pytest, all other verdicts except PASS are failures."""
     case, judgement = run.case, run.judgement
     text = f"{judgement.verdict} {' '.join(case.rules)} {judgement.reason} · {case.location.file}:{case.location.line}"
     if judgement.verdict in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE):
@@ -138,7 +139,7 @@ def _end(run: CaseRun) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Puts the result on pytest's report; a harness exception becomes BROKEN, never FAIL."""
+    """Adds the record to pytest's report. An exception of the harness becomes BROKEN, never FAIL."""
     case = case_of(item)
     if case is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
         record = item.stash.get(RECORD, None) or _broken_record(item, case, call)

@@ -1,7 +1,7 @@
-"""Writes down what pytest reports: a results file, or a stream to a supervisor outside.
+"""Records the results that pytest reports, in a results file or a stream to a supervisor.
 
-The stream carries the same records and, before each case, a `start` line, so that whoever listens
-knows which case was in flight when the kernel under test died. Only xdist's controller records.
+The stream has the same records and a `start` record before each case, so that the supervisor knows which case was in
+flight when the kernel under test died. With xdist, only the controller records. Not for running cases (plugin.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
 from conformance.tables.suite import VERSION, Suite
 
-# The name under which a result travels on pytest's report, from an xdist worker too.
+# The name of the property of pytest's report that has the record, also from an xdist worker.
 PROPERTY = "rdma-cts"
 
 
@@ -49,7 +49,7 @@ class Stream:
 
 
 class Recorder:
-    """A pytest plugin that exists only where results are to be kept."""
+    """A pytest plugin that is registered only if results are to be recorded."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -97,16 +97,16 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
-        """Says which case is in flight from here on: what dies in setting the session up costs no case."""
+        """Records the start of a case. A death during the set-up of the session is not attributed to a case."""
         case = case_id(item.nodeid)
         if self.sink and self.live and case:
             self.sink.append({"type": "start", "case": case})
 
     def progress(self, case: str, point: str, done: int, row: str = "", rule: str = "") -> None:
-        """Says what of a case comes next, so that whoever listens knows where the kernel died.
+        """Records the progress of a case, so that the supervisor knows where the kernel died.
 
-        Of a sweep that is a point; of random sequences `row` is the sequence as a row of a table and `rule` that of its
-        last step.
+        `point` is the next point of a sweep. For random sequences, `row` is the sequence as a table row and `rule` the
+        rule of its last step.
         """
         if self.sink and self.live:
             record: ProgressRecord = {"type": "progress", "case": case, "point": point, "done": done}
@@ -117,11 +117,11 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == PROPERTY and report.when != "teardown":
-                self._take_result(decode(str(value)))
+                self._record_result(decode(str(value)))
         if report.when not in ("setup", "call", "teardown"):  # xdist's own report of a worker that died
-            self._take_crash(report.nodeid)
+            self._record_crash(report.nodeid)
 
-    def _take_result(self, record: Record) -> None:
+    def _record_result(self, record: Record) -> None:
         assert record["type"] == "result"
         if self.sink and not any(known["case"] == record["case"] for known in self.results[-1:]):
             case = suite_of(self.config).find(record["case"])
@@ -130,12 +130,12 @@ class Recorder:
             self.results.append(record)
             self.sink.append(record)
 
-    def _take_crash(self, nodeid: str) -> None:
+    def _record_crash(self, nodeid: str) -> None:
         suite = suite_of(self.config)
         found = suite.find(case_id(nodeid))
         if found:
             judgement = Judgement(Verdict.CRASH, "the process that ran the case died")
-            self._take_result(result_record(found, suite.registry, judgement, {}))
+            self._record_result(result_record(found, suite.registry, judgement, {}))
 
     def pytest_sessionfinish(self) -> None:
         if self.sink is None:
@@ -154,7 +154,7 @@ def case_id(nodeid: str) -> str:
 
 
 def header_record(suite: Suite, device: DeviceFacts, planned: Sequence[str], argv: Sequence[Any]) -> HeaderRecord:
-    """The header as the schema has it; a supervisor adds what only it knows."""
+    """The header. A supervisor adds the facts that only it knows."""
     return {
         "type": "header",
         "schema": SCHEMA,

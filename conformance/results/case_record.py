@@ -1,4 +1,4 @@
-"""The record of a case that has been run, of whatever kind it is. Not for writing it (writer.py)."""
+"""The record of a case that has been run, for every kind of case. Not for writing it (writer.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conformance.sweeps.run import SweepRun
 
 
 def case_record(run: CaseRun, registry: Registry) -> ResultRecord:
-    """The result of a case as the schema has it; a sweep's has its points under `points_data`."""
+    """The record of a case. That of a sweep has its points under `points_data`."""
     if isinstance(run, SweepRun):
         return sweep_record(run.case, registry, run.result, run.duration_us)
     return result_record(

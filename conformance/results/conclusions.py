@@ -1,4 +1,4 @@
-"""What recorded results come to: the verdict on a rule, its headline, and the exit status of a run. Pure.
+"""Conclusions from recorded results: the verdict on a rule, its headline, and the exit status of a run. Pure functions.
 
 Not for judging a case (judging/) and not for the layout of reports.
 """

@@ -1,6 +1,6 @@
-"""Writing files so that a reader, and a crash at any moment, sees the old content or the new one and never a part.
+"""Writes files atomically: a reader, or a crash at any moment, sees the old or the new content, never a part of it.
 
-Not for files that grow line by line (writer.py), but for `write_all`, which these need too.
+Not for files that grow line by line (writer.py); these use only `write_all`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from conformance.errors import UserError
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces the file's content, and creates its folder where there is none; the data are on disk on return.
+    """Replaces the content of a file; creates its folder if necessary. The data are on disk on return.
 
-    Raises UserError (status 3) where that is not possible; then the old file is as it was, with nothing left beside it.
+    Raises UserError (status 3) if that fails; the old file is unchanged then, and no other file is left.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -42,7 +42,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Writes all of the data, however many calls that takes. Raises OSError."""
+    """Writes all data, with as many calls of write() as necessary. Raises OSError."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]

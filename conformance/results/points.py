@@ -1,6 +1,7 @@
-"""A sweep's result as it is kept: all points in a side file, the deviating ones explained in the record.
+"""The store_points form of a sweep's result: all points in a side file, formulas of the deviating points in the record.
 
-Done by whoever writes the results file, so that nothing is minimised inside of a guest.
+Converted by the process that writes the results file, so that no formula is minimised inside a guest. Not for formulas
+(sweeps/formula.py).
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from conformance.sweeps.outcome import Points
 FOLDER = "points"
 
 
-def stored(record: ResultRecord, folder: Path) -> ResultRecord:
-    """The record without `points_data`, which are on disk in `folder` by then, and with what explains them.
+def store_points(record: ResultRecord, folder: Path) -> ResultRecord:
+    """Writes the side file to `folder`; returns the record without `points_data` and with the deviations.
 
-    Raises UserError (status 3) where the side file cannot be written.
+    Raises UserError (status 3) if the side file cannot be written.
     """
     data = record["points_data"]
     name = f"{FOLDER}/{record['case'].replace('/', '.')}.json"
@@ -35,7 +36,7 @@ def stored(record: ResultRecord, folder: Path) -> ResultRecord:
 
 
 def deviations(points: Points, repro: str) -> list[Deviation]:
-    """The deviating points by what was observed, the most frequent first; `repro` runs the whole sweep alone."""
+    """The deviating points by outcome, the most frequent first. `repro` is the command that runs the sweep alone."""
     counts = points.counts()
     found: list[Deviation] = []
     for number, outcome in enumerate(points.outcomes):
@@ -59,7 +60,7 @@ def _headline(found: list[Deviation]) -> str:
 
 
 def points_path(folder: Path, record: ResultRecord) -> Path:
-    """The path of a stored record's side file. Raises UserError for one outside of `folder`, which is not ours."""
+    """The path of a record's side file. Raises UserError for a path outside of `folder`."""
     path = (folder / record["points_file"]).resolve()
     if not path.is_relative_to(folder.resolve()):
         raise UserError(f"case {record['case']}: its points_file {record['points_file']} lies outside of {folder}")
@@ -67,7 +68,7 @@ def points_path(folder: Path, record: ResultRecord) -> Path:
 
 
 def read_points(folder: Path, record: ResultRecord) -> Points:
-    """The points of a stored record, from the results in `folder`. Raises UserError where the file holds none."""
+    """The points of a store_points record, from the results in `folder`. Raises UserError if the file is invalid."""
     path = points_path(folder, record)
     try:
         return Points.of_data(json.loads(path.read_bytes()))

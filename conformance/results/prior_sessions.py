@@ -1,4 +1,4 @@
-"""What an earlier session of a run left, for the session that carries it on.
+"""The results of the earlier sessions of a run, for the session that carries it on.
 
 Not for reading or cutting the file (records.py, writer.py) and not for running (supervision.py).
 """
@@ -14,7 +14,7 @@ from conformance.model.record import HeaderRecord, ResultRecord, ResumedRecord
 from conformance.model.verdict import Verdict
 from conformance.results.records import Recorded
 
-# What of the software around a device makes another stack when it differs; being tainted does not.
+# The parts of the environment that must not change during a run; the taint may.
 _STACK = ("kernel", "rdma_core", "pyverbs", "python")
 
 
@@ -22,8 +22,8 @@ _STACK = ("kernel", "rdma_core", "pyverbs", "python")
 class PriorSessions:
     """The sessions of a run so far.
 
-    `boots` counts their workers and `seconds` how long they took. `in_flight` is the case that was
-    begun and had no end when this host's kernel, started under another `boot_id` than now, went down.
+    `boots` is the number of their workers, `seconds` their duration. `in_flight` is the case that had started and not
+    ended when the last session ended; `boot_id` identifies the boot of this host's kernel at that time.
     """
 
     header: HeaderRecord
@@ -36,9 +36,9 @@ class PriorSessions:
 
     @classmethod
     def of(cls, recorded: Recorded, ended: float) -> PriorSessions:
-        """What `recorded` shows; `ended` is when its last record was written, in seconds since the epoch.
+        """The sessions in `recorded`. `ended` is the time of its last record, in seconds since the epoch.
 
-        Raises UserError where it does not say when its last session began.
+        Raises UserError if the start time of the last session is missing.
         """
         resumed = [record for record in recorded.others if record["type"] == "resumed"]
         workers = [record for record in recorded.others if record["type"] == "worker"]
@@ -55,12 +55,12 @@ class PriorSessions:
         return cls(recorded.header, done, len(workers), len(resumed), float(seconds), in_flight, boot_id)
 
     def resumed_record(self) -> ResumedRecord:
-        """The record that says that the run is carried on from here."""
+        """The record at the beginning of a further session."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return {"type": "resumed", "started": now, "earlier_s": round(self.seconds, 3)}
 
     def check(self, header: HeaderRecord) -> None:
-        """Raises UserError if a worker's header is of another stack than the run began on."""
+        """Raises UserError if a worker's header has another stack than the beginning of the run."""
         for what, first, now in (
             ("the suite", self.header["suite"], header["suite"]),
             ("the device", self.header["device"], header["device"]),
@@ -70,14 +70,14 @@ class PriorSessions:
             if first != now:
                 change = f": it was {first}, it is {now}" if isinstance(first, str) and isinstance(now, str) else ""
                 raise UserError(
-                    f"the run cannot be carried on, because {what.replace('_', '-')} has changed{change}",
+                    f"the run cannot be resumed, because {what.replace('_', '-')} has changed{change}",
                     hint="start a new one",
                 )
 
 
 def _seconds(started: str) -> float:
-    """A time of a record as seconds since the epoch."""
+    """The time in a record, in seconds since the epoch."""
     try:
         return datetime.fromisoformat(started).timestamp()
     except ValueError as error:
-        raise UserError(f"the run cannot be carried on, because {started!r} is no time at which it began") from error
+        raise UserError(f"the run cannot be resumed, because its start time {started!r} is invalid") from error

@@ -1,8 +1,8 @@
 """The records of a results file: one JSON object a line, appended and flushed as a run goes.
 
-Schema rdma-cts/1: a header, results, a footer. A file without footer is a run cut short, and a torn
-last line is a record that was being written. Reports read this file and nothing else. Not for writing it
-(writer.py) and not for what its records come to (conclusions.py).
+Schema rdma-cts/1: a header, results, a footer. A file without a footer is a run that was cut short; an
+incomplete last line is a record that was being written. Reports read only this file. Not for writing it (writer.py) and
+not for conclusions from its records (conclusions.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
-from conformance.judging import Judgement
+from conformance.judging import Judgement, answering_layer
 from conformance.model.case import Case
 from conformance.model.observation import DivergenceData, KernelEvidence, Observation
 from conformance.model.record import (
@@ -36,12 +36,12 @@ FILE_NAME = "results.jsonl"
 
 
 def encode(record: Mapping[str, object]) -> bytes:
-    """A record as a line: ASCII only, so that no reader stumbles over an encoding."""
+    """A record as a line, in ASCII, so that its encoding is never in question."""
     return json.dumps(record, separators=(",", ":"), ensure_ascii=True, sort_keys=False).encode() + b"\n"
 
 
 def decode(data: bytes | str) -> Record:
-    """The record of a line. Raises ValueError if it is invalid, or lacks what every reader needs."""
+    """The record in a line. Raises ValueError if it is invalid or lacks a key that every reader needs."""
     try:
         return record_of(json.loads(data))
     except RecursionError as error:
@@ -57,7 +57,7 @@ def result_record(
     kernel: KernelEvidence | None = None,
     duration_us: int | None = None,
 ) -> ResultRecord:
-    """The result of one case as the schema has it."""
+    """The record of one case."""
     levels = {registry[rule].level for rule in case.rules}
     record: ResultRecord = {
         "type": "result",
@@ -65,7 +65,7 @@ def result_record(
         "rules": list(case.rules),
         "level": next(level for level in ("must", "should", "may") if level in levels),
         "entry": case.entry,
-        "layer": observed.get("layer", ""),
+        "layer": answering_layer(case, observed),
         "verdict": Verdict(judgement.verdict),
         "effective": Verdict(judgement.verdict),
         "waiver": None,
@@ -86,7 +86,7 @@ def result_record(
 
 
 def _add_divergences(record: ResultRecord, divergences: Sequence[DivergenceData]) -> None:
-    """Adds what random sequences show of each rule; where the kernel itself complained, that is about all rules."""
+    """Adds the deviations of random sequences, and verdicts on their rules unless the kernel reported an error."""
     deviations: list[Deviation] = [
         {"when": each["when"], "rules": [each["rule"]], "observed": each["fault"], "row": each["row"]}
         for each in divergences
@@ -98,7 +98,7 @@ def _add_divergences(record: ResultRecord, divergences: Sequence[DivergenceData]
 
 
 def expected(case: Case) -> dict[str, Any]:
-    """What the documents say must come of the case."""
+    """The documented expectation of the case."""
     data = case.when.then.as_data()
     if case.afterwards:
         data["afterwards"] = [{"call": str(step), **step.then.as_data()} for step in case.afterwards]
@@ -114,9 +114,9 @@ def footer_record(
     boots: int | None = None,
     resumed: int | None = None,
 ) -> FooterRecord:
-    """The footer: complete only if every planned case has a result that says something of the device.
+    """The footer: complete only if every planned case has a result other than MISSED.
 
-    `boots` counts the workers and `resumed` how often the run was carried on, where there was a supervisor.
+    `boots` is the number of workers and `resumed` the number of further sessions, if there was a supervisor.
     """
     by_case = {record["case"]: record for record in results}
     effective = [record["effective"] for record in by_case.values()]
@@ -143,7 +143,7 @@ def footer_record(
 
 @dataclass
 class Recorded:
-    """A results file as read back. `footer` is None for a run cut short; `torn` if the last line was being written.
+    """The contents of a results file. `footer` is None if the run was cut short; `torn`: the last line is incomplete.
 
     `others` are the records of other types, in their order.
     """
@@ -158,7 +158,7 @@ class Recorded:
 def read_results(path: Path) -> Recorded:
     """Reads a results file, or the one in a directory.
 
-    Raises UserError where it cannot be read, holds a line that is no record, or a record of another shape.
+    Raises UserError if it cannot be read, or has a line that is not a record of the schema.
     """
     file = path / FILE_NAME if path.is_dir() else path
     try:
@@ -191,5 +191,5 @@ def read_results(path: Path) -> Recorded:
         check(record, f"{file}:{number}")
     if header is None:
         raise UserError(no_header)
-    # Without its line feed, the last line counts as torn even if it could be read.
+    # A last line without a line feed counts as incomplete even if it can be decoded.
     return Recorded(header, results, footer, bool(torn), others)

@@ -1,7 +1,7 @@
-"""Judges what was recorded again, by today's rules and tables, without a device.
+"""Judges recorded observations again, by the present rules and tables, without a device.
 
-What a device did stays as it was recorded; verdict, reason and expectation become today's. Where
-nothing was observed (a crash, a case that was not run) the recorded verdict stays.
+Observations stay as they were recorded; verdict, reason and expectation are new. Where nothing was observed (a crash, a
+case that was not run), the recorded verdict stays. Not for judging (judging/).
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from conformance.tables.suite import Suite
 
 
 @dataclass(frozen=True)
-class Again:
-    """A result as today's rules have it, or as it was with `kept`, the reason why it could not be judged."""
+class Rejudged:
+    """A result that was judged again, or an unchanged one with `kept`, the reason why it was not."""
 
     record: ResultRecord
     kept: str = ""
 
 
-def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile | None = None) -> Iterator[Again]:
-    """Every result of a run whose other files lie in `directory`, in its order, by what `profile` knows of the device.
+def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile | None = None) -> Iterator[Rejudged]:
+    """Judges every result of a run again, in its order. `directory` has the other files of the run.
 
-    A sweep's record has its points under `points_data`, as one that has just been run. Raises UserError where what was
-    observed cannot be judged.
+    The record of a sweep has its points under `points_data`, as after a run. Raises UserError if an observation cannot
+    be judged.
     """
     basis = Basis(known_capabilities(recorded), profile or Profile())
     for record in recorded.results:
@@ -51,7 +51,7 @@ def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile 
 
 
 def known_capabilities(recorded: Recorded) -> Capabilities:
-    """What the run knew of its stack: what the device declared, and what its results say is not there."""
+    """The capabilities of the recorded stack: those declared, and those that results report as missing."""
     caps = recorded.header["device"].get("caps", {})
     offered: dict[str, dict[str, bool]] = {}
     for record in recorded.results:
@@ -61,20 +61,20 @@ def known_capabilities(recorded: Recorded) -> Capabilities:
     return Capabilities({name: value for name, value in caps.items() if isinstance(value, bool)}, offered, {})
 
 
-def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -> Again:
+def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -> Rejudged:
     case = _find(suite, record["case"])
     if case is None:
-        return Again(record, "there is no such case any more")
+        return Rejudged(record, "there is no such case any more")
     if case.kind is Kind.SWEEP:
         return _sweep(suite, case, record, directory, basis)
     if not record.get("observed"):
-        return Again(record, "nothing was observed")
+        return Rejudged(record, "nothing was observed")
     case = basis.resolved(case)
     later = [each["call"] for each in record["expected"].get("afterwards", ())]
     if [record["call"], *later] != [str(step) for step in (case.when, *case.afterwards)]:
-        return Again(record, "its calls are others now")
-    came = conclude(case, basis, without_undeclared(record["observed"]), record.get("kernel"))
-    return Again(_merged(result_record(case, suite.registry, came.judgement, came.observation), record))
+        return Rejudged(record, "its calls are others now")
+    conclusion = conclude(case, basis, without_undeclared(record["observed"]), record.get("kernel"))
+    return Rejudged(_merged(result_record(case, suite.registry, conclusion.judgement, conclusion.observation), record))
 
 
 def _find(suite: Suite, case: str) -> Case | None:
@@ -84,20 +84,20 @@ def _find(suite: Suite, case: str) -> Case | None:
         return None
 
 
-def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basis: Basis) -> Again:
+def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basis: Basis) -> Rejudged:
     if not record.get("points_file"):
-        return Again(record, "nothing was observed")
+        return Rejudged(record, "nothing was observed")
     points = read_points(directory, record)
     assert case.sweep is not None
     if points.space.as_data() != case.sweep.space.as_data():
-        return Again(record, "its space is another now")
+        return Rejudged(record, "its space is another now")
     alarms, log = record.get("alarms", []), record["kernel"].get("log", [])
     result = rejudge_sweep(case, points, basis, alarms, log)
-    return Again(_merged(sweep_record(case, suite.registry, result, 0), record))
+    return Rejudged(_merged(sweep_record(case, suite.registry, result, 0), record))
 
 
 def _merged(new: ResultRecord, old: ResultRecord) -> ResultRecord:
-    """Today's result with what belongs to the run and not to judging; a waiver stays with the verdict it was for."""
+    """The new result with the fields that do not depend on judging. A waiver stays if the verdict is the same."""
     merged: ResultRecord = {
         **new,
         "source": old.get("source", new["source"]),

@@ -1,10 +1,11 @@
-"""A sweep's result as it leaves the process that ran the sweep: its points are in the record itself.
+"""The record of a sweep in the process that ran it: the points are in the record itself.
 
 Not for the record and its side file on disk (points.py).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from conformance.judging import Judgement
@@ -17,17 +18,21 @@ from conformance.sweeps.run import SweepResult, format_expectation
 
 
 def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_us: int) -> ResultRecord:
-    """The result of a sweep as the schema has it, with the points under `points_data`."""
+    """The record of a sweep, with its points under `points_data`."""
     assert case.sweep is not None
     judgement = Judgement(result.verdict, result.reason)
-    record = result_record(case, registry, judgement, {}, kernel=result.kernel, duration_us=duration_us)
-    rules = result.points.by_rule()
+    by_rule = result.points.by_rule()
+    # A set-up that is refused only at times is a violation of a rule that the row need not name.
+    rules = tuple(dict.fromkeys([*case.rules, *(rule for rule in by_rule if rule in registry)]))
+    record = result_record(
+        replace(case, rules=rules), registry, judgement, {}, kernel=result.kernel, duration_us=duration_us
+    )
     record |= {
         "expected": {"clauses": clauses(case)},
         "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size},
         "points": result.points.by_verdict(),
-        # Nobody knows which rule's points the kernel complained about.
-        "rule_verdicts": dict.fromkeys(rules, Verdict.FAIL) if result.alarms else rules,
+        # It is unknown which rule's points caused the kernel's error.
+        "rule_verdicts": dict.fromkeys(by_rule, Verdict.FAIL) if result.alarms else by_rule,
         "points_data": result.points.as_data(case.id),
     }
     if result.alarms:
@@ -36,7 +41,7 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
 
 
 def clauses(case: Case) -> list[dict[str, Any]]:
-    """What is expected where, as the table has it."""
+    """The clauses of the sweep, as in its table."""
     assert case.sweep is not None
     found = []
     for clause in case.sweep.clauses:

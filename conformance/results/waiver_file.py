@@ -1,4 +1,6 @@
-"""The file in which waivers are written: YAML, read with the place of every mistake; and its JSON Schema."""
+"""Reads the YAML file of waivers, with the location of every mistake, and describes it as JSON Schema.
+
+Not for applying waivers (waivers.py)."""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ def _waiver(node: Node, reader: Reader, cases: Collection[str], rules: Collectio
 def _known_id(node: Node | None, what: str, known: Collection[str], reader: Reader) -> str:
     name = reader.text(node, what)
     if node and name and name not in known:
-        reader.note(node.location, f"there is no {what} {quoted(name)}{suggestion(name, known)}")
+        reader.note(node.location, f"unknown {what} {quoted(name)}{suggestion(name, known)}")
     return name or ""
 
 
@@ -86,7 +88,7 @@ def _where(node: Node | None, reader: Reader) -> WaiverScope:
 def _version(node: Node | None, what: str, reader: Reader) -> str:
     text = reader.text(node, what) or ""
     if node and text and not version(text):
-        reader.note(node.location, f'{quoted(text)} is no version of a kernel; write e.g. "6.12"')
+        reader.note(node.location, f'invalid kernel version {quoted(text)}; write e.g. "6.12"')
     return text
 
 
@@ -99,7 +101,7 @@ def _observed(node: Node | None, reader: Reader) -> KnownOutcome:
     )
     if node and verdict == Verdict.FAIL and not fields.keys() - {"verdict"}:
         known = ", ".join(f"`{key}`" for key in _OBSERVED[1:])
-        reader.note(node.location, f"that it fails is not enough to know it by: say how, with {known}")
+        reader.note(node.location, f"describe the failure with at least one of {known}")
     return KnownOutcome(verdict, returned, errno, wc, reason, when)
 
 

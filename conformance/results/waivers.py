@@ -1,7 +1,7 @@
-"""Waivers: violations that somebody knows of, answers for, and has a date for. Pure.
+"""Waivers: known violations with an owner and an expiry date. Pure functions.
 
-A waiver changes what a result counts as (`effective`), never its verdict, and only where the device
-fails in just the way that the waiver describes. Not for the file of waivers (waiver_file.py).
+A waiver changes the effective verdict of a result, never its verdict, and only if the device fails exactly as the
+waiver describes. Not for the file of waivers (waiver_file.py).
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Waivers:
         record = {**record, "effective": record["verdict"], "waiver": None}
         if record["verdict"] not in VIOLATIONS:
             return record
-        for waiver in self._here(header):
+        for waiver in self._applicable(header):
             if waiver.expires >= self.today and waiver.covers(record) and waiver.violated(record):
                 if waiver.differs(record):
                     continue
@@ -141,11 +141,11 @@ class Waivers:
         return {
             "file": self.file,
             "waived": sum(record["effective"] == Verdict.WAIVED for record in records),
-            "elsewhere": len(self.items) - len(self._here(header)),
-            "problems": [problem for waiver in self._here(header) for problem in self._problems(waiver, records)],
+            "elsewhere": len(self.items) - len(self._applicable(header)),
+            "problems": [problem for waiver in self._applicable(header) for problem in self._problems(waiver, records)],
         }
 
-    def _here(self, header: HeaderRecord) -> list[Waiver]:
+    def _applicable(self, header: HeaderRecord) -> list[Waiver]:
         return [waiver for waiver in self.items if waiver.where.holds(header)]
 
     def _problems(self, waiver: Waiver, results: Sequence[ResultRecord]) -> Iterator[str]:

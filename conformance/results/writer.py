@@ -1,7 +1,6 @@
-"""Writes a results file: whole lines, appended as a run goes. Not for what the records hold (records.py).
+"""Writes a results file: whole lines, appended during a run. Not for the contents of records (records.py).
 
-One process at a time: the file is locked for as long as it is open, and the kernel unlocks it with
-the process's end, however that comes about.
+One process at a time: the file is locked while it is open. The kernel unlocks it when the process ends in any way.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from conformance.errors import UserError
 from conformance.model.record import Record, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.files import write_all
-from conformance.results.points import stored
+from conformance.results.points import store_points
 from conformance.results.prior_sessions import PriorSessions
 from conformance.results.records import Recorded, encode, read_results
 
 
 class ResultsFile:
-    """Appends lines to a results file; each is with the kernel, and so survives this process, before the next."""
+    """Appends records to a results file. Each is passed to the kernel at once, so that it survives this process."""
 
     def __init__(self, path: Path, *, carry_on: bool = False, durable: bool = False) -> None:
-        """Creates the file. Raises UserError where a run is going on, or has been recorded and not to be carried on.
+        """Creates or opens the file. Raises UserError if it is in use, or has a run and `carry_on` is false.
 
-        `durable` has each line on disk before the next, for where the kernel under test is this host's.
+        `durable`: each line is on disk before the next, because the kernel under test is that of this host.
         """
         self.path = path
         self._durable = durable
@@ -55,14 +54,14 @@ class ResultsFile:
             raise UserError(f"{self.path} cannot be locked: {error.strerror}", status=3) from error
 
     def recorded(self) -> Recorded | None:
-        """What the file holds; None if there is not even a header, as of a run that was cut short at once."""
+        """The contents of the file; None if it has no header, because the run was cut short at once."""
         data = self.path.read_bytes()
         return read_results(self.path) if b"\n" in data else None
 
     def cut_back(self, recorded: Recorded | None) -> PriorSessions | None:
-        """Leaves what was observed and removes what a run's end left: a torn line, MISSED cases, the footer.
+        """Removes the end of a run from the file: a torn line, MISSED cases and the footer.
 
-        Gives what a run can carry on of what `recorded` gave. Raises UserError for a file that does not end as ours.
+        Returns what the run is carried on from. Raises UserError if the file does not end like a results file.
         """
         if recorded is None:
             os.ftruncate(self._fd, 0)
@@ -72,16 +71,16 @@ class ResultsFile:
         missed = [record for record in recorded.results if record["verdict"] == Verdict.MISSED]
         end = b"".join(encode(record) for record in (*missed, recorded.footer) if record)
         if not whole.endswith(end):
-            raise UserError(f"{self.path} does not end as a run ends, and cannot be carried on")
+            raise UserError(f"{self.path} does not end like the results of a run; it cannot be resumed")
         os.ftruncate(self._fd, len(whole) - len(end))
         return PriorSessions.of(recorded, ended)
 
     def prepared(self, record: ResultRecord) -> ResultRecord:
-        """The record as it is kept: the points of a sweep are on disk by then, and what explains them is in it."""
-        return stored(record, self.path.parent) if "points_data" in record else record
+        """The stored form of the record. Writes the points of a sweep to their side file."""
+        return store_points(record, self.path.parent) if "points_data" in record else record
 
     def append(self, record: Record) -> None:
-        """Writes one record; the points of a sweep before it. Raises UserError (status 3) when the disk is full."""
+        """Appends one record, after the points of a sweep. Raises UserError (status 3) if the disk is full."""
         data = encode(self.prepared(record) if record["type"] == "result" else record)
         try:
             write_all(self._fd, data)

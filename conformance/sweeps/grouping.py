@@ -30,11 +30,18 @@ PointNumbers = range | array  # type: ignore[type-arg]
 class Group:
     """Points with one set-up, in the order in which they are run.
 
-    `inner_points` are their numbers in the product of the inner axes, on which their values differ.
+    `inner_points` are their numbers in the product of the inner axes, on which their values differ. `like` is a point
+    with the same set-up, for a group that may be empty.
     """
 
     points: PointNumbers
     inner_points: PointNumbers
+    like: int | None = None
+
+    @property
+    def set_up_as(self) -> int:
+        """A point whose set-up is that of all of them."""
+        return self.points[0] if self.like is None else self.like
 
 
 # Calls that create, change and destroy objects, but do not change the memory below them.

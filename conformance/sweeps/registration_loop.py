@@ -15,7 +15,7 @@ from conformance.bench.calls import IbvMr, Mr, Pd, Return, errno_name
 from conformance.bench.interface import Entry
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.uverbs import Uverbs
-from conformance.execution.context import CaseContext, no_pointer
+from conformance.execution.context import CaseContext, null_result
 from conformance.execution.steps import registered
 from conformance.model.case import Case, Given
 from conformance.model.observation import Observation
@@ -114,7 +114,7 @@ class RegistrationLoop:
             if code == _NO_CODE:
                 numbers.append(0)
             elif code:
-                numbers.append(record.number(no_pointer(Return(0, code - 1))))
+                numbers.append(record.number(null_result(Return(0, code - 1))))
             else:
                 numbers.append(self._success(group.points[found.first(id_)], record, observe))
         recorded = found.renumbered(numbers)

@@ -6,6 +6,7 @@ same observation are judged once, by the first of them.
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Sequence
@@ -17,12 +18,14 @@ from conformance.execution.context import CaseContext
 from conformance.execution.procedure import (
     make_all_calls,
     not_set_up,
+    refused_once,
     set_up,
     set_up_and_call,
     set_up_base,
     set_up_objects,
 )
 from conformance.execution.runner import CaseRun, Progress, RunContext
+from conformance.execution.traffic import again_if_lost, is_lost
 from conformance.judging import Basis, Judgement, conclude, kernel_alarm
 from conformance.kernel.resources import count_when_settled, leaked
 from conformance.model.case import Case, Expectation
@@ -39,6 +42,13 @@ from conformance.sweeps.registration_loop import loop_for
 # The minimum number of points between two checks of the kernel's log and counters, and two progress reports.
 CHECK_INTERVAL = 512
 _LOG_LINES = 40
+# At so many points is tried again what was lost; a transport that loses more is not merely busy.
+_MOST_LOST = 64
+# The rule that a set-up violates which was refused at one point and done when it was made again, by the refused call.
+_RULE_OF_SETUP = {
+    "ibv_reg_mr": "REG-17", "ibv_reg_mr_iova": "IOVA-04", "ibv_reg_dmabuf_mr": "DMA-01", "ibv_alloc_mw": "BIND-16",
+    "ibv_bind_mw": "BIND-01", "post_bind_mw": "BIND-14",
+}  # fmt: skip
 _HEX = re.compile(r"0x[0-9a-f]+")
 
 
@@ -74,12 +84,11 @@ def run_sweep(case: Case, run: RunContext, progress: Progress) -> SweepRun:
     assert case.sweep is not None
     sweep_pass = _SweepPass(case, case.sweep, run, progress)
     sweep_pass.run_all(run.seed)
-    result = _conclusion(
-        case.sweep,
-        _PointJudge(case, case.sweep, run.basis).points(sweep_pass.record),
-        sweep_pass.alarms,
-        sweep_pass.log,
-    )
+    judge = _PointJudge(case, case.sweep, run.basis)
+    points = judge.points(sweep_pass.record)
+    if sweep_pass.try_lost_again(points):
+        points = judge.points(sweep_pass.record)
+    result = _conclusion(case.sweep, points, sweep_pass.alarms, sweep_pass.log)
     duration_us = (time.perf_counter_ns() - started) // 1000
     return SweepRun(case, Judgement(result.verdict, result.reason), {}, result.kernel, duration_us, result)
 
@@ -100,7 +109,7 @@ def rejudge_sweep(case: Case, points: Points, basis: Basis, alarms: list[Alarm],
 def _conclusion(sweep: Sweep, points: Points, alarms: list[Alarm], log: list[str]) -> SweepResult:
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
-    if verdict == Verdict.UNREACHABLE and not alarms:
+    if verdict == Verdict.UNREACHABLE and not alarms and _never_set_up(points):
         verdict = Verdict.BROKEN  # not a single point could be set up: the combinations are not the reason
     shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
     reason = f"{sweep.size:,} points: {shares}"
@@ -108,6 +117,10 @@ def _conclusion(sweep: Sweep, points: Points, alarms: list[Alarm], log: list[str
         first = alarms[0]
         reason += f"; {first['what']} (between the points {first['from']} and {first['to']})"
     return SweepResult(points, verdict, reason, alarms, log)
+
+
+def _never_set_up(points: Points) -> bool:
+    return all("setup_failed" in example["observed"] for example in points.examples)
 
 
 class _SweepPass:
@@ -189,18 +202,35 @@ class _SweepPass:
                 raise
         branch = self.base.branch(case)
         for name, pair in self.base.pairs.items():
-            branch.cleanup.callback(branch.give_back, f"renewing the queue pair {name}", pair.renew)
+            branch.cleanup.callback(branch.release, f"renewing the queue pair {name}", pair.renew)
         return branch
 
     def _group(self, group: Group) -> None:
-        """Runs points that share their set-up."""
+        """Runs points that share their set-up.
+
+        A refused set-up is made once more. If that succeeds, the refusal is recorded at the first point and the other
+        points are run.
+        """
+        refusal = self._attempt(group)
+        if refusal is None:
+            return
+        rest = Group(group.points[1:], group.inner_points[1:], group.points[0])
+        again = self._attempt(rest) if refusal.call else refusal
+        if again is None:
+            self.record.record(group.points[0], refused_once(refusal))
+        else:
+            for point in group.points:
+                self.record.record(point, not_set_up(refusal))
+
+    def _attempt(self, group: Group) -> SetupRefused | None:
+        """Sets up the points of a group and makes their calls. Returns the refusal of the set-up, if any."""
         points = group.points
-        case = self.point_template.case(points[0])
+        case = self.point_template.case(group.set_up_as)
         try:
             context = self._context(replace(case, given=self.loop.given(case.given)) if self.loop else case)
         except SetupRefused as refusal:
-            self._record_refusal(points, refusal)
-            return
+            return refusal
+        refused: SetupRefused | None = None
         with context.cleanup:
             try:
                 if self.shared:
@@ -208,21 +238,36 @@ class _SweepPass:
                 else:
                     set_up(context)
             except SetupRefused as refusal:
-                self._record_refusal(points, refusal)
+                refused = refusal
             else:
-                self._calls(context, group)
+                if len(points):
+                    self._calls(context, group)
         if context.left_behind:
-            self._alarm(f"could not be released: {'; '.join(context.left_behind)}", points[0], points[-1])
-
-    def _record_refusal(self, points: PointNumbers, refusal: SetupRefused) -> None:
-        for point in points:
-            self.record.record(point, not_set_up(refusal))
+            last = points[-1] if len(points) else group.set_up_as
+            self._alarm(f"could not be released: {'; '.join(context.left_behind)}", group.set_up_as, last)
+        return refused
 
     def _calls(self, context: CaseContext, group: Group) -> None:
         if self.loop is not None:
             context.left_behind += self.loop.run(context, group, self.record, self._observe_alone)
             return
         call_all(context, self.point_template, group.points, self.record)
+
+    def try_lost_again(self, points: Points) -> bool:
+        """Sends again what had to arrive over an unreliable transport and was lost. Returns whether there was any."""
+        lost = [
+            number for number, (outcome, example) in enumerate(zip(points.outcomes, points.examples, strict=True))
+            if outcome.verdict == Verdict.FAIL and outcome.expected == "success" and self._is_lost(example["observed"])
+        ]  # fmt: skip
+        found = [point for point, number in enumerate(points.index) if number in lost][:_MOST_LOST]
+        for point in found:
+            seen = self.record.observations[self.record.codes[point]]
+            self.record.record(point, again_if_lost(seen, functools.partial(self._observe_alone, point)))
+        return bool(found)
+
+    @staticmethod
+    def _is_lost(observed: Observation) -> bool:
+        return "moved" in observed and is_lost(observed)
 
     def _observe_alone(self, point: int) -> Observation:
         """The observation of one point with a set-up of its own."""
@@ -280,15 +325,19 @@ class _PointJudge:
         case = self.sweep.row_of_clause(single, clause, [name for bit, name in enumerate(names) if mask >> bit & 1])
         conclusion = conclude(case, self.basis, observed)
         judgement = conclusion.judgement
-        if "setup_failed" in observed and judgement.verdict == Verdict.BROKEN:
+        rule = clause.rule
+        if "setup_refused_once" in observed:
+            rule = _RULE_OF_SETUP.get(observed["setup_refused_once"], rule)
+        elif "setup_failed" in observed and judgement.verdict == Verdict.BROKEN:
             # A row's set-up is known to work; one of a sweep's many combinations may be impossible on this stack.
             judgement = Judgement(Verdict.UNREACHABLE, judgement.reason)
         seen = _HEX.sub("0x…", judgement.reason)
         for step in (case.when, *case.afterwards):
-            seen = seen.replace(_HEX.sub("0x…", str(step)), step.call)
-        outcome = Outcome(
-            judgement.verdict, format_expectation(clause.then), seen, clause.rule, clause.text, judgement.notes
-        )
+            seen = seen.replace(_HEX.sub("0x…", str(step)), step.title)
+        expected, clause_text = format_expectation(clause.then), clause.text
+        if rule != clause.rule:
+            expected, clause_text = "a set-up that succeeds whenever it is made", ""
+        outcome = Outcome(judgement.verdict, expected, seen, rule, clause_text, judgement.notes)
         text = self.sweep.space.text(point)
         return outcome, {"point": text, "reason": judgement.reason, "observed": conclusion.observation}
 

@@ -1,5 +1,5 @@
 "use strict";
-// Comfort only: without this script every row can be opened and everything read.
+// Convenience only: without this script every row can still be opened and read.
 (() => {
   const $ = (selector, root = document) => root.querySelector(selector);
   const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
@@ -64,7 +64,7 @@
     for (const rule of $$("details.rule")) rule.open = open;
   });
 
-  // A link to a rule or case opens what it stands in.
+  // A link to a rule or case opens the rows that contain it.
   function follow() {
     let name = "";
     try { name = decodeURIComponent(location.hash.slice(1)); } catch { return; }
@@ -79,7 +79,7 @@
     if (summary) summary.focus({ preventScroll: true });
   }
   addEventListener("hashchange", follow);
-  document.addEventListener("click", (event) => {  // the same address again makes no hashchange
+  document.addEventListener("click", (event) => {  // a click on the current address triggers no hashchange
     const anchor = event.target.closest("a[href^='#']");
     if (anchor && anchor.hash === location.hash) follow();
   });
@@ -108,7 +108,7 @@
     }
   });
 
-  // A command is copied by a button beside it.
+  // A button beside each command copies it.
   for (const command of $$(".kv code.command")) {
     const button = document.createElement("button");
     button.className = "copy";
@@ -122,12 +122,12 @@
     try {
       await navigator.clipboard.writeText(command.textContent);
       event.target.textContent = "copied";
-    } catch {  // a page from a file may not reach the clipboard
+    } catch {  // a page opened from a file may have no access to the clipboard
       getSelection().selectAllChildren(command);
     }
   });
 
-  // On paper what violates a rule is open.
+  // For printing, open what violates a rule.
   let opened = [];
   addEventListener("beforeprint", () => {
     opened = $$("details:not([open])").filter((each) =>
@@ -136,7 +136,7 @@
   });
   addEventListener("afterprint", () => { for (const each of opened) each.open = false; });
 
-  // A map says what its dots stand for.
+  // A map explains the dot under the pointer.
   async function unpack(text) {
     const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -158,7 +158,7 @@
       at = point;
       index ??= unpack(data.index);
       const outcomes = await index;
-      if (at !== point) return;  // gone on meanwhile
+      if (at !== point) return;  // the pointer has moved on meanwhile
       const parts = [];
       for (const axis of [...data.axes].reverse()) {
         parts.unshift(`${axis.name}=${label(axis, point % size(axis))}`);

@@ -1,4 +1,4 @@
-"""The seeded violations: every promise broken on its own, by the rule that it breaks."""
+"""All seeded violations of the reference: each breaks one rule."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _THEMES = (
     binding, windows, declaring, statuses,
 )  # fmt: skip
 VIOLATIONS: tuple[Violation, ...] = tuple(violations_in(_THEMES))
-# Rules that no driver can break so that a case could tell, and why.
+# Rules that no driver can break in a way that a case could detect, and why.
 UNTRIABLE = {
-    "REREG-15": "resources may be reused or not: the rule is observed and never failed",
+    "REREG-15": "a driver may reuse resources or not: the behaviour is recorded and never fails",
 }
 
 __all__ = ["UNTRIABLE", "VIOLATIONS", "Violation"]

@@ -24,7 +24,7 @@ class PrefetchNeedsWriteAccess(Device):
 
 @violates("ADV-01")
 class PrefetchIsInput(Device):
-    """PREFETCH is refused as a wrong argument."""
+    """PREFETCH is refused with EINVAL."""
 
     def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
         return errno.EINVAL if advice == PREFETCH else super().element_fault(domain, advice, region, sge)
@@ -32,7 +32,7 @@ class PrefetchIsInput(Device):
 
 @violates("ADV-02")
 class PrefetchWriteIsInput(Device):
-    """PREFETCH_WRITE is refused as a wrong argument."""
+    """PREFETCH_WRITE is refused with EINVAL."""
 
     def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
         return errno.EINVAL if advice == PREFETCH_WRITE else super().element_fault(domain, advice, region, sge)
@@ -40,7 +40,7 @@ class PrefetchWriteIsInput(Device):
 
 @violates("ADV-02")
 class PrefetchWriteNever(Device):
-    """No region is writable enough for PREFETCH_WRITE."""
+    """PREFETCH_WRITE is refused for writable regions too."""
 
     def not_writable(self, region: Region) -> bool:
         return True
@@ -56,7 +56,7 @@ class NoFaultFaults(Device):
 
 @violates("ADV-03")
 class NoFaultIsInput(Device):
-    """PREFETCH_NO_FAULT is refused as a wrong argument."""
+    """PREFETCH_NO_FAULT is refused with EINVAL."""
 
     def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
         return errno.EINVAL if advice == PREFETCH_NO_FAULT else super().element_fault(domain, advice, region, sge)
@@ -64,7 +64,7 @@ class NoFaultIsInput(Device):
 
 @violates("ADV-04")
 class FlushDoesNothing(Device):
-    """Prefetching with FLUSH answers 0 and brings nothing in."""
+    """Prefetching with FLUSH returns 0 and makes no page resident."""
 
     def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
         return True
@@ -72,7 +72,7 @@ class FlushDoesNothing(Device):
 
 @violates("ADV-04")
 class FlushOfTheFirstPage(Device):
-    """Prefetching with FLUSH brings the first page in only."""
+    """Prefetching with FLUSH makes only the first page resident."""
 
     def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
         return super().follow(addr, min(length, PAGE), advice, flags)
@@ -80,7 +80,7 @@ class FlushOfTheFirstPage(Device):
 
 @violates("ADV-05")
 class PlainRegionsAdvised(Device):
-    """Advice on regions that are not on demand is taken."""
+    """Advice on regions that are not on demand is accepted."""
 
     def not_on_demand(self, region: Region) -> bool:
         return False
@@ -88,7 +88,7 @@ class PlainRegionsAdvised(Device):
 
 @violates("ADV-06")
 class NoAdviceIsFine(Device):
-    """Where there is no such verb it answers 0."""
+    """If the verb is not supported, it returns 0."""
 
     def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         if self.stack.has("advise_mr"):
@@ -97,7 +97,7 @@ class NoAdviceIsFine(Device):
 
 @violates("ADV-06")
 class NoAdviceIsWrongInput(Device):
-    """Where there is no such verb it answers EINVAL."""
+    """If the verb is not supported, it returns EINVAL."""
 
     def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         if not self.stack.has("advise_mr") and sg_list:
@@ -107,7 +107,7 @@ class NoAdviceIsWrongInput(Device):
 
 @violates("ADV-07")
 class UnknownAdviceIsInput(Device):
-    """An unknown advice answers EINVAL."""
+    """Unknown advice returns EINVAL."""
 
     def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         if self.unknown_advice(advice):
@@ -117,7 +117,7 @@ class UnknownAdviceIsInput(Device):
 
 @violates("ADV-07")
 class UnknownAdviceFollowed(Device):
-    """An unknown advice is taken."""
+    """Unknown advice is accepted."""
 
     def unknown_advice(self, advice: int) -> bool:
         return False
@@ -125,7 +125,7 @@ class UnknownAdviceFollowed(Device):
 
 @violates("ADV-08")
 class BoundsOfAdviceUnchecked(Device):
-    """Nobody looks whether the range is the region's."""
+    """The range is not checked against the region."""
 
     def advice_out_of_bounds(self, region: Region, sge: Sge) -> bool:
         return False
@@ -133,7 +133,7 @@ class BoundsOfAdviceUnchecked(Device):
 
 @violates("ADV-08")
 class OneByteOfAdviceTooMuch(Device):
-    """One byte beyond the region may be advised."""
+    """A range may end one byte beyond the region."""
 
     def advice_out_of_bounds(self, region: Region, sge: Sge) -> bool:
         return super().advice_out_of_bounds(region, Sge(sge.addr, max(0, sge.length - 1), sge.lkey))
@@ -141,7 +141,7 @@ class OneByteOfAdviceTooMuch(Device):
 
 @violates("ADV-08")
 class OutOfBoundsIsInput(Device):
-    """A range out of bounds answers EINVAL."""
+    """A range out of bounds returns EINVAL."""
 
     def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
         fault = super().element_fault(domain, advice, region, sge)
@@ -150,7 +150,7 @@ class OutOfBoundsIsInput(Device):
 
 @violates("ADV-08")
 class AbsentPagesNotTold(Device):
-    """Pages that are not in the address space are passed over, FLUSH or not."""
+    """Pages that are not mapped are skipped, with and without FLUSH."""
 
     def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
         super().follow(addr, length, advice, flags)
@@ -159,7 +159,7 @@ class AbsentPagesNotTold(Device):
 
 @violates("ADV-08")
 class InventedKeyIsInput(Device):
-    """An invalid lkey answers EINVAL."""
+    """An invalid lkey returns EINVAL."""
 
     def no_such_lkey(self) -> int:
         return errno.EINVAL
@@ -167,7 +167,7 @@ class InventedKeyIsInput(Device):
 
 @violates("ADV-08")
 class ReadOnlyPrefetchedForWriting(Device):
-    """PREFETCH_WRITE brings memory in for reading only."""
+    """PREFETCH_WRITE makes memory resident only for reading."""
 
     def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
         return super().follow(addr, length, PREFETCH if advice == PREFETCH_WRITE else advice, flags)
@@ -175,7 +175,7 @@ class ReadOnlyPrefetchedForWriting(Device):
 
 @violates("ADV-09")
 class DomainOfAdviceUnchecked(Device):
-    """Nobody looks at the protection domain."""
+    """The PD is not checked."""
 
     def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         super().advise(pd if pd in self.domains else next(iter(self.domains)), advice, flags, sg_list)
@@ -183,7 +183,7 @@ class DomainOfAdviceUnchecked(Device):
 
 @violates("ADV-09")
 class AdviceFlagsUnchecked(Device):
-    """Nobody looks at the flags."""
+    """The flags are not checked."""
 
     def unknown_advice_flags(self, flags: int) -> bool:
         return False
@@ -191,7 +191,7 @@ class AdviceFlagsUnchecked(Device):
 
 @violates("ADV-09")
 class FlushHidesOtherFlags(Device):
-    """Beside FLUSH every flag is taken."""
+    """Together with FLUSH every flag is accepted."""
 
     def unknown_advice_flags(self, flags: int) -> bool:
         return not flags & FLUSH and super().unknown_advice_flags(flags)
@@ -199,7 +199,7 @@ class FlushHidesOtherFlags(Device):
 
 @violates("ADV-09")
 class WindowsAreNotFound(Device):
-    """The key of a window answers ENOENT."""
+    """The key of a window returns ENOENT."""
 
     def advised(self, lkey: int) -> Region:
         if isinstance(self.keys.get(lkey), Window):
@@ -209,7 +209,7 @@ class WindowsAreNotFound(Device):
 
 @violates("ADV-10")
 class ForeignAdvised(Device):
-    """Nobody looks whether a region is of the caller's domain."""
+    """It is not checked whether a region belongs to the given PD."""
 
     def foreign(self, domain: Domain, region: Region) -> bool:
         return False
@@ -217,7 +217,7 @@ class ForeignAdvised(Device):
 
 @violates("ADV-10")
 class ForeignIsInput(Device):
-    """A region of another domain answers EINVAL."""
+    """A region of another PD returns EINVAL."""
 
     def element(self, domain: Domain, advice: int, sge: Sge) -> tuple[int, int]:
         if self.foreign(domain, self.advised(sge.lkey)):
@@ -227,7 +227,7 @@ class ForeignIsInput(Device):
 
 @violates("ADV-10")
 class AnyRegionPrefetchedForWriting(Device):
-    """Nobody looks whether a region is writable."""
+    """It is not checked whether a region is writable."""
 
     def not_writable(self, region: Region) -> bool:
         return False
@@ -235,7 +235,7 @@ class AnyRegionPrefetchedForWriting(Device):
 
 @violates("ADV-11")
 class OtherTagIsPermission(Device):
-    """An lkey with another tag answers EPERM."""
+    """An lkey with another tag returns EPERM."""
 
     def other_tag(self) -> int:
         return errno.EPERM
@@ -243,7 +243,7 @@ class OtherTagIsPermission(Device):
 
 @violates("ADV-11")
 class OtherTagAdvised(Device):
-    """Of an lkey only the index counts."""
+    """Only the index of an lkey is checked."""
 
     def advised(self, lkey: int) -> Region:
         near = next((each for key, each in self.keys.items() if key >> 8 == lkey >> 8), None)
@@ -252,7 +252,7 @@ class OtherTagAdvised(Device):
 
 @violates("ADV-12")
 class NoMemoryNotTold(Device):
-    """Advice for which there is no memory answers 0."""
+    """Advice returns 0 although memory is exhausted."""
 
     def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         try:
@@ -264,7 +264,7 @@ class NoMemoryNotTold(Device):
 
 @violates("ADV-12")
 class NoMemoryIsAgain(Device):
-    """Advice for which there is no memory answers EAGAIN."""
+    """Advice returns EAGAIN if memory is exhausted."""
 
     def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         try:
@@ -275,7 +275,7 @@ class NoMemoryIsAgain(Device):
 
 @violates("ADV-13")
 class FirstElementOnly(Device):
-    """Of the list only the first element is looked at."""
+    """Only the first element of the list is checked."""
 
     def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         super().advise(pd, advice, flags, sg_list[:1])
@@ -283,7 +283,7 @@ class FirstElementOnly(Device):
 
 @violates("ADV-13")
 class LastElementOnly(Device):
-    """Of the list only the last element is looked at."""
+    """Only the last element of the list is checked."""
 
     def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         super().advise(pd, advice, flags, sg_list[-1:])
@@ -312,7 +312,7 @@ class AdviceClearsPages(Device):
 
 @violates("ADV-14")
 class AdviceOfWholePages(Device):
-    """Only whole pages may be advised."""
+    """Advice on a range that does not consist of whole pages is refused."""
 
     def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
         odd = sge.addr % PAGE or sge.length % PAGE
@@ -321,7 +321,7 @@ class AdviceOfWholePages(Device):
 
 @violates("ADV-14")
 class AdvisedRegionsAreClosed(Device):
-    """After advice no traffic reaches the region any more."""
+    """After advice the region can no longer be accessed."""
 
     def element(self, domain: Domain, advice: int, sge: Sge) -> tuple[int, int]:
         found = super().element(domain, advice, sge)

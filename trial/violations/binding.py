@@ -19,7 +19,7 @@ from trial.violation import violates
 
 @violates("REG-10")
 class BindingUnchecked(Device):
-    """Nobody looks at MW_BIND."""
+    """MW_BIND is not checked."""
 
     def forbids_binding(self, region: Region) -> bool:
         return False
@@ -27,7 +27,7 @@ class BindingUnchecked(Device):
 
 @violates("REG-10")
 class BindingDenied(Device):
-    """MW_BIND is not enough to bind a window."""
+    """A window cannot be bound although the region has MW_BIND."""
 
     def forbids_binding(self, region: Region) -> bool:
         return True
@@ -35,7 +35,7 @@ class BindingDenied(Device):
 
 @violates("BIND-01")
 class OtherNumberCompletes(Device):
-    """Completions carry a number of the device's own."""
+    """Completions have a wr_id of the device's own."""
 
     def reported_wr_id(self, wr_id: int) -> int:
         return 0
@@ -43,7 +43,7 @@ class OtherNumberCompletes(Device):
 
 @violates("BIND-01")
 class BindAnswersOne(Device):
-    """A posted bind answers EINPROGRESS."""
+    """A posted bind returns EINPROGRESS."""
 
     def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
         fault, key = super().ibv_bind_mw(queue, window, info, flags, wr_id)
@@ -52,7 +52,7 @@ class BindAnswersOne(Device):
 
 @violates("BIND-02")
 class OldKeyTold(Device):
-    """The structure goes on telling the old key."""
+    """The structure still has the old key."""
 
     def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
         before = window.key
@@ -61,7 +61,7 @@ class OldKeyTold(Device):
 
 @violates("BIND-02")
 class OldKeyStays(Device):
-    """A window's key before its bind goes on working."""
+    """A window's key from before its bind still works."""
 
     def replace_key(self, window: Window, key: int) -> None:
         before = window.key
@@ -76,7 +76,7 @@ class OldKeyStays(Device):
 
 @violates("BIND-02")
 class OldKeyOfTheUnboundStays(Device):
-    """A bind of no bytes answers 0 and leaves the window as it was."""
+    """A bind of length 0 returns 0 and does not change the window."""
 
     def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
         if info.length or window.region is None:
@@ -111,7 +111,7 @@ class ExtendedDoesNotBind(Device):
 
 @violates("BIND-04")
 class AlwaysCompletes(Device):
-    """A bind completes visibly whether it asks for that or not."""
+    """A bind generates a completion with or without SIGNALED."""
 
     def asks_completion(self, queue: Queue, flags: int) -> bool:
         return True
@@ -119,7 +119,7 @@ class AlwaysCompletes(Device):
 
 @violates("BIND-04")
 class NeverCompletes(Device):
-    """sq_sig_all does not count for binds."""
+    """sq_sig_all has no effect on binds."""
 
     def asks_completion(self, queue: Queue, flags: int) -> bool:
         return super().asks_completion(queue, flags) and not (queue.sq_sig_all and not flags)
@@ -137,7 +137,7 @@ class FenceRefused(Device):
 
 @violates("BIND-11")
 class BindAnswersMinusOne(Device):
-    """A bind that cannot be posted answers -1."""
+    """A bind that cannot be posted returns -1."""
 
     def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
         fault, key = super().ibv_bind_mw(queue, window, info, flags, wr_id)
@@ -146,7 +146,7 @@ class BindAnswersMinusOne(Device):
 
 @violates("BIND-11")
 class ForeignRegionBound(Device):
-    """Nobody looks whether window and region are of one domain."""
+    """It is not checked whether window and region have the same PD."""
 
     def other_domain(self, queue: Domain, window: Window, region: Region) -> bool:
         return False
@@ -154,7 +154,7 @@ class ForeignRegionBound(Device):
 
 @violates("BIND-11")
 class NullRegionBound(Device):
-    """A bind to no region with a range answers 0."""
+    """A bind of a range without a region returns 0."""
 
     def bind_argument_fault(
         self, queue: Domain, window: Window, region: Region | None, length: int, access: int
@@ -172,7 +172,7 @@ class FailedBindSucceeds(Device):
 
 @violates("BIND-12")
 class FailedBindUnbinds(Device):
-    """A bind that fails takes the window off its region."""
+    """A bind that fails unbinds the window."""
 
     def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
         refused = super().bind_refused(window, region, addr, length, access)
@@ -183,7 +183,7 @@ class FailedBindUnbinds(Device):
 
 @violates("BIND-12")
 class FailedBindEndsTheWindow(Device):
-    """After a bind that failed the window cannot be bound again."""
+    """After a failed bind the window cannot be bound again."""
 
     def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
         failed = self.__dict__.setdefault("_failed", set())
@@ -195,7 +195,7 @@ class FailedBindEndsTheWindow(Device):
 
 @violates("BIND-13")
 class SendOvertakesTheBind(Device):
-    """A bind that nobody waits for takes effect after what is posted behind it."""
+    """A bind takes effect only after later requests, unless its completion is awaited."""
 
     late: Callable[[], None] | None = None
 
@@ -229,7 +229,7 @@ class TypeTwoNotPosted(Device):
 
 @violates("BIND-15")
 class KeyOfTheDevicesOwn(Device):
-    """The key of a window of type 2 is the one after the request's."""
+    """The key of a window of type 2 is the one after the key in the request."""
 
     def posted_bind(self, queue: Queue, request: SendRequest) -> str:
         status = super().posted_bind(queue, request)
@@ -241,7 +241,7 @@ class KeyOfTheDevicesOwn(Device):
 
 @violates("BIND-15")
 class LocalInvalidationDoesNothing(Device):
-    """A local invalidation completes and ends nothing."""
+    """A local invalidation completes and invalidates nothing."""
 
     def local_invalidate(self, key: int, queue: Queue) -> bool:
         return True
@@ -249,7 +249,7 @@ class LocalInvalidationDoesNothing(Device):
 
 @violates("BIND-15")
 class RemoteInvalidationDoesNothing(Device):
-    """A send with invalidate arrives and ends nothing."""
+    """A send with invalidate arrives and invalidates nothing."""
 
     def remote_invalidate(self, key: int, queue: Queue) -> bool:
         return True
@@ -257,7 +257,7 @@ class RemoteInvalidationDoesNothing(Device):
 
 @violates("BIND-15")
 class AnyQueuePairOpens(Device):
-    """A window of type 2 serves every queue pair of its domain."""
+    """A window of type 2 can be accessed through every queue pair of its PD."""
 
     def window_opens(self, window: Window, domain: Domain, queue: int) -> bool:
         return window.domain is domain
@@ -265,7 +265,7 @@ class AnyQueuePairOpens(Device):
 
 @violates("BIND-15")
 class InvalidatedForGood(Device):
-    """A window that was invalidated cannot be bound again."""
+    """An invalidated window cannot be bound again."""
 
     def invalidate(self, key: int, queue: int, domain: Domain) -> bool:
         window = self.keys.get(key)
@@ -279,7 +279,7 @@ class InvalidatedForGood(Device):
 
 @violates("BIND-15")
 class OldKeyOfTypeTwoStays(Device):
-    """The key of a window of type 2 before its bind works as well."""
+    """The key of a window of type 2 from before its bind works as well."""
 
     def replace_key(self, window: Window, key: int) -> None:
         before = window.key

@@ -1,4 +1,4 @@
-"""Violations of what ibv_rereg_mr changes and leaves."""
+"""Violations of what ibv_rereg_mr changes and what it preserves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Wanted = tuple[Domain, int, int, int, int]
 
 @violates("REREG-01")
 class TranslationStays(Device):
-    """CHANGE_TRANSLATION answers 0 and the keys go on opening the old range."""
+    """CHANGE_TRANSLATION returns 0, and the keys still give access to the old range."""
 
     def wanted(self, region: Region, change: Change) -> Wanted:
         domain, _, _, _, access = super().wanted(region, change)
@@ -29,7 +29,7 @@ class TranslationStays(Device):
 
 @violates("REREG-01")
 class OldTranslationStaysToo(Device):
-    """After CHANGE_TRANSLATION the old range can be reached as well."""
+    """After CHANGE_TRANSLATION the old range can be accessed as well."""
 
     def apply(self, region: Region, change: Change) -> None:
         old = region.addr, region.length
@@ -44,7 +44,7 @@ class OldTranslationStaysToo(Device):
 
 @violates("REREG-01")
 class OldAddressesNewMemory(Device):
-    """After CHANGE_TRANSLATION the new memory is reached at the old addresses."""
+    """After CHANGE_TRANSLATION the new memory is accessed at the old addresses."""
 
     def wanted(self, region: Region, change: Change) -> Wanted:
         domain, addr, length, _, access = super().wanted(region, change)
@@ -53,7 +53,7 @@ class OldAddressesNewMemory(Device):
 
 @violates("REREG-01")
 class ChangeOfTranslationRefused(Device):
-    """A change of the translation is refused with EINVAL, as if its arguments were wrong."""
+    """CHANGE_TRANSLATION is refused with EINVAL."""
 
     def change(self, handle: int, change: Change) -> Region:
         if change.flags & CHANGE_TRANSLATION:
@@ -63,7 +63,7 @@ class ChangeOfTranslationRefused(Device):
 
 @violates("REREG-01")
 class OldLengthStays(Device):
-    """CHANGE_TRANSLATION moves the region and leaves its length."""
+    """CHANGE_TRANSLATION changes the address and not the length."""
 
     def wanted(self, region: Region, change: Change) -> Wanted:
         domain, addr, _, iova, access = super().wanted(region, change)
@@ -72,15 +72,15 @@ class OldLengthStays(Device):
 
 @violates("REREG-02")
 class DomainStays(Device):
-    """CHANGE_PD answers 0 and changes nothing."""
+    """CHANGE_PD returns 0 and changes nothing."""
 
     def move(self, region: Region, domain: Domain) -> None:
-        """Stays."""
+        """Keeps the old value."""
 
 
 @violates("REREG-02")
 class OldDomainStaysToo(Device):
-    """After CHANGE_PD queue pairs of the old domain are served as well."""
+    """After CHANGE_PD queue pairs of the old PD still have access."""
 
     def move(self, region: Region, domain: Domain) -> None:
         self.__dict__.setdefault("_former", {})[region.handle] = region.domain
@@ -92,7 +92,7 @@ class OldDomainStaysToo(Device):
 
 @violates("REREG-03")
 class AccessStays(Device):
-    """CHANGE_ACCESS answers 0 and changes nothing."""
+    """CHANGE_ACCESS returns 0 and changes nothing."""
 
     def wanted(self, region: Region, change: Change) -> Wanted:
         return (*super().wanted(region, change)[:4], region.access)
@@ -100,7 +100,7 @@ class AccessStays(Device):
 
 @violates("REREG-03")
 class RightsAreOnlyAdded(Device):
-    """CHANGE_ACCESS grants and revokes nothing."""
+    """CHANGE_ACCESS grants rights and revokes none."""
 
     def wanted(self, region: Region, change: Change) -> Wanted:
         *others, access = super().wanted(region, change)
@@ -109,7 +109,7 @@ class RightsAreOnlyAdded(Device):
 
 @violates("REREG-03")
 class RightsAreOnlyTaken(Device):
-    """CHANGE_ACCESS revokes and grants nothing."""
+    """CHANGE_ACCESS revokes rights and grants none."""
 
     def wanted(self, region: Region, change: Change) -> Wanted:
         *others, access = super().wanted(region, change)
@@ -118,7 +118,7 @@ class RightsAreOnlyTaken(Device):
 
 @violates("REREG-03")
 class ReadsAreNotRevoked(Device):
-    """CHANGE_ACCESS leaves REMOTE_READ where it was."""
+    """CHANGE_ACCESS does not revoke REMOTE_READ."""
 
     def wanted(self, region: Region, change: Change) -> Wanted:
         *others, access = super().wanted(region, change)
@@ -127,7 +127,7 @@ class ReadsAreNotRevoked(Device):
 
 @violates("REREG-04")
 class AccessForgottenBesideTranslation(Device):
-    """CHANGE_ACCESS is forgotten where CHANGE_TRANSLATION stands beside it."""
+    """CHANGE_ACCESS is ignored together with CHANGE_TRANSLATION."""
 
     def wanted(self, region: Region, change: Change) -> Wanted:
         found = super().wanted(region, change)
@@ -136,7 +136,7 @@ class AccessForgottenBesideTranslation(Device):
 
 @violates("REREG-04")
 class DomainForgottenBesideAccess(Device):
-    """CHANGE_PD is forgotten where CHANGE_ACCESS stands beside it."""
+    """CHANGE_PD is ignored together with CHANGE_ACCESS."""
 
     def wanted(self, region: Region, change: Change) -> Wanted:
         found = super().wanted(region, change)
@@ -153,7 +153,7 @@ class OneChangeAtATime(Device):
 
 @violates("REREG-12")
 class ChangeToWriteAlone(Device):
-    """A change of access grants REMOTE_WRITE and REMOTE_ATOMIC without LOCAL_WRITE."""
+    """CHANGE_ACCESS grants REMOTE_WRITE and REMOTE_ATOMIC without LOCAL_WRITE."""
 
     def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
         return super().change_fault(addr, length, access | LOCAL_WRITE, flags)
@@ -169,7 +169,7 @@ class NoChangeToZero(Device):
 
 @violates("REREG-12")
 class NoChangeFromZero(Device):
-    """A region that was registered with access 0 cannot get rights."""
+    """A region that was registered with access 0 cannot be given rights."""
 
     def change(self, handle: int, change: Change) -> Region:
         if handle in self.regions and not self.regions[handle].access and change.access & REMOTE_WRITE:
@@ -179,7 +179,7 @@ class NoChangeFromZero(Device):
 
 @violates("REREG-13")
 class UnselectedTranslationTaken(Device):
-    """addr and length are taken without CHANGE_TRANSLATION."""
+    """addr and length are used without CHANGE_TRANSLATION."""
 
     def wanted(self, region: Region, change: Change) -> Wanted:
         found = super().wanted(region, change)
@@ -188,7 +188,7 @@ class UnselectedTranslationTaken(Device):
 
 @violates("REREG-13")
 class UnselectedDomainTaken(Device):
-    """pd is taken without CHANGE_PD."""
+    """pd is used without CHANGE_PD."""
 
     def wanted(self, region: Region, change: Change) -> Wanted:
         found = super().wanted(region, change)
@@ -197,7 +197,7 @@ class UnselectedDomainTaken(Device):
 
 @violates("REREG-13")
 class UnselectedAccessLost(Device):
-    """A change of the domain takes every right away."""
+    """CHANGE_PD removes all access flags."""
 
     def wanted(self, region: Region, change: Change) -> Wanted:
         found = super().wanted(region, change)
@@ -206,7 +206,7 @@ class UnselectedAccessLost(Device):
 
 @violates("REREG-13")
 class TranslationTakesRights(Device):
-    """A change of the translation takes every remote right away."""
+    """CHANGE_TRANSLATION removes all remote access flags."""
 
     def wanted(self, region: Region, change: Change) -> Wanted:
         found = super().wanted(region, change)
@@ -215,7 +215,7 @@ class TranslationTakesRights(Device):
 
 @violates("REREG-14")
 class OldRangeTold(Device):
-    """The structure goes on telling the old addr and length."""
+    """The structure still has the old addr and length."""
 
     def reported_range(self, change: Change) -> tuple[int, int]:
         return 0x1000, change.length
@@ -223,7 +223,7 @@ class OldRangeTold(Device):
 
 @violates("REREG-14")
 class LengthNotTold(Device):
-    """The structure tells the new addr and no length."""
+    """The structure has the new addr and no length."""
 
     def reported_range(self, change: Change) -> tuple[int, int]:
         return change.addr, 0
@@ -231,7 +231,7 @@ class LengthNotTold(Device):
 
 @violates("REREG-14")
 class OldDomainTold(Device):
-    """The structure goes on telling the old PD."""
+    """The structure still has the old PD."""
 
     def reported_pd(self, pd: Pd, old: int) -> int:
         return old
@@ -239,7 +239,7 @@ class OldDomainTold(Device):
 
 @violates("REREG-14")
 class OldKeysTold(Device):
-    """The region has new keys and the structure the old ones."""
+    """The region has new keys, and the structure the old ones."""
 
     def rekey(self, region: Region) -> None:
         before = region.key

@@ -23,7 +23,7 @@ Wanted = tuple[Domain, int, int, int, int]
 
 @violates("REREG-05")
 class KernelsErrno(Device):
-    """A command error is the value of errno and not a code."""
+    """A command error returns the value of errno instead of a code."""
 
     def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
         code, error, region = super().rereg_code(handle, change)
@@ -32,7 +32,7 @@ class KernelsErrno(Device):
 
 @violates("REREG-05")
 class PositiveCodes(Device):
-    """An input error is 1 and not a code."""
+    """An input error returns 1 instead of a code."""
 
     def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
         code, error, region = super().rereg_code(handle, change)
@@ -49,7 +49,7 @@ class InputUnchecked(Device):
 
 @violates("REREG-06")
 class TopFlagsUnchecked(Device):
-    """The library looks at the lower sixteen flags only."""
+    """The library checks only the lower sixteen flags."""
 
     def library_unknown(self, flags: int) -> bool:
         return super().library_unknown(flags & 0xFFFF)
@@ -68,7 +68,7 @@ class InputErrorEndsTheRegion(Device):
 
 @violates("REREG-06")
 class ZeroLengthPassedOn(Device):
-    """The library does not look at addr and length."""
+    """The library does not check addr and length."""
 
     def input_fault(self, change: Change) -> bool:
         return self.library_unknown(change.flags)
@@ -76,7 +76,7 @@ class ZeroLengthPassedOn(Device):
 
 @violates("REREG-07")
 class ForkProtectionUnchecked(Device):
-    """Nobody looks whether the new range could be protected."""
+    """A failure to protect the new range from fork is ignored."""
 
     def dont_fork(self, addr: int, length: int) -> bool:
         super().dont_fork(addr, length)
@@ -85,7 +85,7 @@ class ForkProtectionUnchecked(Device):
 
 @violates("REREG-07")
 class ForkFailureIsAnInputError(Device):
-    """A new range that cannot be protected is an input error."""
+    """If the new range cannot be protected from fork, an input error is returned."""
 
     def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
         code, error, region = super().rereg_code(handle, change)
@@ -94,7 +94,7 @@ class ForkFailureIsAnInputError(Device):
 
 @violates("REREG-07")
 class ForkFailureEndsTheRegion(Device):
-    """When the new range cannot be protected the old region is gone already."""
+    """If the new range cannot be protected from fork, the old region is already gone."""
 
     def dont_fork(self, addr: int, length: int) -> bool:
         done = super().dont_fork(addr, length)
@@ -104,17 +104,8 @@ class ForkFailureEndsTheRegion(Device):
 
 
 @violates("REREG-08")
-class OldRangeForgotten(Device):
-    """Nobody looks whether the old range could be given back to fork."""
-
-    def do_fork(self, addr: int, length: int) -> bool:
-        super().do_fork(addr, length)
-        return True
-
-
-@violates("REREG-08")
 class OldRangeFailureUndoes(Device):
-    """When the old range cannot be given back the new region is not valid."""
+    """If the fork protection of the old range cannot be removed, the new region is not valid."""
 
     def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
         code, error, region = super().rereg_code(handle, change)
@@ -125,7 +116,7 @@ class OldRangeFailureUndoes(Device):
 
 @violates("REREG-09")
 class CommandErrorHidden(Device):
-    """A command error answers 0."""
+    """A command error returns 0."""
 
     def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
         code, error, region = super().rereg_code(handle, change)
@@ -134,7 +125,7 @@ class CommandErrorHidden(Device):
 
 @violates("REREG-09")
 class CommandErrorIsInput(Device):
-    """A command error is told as an input error."""
+    """A command error is reported as an input error."""
 
     def command_code(self, forks: bool, change: Change) -> int:
         code = super().command_code(forks, change)
@@ -143,7 +134,7 @@ class CommandErrorIsInput(Device):
 
 @violates("REREG-10")
 class ForkStateNotTold(Device):
-    """That the new range was left in an invalid fork state is not told."""
+    """It is not reported that the new range was left in an invalid fork state."""
 
     def command_code(self, forks: bool, change: Change) -> int:
         super().command_code(forks, change)
@@ -152,7 +143,7 @@ class ForkStateNotTold(Device):
 
 @violates("REREG-10")
 class ForkStateIsOld(Device):
-    """The code for the new range's fork state is that of the old one's."""
+    """The code for the fork state of the new range is that for the old range."""
 
     def command_code(self, forks: bool, change: Change) -> int:
         code = super().command_code(forks, change)
@@ -182,7 +173,7 @@ class StuckAfterFailure(Device):
 
 @violates("REREG-11")
 class KernelEndsTheRegion(Device):
-    """Below the library an unknown flag ends the region's use."""
+    """In the kernel, an unknown flag invalidates the region."""
 
     def unknown_changes(self, flags: int) -> bool:
         unknown = super().unknown_changes(flags)
@@ -193,7 +184,7 @@ class KernelEndsTheRegion(Device):
 
 @violates("XREREG-01")
 class CodesInTheDialect(Device):
-    """The vendor's call answers with the codes of the other page."""
+    """The vendor's call returns the codes of the mainline page."""
 
     def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
         error, region = super().experimental_code(handle, change)
@@ -202,7 +193,7 @@ class CodesInTheDialect(Device):
 
 @violates("XREREG-01")
 class DialectAnswersOne(Device):
-    """The vendor's call answers 1 on success."""
+    """The vendor's call returns 1 on success."""
 
     def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
         error, region = super().experimental_code(handle, change)

@@ -1,4 +1,4 @@
-"""Violations of what programs are compiled against."""
+"""Violations of the header and the bindings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FlagsExchanged(Device):
 
 @violates("API-01")
 class FieldsExchanged(Device):
-    """The header's struct ibv_mr has lkey and rkey the other way round."""
+    """The header's struct ibv_mr has lkey and rkey in reverse order."""
 
     def header(self) -> str:
         text = super().header()

@@ -1,4 +1,4 @@
-"""Violations of regions of dma-bufs."""
+"""Violations of dma-buf regions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DmabufRefused(Device):
 
 @violates("DMA-02")
 class DmabufOffsetUnchecked(Device):
-    """Nobody compares the offsets within the page of iova and offset."""
+    """The offsets of iova and offset within a page are not compared."""
 
     def dmabuf_offset_fault(self, offset: int, iova: int) -> int:
         return 0
@@ -48,7 +48,7 @@ class DmabufOffsetUnchecked(Device):
 
 @violates("DMA-02")
 class DmabufOffsetsOfBothZero(Device):
-    """offset and iova must both be multiples of a page."""
+    """offset and iova must both be multiples of the page size."""
 
     def dmabuf_offset_fault(self, offset: int, iova: int) -> int:
         return errno.EINVAL if offset % PAGE or iova % PAGE else 0
@@ -56,7 +56,7 @@ class DmabufOffsetsOfBothZero(Device):
 
 @violates("DMA-03")
 class DmabufEveryFlag(Device):
-    """Every access flag is taken."""
+    """Every access flag is accepted."""
 
     def dmabuf_unsupported(self, access: int) -> bool:
         return False
@@ -64,7 +64,7 @@ class DmabufEveryFlag(Device):
 
 @violates("DMA-03")
 class DmabufOnDemand(Device):
-    """ON_DEMAND and HUGETLB are taken."""
+    """ON_DEMAND and HUGETLB are accepted."""
 
     def dmabuf_unsupported(self, access: int) -> bool:
         return super().dmabuf_unsupported(access & ~(ON_DEMAND | HUGETLB))
@@ -72,7 +72,7 @@ class DmabufOnDemand(Device):
 
 @violates("DMA-03")
 class DmabufBinding(Device):
-    """MW_BIND and ZERO_BASED are taken."""
+    """MW_BIND and ZERO_BASED are accepted."""
 
     def dmabuf_unsupported(self, access: int) -> bool:
         return super().dmabuf_unsupported(access & ~(MW_BIND | ZERO_BASED))
@@ -88,7 +88,7 @@ class DmabufNoRelaxedOrdering(Device):
 
 @violates("DMA-04")
 class DmabufLongerThanItIs(Device):
-    """Ranges beyond the buffer's end are taken."""
+    """Ranges beyond the end of the dma-buf are accepted."""
 
     def dmabuf_range_fault(self, offset: int, length: int, size: int) -> int:
         return 0
@@ -96,7 +96,7 @@ class DmabufLongerThanItIs(Device):
 
 @violates("DMA-04")
 class DmabufEndWraps(Device):
-    """The end of a range is computed in 64 bits."""
+    """The end of a range wraps around at 64 bits."""
 
     def dmabuf_range_fault(self, offset: int, length: int, size: int) -> int:
         return super().dmabuf_range_fault(offset, (offset + length) % (1 << 64) - offset, size)
@@ -104,7 +104,7 @@ class DmabufEndWraps(Device):
 
 @violates("DMA-04")
 class DmabufOfAnyFile(Device):
-    """Any file is taken for a dma-buf."""
+    """Any file is accepted as a dma-buf."""
 
     def dmabuf(self, fd: int) -> tuple[int, int]:
         try:
@@ -125,7 +125,7 @@ class DmabufWriteAlone(Device):
 
 @violates("DMA-06")
 class DmabufFromItsBeginning(Device):
-    """Traffic counts from the buffer's beginning and not from the offset."""
+    """Traffic is addressed from the beginning of the dma-buf, not from the offset."""
 
     def register_dmabuf(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
         region = super().register_dmabuf(pd, offset, length, iova, fd, access)
@@ -135,7 +135,7 @@ class DmabufFromItsBeginning(Device):
 
 @violates("DMA-06")
 class DmabufNotWritten(Device):
-    """What is written to a dma-buf stays in a cache."""
+    """Data written to a dma-buf stays in a cache."""
 
     def put(self, addr: int, content: bytes) -> bool:
         return self.memory.in_dmabuf(addr) or super().put(addr, content)

@@ -1,4 +1,4 @@
-"""Violations of where a region begins and ends, which keys open it, and for whom."""
+"""Violations of the bounds of a region, its keys and its PD."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ZeroBasedIgnored(Device):
 
 @violates("REG-11")
 class ZeroBasedFromThePage(Device):
-    """ZERO_BASED counts from the beginning of the region's first page."""
+    """ZERO_BASED addresses start at the beginning of the region's first page."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:
         region = super().reg_mr(pd, addr, length, access)
@@ -68,7 +68,7 @@ class OffsetWithinThePageLost(Device):
 
 @violates("REG-12")
 class OnlyTheFirstPageIsFound(Device):
-    """Of an on-demand region only the first page is ever found."""
+    """Only the first page of an on-demand region can be accessed."""
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
         beyond = region.access & ON_DEMAND and addr - region.iova >= PAGE
@@ -77,7 +77,7 @@ class OnlyTheFirstPageIsFound(Device):
 
 @violates("REG-13")
 class HugePagesAreSmall(Device):
-    """Of a huge page only the first 4 KiB are reached."""
+    """Only the first 4 KiB of a huge page can be accessed."""
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
         beyond = region.access & HUGETLB and addr - region.iova >= PAGE
@@ -86,7 +86,7 @@ class HugePagesAreSmall(Device):
 
 @violates("REG-14")
 class RelaxedNotVisible(Device):
-    """With RELAXED_ORDERING the last page is not there when the completion is."""
+    """With RELAXED_ORDERING the last page arrives after the completion."""
 
     def put(self, addr: int, content: bytes) -> bool:
         relaxed = any(isinstance(each, Region) and each.access & RELAXED_ORDERING and each.addr <= addr < each.addr
@@ -114,7 +114,7 @@ class ImplicitEndsEarly(Device):
 
 @violates("REG-20")
 class OneByteTooLong(Device):
-    """A region reaches one byte beyond its end."""
+    """A region ends one byte too late."""
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
         return addr >= region.iova and addr + length <= region.iova + region.length + 1
@@ -122,7 +122,7 @@ class OneByteTooLong(Device):
 
 @violates("REG-20")
 class OneByteTooEarly(Device):
-    """A region begins one byte before its address."""
+    """A region begins one byte too early."""
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
         return addr >= region.iova - 1 and addr + length <= region.iova + region.length
@@ -130,7 +130,7 @@ class OneByteTooEarly(Device):
 
 @violates("REG-20")
 class OneByteTooShort(Device):
-    """A region's last byte cannot be reached."""
+    """A region's last byte cannot be accessed."""
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
         return addr >= region.iova and addr + length < region.iova + region.length
@@ -138,7 +138,7 @@ class OneByteTooShort(Device):
 
 @violates("REG-20")
 class WholePages(Device):
-    """A region reaches to the ends of its pages."""
+    """A region extends to the ends of its pages."""
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
         start = region.iova // PAGE * PAGE
@@ -147,7 +147,7 @@ class WholePages(Device):
 
 @violates("REG-20")
 class OnlyTheStartIsChecked(Device):
-    """Nobody looks where an operation ends."""
+    """The end of an operation is not checked."""
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
         return region.iova <= addr < region.iova + region.length
@@ -155,7 +155,7 @@ class OnlyTheStartIsChecked(Device):
 
 @violates("REG-20")
 class LocalBoundsUnchecked(Device):
-    """Nobody looks at the bounds of local elements."""
+    """The bounds of local elements are not checked."""
 
     def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
         found = self.keys.get(lkey)
@@ -167,7 +167,7 @@ class LocalBoundsUnchecked(Device):
 
 @violates("REG-21")
 class AnyTag(Device):
-    """Of a key only the index counts."""
+    """Only the index of a key is checked."""
 
     def found(self, key: int) -> Region | Window | None:
         return next((each for own, each in self.keys.items() if own >> 8 == key >> 8), None)
@@ -175,7 +175,7 @@ class AnyTag(Device):
 
 @violates("REG-21")
 class StaleKeysFound(Device):
-    """Keys of regions that are gone open the region that is registered for the same memory."""
+    """Keys of a deregistered region give access to a new region of the same memory."""
 
     def __init__(self, stack: Stack = WHOLE) -> None:
         super().__init__(stack)
@@ -192,7 +192,7 @@ class StaleKeysFound(Device):
 
 @violates("REG-22")
 class DomainUnchecked(Device):
-    """Nobody looks at the protection domain of a remote key."""
+    """The PD of an rkey is not checked."""
 
     def opens(self, region: Region, domain: Domain) -> bool:
         return region.usable
@@ -200,7 +200,7 @@ class DomainUnchecked(Device):
 
 @violates("REG-22")
 class LocalDomainUnchecked(Device):
-    """Nobody looks at the protection domain of a local key."""
+    """The PD of an lkey is not checked."""
 
     def opens_locally(self, region: Region, domain: Domain) -> bool:
         return region.usable
@@ -208,7 +208,7 @@ class LocalDomainUnchecked(Device):
 
 @violates("REG-22")
 class FirstDomainOnly(Device):
-    """Regions of any but the first domain serve nobody."""
+    """Only regions of the first PD can be accessed."""
 
     def opens(self, region: Region, domain: Domain) -> bool:
         return region.domain is next(iter(self.domains.values())) and super().opens(region, domain)

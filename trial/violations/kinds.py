@@ -1,4 +1,4 @@
-"""Violations at regions that a driver reaches in another way than plain ones, and by keys of other regions."""
+"""Violations at special kinds of regions, and through keys of other regions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trial.violation import violates
 
 @violates("REG-11")
 class ZeroBasedToThePagesEnd(Device):
-    """A region with ZERO_BASED reaches to the end of its last page."""
+    """A region with ZERO_BASED extends to the end of its last page."""
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
         within = region.addr % PAGE
@@ -22,7 +22,7 @@ class ZeroBasedToThePagesEnd(Device):
 
 @violates("REG-12")
 class OnDemandByPages(Device):
-    """An on-demand region reaches to the ends of its pages."""
+    """An on-demand region extends to the ends of its pages."""
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
         if not region.access & ON_DEMAND:
@@ -33,7 +33,7 @@ class OnDemandByPages(Device):
 
 @violates("REG-22")
 class OnDemandForEveryDomain(Device):
-    """On-demand regions serve queue pairs of every PD."""
+    """Queue pairs of every PD can access on-demand regions."""
 
     def opens(self, region: Region, domain: Domain) -> bool:
         return super().opens(region, region.domain if region.access & ON_DEMAND else domain)
@@ -41,7 +41,7 @@ class OnDemandForEveryDomain(Device):
 
 @violates("REG-22")
 class WindowForEveryDomain(Device):
-    """Windows of type 1 serve queue pairs of every PD."""
+    """Queue pairs of every PD can access windows of type 1."""
 
     def window_opens(self, window: Window, domain: Domain, queue: int) -> bool:
         return window.queue in (0, queue)
@@ -49,7 +49,7 @@ class WindowForEveryDomain(Device):
 
 @violates("REG-21")
 class ForeignKeyServes(Device):
-    """A key opens what any region of its PD holds."""
+    """A key gives access to every region of its PD."""
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
         at = super().place(region, addr, length)
@@ -61,7 +61,7 @@ class ForeignKeyServes(Device):
 
 @violates("DEREG-01")
 class KeysOfOtherAddressesOutlive(Device):
-    """Keys of a region with an hca_va of its own go on working after its deregistration."""
+    """Keys of a region with another hca_va than addr still work after its deregistration."""
 
     def forget_key(self, region: Region) -> None:
         if region.iova == region.addr:
@@ -70,7 +70,7 @@ class KeysOfOtherAddressesOutlive(Device):
 
 @violates("DMA-02")
 class KeysOfDmabufsOutlive(Device):
-    """Keys of a dma-buf's region go on working after its deregistration."""
+    """Keys of a dma-buf region still work after its deregistration."""
 
     def forget_key(self, region: Region) -> None:
         if not self.memory.in_dmabuf(region.addr):
@@ -79,7 +79,7 @@ class KeysOfDmabufsOutlive(Device):
 
 @violates("DMA-02")
 class DmabufForEveryDomain(Device):
-    """Regions of dma-bufs serve queue pairs of every PD."""
+    """Queue pairs of every PD can access dma-buf regions."""
 
     def opens(self, region: Region, domain: Domain) -> bool:
         return super().opens(region, region.domain if self.memory.in_dmabuf(region.addr) else domain)
@@ -87,7 +87,7 @@ class DmabufForEveryDomain(Device):
 
 @violates("DMA-03")
 class DmabufWrittenLocally(Device):
-    """What is received is put into dma-bufs without LOCAL_WRITE."""
+    """Received data is written to dma-buf regions without LOCAL_WRITE."""
 
     def allows_local_write(self, region: Region) -> bool:
         return self.memory.in_dmabuf(region.addr) or super().allows_local_write(region)
@@ -95,7 +95,7 @@ class DmabufWrittenLocally(Device):
 
 @violates("DMA-06")
 class DmabufByLkeyFromItsBeginning(Device):
-    """By its lkey a region of a dma-buf begins where the dma-buf does."""
+    """Through its lkey, a dma-buf region begins at the beginning of the dma-buf."""
 
     def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
         at, found = super().local(lkey, domain, addr, length, write), self.found(lkey)
@@ -108,7 +108,7 @@ class DmabufByLkeyFromItsBeginning(Device):
 
 
 class _TellingOfRefused(Device):
-    """A reference that tells the receiver of a refused write's immediate data, on some kinds of queue pairs."""
+    """Delivers the immediate data of a refused write, on some types of queue pairs."""
 
     kinds: tuple[str, ...] = ()
     immediate: SendRequest | None = None
@@ -126,14 +126,14 @@ class _TellingOfRefused(Device):
 
 @violates("REG-05")
 class RefusedImmediateTold(_TellingOfRefused):
-    """A refused write with immediate data moves nothing, and its receiver is told that it came."""
+    """A refused write with immediate data moves nothing, but its receiver gets a completion."""
 
     kinds = ("RC",)
 
 
 @violates("REG-05")
 class RefusedImmediateToldUnreliably(_TellingOfRefused):
-    """The same on unreliable connections."""
+    """Over UC, a refused write with immediate data moves nothing, but its receiver gets a completion."""
 
     kinds = ("UC",)
 
@@ -154,7 +154,7 @@ class ImmediateByLength(Device):
 
 @violates("REG-07")
 class RefusedAtomicTells(Device):
-    """A refused atomic changes nothing and brings the value to who asked."""
+    """A refused atomic changes nothing, but returns the value to the requester."""
 
     def atomic(self, queue: Queue, request: SendRequest) -> str:
         found = self.found(request.rkey)

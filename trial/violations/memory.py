@@ -1,4 +1,4 @@
-"""Violations of which memory can be registered, and as what."""
+"""Violations of the memory that can be registered, and how."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trial.violation import violates
 
 @violates("REG-23")
 class UnmappedAccepted(Device):
-    """Nobody looks whether the memory is there."""
+    """It is not checked whether the memory is mapped."""
 
     def not_there(self, addr: int, length: int, access: int) -> bool:
         return False
@@ -27,7 +27,7 @@ class UnmappedAccepted(Device):
 
 @violates("REG-23")
 class FirstPageOnly(Device):
-    """Of the memory only the first page is looked at."""
+    """Only the first page of the memory is checked."""
 
     def not_there(self, addr: int, length: int, access: int) -> bool:
         return super().not_there(addr, min(length, PAGE - addr % PAGE), access)
@@ -35,7 +35,7 @@ class FirstPageOnly(Device):
 
 @violates("REG-23")
 class WholePagesOnly(Device):
-    """Whole pages are looked at, those beside the range included."""
+    """Whole pages are checked, including those beside the range."""
 
     def not_there(self, addr: int, length: int, access: int) -> bool:
         return super().not_there(addr - 1, length + 2, access)
@@ -70,7 +70,7 @@ class RangeWraps(Device):
 
 @violates("REG-23")
 class NoLimit(Device):
-    """The limit of locked memory is not obeyed."""
+    """The locked-memory limit is not enforced."""
 
     def over_limit(self, addr: int, length: int) -> bool:
         return False
@@ -78,7 +78,7 @@ class NoLimit(Device):
 
 @violates("REG-23")
 class QuarterOfTheLimit(Device):
-    """Only a quarter of the limit of locked memory can be used."""
+    """Only a quarter of the locked-memory limit can be used."""
 
     def over_limit(self, addr: int, length: int) -> bool:
         return self.locked_limit is not None and length > self.locked_limit // 4
@@ -94,7 +94,7 @@ class HugePagesRefused(Device):
 
 @violates("REG-19")
 class ImplicitRefused(Device):
-    """The whole address space is declared and cannot be had."""
+    """Implicit regions are declared, but refused."""
 
     def range_fault(self, addr: int, length: int, access: int) -> int:
         implicit = self.is_implicit(addr, length, access)
@@ -103,7 +103,7 @@ class ImplicitRefused(Device):
 
 @violates("REG-19")
 class ImplicitHasNoEnd(Device):
-    """The structure of an implicit region says no length."""
+    """The structure of an implicit region has no length."""
 
     def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
         return super().structure(region, pd, addr, length if length != ctypes.c_size_t(-1).value else 0)
@@ -111,7 +111,7 @@ class ImplicitHasNoEnd(Device):
 
 @violates("REG-12")
 class OnDemandMissing(Device):
-    """ON_DEMAND is declared and refused."""
+    """ON_DEMAND is declared, but refused."""
 
     def unsupported(self, access: int) -> bool:
         return super().unsupported(access) or bool(access & ON_DEMAND)
@@ -119,7 +119,7 @@ class OnDemandMissing(Device):
 
 @violates("REG-12")
 class OnDemandPinned(Device):
-    """An on-demand region is pinned, so that its memory must be there when it is registered."""
+    """An on-demand region is pinned, so its memory must be mapped when it is registered."""
 
     def range_fault(self, addr: int, length: int, access: int) -> int:
         implicit = self.is_implicit(addr, length, access)

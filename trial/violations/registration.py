@@ -1,4 +1,4 @@
-"""Violations of what ibv_reg_mr answers, and of which flags it takes."""
+"""Violations of the result of ibv_reg_mr, and of the flags that it accepts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trial.violation import violates
 
 @violates("REG-01")
 class AddrOfThePage(Device):
-    """The structure says the address of the region's first page."""
+    """The structure has the address of the region's first page."""
 
     def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
         return super().structure(region, pd, addr // PAGE * PAGE, length)
@@ -34,7 +34,7 @@ class AddrOfThePage(Device):
 
 @violates("REG-01")
 class LengthOfThePages(Device):
-    """The structure says a length rounded up to whole pages."""
+    """The structure has a length rounded up to whole pages."""
 
     def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
         return super().structure(region, pd, addr, -(-length // PAGE) * PAGE if length < 1 << 40 else length)
@@ -42,7 +42,7 @@ class LengthOfThePages(Device):
 
 @violates("REG-01")
 class PdOfTheFirst(Device):
-    """The structure says the PD that was allocated first."""
+    """The structure has the PD that was allocated first."""
 
     def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
         return super().structure(region, next(iter(self.domains.values())), addr, length)
@@ -50,7 +50,7 @@ class PdOfTheFirst(Device):
 
 @violates("REG-01")
 class NoContext(Device):
-    """The structure says no context."""
+    """The structure has no context."""
 
     def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
         struct = super().structure(region, pd, addr, length)
@@ -70,7 +70,7 @@ class StructureNotFilledIn(Device):
 
 @violates("REG-01")
 class OncePerMemory(Device):
-    """Memory that is registered cannot be registered again."""
+    """Registered memory cannot be registered a second time."""
 
     def range_fault(self, addr: int, length: int, access: int) -> int:
         taken = any(each.addr == addr for each in self.regions.values())
@@ -79,7 +79,7 @@ class OncePerMemory(Device):
 
 @violates("REG-01")
 class AlignedOnly(Device):
-    """A range that does not begin at a multiple of four is refused."""
+    """A range that does not begin at a multiple of four bytes is refused."""
 
     def range_fault(self, addr: int, length: int, access: int) -> int:
         return errno.EINVAL if addr % 4 else super().range_fault(addr, length, access)
@@ -87,7 +87,7 @@ class AlignedOnly(Device):
 
 @violates("REG-02")
 class NullWithoutReason(Device):
-    """A refused registration leaves errno alone."""
+    """A refused registration does not set errno."""
 
     def reported_errno(self, errno: int) -> int:
         return 0
@@ -95,7 +95,7 @@ class NullWithoutReason(Device):
 
 @violates("REG-02")
 class RefusedAndKept(Device):
-    """A registration refused for its memory stays registered."""
+    """A registration that is refused because of its memory stays registered."""
 
     def register(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         try:
@@ -123,7 +123,7 @@ class RemoteWriteAlone(Device):
 
 @violates("REG-15")
 class RemoteWriteAloneWithRead(Device):
-    """The check for LOCAL_WRITE is left out where REMOTE_READ is asked for as well."""
+    """LOCAL_WRITE is not checked if REMOTE_READ is requested as well."""
 
     def write_alone(self, access: int) -> bool:
         return super().write_alone(access) and not access & REMOTE_READ
@@ -131,7 +131,7 @@ class RemoteWriteAloneWithRead(Device):
 
 @violates("REG-15")
 class RemoteWriteAloneOnDemand(Device):
-    """The check for LOCAL_WRITE is left out for on-demand regions."""
+    """LOCAL_WRITE is not checked for on-demand regions."""
 
     def write_alone(self, access: int) -> bool:
         return super().write_alone(access) and not access & ON_DEMAND
@@ -139,7 +139,7 @@ class RemoteWriteAloneOnDemand(Device):
 
 @violates("REG-15")
 class RemoteWriteAloneForBinding(Device):
-    """The check for LOCAL_WRITE is left out where windows may be bound."""
+    """LOCAL_WRITE is not checked if MW_BIND is requested as well."""
 
     def write_alone(self, access: int) -> bool:
         return super().write_alone(access) and not access & MW_BIND
@@ -163,7 +163,7 @@ class RemoteAtomicAlone(Device):
 
 @violates("REG-16")
 class RemoteAtomicAloneRelaxed(Device):
-    """The check for LOCAL_WRITE beside REMOTE_ATOMIC is left out with RELAXED_ORDERING."""
+    """LOCAL_WRITE is not checked for REMOTE_ATOMIC with RELAXED_ORDERING."""
 
     def atomic_alone(self, access: int) -> bool:
         return super().atomic_alone(access) and not access & RELAXED_ORDERING
@@ -221,7 +221,7 @@ class UnknownBitsIgnored(Device):
 
 @violates("REG-18")
 class OneUnknownBitIgnored(Device):
-    """The mask of known bits has bit 13 too much."""
+    """The mask of known bits wrongly contains bit 13."""
 
     def unknown_bits(self, access: int) -> int:
         return super().unknown_bits(access) & ~(1 << 13)
@@ -229,7 +229,7 @@ class OneUnknownBitIgnored(Device):
 
 @violates("REG-18")
 class TopBitIgnored(Device):
-    """The topmost bit is lost on the way."""
+    """The highest bit is ignored."""
 
     def unknown_bits(self, access: int) -> int:
         return super().unknown_bits(access & 0x7FFFFFFF)
@@ -253,7 +253,7 @@ class LastOptionalBitRefused(Device):
 
 @violates("REG-18")
 class OptionalHidesMandatory(Device):
-    """With an optional bit nobody looks at the mandatory ones."""
+    """With an optional bit the mandatory bits are not checked."""
 
     def unknown_bits(self, access: int) -> int:
         return 0 if access & OPTIONAL_ACCESS else super().unknown_bits(access)

@@ -1,4 +1,4 @@
-"""Violations of what ibv_rereg_mr takes away: old keys, rights, ranges and domains that go on."""
+"""Violations of what ibv_rereg_mr revokes: old keys, rights, ranges and PDs that still work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Wanted = tuple[Domain, int, int, int, int]
 
 
 class _Remembering(Device):
-    """A reference that knows of each region what it was before its last change."""
+    """Remembers each region's state before its last change."""
 
     def apply(self, region: Region, change: Change) -> None:
         before = copy(region)
@@ -22,19 +22,19 @@ class _Remembering(Device):
         self.formers()[region.handle] = before, change
 
     def formers(self) -> dict[int, tuple[Region, Change]]:
-        """Regions as they were and what was changed, by handle."""
+        """Earlier states of regions and their changes, by handle."""
         found: dict[int, tuple[Region, Change]] = self.__dict__.setdefault("_formers", {})
         return found
 
     def former(self, region: Region, *flags: int) -> Region | None:
-        """What the region was, if all the flags were in its last change."""
+        """The region before its last change, if that had all the flags; else None."""
         before, change = self.formers().get(region.handle, (None, None))
         return before if change and all(change.flags & flag for flag in flags) else None
 
 
 @violates("REREG-03")
 class OldKeyServes(_Remembering):
-    """After a change that gives new keys the old ones open what was there before, as it was."""
+    """After a change to new keys, the old keys still give access to the region as it was before."""
 
     def found(self, key: int) -> Region | Window | None:
         olds = (before for before, _ in self.formers().values() if before.key == key)
@@ -42,7 +42,7 @@ class OldKeyServes(_Remembering):
 
 
 class _Keeping(Device):
-    """A reference whose CHANGE_ACCESS leaves a right."""
+    """CHANGE_ACCESS does not revoke one of the rights."""
 
     kept = 0
 
@@ -54,28 +54,28 @@ class _Keeping(Device):
 
 @violates("REREG-03")
 class LocalWriteStays(_Keeping):
-    """CHANGE_ACCESS does not take LOCAL_WRITE away."""
+    """CHANGE_ACCESS does not revoke LOCAL_WRITE."""
 
     kept = LOCAL_WRITE
 
 
 @violates("REREG-03")
 class AtomicStays(_Keeping):
-    """CHANGE_ACCESS does not take REMOTE_ATOMIC away."""
+    """CHANGE_ACCESS does not revoke REMOTE_ATOMIC."""
 
     kept = REMOTE_ATOMIC
 
 
 @violates("REREG-03")
 class BindingStays(_Keeping):
-    """CHANGE_ACCESS does not take MW_BIND away."""
+    """CHANGE_ACCESS does not revoke MW_BIND."""
 
     kept = MW_BIND
 
 
 @violates("REREG-01")
 class LongerLengthStays(_Remembering):
-    """After CHANGE_TRANSLATION the longer of both lengths counts."""
+    """After CHANGE_TRANSLATION the longer of the two lengths is enforced."""
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
         before = self.former(region, CHANGE_TRANSLATION)
@@ -96,7 +96,7 @@ class ChangeGrantsEverything(Device):
 
 @violates("REREG-02")
 class OldDomainByLkey(_Remembering):
-    """After CHANGE_PD the lkey serves queue pairs of the old PD as well."""
+    """After CHANGE_PD queue pairs of the old PD can still use the lkey."""
 
     def opens_locally(self, region: Region, domain: Domain) -> bool:
         before = self.former(region, CHANGE_PD)
@@ -105,7 +105,7 @@ class OldDomainByLkey(_Remembering):
 
 @violates("REREG-01")
 class OldTranslationByLkey(_Remembering):
-    """After CHANGE_TRANSLATION the lkey opens the old range in place of the new one."""
+    """After CHANGE_TRANSLATION the lkey gives access to the old range instead of the new one."""
 
     def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
         found: Any = self.found(lkey)
@@ -117,7 +117,7 @@ class OldTranslationByLkey(_Remembering):
 
 @violates("REREG-04")
 class OldDomainBesideTranslation(_Remembering):
-    """CHANGE_PD beside CHANGE_TRANSLATION leaves the old PD served as well."""
+    """After CHANGE_PD with CHANGE_TRANSLATION the old PD still has access."""
 
     def opens(self, region: Region, domain: Domain) -> bool:
         before = self.former(region, CHANGE_TRANSLATION, CHANGE_PD)
@@ -126,7 +126,7 @@ class OldDomainBesideTranslation(_Remembering):
 
 @violates("REREG-04")
 class OldRangeBesideAccess(_Remembering):
-    """CHANGE_TRANSLATION beside CHANGE_ACCESS leaves the old range open as well."""
+    """After CHANGE_TRANSLATION with CHANGE_ACCESS the old range can be accessed as well."""
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
         before = self.former(region, CHANGE_TRANSLATION, CHANGE_ACCESS)

@@ -1,4 +1,4 @@
-"""Violations of what a region's rights let through."""
+"""Violations of what a region's access flags allow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _granted(region: Region, right: int, wrongly: int, by: int) -> bool:
 
 @violates("REG-03")
 class LocalReadNeedsAFlag(Device):
-    """Local read is refused where no right at all was asked for."""
+    """Local reads are refused for a region with access 0."""
 
     def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
         found = self.keys.get(lkey)
@@ -41,7 +41,7 @@ class LocalReadNeedsAFlag(Device):
 
 @violates("REG-04")
 class LocalWriteUnchecked(Device):
-    """Nobody looks at LOCAL_WRITE."""
+    """LOCAL_WRITE is not checked."""
 
     def allows_local_write(self, region: Region) -> bool:
         return True
@@ -65,7 +65,7 @@ class ReceivesWriteAnything(Device):
 
 @violates("REG-04")
 class ReadsWriteAnything(Device):
-    """Responses to own reads are written without LOCAL_WRITE."""
+    """Responses to a requester's own reads are written without LOCAL_WRITE."""
 
     lenient = False
 
@@ -81,7 +81,7 @@ class ReadsWriteAnything(Device):
 
 @violates("REG-04")
 class LocalWriteNeedsRemoteWrite(Device):
-    """LOCAL_WRITE alone lets nothing be written."""
+    """LOCAL_WRITE without REMOTE_WRITE does not allow local writes."""
 
     def allows_local_write(self, region: Region) -> bool:
         return region.access & (LOCAL_WRITE | REMOTE_WRITE) == LOCAL_WRITE | REMOTE_WRITE
@@ -89,7 +89,7 @@ class LocalWriteNeedsRemoteWrite(Device):
 
 @violates("REG-04")
 class WrittenThoughRefused(Device):
-    """What must not be written locally is written before the error is told."""
+    """Data is written locally without permission, and then the error is reported."""
 
     def scatter(self, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
         done = super().scatter(queue, sges, content)
@@ -100,7 +100,7 @@ class WrittenThoughRefused(Device):
 
 @violates("REG-05")
 class RemoteWriteUnchecked(Device):
-    """Nobody looks at REMOTE_WRITE."""
+    """REMOTE_WRITE is not checked."""
 
     def allows(self, region: Region, right: int) -> bool:
         return right == REMOTE_WRITE or super().allows(region, right)
@@ -124,7 +124,7 @@ class RemoteWriteByRemoteRead(Device):
 
 @violates("REG-05")
 class RemoteWriteDenied(Device):
-    """Remote writes are refused where they are granted."""
+    """Remote writes are refused although they are granted."""
 
     def allows(self, region: Region, right: int) -> bool:
         return right != REMOTE_WRITE and super().allows(region, right)
@@ -132,7 +132,7 @@ class RemoteWriteDenied(Device):
 
 @violates("REG-05")
 class RemoteWriteLost(Device):
-    """A remote write completes and its bytes go nowhere."""
+    """A remote write completes, but writes nothing."""
 
     def put(self, addr: int, content: bytes) -> bool:
         return True
@@ -140,7 +140,7 @@ class RemoteWriteLost(Device):
 
 @violates("REG-05")
 class RemoteWriteFirst(Device):
-    """A remote write is done first and its right looked at afterwards."""
+    """A remote write is executed first, and its right is checked afterwards."""
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
         found = super().target(queue, request, length)
@@ -153,7 +153,7 @@ class RemoteWriteFirst(Device):
 
 @violates("REG-05")
 class RemoteWriteCutShort(Device):
-    """The last byte of a remote write of many is left out."""
+    """The last byte of a longer remote write is not written."""
 
     def put(self, addr: int, content: bytes) -> bool:
         return super().put(addr, content[:-1] if len(content) > 16 else content)
@@ -161,7 +161,7 @@ class RemoteWriteCutShort(Device):
 
 @violates("REG-06")
 class RemoteReadUnchecked(Device):
-    """Nobody looks at REMOTE_READ."""
+    """REMOTE_READ is not checked."""
 
     def allows(self, region: Region, right: int) -> bool:
         return right == REMOTE_READ or super().allows(region, right)
@@ -177,7 +177,7 @@ class RemoteReadByRemoteWrite(Device):
 
 @violates("REG-06")
 class RemoteReadByLocalRead(Device):
-    """A region without any right can be read remotely, as it can locally."""
+    """A region with access 0 can be read remotely."""
 
     def allows(self, region: Region, right: int) -> bool:
         return _granted(region, right, REMOTE_READ, 0) if not region.access else super().allows(region, right)
@@ -185,7 +185,7 @@ class RemoteReadByLocalRead(Device):
 
 @violates("REG-06")
 class RemoteReadLeaks(Device):
-    """A refused read brings its bytes to the requester before it tells so."""
+    """A refused read delivers its data to the requester before the error."""
 
     def read(self, queue: Queue, request: SendRequest) -> str:
         status = super().read(queue, request)
@@ -199,7 +199,7 @@ class RemoteReadLeaks(Device):
 
 @violates("REG-06")
 class RemoteReadDenied(Device):
-    """Remote reads are refused where they are granted."""
+    """Remote reads are refused although they are granted."""
 
     def allows(self, region: Region, right: int) -> bool:
         return right != REMOTE_READ and super().allows(region, right)
@@ -207,7 +207,7 @@ class RemoteReadDenied(Device):
 
 @violates("REG-06")
 class RemoteReadOfNothing(Device):
-    """A remote read completes and brings zeros."""
+    """A remote read completes and delivers zeros."""
 
     def read(self, queue: Queue, request: SendRequest) -> str:
         status = super().read(queue, request)
@@ -218,7 +218,7 @@ class RemoteReadOfNothing(Device):
 
 @violates("REG-07")
 class AtomicsUnchecked(Device):
-    """Nobody looks at REMOTE_ATOMIC."""
+    """REMOTE_ATOMIC is not checked."""
 
     def allows(self, region: Region, right: int) -> bool:
         return right == REMOTE_ATOMIC or super().allows(region, right)
@@ -242,7 +242,7 @@ class AtomicsGrantWrites(Device):
 
 @violates("REG-07")
 class AtomicsGiveBackTheNewValue(Device):
-    """An atomic gives back what stands there after it."""
+    """An atomic returns the new value instead of the old one."""
 
     def atomic(self, queue: Queue, request: SendRequest) -> str:
         status = super().atomic(queue, request)
@@ -254,7 +254,7 @@ class AtomicsGiveBackTheNewValue(Device):
 
 @violates("REG-07")
 class FetchAndAddOfHalf(Device):
-    """FETCH_AND_ADD adds the lower 32 bits only."""
+    """FETCH_AND_ADD adds only the lower 32 bits."""
 
     def atomic_result(self, request: SendRequest, before: int) -> int:
         after = super().atomic_result(request, before)
@@ -263,7 +263,7 @@ class FetchAndAddOfHalf(Device):
 
 @violates("REG-07")
 class CompareAndSwapAlways(Device):
-    """COMPARE_AND_SWAP swaps whatever stands there."""
+    """COMPARE_AND_SWAP swaps whatever the value in memory."""
 
     def atomic_result(self, request: SendRequest, before: int) -> int:
         return request.swap if request.opcode == "ATOMIC_CMP_AND_SWP" else super().atomic_result(request, before)
@@ -279,7 +279,7 @@ class CompareAndSwapNever(Device):
 
 @violates("REG-07")
 class AtomicsDeclaredAndMissing(Device):
-    """Atomics are declared and their right is refused."""
+    """Atomics are declared, but REMOTE_ATOMIC is refused."""
 
     def allows(self, region: Region, right: int) -> bool:
         return right != REMOTE_ATOMIC and super().allows(region, right)
@@ -287,7 +287,7 @@ class AtomicsDeclaredAndMissing(Device):
 
 @violates("REG-08")
 class FlushUnchecked(Device):
-    """Nobody looks at FLUSH_GLOBAL."""
+    """FLUSH_GLOBAL is not checked."""
 
     def allows(self, region: Region, right: int) -> bool:
         return right == FLUSH_GLOBAL or super().allows(region, right)
@@ -303,7 +303,7 @@ class FlushByRemoteWrite(Device):
 
 @violates("REG-08")
 class FlushDenied(Device):
-    """Flushes for visibility are refused where they are granted."""
+    """Flushes for visibility are refused although they are granted."""
 
     def allows(self, region: Region, right: int) -> bool:
         return right != FLUSH_GLOBAL and super().allows(region, right)
@@ -311,7 +311,7 @@ class FlushDenied(Device):
 
 @violates("REG-08")
 class FlushAnywhere(Device):
-    """Nobody looks where a flush begins and ends."""
+    """The range of a flush is not checked."""
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
         found = super().target(queue, request, length)
@@ -322,7 +322,7 @@ class FlushAnywhere(Device):
 
 @violates("REG-09")
 class PersistenceUnchecked(Device):
-    """Nobody looks at FLUSH_PERSISTENT."""
+    """FLUSH_PERSISTENT is not checked."""
 
     def allows(self, region: Region, right: int) -> bool:
         return right == FLUSH_PERSISTENT or super().allows(region, right)
@@ -338,7 +338,7 @@ class PersistenceByVisibility(Device):
 
 @violates("REG-05")
 class ExtendedConnectionsUnchecked(Device):
-    """What comes over an extended reliable connection is not asked for its rights."""
+    """Access rights are not checked on extended reliable connections."""
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
         found = super().target(queue, request, length)
@@ -350,7 +350,7 @@ class ExtendedConnectionsUnchecked(Device):
 
 @violates("REG-09")
 class PersistenceDenied(Device):
-    """Flushes for persistence are refused where they are granted."""
+    """Flushes for persistence are refused although they are granted."""
 
     def allows(self, region: Region, right: int) -> bool:
         return right != FLUSH_PERSISTENT and super().allows(region, right)
@@ -358,7 +358,7 @@ class PersistenceDenied(Device):
 
 @violates("REG-09")
 class PersistenceAnywhere(Device):
-    """Nobody looks where a flush for persistence begins and ends."""
+    """The range of a flush for persistence is not checked."""
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
         found = super().target(queue, request, length)
@@ -369,7 +369,7 @@ class PersistenceAnywhere(Device):
 
 @violates("REG-06")
 class RemoteReadBesideAtomics(Device):
-    """REMOTE_READ takes no effect beside REMOTE_WRITE and REMOTE_ATOMIC."""
+    """REMOTE_READ has no effect together with REMOTE_WRITE and REMOTE_ATOMIC."""
 
     def allows(self, region: Region, right: int) -> bool:
         both = REMOTE_WRITE | REMOTE_ATOMIC

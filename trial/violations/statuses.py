@@ -1,4 +1,4 @@
-"""Violations of the statuses with which refused requests complete; what is read and written is as it should be."""
+"""Violations of the statuses of refused requests; what is read and written is correct."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ResponderGoesOn(Device):
 
 @violates("STAT-01")
 class RefusedFlushIsFlushed(Device):
-    """A FLUSH that the responder refuses completes as if it had been flushed behind another request."""
+    """A FLUSH that the responder refuses completes with the status of a request flushed after an error."""
 
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
         if request.opcode.startswith("FLUSH") and status == "REM_ACCESS_ERR":
@@ -68,7 +68,7 @@ class OwnErrorIsAnAccessError(Device):
 
 @violates("STAT-04")
 class AnswerIsALengthError(Device):
-    """An RDMA READ or atomic whose answer cannot be written completes with a local length error."""
+    """An RDMA READ or atomic whose response cannot be written completes with a local length error."""
 
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
         wrong = request.opcode not in _SENDERS and status == "LOC_PROT_ERR"
@@ -77,7 +77,7 @@ class AnswerIsALengthError(Device):
 
 @violates("STAT-05")
 class ReceiverErrorIsAnAccessError(Device):
-    """The sender of a message that its receiver could not write is told of a remote access error."""
+    """A SEND that the receiver could not write completes with a remote access error."""
 
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
         super().complete(queue, request, "REM_ACCESS_ERR" if status == "REM_OP_ERR" else status)

@@ -21,7 +21,7 @@ from trial.violation import violates
 
 @violates("IOVA-01")
 class SameAddressIsZeroBased(Device):
-    """With hca_va equal to addr the region is addressed from 0."""
+    """If hca_va equals addr, the region is addressed from 0."""
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         return super().reg_mr_iova(pd, addr, length, 0 if hca_va == addr else hca_va, access)
@@ -55,7 +55,7 @@ class IovaOfThePage(Device):
 
 @violates("IOVA-02")
 class IovaMustFitThePage(Device):
-    """hca_va with another offset within the page than addr has is refused."""
+    """hca_va with another offset within the page than addr is refused."""
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         if hca_va and hca_va % PAGE != addr % PAGE:
@@ -65,7 +65,7 @@ class IovaMustFitThePage(Device):
 
 @violates("IOVA-02")
 class IovaAndPointers(Device):
-    """A region with an address of its own can be reached by pointers too."""
+    """A region with another hca_va than addr can be accessed by pointers too."""
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
         found = super().place(region, addr, length)
@@ -75,7 +75,7 @@ class IovaAndPointers(Device):
 
 @violates("IOVA-02")
 class IovaCutOff(Device):
-    """Addresses by key are cut off at 32 bits."""
+    """Addresses of requests are cut off at 32 bits."""
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         return super().reg_mr_iova(pd, addr, length, hca_va & 0xFFFFFFFF if hca_va != addr else addr, access)
@@ -83,7 +83,7 @@ class IovaCutOff(Device):
 
 @violates("IOVA-02")
 class IovaBoundsOfMemory(Device):
-    """One byte more than the region has can be reached where it has an address of its own."""
+    """A region with another hca_va than addr ends one byte too late."""
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
         more = region.iova not in (0, region.addr)
@@ -92,7 +92,7 @@ class IovaBoundsOfMemory(Device):
 
 @violates("IOVA-03")
 class IovaZeroIsNone(Device):
-    """hca_va 0 is taken for none, and addr in its place."""
+    """hca_va 0 counts as no hca_va, and addr is used."""
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         return super().reg_mr_iova(pd, addr, length, hca_va or addr, access)
@@ -100,7 +100,7 @@ class IovaZeroIsNone(Device):
 
 @violates("IOVA-03")
 class IovaZeroOfThePage(Device):
-    """hca_va 0 is the beginning of the region's first page."""
+    """hca_va 0 denotes the beginning of the region's first page."""
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         return super().reg_mr_iova(pd, addr, length, hca_va or addr % PAGE, access)
@@ -108,7 +108,7 @@ class IovaZeroOfThePage(Device):
 
 @violates("IOVA-04")
 class IovaWriteAlone(Device):
-    """REMOTE_WRITE is granted without LOCAL_WRITE, which is not left in it."""
+    """REMOTE_WRITE is granted without LOCAL_WRITE."""
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         region = super().reg_mr_iova(pd, addr, length, hca_va, access | LOCAL_WRITE)
@@ -136,15 +136,15 @@ class IovaNoReads(Device):
 
 @violates("DEREG-01")
 class KeysOutliveTheRegion(Device):
-    """The keys of a region that is gone go on working."""
+    """The keys of a deregistered region still work."""
 
     def forget_key(self, region: Region) -> None:
-        """Keeps it."""
+        """Keeps the key."""
 
 
 @violates("DEREG-01")
 class RkeyOutlivesTheRegion(Device):
-    """The rkey of a region that is gone goes on working."""
+    """The rkey of a deregistered region still works."""
 
     def __init__(self, stack: Stack = WHOLE) -> None:
         super().__init__(stack)
@@ -163,7 +163,7 @@ class RkeyOutlivesTheRegion(Device):
 
 @violates("DEREG-01")
 class DeregisteredAndKept(Device):
-    """Deregistering answers 0 and does nothing."""
+    """Deregistration returns 0 and does nothing."""
 
     def deregister(self, handle: int) -> None:
         if handle not in self.regions:
@@ -172,7 +172,7 @@ class DeregisteredAndKept(Device):
 
 @violates("DEREG-01")
 class DeregisteredAndDenied(Device):
-    """Deregistering works and answers EIO."""
+    """Deregistration succeeds, but returns EIO."""
 
     def dereg_answer(self, returned: Return) -> Return:
         return Return(errno.EIO, errno.EIO) if returned.value == 0 else returned
@@ -180,7 +180,7 @@ class DeregisteredAndDenied(Device):
 
 @violates("DEREG-01")
 class TwinsGoTogether(Device):
-    """Deregistering ends every region of the same memory."""
+    """Deregistration deregisters all regions of the same memory."""
 
     def deregister(self, handle: int) -> None:
         super().deregister(handle)
@@ -192,7 +192,7 @@ class TwinsGoTogether(Device):
 
 @violates("DEREG-02")
 class BoundWindowsForgotten(Device):
-    """A region goes although windows are bound to it."""
+    """A region is deregistered although windows are bound to it."""
 
     def busy(self, region: Region) -> bool:
         return False
@@ -200,7 +200,7 @@ class BoundWindowsForgotten(Device):
 
 @violates("DEREG-02")
 class OnlyTypeOneIsLookedAt(Device):
-    """A region goes although a window of type 2 is bound to it."""
+    """A region is deregistered although a window of type 2 is bound to it."""
 
     def busy(self, region: Region) -> bool:
         return any(window.kind == 1 for window in region.windows)
@@ -208,7 +208,7 @@ class OnlyTypeOneIsLookedAt(Device):
 
 @violates("DEREG-02")
 class HalfDestroyed(Device):
-    """A deregistration that is refused ends the region's use."""
+    """A refused deregistration invalidates the region."""
 
     def busy(self, region: Region) -> bool:
         if region.windows:
@@ -218,7 +218,7 @@ class HalfDestroyed(Device):
 
 @violates("DEREG-02")
 class WindowUnboundByRefusal(Device):
-    """A deregistration that is refused ends the window."""
+    """A refused deregistration unbinds the window."""
 
     def busy(self, region: Region) -> bool:
         bound = super().busy(region)
@@ -229,15 +229,15 @@ class WindowUnboundByRefusal(Device):
 
 @violates("DEREG-02")
 class BusyForEver(Device):
-    """A region to which a window was bound stays busy when it is unbound."""
+    """A region stays busy after its window was unbound."""
 
     def release_region(self, window: Window, region: Region) -> None:
-        """Forgets to tell the region."""
+        """Does not notify the region."""
 
 
 @violates("DEREG-03")
 class NegativeErrno(Device):
-    """Failure is the negative errno of the kernel."""
+    """A failure returns the negative errno of the kernel."""
 
     def dereg_answer(self, returned: Return) -> Return:
         return Return(-returned.value, returned.errno)
@@ -245,7 +245,7 @@ class NegativeErrno(Device):
 
 @violates("DEREG-03")
 class MinusOne(Device):
-    """Failure is -1, with the reason in errno."""
+    """A failure returns -1, with the reason in errno."""
 
     def dereg_answer(self, returned: Return) -> Return:
         return Return(-1 if returned.value else 0, returned.errno)
@@ -253,7 +253,7 @@ class MinusOne(Device):
 
 @violates("DEREG-03")
 class UnknownHandleIsFine(Device):
-    """Deregistering what is not there answers 0."""
+    """Deregistering an unknown handle returns 0."""
 
     def deregister(self, handle: int) -> None:
         if handle in self.regions:

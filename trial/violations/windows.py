@@ -1,4 +1,4 @@
-"""Violations of what memory windows let through."""
+"""Violations of what memory windows allow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trial.violation import violates
 
 @violates("BIND-05")
 class WriteWindowOfReadOnly(Device):
-    """A window that can be written is bound to a region without LOCAL_WRITE."""
+    """A window with REMOTE_WRITE can be bound to a region without LOCAL_WRITE."""
 
     def lacks_local_write(self, region: Region, access: int) -> bool:
         return bool(access & REMOTE_ATOMIC) and not region.access & LOCAL_WRITE
@@ -29,7 +29,7 @@ class WriteWindowOfReadOnly(Device):
 
 @violates("BIND-05")
 class WindowNeedsTheRegionsRight(Device):
-    """A window lets nothing be written where the region itself does not."""
+    """A window allows writes only if its region allows them too."""
 
     def through_window(
         self, window: Window, domain: Domain, queue: int, addr: int, length: int, right: int
@@ -41,7 +41,7 @@ class WindowNeedsTheRegionsRight(Device):
 
 @violates("BIND-05")
 class WriteWindowIsClosed(Device):
-    """A window's REMOTE_WRITE takes no effect."""
+    """A window's REMOTE_WRITE has no effect."""
 
     def window_allows(self, window: Window, right: int) -> bool:
         return right != REMOTE_WRITE and super().window_allows(window, right)
@@ -49,7 +49,7 @@ class WriteWindowIsClosed(Device):
 
 @violates("BIND-06")
 class ReadWindowIsClosed(Device):
-    """A window's REMOTE_READ takes no effect."""
+    """A window's REMOTE_READ has no effect."""
 
     def window_allows(self, window: Window, right: int) -> bool:
         return right != REMOTE_READ and super().window_allows(window, right)
@@ -57,7 +57,7 @@ class ReadWindowIsClosed(Device):
 
 @violates("BIND-06")
 class ReadWindowNeedsLocalWrite(Device):
-    """A window that can be read asks for LOCAL_WRITE of its region."""
+    """A window with REMOTE_READ requires LOCAL_WRITE of its region."""
 
     def lacks_local_write(self, region: Region, access: int) -> bool:
         return bool(access) and not region.access & LOCAL_WRITE
@@ -73,7 +73,7 @@ class ReadWindowsCanBeWritten(Device):
 
 @violates("BIND-07")
 class AtomicWindowOfReadOnly(Device):
-    """A window for atomics is bound to a region without LOCAL_WRITE."""
+    """A window with REMOTE_ATOMIC can be bound to a region without LOCAL_WRITE."""
 
     def lacks_local_write(self, region: Region, access: int) -> bool:
         return bool(access & REMOTE_WRITE) and not region.access & LOCAL_WRITE
@@ -81,7 +81,7 @@ class AtomicWindowOfReadOnly(Device):
 
 @violates("BIND-07")
 class AtomicWindowRefused(Device):
-    """A window for atomics is refused although atomics are declared."""
+    """A window with REMOTE_ATOMIC is refused although atomics are declared."""
 
     def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
         return bool(access & REMOTE_ATOMIC) or super().bind_refused(window, region, addr, length, access)
@@ -89,7 +89,7 @@ class AtomicWindowRefused(Device):
 
 @violates("BIND-07")
 class AtomicWindowIsClosed(Device):
-    """A window's REMOTE_ATOMIC takes no effect."""
+    """A window's REMOTE_ATOMIC has no effect."""
 
     def window_allows(self, window: Window, right: int) -> bool:
         return right != REMOTE_ATOMIC and super().window_allows(window, right)
@@ -105,7 +105,7 @@ class ZeroBasedWindowIgnored(Device):
 
 @violates("BIND-08")
 class ZeroBasedFromTheRegion(Device):
-    """A window with ZERO_BASED counts from the beginning of its region."""
+    """A window with ZERO_BASED is addressed from the beginning of its region."""
 
     def window_base(self, window: Window) -> int:
         start = window.addr - window.region.iova if window.region else 0
@@ -114,7 +114,7 @@ class ZeroBasedFromTheRegion(Device):
 
 @violates("BIND-09")
 class WindowHasTheRegionsRights(Device):
-    """A window lets through what its region does."""
+    """A window allows what its region allows."""
 
     def window_allows(self, window: Window, right: int) -> bool:
         return super().window_allows(window, right) or (window.region is not None and self.allows(window.region, right))
@@ -122,7 +122,7 @@ class WindowHasTheRegionsRights(Device):
 
 @violates("BIND-09")
 class NoRightsIsAllRights(Device):
-    """A window bound with access flags 0 lets everything through."""
+    """A window bound with access flags 0 allows everything."""
 
     def window_allows(self, window: Window, right: int) -> bool:
         return not window.access or super().window_allows(window, right)
@@ -138,7 +138,7 @@ class NoRightsRefused(Device):
 
 @violates("BIND-10")
 class WindowOfTheWholeRegion(Device):
-    """A window shows the whole of its region."""
+    """A window gives access to its whole region."""
 
     def window_contains(self, window: Window, offset: int, length: int) -> bool:
         region = window.region
@@ -148,7 +148,7 @@ class WindowOfTheWholeRegion(Device):
 
 @violates("BIND-10")
 class WindowOneByteTooLong(Device):
-    """A window reaches one byte beyond its end."""
+    """A window ends one byte too late."""
 
     def window_contains(self, window: Window, offset: int, length: int) -> bool:
         return offset >= 0 and offset + length <= window.length + 1
@@ -156,7 +156,7 @@ class WindowOneByteTooLong(Device):
 
 @violates("BIND-10")
 class WindowOneByteTooEarly(Device):
-    """A window begins one byte before its address."""
+    """A window begins one byte too early."""
 
     def window_contains(self, window: Window, offset: int, length: int) -> bool:
         return offset >= -1 and offset + length <= window.length
@@ -164,7 +164,7 @@ class WindowOneByteTooEarly(Device):
 
 @violates("BIND-10")
 class WindowOneByteTooShort(Device):
-    """A window's last byte cannot be reached."""
+    """A window's last byte cannot be accessed."""
 
     def window_contains(self, window: Window, offset: int, length: int) -> bool:
         return offset >= 0 and offset + length < window.length
@@ -172,7 +172,7 @@ class WindowOneByteTooShort(Device):
 
 @violates("BIND-10")
 class WindowBeyondItsRegion(Device):
-    """A window may reach beyond its region."""
+    """A window may exceed its region."""
 
     def beyond(self, region: Region, addr: int, length: int) -> bool:
         return False
@@ -180,7 +180,7 @@ class WindowBeyondItsRegion(Device):
 
 @violates("BIND-10")
 class WindowOneByteBeyondItsRegion(Device):
-    """A window may reach one byte beyond its region."""
+    """A window may exceed its region by one byte."""
 
     def beyond(self, region: Region, addr: int, length: int) -> bool:
         return super().beyond(region, addr, length - 1)
@@ -188,7 +188,7 @@ class WindowOneByteBeyondItsRegion(Device):
 
 @violates("BIND-16")
 class UnboundWindowsOpen(Device):
-    """A window that was never bound opens its domain's memory."""
+    """A window that was never bound gives access to the memory of its PD."""
 
     def through_window(
         self, window: Window, domain: Domain, queue: int, addr: int, length: int, right: int
@@ -200,7 +200,7 @@ class UnboundWindowsOpen(Device):
 
 @violates("BIND-16")
 class AnyTypeOfWindow(Device):
-    """A window of a type that does not exist can be had."""
+    """A window of an unknown type can be allocated."""
 
     def no_such_type(self, kind: int) -> bool:
         return False
@@ -211,7 +211,7 @@ class AnyTypeOfWindow(Device):
 
 @violates("BIND-16")
 class TypeTwoMissing(Device):
-    """Windows of type 2 are declared and cannot be had."""
+    """Windows of type 2 are declared, but cannot be allocated."""
 
     def alloc_mw(self, pd: int, kind: int) -> Window:
         if kind == 2:
@@ -221,7 +221,7 @@ class TypeTwoMissing(Device):
 
 @violates("BIND-16")
 class WindowLeaks(Device):
-    """Deallocating a window answers 0 and leaves it in its domain."""
+    """Deallocating a window returns 0, but its PD stays busy."""
 
     def dealloc_mw(self, window: Window) -> None:
         super().dealloc_mw(window)
@@ -240,7 +240,7 @@ class BoundWindowsStay(Device):
 
 @violates("BIND-16")
 class KeyOutlivesTheWindow(Device):
-    """The key of a bound window that is deallocated goes on working."""
+    """The key of a deallocated window still works."""
 
     def dealloc_mw(self, window: Window) -> None:
         bound = window.region, window.addr, window.length, window.access, window.queue

@@ -1,0 +1,74 @@
+"""Which layer answered a call, as far as the call and its answer show it.
+
+What the kernel's RDMA core checks before it asks a driver, it answers in the same way for every driver. That is known
+for the refusals below, from the core's handling of the commands; for any other refusal by the kernel it is not known
+whether the core or the driver answered. Not for verdicts: no verdict depends on the layer.
+"""
+
+from __future__ import annotations
+
+from conformance.model.case import Arguments, Case, Flags
+from conformance.model.observation import Observation
+from conformance.model.quantity import Quantity
+from conformance.verbs import ENUMS
+
+KERNEL, CORE = "kernel", "kernel core"
+_PAGE, _HUGE_PAGE = 4096, 2 << 20
+_ACCESS = ENUMS["ibv_access_flags"]
+_LOCAL_WRITE = _ACCESS.value_of("LOCAL_WRITE")
+_REMOTE_CHANGES = _ACCESS.mask_of("REMOTE_WRITE", "REMOTE_ATOMIC")
+_CHANGE_ACCESS = ENUMS["ibv_rereg_mr_flags"].value_of("CHANGE_ACCESS")
+_FLUSH = ENUMS["ib_uverbs_advise_mr_flag"].value_of("FLUSH")
+# The pairs of arguments that must have the same offset within a page.
+_SAME_OFFSET = {"ibv_reg_mr_iova": ("addr", "hca_va"), "ibv_reg_dmabuf_mr": ("offset", "iova")}
+
+
+def answering_layer(case: Case, seen: Observation) -> str:
+    """Which layer answered the judged call: the one observed, or CORE for what only the core can have answered."""
+    layer = seen.get("layer", "")
+    return CORE if layer == KERNEL and seen.get("errno") and _is_of_core(case, seen["errno"]) else layer
+
+
+def format_answering_layer(case: Case, seen: Observation) -> str:
+    """A clause that names the layer, where it is not the driver that has to be mended; else empty."""
+    return "; the kernel's RDMA core answered, whatever the driver" if answering_layer(case, seen) == CORE else ""
+
+
+def _is_of_core(case: Case, code: str) -> bool:
+    step, arguments = case.when, case.when.arguments
+    if step.call == "ibv_advise_mr":
+        if arguments.get("pd_handle") == "invented":
+            return code == "ENOENT"  # the handle is looked up before the driver is asked
+        return code == "EINVAL" and bool(_mask(arguments, "flags") & ~_FLUSH)
+    if step.call == "ibv_rereg_mr":
+        changes_access = bool(_mask(arguments, "flags") & _CHANGE_ACCESS)
+        # EACCES: memory that was pinned for reading is not made writable in place.
+        return changes_access and (code == "EACCES" or (code == "EINVAL" and _changes_alone(arguments)))
+    if step.call in _SAME_OFFSET and code == "EINVAL":
+        one, other = (_offset(case, arguments.get(name)) for name in _SAME_OFFSET[step.call])
+        if None not in (one, other) and one != other:
+            return True
+    return step.call.startswith("ibv_reg_") and code == "EINVAL" and _changes_alone(arguments)
+
+
+def _changes_alone(arguments: Arguments) -> bool:
+    """Whether a peer may change the memory and the own device may not write it."""
+    access = _mask(arguments, "access")
+    return bool(access & _REMOTE_CHANGES) and not access & _LOCAL_WRITE
+
+
+def _mask(arguments: Arguments, name: str) -> int:
+    found = arguments.get(name)
+    return found.mask if isinstance(found, Flags) else 0
+
+
+def _offset(case: Case, address: object) -> int | None:
+    """The offset within a page; None where it depends on more than the beginning of memory, which is that of a page."""
+    if not isinstance(address, Quantity):
+        return None
+    if any(
+        term.name and (term.property not in ("", "addr") or term.name not in case.given.memory)
+        for term in address.terms
+    ):
+        return None
+    return address.evaluate(_PAGE, _HUGE_PAGE, lambda name, property_: 0) % _PAGE
