@@ -113,10 +113,10 @@ def test_a_call_without_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", extending.ENTRY_CLASSES, ids=lambda kind: str(kind.__name__))
 def test_an_entry_without_a_verb(kind: type) -> None:
     file = extending.ENTRY_CLASSES[kind]
-    protocol = type("Entry", (), {**vars(Entry), "probe_mr": lambda self, mr: None})
+    protocol = type("Entry", (), {**vars(Entry), "never_mr": lambda self, mr: None})
     only(
         extending.entries({kind: file}, protocol),
-        f"class {kind.__name__} lacks the method probe_mr",
+        f"class {kind.__name__} lacks the method never_mr",
         f"add it to {file}",
     )
     assert (ROOT / file).exists()
@@ -130,8 +130,8 @@ def test_a_verb_that_only_one_entry_has() -> None:
 
 
 def test_a_verb_without_a_hook_is_called_through_an_alteration() -> None:
-    real = cast(Entry, SimpleNamespace(name="libibverbs", probe_mr=lambda mr: mr))
-    assert cast(Any, AlteredEntry(real, Alteration())).probe_mr(7) == 7
+    real = cast(Entry, SimpleNamespace(name="libibverbs", never_mr=lambda mr: mr))
+    assert cast(Any, AlteredEntry(real, Alteration())).never_mr(7) == 7
 
 
 def test_a_rule_without_a_case_and_without_a_violation(suite: Suite) -> None:
@@ -190,4 +190,4 @@ def test_the_page_names_files_that_exist() -> None:
         re.findall(r"`((?:conformance|cases|fixtures|reference|reports|commands|trial|tests|docs)/[\w./]+)`", page)
     )
     assert len(named) > 20
-    assert sorted(name for name in named if "probe_mr" not in name and not (ROOT / name).exists()) == []
+    assert sorted(name for name in named if "/probe_mr/" not in name and not (ROOT / name).exists()) == []

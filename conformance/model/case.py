@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from conformance.model.kind import Kind
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import QP_RIGHTS
-from conformance.verbs import ENUMS
-from conformance.verbs.commands import COMMANDS
+from conformance.verbs import ENUMS, VERBS
 from conformance.yamldoc.nodes import Location
 
 if TYPE_CHECKING:
@@ -176,8 +175,8 @@ class Step:
     @property
     def title(self) -> str:
         """What is called: the verb, or at the uverbs entry the kernel's command."""
-        at_kernel = self.entry == "uverbs" and self.call in COMMANDS
-        return f"uverbs {COMMANDS[self.call]}" if at_kernel else self.call
+        command = VERBS[self.call].command if self.entry == "uverbs" and self.call in VERBS else ""
+        return f"uverbs {command}" if command else self.call
 
     def __str__(self) -> str:
         visible = {

@@ -39,6 +39,7 @@ ADVISE_MR = Verb(
     failure="The value of errno, which is the reason.",
     document="ibv_advise_mr(3)",
     linkage=Linkage.INLINE,
+    command="ADVISE_MR",
     return_codes=(
         _code("EOPNOTSUPP", "the library or the provider does not have the verb"),
         _code("ENOSYS", "the same as EOPNOTSUPP, from old libraries"),

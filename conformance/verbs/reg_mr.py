@@ -38,6 +38,7 @@ REG_MR = Verb(
     failure=_FAILURE,
     document=DOCUMENT,
     linkage=Linkage.MACRO,
+    command="REG_MR",
     notes=(
         _RIGHTS,
         "HUGETLB has an effect only together with ON_DEMAND in explicit mode, and the caller keeps the pages huge.",
@@ -71,6 +72,7 @@ REG_MR_IOVA = Verb(
     failure=_FAILURE,
     document=DOCUMENT,
     linkage=Linkage.MACRO,
+    command="REG_MR",
     notes=(
         "An access at iova reaches addr + (iova - hca_va).",
         "hca_va 0 has the effect of ZERO_BASED.",
@@ -109,6 +111,7 @@ REG_DMABUF_MR = Verb(
     failure=_FAILURE,
     document=DOCUMENT,
     linkage=Linkage.EXPORTED,
+    command="REG_DMABUF_MR",
     notes=(_RIGHTS,),
     discrepancies=(_REASONS,),
     since="34",
@@ -124,6 +127,7 @@ DEREG_MR = Verb(
     failure="The value of errno, which is the reason.",
     document=DOCUMENT,
     linkage=Linkage.EXPORTED,
+    command="DEREG_MR",
     notes=("Fails while a memory window is bound to the region.",),
 )
 

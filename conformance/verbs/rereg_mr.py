@@ -49,6 +49,7 @@ REREG_MR = Verb(
     failure="A negative code, which says whether the region is still usable.",
     document="ibv_rereg_mr(3)",
     linkage=Linkage.EXPORTED,
+    command="REREG_MR",
     code_enum="ibv_rereg_mr_err_code",
     return_codes=(
         _code("ERR_INPUT", "the library found the arguments wrong", OLD_VALID),

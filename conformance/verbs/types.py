@@ -204,7 +204,8 @@ class Verb:
 
     `return_codes` is empty if the page does not list the reasons of failure; then any errno
     conforms. `notes` are statements that do not belong to a single argument. `discrepancies` say where
-    the documents contradict themselves, each other, or the header.
+    the documents contradict themselves, each other, or the header. `command` is the kernel's command that does
+    the same, of enum ib_uverbs_write_cmds or enum uverbs_methods_mr; empty if it is not called at the uverbs entry.
     """
 
     name: str
@@ -222,6 +223,7 @@ class Verb:
     discrepancies: tuple[str, ...] = ()
     dialect: str = MAINLINE
     since: str = ""
+    command: str = ""
 
     @property
     def codes(self) -> dict[str, ReturnCode]:
