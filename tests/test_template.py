@@ -354,15 +354,18 @@ def test_a_full_disk_is_a_failure(
         resume(templates, replace(ingredients, machine=Machine(65)))
 
 
-def test_what_a_killed_run_left_is_removed(
+def test_what_killed_runs_left_is_removed_and_what_is_being_made_is_not(
     templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
 ) -> None:
     place = place_of(tmp_path, ingredients)
-    left = place.with_name(f"{place.name}-killed")
-    left.mkdir(parents=True)
-    (left / "memory").write_text("half")
-    resume(templates, ingredients)
-    assert not left.exists()
+    own, others, making = (place.with_name(f"{name}-x") for name in (place.name, "0" * 16, "1" * 16))
+    for left in (own, others, making):
+        left.mkdir(parents=True)
+        (left / "memory").write_text("half")
+    with place.with_name(f"{'1' * 16}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        resume(templates, ingredients)
+    assert [left.exists() for left in (own, others, making)] == [False, False, True]
 
 
 def test_of_two_runs_one_makes_it_and_the_other_waits(
