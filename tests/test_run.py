@@ -87,17 +87,19 @@ def test_the_rule_holds_on_soft_roce(whole: Run, rule: str) -> None:
     assert whole.footer["rules"][rule] == "PASS"
 
 
-@pytest.mark.parametrize("flags", ["zero-based+local-write", "hugetlb-on-demand+local-write"])
-def test_the_known_violations_of_soft_roce_are_reported(whole: Run, flags: str) -> None:
+@pytest.mark.parametrize(
+    ("flags", "rule"), [("zero-based+local-write", "REG-11"), ("hugetlb-on-demand+local-write", "REG-13")]
+)
+def test_the_known_violations_of_soft_roce_are_reported(whole: Run, flags: str, rule: str) -> None:
     (line,) = [line for line in whole.recorded.results if line["case"] == f"reg_mr/access_flags/{flags}"]
     assert line["verdict"] == "FAIL"
-    assert line["rules"] == ["REG-17"]
+    assert line["rules"] == [rule]
     assert line["observed"]["errno"] == "EOPNOTSUPP"
-    assert whole.footer["rules"]["REG-17"] == "FAIL"
+    assert whole.footer["rules"][rule] == "FAIL"
 
 
 def test_the_summary_names_the_violated_rule_its_table_and_the_command(whole: Run) -> None:
-    (said,) = re.findall(r"^FAIL REG-17 .*", whole.done.stdout, re.MULTILINE)
+    (said,) = re.findall(r"^FAIL REG-11 .*", whole.done.stdout, re.MULTILINE)
     place, command = said.split(" · ")[-2:]
     file, line = place.rsplit(":", 1)
     row = (ROOT / file).read_text().splitlines()[int(line) - 1]
@@ -118,7 +120,10 @@ def test_the_run_leaves_a_page_and_a_summary_with_the_verdict_in_words(whole: Ru
     jsonschema.validate(summary, json.loads((ROOT / "docs" / "summary.schema.json").read_text()))
     assert summary["exit_status"] == 1
     verified = summary["standings"]["verified"]
-    assert summary["words"].startswith(f"{verified} of {summary['documented_rules']} documented rules verified, ")
+    sentence = (
+        rf"{verified} of {summary['documented_rules']} documented rules verified( \(\d+ of them only in part\))?, "
+    )
+    assert re.match(sentence, summary["words"])
     assert "because" in summary["words"]
     page = (whole.out / "report.html").read_text()
     assert "rxe0 does not conform to its documents" in page
@@ -137,7 +142,7 @@ def test_judging_a_real_run_again_changes_nothing(whole: Run, tmp_path: Path) ->
 
 def test_a_waived_violation_is_no_failure_of_the_run_and_stays_visible(tmp_path: Path) -> None:
     waiver = {
-        "rule": "REG-17", "where": {"driver": "rxe", "kernel": {"from": "7.0"}}, "issue": "https://bugs.example.org/1",
+        "rule": "REG-11", "where": {"driver": "rxe", "kernel": {"from": "7.0"}}, "issue": "https://bugs.example.org/1",
         "observed": {"verdict": "FAIL", "errno": "EOPNOTSUPP"}, "owner": "us", "expires": str(date.today()),
     }  # fmt: skip
     (tmp_path / "waivers.yaml").write_text(json.dumps({"waivers": [waiver]}))  # JSON is YAML
