@@ -29,7 +29,6 @@ SUBSETS = "subsets of"
 FACTOR = rf"[1-9][0-9]*|(?:{SUBSETS}|{UNKNOWN}) [a-z_]+"
 _MAX_FLAGS = 20  # more flags have more subsets than a sweep may have points
 _LABEL = re.compile(r"[A-Za-z0-9_.:*+-]+")
-_Values = Mapping[str, tuple[Node, ...]]
 
 
 def read_sweep(
