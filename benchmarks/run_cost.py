@@ -1,8 +1,14 @@
-"""Compares the time of a run with that of its guest: `python3 benchmarks/run_cost.py [--repetitions N] [-- ARG …]`.
+"""What a run costs, each figure beside its floor: `python3 benchmarks/run_cost.py [--repetitions N] [MEASURE …]`.
 
-Measures in turn (a) booting the Soft-RoCE guest with an empty command and powering it off, and (b) a whole
-`./rdma-cts run --guest ARG …`, with an existing image. Prints each time, the medians and their ratio. Exit status 1 if
-the ratio is above the goal of 4. The first repetition of each warms caches and does not count.
+| measure | what | floor |
+|---|---|---|
+| only | `run --guest --only CASE`, with a template | resuming the template and ending the guest |
+| build | the same for a build that has no template yet | booting a guest with an empty command, powering it off |
+| smoke, default, spaces | a tier, or the exhaustive tier's spaces | the time of its cases, divided by the guests |
+| first | the first run ever, with an empty cache; measured once | none |
+
+Prints each time, and a table in Markdown with the medians. The first repetition of each measure warms caches and does
+not count. Exit status 1 if a goal is missed. Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -15,24 +21,53 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from commands.guests import Guests  # noqa: E402
 from conformance.results.records import read_results  # noqa: E402
+from conformance.run_options import RunOptions  # noqa: E402
+from fixtures.cache import cache_directory  # noqa: E402
 from fixtures.softroce.guest import boot  # noqa: E402
-from fixtures.softroce.image import Image, cache_directory, ensure_image  # noqa: E402
+from fixtures.softroce.image import ensure_image  # noqa: E402
 from fixtures.softroce.job import Job  # noqa: E402
 from fixtures.softroce.recipe import Recipe  # noqa: E402
 
-GOAL = 4.0
+CASE = "reg_mr/access_flags/local-write-alone"
 
 
-def boot_and_power_off(image: Image, work: Path) -> float:
-    """Seconds from packing the job and starting QEMU until QEMU's end."""
+@dataclass(frozen=True)
+class Measure:
+    """One line of the table: arguments for `run`, the goal in seconds, and what is measured beside it.
+
+    `floor` is a function of the run's directory that returns seconds, or None. `new_build`: each run has another guest.
+    """
+
+    title: str
+    arguments: Sequence[str]
+    goal_s: float
+    floor: Callable[[Path], float] | None
+    new_build: bool = False
+    empty_cache: bool = False
+
+
+def resume_and_end(work: Path) -> float:
+    """Seconds from asking for a guest until a resumed one has taken its request."""
+    guests = Guests(RunOptions(guest=True), work / "resumed", lambda _: None)
     began = time.perf_counter()
-    with boot(image, Job((), "true"), console=work / "console.log") as guest:
+    with guests.run([CASE]):
+        return time.perf_counter() - began
+
+
+def boot_and_power_off(work: Path) -> float:
+    """Seconds from packing an empty job and starting QEMU until QEMU's end."""
+    image = ensure_image(Recipe(), cache_directory(), print)
+    began = time.perf_counter()
+    with boot(image, Job((), "true"), console=work / "booted" / "console.log") as guest:
         while line := guest.next_line(120.0):
             last = json.loads(line)
         if line is None or last.get("event") != "exit" or guest.wait() != 0:
@@ -40,46 +75,73 @@ def boot_and_power_off(image: Image, work: Path) -> float:
     return time.perf_counter() - began
 
 
-def whole_run(work: Path, selection: list[str]) -> tuple[float, int]:
-    """The seconds that `./rdma-cts run` took, and the number of cases that it ran."""
-    out = work / "out"
+def cases_alone(work: Path) -> float:
+    """Seconds that the cases of the run took, divided by the number of guests that ran side by side."""
+    results = read_results(work / "out").results
+    return sum(each.get("duration_us") or 0 for each in results) / 1e6 / (os.cpu_count() or 1)
+
+
+MEASURES = {
+    "only": Measure("`--only CASE` with a template", ["--only", CASE], 3.0, resume_and_end),
+    "build": Measure("`--only CASE` with a new build", ["--only", CASE], 18.0, boot_and_power_off, new_build=True),
+    "smoke": Measure("the smoke tier", ["--tier", "smoke"], 12.0, cases_alone),
+    "default": Measure("the default tier, violations confirmed", [], 90.0, cases_alone),
+    "spaces": Measure("the exhaustive tier's spaces", ["--tier", "exhaustive", "-k", "_space/", "--sequences", "0"],
+                      70.0, cases_alone),
+    "first": Measure("the first run ever", ["--only", CASE], 180.0, None, empty_cache=True),
+}  # fmt: skip
+
+
+def run(measure: Measure, work: Path) -> float:
+    """The seconds that `./rdma-cts run` takes."""
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
+    if measure.empty_cache:
+        environment["RDMA_CTS_CACHE"] = str(work / "cache")
+    unseen = ["--guest-env", f"RDMA_CTS_BENCHMARK={time.time_ns()}"] if measure.new_build else []
     began = time.perf_counter()
     done = subprocess.run(
-        [ROOT / "rdma-cts", "run", "--guest", "--quiet", "--out", out, *selection],
+        [ROOT / "rdma-cts", "run", "--guest", "--quiet", "--yes", "--out", work / "out", *measure.arguments, *unseen],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     seconds = time.perf_counter() - began
     if done.returncode not in (0, 1):
         sys.exit(f"the run ended with status {done.returncode}: {done.stderr or done.stdout}")
-    footer = read_results(out).footer
-    assert footer is not None
-    return seconds, footer["points"]
+    return seconds
+
+
+def repeat(name: str, measure: Measure, repetitions: int) -> tuple[float, float | None]:
+    """The medians of a measure and its floor, in seconds."""
+    runs, floors = [], []
+    for repetition in range(1 if measure.empty_cache else repetitions + 1):
+        with tempfile.TemporaryDirectory(prefix="rdma-cts-benchmark-") as folder:
+            seconds = run(measure, Path(folder))
+            floor = measure.floor(Path(folder)) if measure.floor else None
+        counts = repetition > 0 or measure.empty_cache
+        beside = "" if floor is None else f", floor {floor:.2f} s"
+        print(f"{name}: {seconds:.2f} s{beside}{'' if counts else ' (warm-up)'}", flush=True)
+        if counts:
+            runs.append(seconds)
+            floors += [] if floor is None else [floor]
+    return statistics.median(runs), statistics.median(floors) if floors else None
 
 
 def main() -> int:
-    """Measures and prints; exit status 1 if the goal is missed."""
-    parser = argparse.ArgumentParser(description="Compares the time of ./rdma-cts run with that of booting its guest.")
+    """Measures and prints; exit status 1 if a goal is missed."""
+    parser = argparse.ArgumentParser(description="Measures what runs in the Soft-RoCE guest cost.")
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="how often each is measured")
-    parser.add_argument("selection", nargs="*", metavar="ARG", help="arguments for the run, after --")
+    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)}; default: all")
     arguments = parser.parse_args()
-    repetitions = arguments.repetitions
-    image = ensure_image(Recipe(), cache_directory(), print)
-    boots: list[float] = []
-    runs: list[float] = []
-    for repetition in range(repetitions + 1):
-        with tempfile.TemporaryDirectory(prefix="rdma-cts-benchmark-") as name:
-            booted = boot_and_power_off(image, Path(name))
-            ran, cases = whole_run(Path(name), arguments.selection)
-        note = "" if repetition else "  (warm-up, not counted)"
-        print(f"boot and power off {booted:6.2f} s   run of {cases} cases {ran:6.2f} s{note}", flush=True)
-        if repetition:
-            boots.append(booted)
-            runs.append(ran)
-    ratio = statistics.median(runs) / statistics.median(boots)
-    print(f"median             {statistics.median(boots):6.2f} s   median            {statistics.median(runs):6.2f} s")
-    print(f"a run takes {ratio:.2f} times as long as its guest (goal: at most {GOAL:g})")
-    return 0 if ratio <= GOAL else 1
+    if unknown := set(arguments.measures) - set(MEASURES):
+        parser.error(f"unknown measure {sorted(unknown)[0]!r}; the measures are {', '.join(MEASURES)}")
+    lines, missed = ["| what | median | floor | ratio | goal |", "|---|---|---|---|---|"], False
+    for name in arguments.measures or MEASURES:
+        measure = MEASURES[name]
+        seconds, floor = repeat(name, measure, arguments.repetitions)
+        missed |= seconds > measure.goal_s
+        beside = f"{floor:.1f} s | {seconds / floor:.1f}" if floor else "none | "
+        lines.append(f"| {measure.title} | {seconds:.1f} s | {beside} | ≤ {measure.goal_s:g} s |")
+    print("\n".join(lines))
+    return int(missed)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from commands.guests import SUITE_PARTS
 from conformance.tables.suite import ROOT
+from fixtures.cache import cache_directory
 from fixtures.softroce.guest import boot
-from fixtures.softroce.image import cache_directory, ensure_image
+from fixtures.softroce.image import ensure_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import recipe_for
 

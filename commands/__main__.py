@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+from conformance import derived
 from conformance.errors import UserError
 from conformance.tables.suite import VERSION
+from fixtures.cache import cache_directory
 from reports.digest import one_line
 
 # The commands in the order of the help text; _MODULES has the module names that differ from the command.
@@ -56,5 +59,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 3
 
 
+def keep_derived_files(given: Sequence[str]) -> None:
+    """Lets this process and its children keep tables that they have read, in the cache.
+
+    A run on a device of this host writes nothing outside of its output directory, so one keeps them only with --guest.
+    """
+    if given[:1] != ["run"] or "--guest" in given:
+        os.environ.setdefault(derived.DIRECTORY, str(cache_directory() / "derived" / "host"))
+
+
 if __name__ == "__main__":
+    keep_derived_files(sys.argv[1:])
     sys.exit(main())

@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from reports import confirmation
 from reports.comparison import KINDS, NEW, REGRESSED, Change, Comparison, compare, stacks
-from reports.digest import read
+from reports.digest import Digest, read
 
 NAME = "compare"
 HELP = "Compare two runs case by case and point by point; exit status 1 if something has regressed."
@@ -42,7 +43,7 @@ def render(comparison: Comparison, most: int | None = _MOST) -> Iterator[str]:
         if changes:
             yield ""
             yield f"{kind}: {_amount(changes)} ({meaning})"
-            yield from (line for change in changes[:most] for line in _format_change(change))
+            yield from (line for change in changes[:most] for line in _format_change(change, new))
             if most is not None and len(changes) > most:
                 yield f"  and {len(changes) - most} more (--all shows them)"
     yield ""
@@ -61,7 +62,7 @@ def _amount(changes: list[Change]) -> str:
     return " and ".join([*amounts, *([f"{points:,} point{'' if points == 1 else 's'}"] if points else [])])
 
 
-def _format_change(change: Change) -> Iterator[str]:
+def _format_change(change: Change, new: Digest) -> Iterator[str]:
     arrow = " -> ".join(verdict for verdict in (change.old, change.new) if verdict)
     if change.points:
         yield f"  {arrow}  {change.points:,} points of {change.case}, such as {'; '.join(change.examples)}"
@@ -70,3 +71,5 @@ def _format_change(change: Change) -> Iterator[str]:
     if change.kind == REGRESSED or (change.kind == NEW and change.new == "FAIL"):
         yield f"      {change.record['reason']}"
         yield f"      {change.record['repro']}"
+        if confirmed := confirmation.of_case(new, change.case):
+            yield f"      {confirmed}"

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from fixtures import packages
+from fixtures.cache import cache_directory
 from fixtures.softroce import accelerator
 from fixtures.softroce.build import NEEDED_BYTES
-from fixtures.softroce.image import cache_directory, damage_of, image_folder
+from fixtures.softroce.image import damage_of, image_folder
 from fixtures.softroce.recipe import DEFAULT_STACK, STACKS, Recipe, recipe_for
 
 NAME = "doctor"

@@ -10,27 +10,38 @@ import shlex
 import shutil
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from commands import builds
+from conformance import derived
+from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures import packages
-from fixtures.softroce import terminal
+from fixtures.cache import cache_directory
+from fixtures.softroce import accelerator, derivation, qemu, terminal
+from fixtures.softroce.build import find_tool
 from fixtures.softroce.guest import Guest, boot
-from fixtures.softroce.image import cache_directory, ensure_image
+from fixtures.softroce.image import ensure_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import DEFAULT_STACK, recipe_for
-from fixtures.softroce.request import Request
+from fixtures.softroce.request import PYTEST, PYTHON, Request
 from fixtures.softroce.start import Starter
 from fixtures.softroce.under_test import Prepared, UnderTest
 
 DEVICE = "rxe0"
 PORT = "/dev/virtio-ports/rdma-cts.results"
 # The parts of the project that the guest needs, by their names in the checkout.
-SUITE_PARTS = ("conformance", "fixtures", "reference", "trial", "cases", "conftest.py", "tox.ini")
+SUITE_PARTS = (
+    "conformance", "reference", "trial", "cases", "conftest.py", "tox.ini",
+    "fixtures/__init__.py", "fixtures/bench.py", "fixtures/dmabuf.py", "fixtures/limits.py", "fixtures/memory.py",
+    "fixtures/other_process.py",
+    "fixtures/persistent.py", "fixtures/softroce/__init__.py", "fixtures/softroce/derivation.py",
+    "fixtures/softroce/request.py", "fixtures/softroce/warm.py", "fixtures/softroce/watch.sh",
+)  # fmt: skip
 _PROFILE = Path("profile.yaml")
 
 # A control group of their own makes the kernel count all RDMA objects of the cases, memory windows included.
@@ -41,7 +52,10 @@ mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && 
 
 
 class Guests:
-    """The guests of one run; their consoles are logged in console.log, console-2.log, … in the directory `out`."""
+    """The guests of one run; their consoles are logged in console.log, console-2.log, … in the directory `out`.
+
+    Several threads may start guests. The kernel ends a guest with the thread that has started it.
+    """
 
     def __init__(self, options: RunOptions, out: Path, say: Callable[[str], None], assume_yes: bool = False) -> None:
         """Checks the builds under test, and makes sure that packages and image exist.
@@ -53,6 +67,7 @@ class Guests:
         packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
         recipe = recipe_for(options.stack or DEFAULT_STACK)
         image = ensure_image(recipe, cache_directory(), say)
+        self._image = image
         self.stack = recipe.stack
         self._under_test = UnderTest(builds.builds_from(options), image, recipe)
         self.given = self._under_test.hashes()
@@ -63,67 +78,90 @@ class Guests:
         self._say = say
         self._prepared: Prepared | None = None
         self._starter = Starter(cache_directory(), say)
+        self._lock = threading.Lock()  # for what all guests share: the overlay, and the names of files
+
+    @property
+    def accelerator(self) -> str:
+        """How the guests' processors are made."""
+        return accelerator.choose(find_tool(qemu.PROGRAM), self._image.vmlinuz)
 
     def run(self, cases: Sequence[str]) -> Guest:
         """The next guest: it is up and starts to run these cases."""
-        tables = tuple(Path(name) for _, name in self._vendor)
-        inside = self._options.inside_guest(DEVICE, tables, _PROFILE if self._options.profile else None)
-        folders = sorted({f"cases/{case.partition('/')[0]}" for case in cases})  # pytest then collects no others
-        arguments = [
-            "-p", "no:cacheprovider", "--color=no", "-q", *folders,
-            "--rdma-only", "only", "--rdma-stream", PORT, "--rdma-alone", *inside.plugin_arguments(),
-        ]  # fmt: skip
-        silence_s = self._options.deadline / 3
-        if not self._options.keep and (guest := self._resume(arguments, cases, silence_s)):
-            return guest
-        watch = f"sh fixtures/softroce/watch.sh $$ {silence_s:.1f} &"
-        command = shlex.join(["exec", "python3", "-m", "pytest", *arguments])
-        return self._boot("\n".join([_COUNTED, watch, command]), cases)
+        prepared, name = self._next()
+        request = self._request(cases)
+        if not self._options.keep:
+            console = self._out / f"console{name}.log"
+            began = time.monotonic()
+            if guest := self._resume(request, prepared, console):
+                version, took = prepared.image.kernel_version, time.monotonic() - began
+                self._say(f"the Soft-RoCE guest is up after {took:.2f} s (kernel {version}; its console: {console})")
+                return guest
+        watch = f"sh fixtures/softroce/watch.sh $$ {request.silence_s:.1f} &"
+        command = shlex.join(["exec", *PYTHON, "-m", "pytest", *PYTEST, *request.folders, *request.arguments])
+        return self._boot("\n".join([_COUNTED, watch, command]), request, prepared, name)
+
+    def run_again(self, cases: Sequence[str]) -> Guest:
+        """A guest for these cases whose console is not kept. Raises UserError if it would have to be booted."""
+        with self._lock:
+            prepared = self._lay_out()
+        work = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))
+        guest = None
+        if not self._options.keep:
+            guest = self._resume(self._request(cases), prepared, work / "console.log")
+        if guest is None:
+            raise UserError("that takes a guest for each, and guests are booted here, not resumed", status=3)
+        return guest
 
     def shell(self) -> None:
         """Opens a shell in the guest on this program's terminal; returns when the shell ends."""
         host_end, guest_end = socket.socketpair()
         with host_end, guest_end:
             self._environment |= terminal.size()
-            with self._boot(terminal.SHELL, [], guest_end):
+            with self._boot(terminal.SHELL, Request(()), *self._next(), guest_end):
                 guest_end.close()
                 self._say(
                     f"a shell in the guest, in the suite's directory; the device is {DEVICE}, `exit` ends the guest"
                 )
                 terminal.relay(host_end)
 
-    def _resume(self, arguments: Sequence[str], cases: Sequence[str], silence_s: float) -> Guest | None:
-        """A guest resumed from a template, to run pytest with these arguments; None if no template can be used."""
-        self._out.mkdir(parents=True, exist_ok=True)
-        prepared = self._lay_out()
-        console = self._out / f"console{_unused(self._out)}.log"
+    def _request(self, cases: Sequence[str]) -> Request:
+        """The request to run these cases."""
+        tables = tuple(Path(name) for _, name in self._vendor)
+        inside = self._options.inside_guest(DEVICE, tables, _PROFILE if self._options.profile else None)
+        arguments = ["--rdma-only", "only", "--rdma-stream", PORT, "--rdma-alone", *inside.plugin_arguments()]
+        return Request(
+            tuple(arguments),
+            tuple(sorted({f"cases/{case.partition('/')[0]}" for case in cases})),  # pytest collects no others
+            {"only": "".join(f"{case}\n" for case in cases)},
+            self._options.deadline / 3,
+        )
+
+    def _resume(self, request: Request, prepared: Prepared, console: Path) -> Guest | None:
+        """A guest resumed from a template, which has taken the request; None if no template can be used."""
         tables = [word for _, name in self._vendor for word in ("--rdma-cases", name)]
-        wait = shlex.join(["exec", "python3", "-m", "fixtures.softroce.warm", PORT, *tables])
+        wait = shlex.join(["exec", *PYTHON, "-m", "fixtures.softroce.warm", PORT, *tables])
         job = self._job("\n".join([_COUNTED, wait]), prepared)
-        request = Request(tuple(arguments), {"only": "".join(f"{case}\n" for case in cases)}, silence_s)
-        began = time.monotonic()
-        guest = self._starter.resume(prepared.image, job, request, console, prepared.overlay)
-        if guest:
-            version, took = prepared.image.kernel_version, time.monotonic() - began
-            self._say(f"the Soft-RoCE guest is up after {took:.2f} s (kernel {version}; its console: {console})")
-        return guest
+        return self._starter.resume(prepared.image, job, request, console, prepared.overlay)
 
     def _job(self, command: str, prepared: Prepared, *more: tuple[Path, str]) -> Job:
         tree = [*((ROOT / part, part) for part in SUITE_PARTS), *more, *self._vendor]
         if self._options.profile:
             tree.append((self._options.profile, str(_PROFILE)))
-        return Job(tuple(tree), command, {**prepared.environment, **self._environment}, prepared.prepare)
+        environment = {derived.DIRECTORY: derivation.FOLDER, **prepared.environment, **self._environment}
+        kept = derivation.folder_of(cache_directory(), prepared.image.digest)
+        return Job(tuple(tree), command, environment, prepared.prepare, kept)
 
-    def _boot(self, command: str, cases: Sequence[str], shell: socket.socket | None = None) -> Guest:
-        self._out.mkdir(parents=True, exist_ok=True)
-        prepared = self._lay_out()
-        name = _unused(self._out)
+    def _boot(
+        self, command: str, request: Request, prepared: Prepared, name: str, shell: socket.socket | None = None
+    ) -> Guest:
+        """A booted guest that runs the command, with the files of the request."""
         console = self._out / f"console{name}.log"
         self._say(f"booting the Soft-RoCE guest (kernel {prepared.image.kernel_version}; its console: {console})")
         with tempfile.TemporaryDirectory(prefix="work-", dir=self._out) as work:
-            only = Path(work) / "only"
-            only.write_text("".join(f"{case}\n" for case in cases))
-            job = self._job(command, prepared, (only, "only"))
+            files = [(Path(work) / file, file) for file in request.files]
+            for path, file in files:
+                path.write_text(request.files[file], encoding="utf-8")
+            job = self._job(command, prepared, *files)
             guest = boot(
                 prepared.image, job, console=console, overlay=prepared.overlay,
                 keep=self._out / f"guest{name}" if self._options.keep else None,
@@ -131,6 +169,14 @@ class Guests:
             )  # fmt: skip
         self._say(f"the guest is up after {guest.up['uptime_s']} s")
         return guest
+
+    def _next(self) -> tuple[Prepared, str]:
+        """What the next guest is made of, and the suffix of its files, which nobody else is given."""
+        with self._lock:
+            self._out.mkdir(parents=True, exist_ok=True)
+            name = _unused(self._out)
+            (self._out / f"console{name}.log").touch()
+            return self._lay_out(), name
 
     def _lay_out(self) -> Prepared:
         """The overlay of the image: prepared for the first guest and used by all."""

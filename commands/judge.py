@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from commands import case_options, report
-from conformance.model.record import HeaderRecord, ResultRecord
+from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
 from conformance.results.rejudge import Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
@@ -68,11 +68,27 @@ def _write(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudged], w
             record = _without_side_file(each.record) if each.kept else file.prepared(each.record)
             results.append(waivers.applied(record, header) if waivers else record)
             file.append(results[-1])
+        confirmations = _still_valid(recorded, results)
+        for confirmation in confirmations:
+            file.append(confirmation)
         duration_s = (recorded.footer.get("duration_s") if recorded.footer else None) or 0.0
         footer = footer_record(header["planned"], results, suite.registry, duration_s=duration_s)
+        if recorded.footer and "confirmation" in recorded.footer:
+            confirmed = sum(each["confirmed"] for each in confirmations)
+            not_tried = recorded.footer["confirmation"].get("not_tried", 0)
+            footer["confirmation"] = {
+                "confirmed": confirmed, "not_confirmed": len(confirmations) - confirmed, "not_tried": not_tried,
+            }  # fmt: skip
         if waivers:
             footer["waivers"] = waivers.account(results, header)
         file.append(footer)
+
+
+def _still_valid(recorded: Recorded, results: list[ResultRecord]) -> list[ConfirmationRecord]:
+    """The confirmations of violations on which the verdict is still the same."""
+    before = {record["case"]: record["verdict"] for record in recorded.results}
+    same = {record["case"] for record in results if before.get(record["case"]) == record["verdict"]}
+    return [each for each in recorded.confirmations if each["case"] in same]
 
 
 def _without_side_file(record: ResultRecord) -> ResultRecord:

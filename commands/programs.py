@@ -11,8 +11,9 @@ from commands.guests import DEVICE, PORT, SUITE_PARTS
 from conformance.errors import UserError
 from conformance.tables.suite import ROOT
 from fixtures import packages
+from fixtures.cache import cache_directory
 from fixtures.softroce.guest import boot
-from fixtures.softroce.image import cache_directory, ensure_image
+from fixtures.softroce.image import ensure_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import recipe_for
 

@@ -119,11 +119,17 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
                       "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None}  # fmt: skip
             if before and before.header.get("waivers") != header["waivers"]:
                 raise UserError("the run cannot be resumed, because the waivers differ", hint="start a new run")
+            prior = results.cut_back(before)
             reproduction = options.seen_from_project(Path.cwd()).reproduction
-            Supervisor(
+            supervisor = Supervisor(
                 suite, cases, results, progress, header, out / "console.log", reproduction,
-                deadline_s=options.deadline, boot_id=chosen.boot_id, prior=results.cut_back(before), waivers=waivers,
-            ).run(chosen.start)  # fmt: skip
+                deadline_s=options.deadline, boot_id=chosen.boot_id, prior=prior, waivers=waivers,
+                durations=chosen.durations.read() if chosen.durations else None,
+            )  # fmt: skip
+            again = None if options.no_confirm else chosen.again
+            supervisor.run(*[chosen.start] * chosen.workers, again=again)
+            if chosen.durations:
+                chosen.durations.update(supervisor.recording.done.values())
     report.write_beside(out)
     digest = read(out)
     print(summary(digest, out))

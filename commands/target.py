@@ -11,35 +11,42 @@ from pathlib import Path
 from typing import Any
 
 from commands import builds
+from commands.durations import Durations
 from commands.guests import DEVICE, Guests
 from conformance.device.device import device_names
 from conformance.errors import UserError
 from conformance.kernel.netlink import RdmaNetlink
 from conformance.run_options import RunOptions
-from conformance.supervision import Worker
+from conformance.supervision import Start, Worker
 from conformance.tables.suite import ROOT
 from fixtures import packages, persistent
+from fixtures.cache import cache_directory
 from fixtures.host import HostWorker
 from fixtures.rdma_core import find_rdma_core
+from fixtures.softroce.capacity import guests_at_once
+from fixtures.softroce.qemu import MEMORY_MB
 
 GUEST_DEVICE = DEVICE
 
 Say = Callable[[str], None]
-Start = Callable[[Sequence[str]], Worker]
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where to run: `start` starts a worker there for the case ids that it is given.
+    """Where to run: `start` starts a worker there for the case ids that it is given; `workers` may run at once.
 
     `given` are the hashes of the user's own builds. `boot_id` identifies the boot of the kernel under test if that is
-    this host's kernel, else it is empty.
+    this host's kernel, else it is empty. `again` starts a worker in which a violation is tried once more. `durations`
+    are those of cases in earlier runs, if that matters.
     """
 
     stack: str
     start: Start
     given: dict[str, Any] = field(default_factory=dict)
     boot_id: str = ""
+    again: Start | None = None
+    workers: int = 1
+    durations: Durations | None = None
 
 
 def with_target(options: RunOptions) -> RunOptions:
@@ -93,9 +100,11 @@ def _on_host(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Targ
 
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     given = {"rdma_core": own.hashes()} if own else {}
-    return Target("host", start, given, boot_id)
+    return Target("host", start, given, boot_id, start)
 
 
 def _in_guest(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
+    workers = guests_at_once(options.guests, MEMORY_MB)
     guests = Guests(options, out, say, assume_yes)
-    return Target(guests.stack, guests.run, guests.given)
+    durations = Durations(cache_directory() / "durations" / f"{guests.stack}-{guests.accelerator}.json")
+    return Target(guests.stack, guests.run, guests.given, "", guests.run_again, workers, durations)

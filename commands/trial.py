@@ -13,8 +13,9 @@ from typing import Any
 
 from commands.programs import messages_from_guest
 from conformance.errors import UserError
+from conformance.model.kind import Kind
 from conformance.tables.suite import Suite, load_suite
-from conformance.tables.tiers import DEFAULT, of_tier
+from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
 from conformance.yamldoc.reader import suggestion
 from fixtures.softroce.recipe import DEFAULT_STACK, STACKS
 from reference.bench import ReferenceBench
@@ -22,14 +23,18 @@ from reference.device import Device
 from trial import report
 from trial.alterations import ALTERATIONS
 from trial.blind import BLIND_PERMITTED_VARIANTS, BLIND_VIOLATIONS
+from trial.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
 from trial.permitted_variants import PERMITTED_VARIANTS
 from trial.searching import FIRST_SEED, divergences, for_seconds, subject_of
-from trial.trying import Finding, check_baseline, try_all
+from trial.trying import OWN, Finding, check_baseline, try_all
 from trial.violation import Violation
 from trial.violations import UNTRIABLE, VIOLATIONS
 
 NAME = "trial"
 HELP = "Test the suite itself: does a case fail for every rule that a driver violates?"
+
+
+_PERMITTED = (*PERMITTED_VARIANTS, *BLIND_PERMITTED_VARIANTS, *DATA_PATH_PERMITTED)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--whole", action="store_true", help="run all cases, even if cases of the violated rule failed")
     parser.add_argument("--blind", action="store_true",
                         help="the violations that were written without sight of the cases instead")  # fmt: skip
+    parser.add_argument("--data-path", action="store_true",
+                        help="those of requests and completions instead, on the reference")  # fmt: skip
+    parser.add_argument("--permitted", action="store_true",
+                        help="only the permitted variants, which no case may fail")  # fmt: skip
     parser.add_argument("--guest", action="store_true", help="alter real calls on Soft-RoCE in the guest instead")
+    parser.add_argument("--own", action="store_true", help="with --guest: only the cases of the violated rule")
     parser.add_argument("--sequences", type=float, metavar="SECONDS",
                         help="random sequences on a reference (those on a device are part of a run)")  # fmt: skip
     parser.add_argument("--shuffled", type=int, metavar="N", help="with --guest: every row N times, in shuffled orders")
@@ -64,7 +74,11 @@ def execute(arguments: argparse.Namespace) -> int:
         return _shuffled(arguments)
     if arguments.blind and arguments.guest:
         raise UserError("--blind and --guest exclude each other: blind violations are tried on the reference")
-    known = ALTERATIONS if arguments.guest else BLIND_VIOLATIONS if arguments.blind else VIOLATIONS
+    if arguments.permitted:
+        return _permitted(arguments, suite)
+    altering = (*ALTERATIONS, *DATA_PATH_ALTERATIONS)
+    on_reference = DATA_PATH_ALTERATIONS if arguments.data_path else BLIND_VIOLATIONS if arguments.blind else VIOLATIONS
+    known: Sequence[Violation] = altering if arguments.guest else on_reference
     chosen = _chosen(known, suite, arguments.rule, arguments.violation)
     if arguments.list:
         print("\n".join(f"{each.rule:<9} {each.name}: {each.about}" for each in chosen))
@@ -84,7 +98,7 @@ def execute(arguments: argparse.Namespace) -> int:
     untriable = UNTRIABLE if known is VIOLATIONS and len(chosen) == len(known) else {}
     where = "Soft-RoCE in the guest" if arguments.guest else "the reference"
     permitted_variants: list[Finding] = []
-    if known is not ALTERATIONS and len(chosen) == len(known):
+    if not arguments.guest and not arguments.data_path and len(chosen) == len(known):
         variants = BLIND_PERMITTED_VARIANTS if arguments.blind else PERMITTED_VARIANTS
         permitted_variants = list(try_all(variants, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True))
     trial = report.Trial(findings, untriable, time.monotonic() - started, where, permitted_variants)
@@ -95,13 +109,15 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _on_reference(arguments: argparse.Namespace, suite: Suite, chosen: Sequence[Violation]) -> Iterator[Finding]:
-    cases = of_tier(suite.cases, DEFAULT)
+    # A row that takes long on a device can be of the exhaustive tier; here it takes no longer than another.
+    cases = [case for case in suite.cases if case.kind is Kind.ROW or case.tier != EXHAUSTIVE]
     check_baseline(cases)
     yield from try_all(chosen, cases, arguments.jobs, arguments.whole)
 
 
 def _in_guest(arguments: argparse.Namespace, suite: Suite, chosen: Sequence[Violation]) -> Iterator[Finding]:
-    for message in _messages(arguments, ["alterations", *(each.name for each in chosen)]):
+    names = [each.name for each in chosen] + [OWN] * arguments.own
+    for message in _messages(arguments, ["alterations", *names]):
         if message.pop("type", "") == "finding":
             yield Finding(**{**message, "by": tuple(message["by"]), "broken": tuple(message["broken"])})
 
@@ -110,6 +126,37 @@ def _messages(arguments: argparse.Namespace, inside: Sequence[str]) -> Iterator[
     """The messages of trial/inside.py, started in the guest with the arguments `inside`; keeps the guest's console."""
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-trial"
     return messages_from_guest("trial.inside", inside, arguments.stack, out / "console.log", _say, arguments.yes)
+
+
+def _permitted(arguments: argparse.Namespace, suite: Suite) -> int:
+    """Runs all cases of the default tier on the permitted variants; exit status 1 if a case fails one."""
+    known = DATA_PATH_PERMITTED if arguments.guest else _PERMITTED
+    chosen = _chosen(known, suite, arguments.rule, arguments.violation)
+    if arguments.list:
+        print("\n".join(f"{each.rule:<9} {each.name}: {each.about}" for each in chosen))
+        return 0
+    started = time.monotonic()
+    findings = []
+    for finding in (_in_guest if arguments.guest else _permitted_on_reference)(arguments, suite, chosen):
+        findings.append(finding)
+        if arguments.verbose:
+            print(
+                f"{finding.rule:<9} {finding.name}: {len(finding.by)} failed, {len(finding.broken)} broken", flush=True
+            )
+    where = "Soft-RoCE in the guest" if arguments.guest else "the reference"
+    trial = report.Trial([], {}, time.monotonic() - started, where, findings)
+    if arguments.out:
+        report.write(trial, arguments.out)
+    print(report.summary(trial))
+    return 0 if trial.passed else 1
+
+
+def _permitted_on_reference(
+    arguments: argparse.Namespace, suite: Suite, chosen: Sequence[Violation]
+) -> Iterator[Finding]:
+    cases = of_tier(suite.cases, DEFAULT)
+    check_baseline(cases)
+    yield from try_all(chosen, cases, arguments.jobs, whole=True)
 
 
 def _sequences(arguments: argparse.Namespace, suite: Suite) -> int:

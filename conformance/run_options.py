@@ -59,6 +59,13 @@ def budget_seconds(text: str) -> float:
     return seconds
 
 
+def positive_count(text: str) -> int:
+    """A whole number above 0. Raises ArgumentTypeError."""
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -74,6 +81,7 @@ class RunOptions:
     port: int = 1
     gid_index: int | None = None
     guest: bool = False
+    guests: int | None = None
     stack: str | None = None
     shared: bool = False
     hazardous: bool = False
@@ -91,6 +99,7 @@ class RunOptions:
     cases: tuple[Path, ...] = ()
     profile: Path | None = None
     waivers: Path | None = None
+    no_confirm: bool = False
     dialect: str | None = None
     deadline: float = CASE_DEADLINE_S
     seed: int | None = None
@@ -214,6 +223,8 @@ OPTIONS: Mapping[str, Option] = {
         Option("port", "--port", "its port", WHERE, "N", int, only_on=HOST, plugin=True),
         Option("gid_index", "--gid-index", "index in the port's GID table", WHERE, "N", int, only_on=HOST, plugin=True),
         Option("guest", "--guest", "the Soft-RoCE guest even if this host has a device", WHERE, only_on=GUEST),
+        Option("guests", "--guests", "how many guests run at the same time (default: one for each processor, as far as"
+               " memory allows)", WHERE, "N", positive_count, decides=False, only_on=GUEST),
         Option("stack", "--stack", "the Debian that the guest is made of", WHERE, only_on=GUEST),
         Option("shared", "--shared", "on a device: even if others have queue pairs on it", WHERE, only_on=HOST),
         Option("hazardous", "--hazardous", "on a device: also what may take the kernel down", WHERE, only_on=HOST),
@@ -238,6 +249,7 @@ OPTIONS: Mapping[str, Option] = {
         Option("profile", "--profile", "what the device must have (see profiles)", GENERAL, "FILE", Path, plugin=True),
         Option("waivers", "--waivers", "violations that are known (see docs/waivers.md)", GENERAL, "FILE", Path,
                decides=False),
+        Option("no_confirm", "--no-confirm", "do not try each violation again alone", decides=False),
         Option("dialect", "--dialect", "whose ibv_rereg_mr the library has, if not as its exports tell",
                choices=DIALECTS, plugin=True),
         Option("deadline", "--deadline", "a case that takes longer hangs; one completion is awaited for a sixth of it,"

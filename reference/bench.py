@@ -20,7 +20,7 @@ from reference import header
 from reference.device import Device
 from reference.entries import Kernel, Library
 from reference.memory import HUGEPAGE, PAGE, FileRange, Range
-from reference.objects import ACCESS, Domain, Refused, Window
+from reference.objects import ACCESS, Domain, Refused, Region, Window
 from reference.queues import Queue
 
 _ALL_RIGHTS = ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "FLUSH_GLOBAL", "FLUSH_PERSISTENT")
@@ -48,6 +48,18 @@ class HeldWindow:
         return Return(0, 0)
 
 
+class HeldElsewhere:
+    """A region of another process, with its keys."""
+
+    def __init__(self, device: Device, region: Region) -> None:
+        self._device, self._region = device, region
+        self.lkey, self.rkey = device.reported_keys(region)
+
+    def close(self) -> None:
+        """Ends the process, which deregisters the region."""
+        self._device.end_elsewhere(self._region)
+
+
 class HeldQueue:
     """A queue pair as a program has it."""
 
@@ -55,6 +67,11 @@ class HeldQueue:
         self._device = device
         self.pd = pd
         self.queue = queue
+        self.state = "RESET"  # the state that the program has set; it does not show a transition to ERR
+
+    def move_to(self, state: str) -> None:
+        """Moves the queue pair to a state."""
+        self.state = self.queue.state = state
 
     @property
     def number(self) -> int:
@@ -65,11 +82,6 @@ class HeldQueue:
     def kind(self) -> str:
         """The queue pair's type."""
         return self.queue.kind
-
-    @property
-    def state(self) -> str:
-        """The state that the program has set. It does not show a transition to ERR."""
-        return "RTS" if self.queue.state == "ERR" else self.queue.state
 
     @property
     def sq_sig_all(self) -> bool:
@@ -113,8 +125,8 @@ class HeldPair:
         self._connect()
 
     def _connect(self) -> None:
-        self.requester.queue.state = "RTS" if self._state == "RTS" else "INIT"
-        self.responder.queue.state = self._state
+        self.requester.move_to("RTS" if self._state in ("RTS", "ERR") else "INIT")
+        self.responder.move_to(self._state)
 
     def renew(self) -> None:
         """Resets both queue pairs and connects them again."""
@@ -154,6 +166,10 @@ class ReferenceBench:
     def page_out(self, memory: Memory) -> bool:
         """Does nothing and returns True: the reference accesses pages by address, whether they are swapped or not."""
         return True
+
+    def register_elsewhere(self, memory: Memory, access: int) -> HeldElsewhere:
+        """Another process registers its mapping of shared memory."""
+        return HeldElsewhere(self.device, self.device.register_elsewhere(memory.addr, memory.size, access))
 
     def dmabuf(self, kind: str, size: int) -> FileRange:
         """Returns a dma-buf of `size` bytes; the kinds are the same here."""

@@ -221,6 +221,19 @@ class Regions:
         self.keys[region.key] = region
         return region
 
+    # What another process registers
+
+    def register_elsewhere(self, addr: int, length: int, access: int) -> Region:
+        """Registers memory in another process, with a domain of its own."""
+        domain = Domain(self.new_handle(), self.context + 1, self.dealloc_pd)
+        region = Region(self.new_handle(), self.new_key(), domain, addr, length, addr, access)
+        self.keys[region.key] = region
+        return region
+
+    def end_elsewhere(self, region: Region) -> None:
+        """Ends the other process, and with it the region."""
+        del self.keys[region.key]
+
     # What is deregistered
 
     def deregister(self, handle: int) -> None:

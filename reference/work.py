@@ -132,11 +132,17 @@ class Work(Binding):
         if request.opcode == "ATOMIC_WRITE" and request.remote_addr % _WORD:
             return self.refuse(queue, "REM_INV_REQ_ERR")
         found = self.target(queue, request, request.length if flushes else len(content))
+        if request.opcode == "FLUSH_PERSISTENT" and found and not self.is_persistent(found, request.length):
+            found = None
         if found is None or not self.put(found, content):
             return self.refuse(queue, "REM_ACCESS_ERR")
         if request.opcode == "RDMA_WRITE_WITH_IMM":
             return self.deliver(queue, None, request.imm, len(content))
         return SUCCESS
+
+    def is_persistent(self, addr: int, length: int) -> bool:
+        """Returns whether a range keeps its contents without power. A flush must not report other memory as such."""
+        return self.memory.is_special("persistent", addr, length)
 
     def put(self, addr: int, content: bytes) -> bool:
         """Writes to the responder's memory. Returns False if a page cannot be written."""
@@ -179,7 +185,15 @@ class Work(Binding):
         imm = request.imm if request.opcode == "SEND_WITH_IMM" else None
         if request.opcode == "SEND_WITH_INV" and not self.remote_invalidate(request.invalidate_rkey, queue.peer):
             return self.refuse(queue, "REM_ACCESS_ERR")
-        return self.deliver(queue, content, imm, len(content))
+        status = self.deliver(queue, content, imm, len(content))
+        if request.opcode == "SEND_WITH_INV" and queue.peer.polled and queue.peer.polled[-1].opcode == "RECV":
+            last = queue.peer.polled.pop()
+            queue.peer.polled.append(last._replace(invalidated_rkey=self.told_invalidation(request.invalidate_rkey)))
+        return status
+
+    def told_invalidation(self, key: int) -> int | None:
+        """Returns the invalidated key that the receiver of the message is told, None for none."""
+        return key
 
     def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
         """Consumes one of the peer's receives and returns the requester's status.

@@ -15,7 +15,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from conformance.model.record import Deviation, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
+from conformance.model.record import (
+    ConfirmationRecord,
+    Deviation,
+    FooterRecord,
+    HeaderRecord,
+    ResultRecord,
+    WaiversAccount,
+)
 from conformance.model.record_shape import RESULT, completed_footer, completed_header, completed_result
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import RuleConclusion, conclude_rules, exit_status, verdict_on
@@ -75,7 +82,7 @@ class Digest:
     """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded.
 
     Every record has all keys of model/record_shape.py. `directory` holds the run's other files; `torn` is true if the
-    last line of the file is incomplete.
+    last line of the file is incomplete. `confirmations` say which violations occur alone.
     """
 
     directory: Path
@@ -83,6 +90,7 @@ class Digest:
     results: tuple[ResultRecord, ...]
     footer: FooterRecord | None
     torn: bool = False
+    confirmations: tuple[ConfirmationRecord, ...] = ()
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
@@ -248,15 +256,17 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
     """The digest of a recorded run. Raises UserError if a record has the wrong shape."""
     where = name or str(directory)
     header = completed_header(plain(recorded.header), where)
-    by_case: dict[str, ResultRecord] = {}
+    found: dict[str, ResultRecord] = {}
     for record in recorded.results:
         completed = completed_result(plain(record), where)
-        by_case[completed["case"]] = completed
+        found[completed["case"]] = completed
+    by_case: dict[str, ResultRecord] = {}  # in the planned order: several workers record in the order of completion
     for case in map(str, header["planned"]):
-        if case not in by_case:
-            by_case[case] = completed_result({**RESULT, "case": case, "reason": "planned and never recorded"}, where)
+        missed: ResultRecord = {**RESULT, "case": case, "reason": "planned and never recorded"}
+        by_case[case] = found[case] if case in found else completed_result(missed, where)
+    by_case |= {case: record for case, record in found.items() if case not in by_case}
     footer = completed_footer(plain(recorded.footer), where) if recorded.footer else None
-    return Digest(directory, header, tuple(by_case.values()), footer, recorded.torn)
+    return Digest(directory, header, tuple(by_case.values()), footer, recorded.torn, plain(recorded.confirmations))
 
 
 def format_deviation(deviation: Deviation) -> str:

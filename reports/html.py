@@ -23,7 +23,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import headline, verdict_on
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
-from reports import pictures
+from reports import confirmation, pictures
 from reports.digest import Digest, RuleFacts, flat, format_value
 from reports.points import read_points
 
@@ -144,13 +144,17 @@ class RuleView:
 
 @dataclass(frozen=True)
 class Seen:
-    """A result that violates a rule: its headline, the command that reproduces it, and rows from random sequences."""
+    """A result that violates a rule: its headline, the command that reproduces it, and rows from random sequences.
+
+    `confirmed` says whether it occurs alone; it is empty if that is not known.
+    """
 
     record: ResultRecord
     verdict: str
     headline: str
     repro: str
     rows: tuple[str, ...]
+    confirmed: str
 
 
 @dataclass(frozen=True)
@@ -161,10 +165,10 @@ class Finding:
     by_run: tuple[tuple[int, int, tuple[Seen, ...]], ...]
 
 
-def _seen(rule: str, record: ResultRecord) -> Seen:
+def _seen(rule: str, record: ResultRecord, run: Digest) -> Seen:
     rows = (each["row"] for each in record["deviations"] if each["row"] and rule in each["rules"])
     text, repro = headline(rule, record)
-    return Seen(record, verdict_on(rule, record), text, repro, tuple(rows))
+    return Seen(record, verdict_on(rule, record), text, repro, tuple(rows), confirmation.of_case(run, record["case"]))
 
 
 @dataclass(frozen=True)
@@ -228,12 +232,18 @@ class Page:
         found = []
         for id_, facts in self.rules.items():
             by_run = tuple(
-                (number, len(records[id_]), tuple(_seen(id_, record) for record in records[id_][:_MOST_SHOWN]))
-                for number, records in enumerate(violated) if id_ in records
+                (number, len(records[id_]), tuple(_seen(id_, record, run) for record in records[id_][:_MOST_SHOWN]))
+                for number, (run, records) in enumerate(zip(self.runs, violated, strict=True)) if id_ in records
             )  # fmt: skip
             if by_run:
                 found.append(Finding(facts, by_run))
         return found
+
+    @cached_property
+    def confirmations(self) -> list[str]:
+        """Lines that say of each run how many of its violations were confirmed."""
+        several = len(self.runs) > 1
+        return [f"{run.name}: {line}" if several else line for run in self.runs for line in confirmation.summary(run)]
 
     @cached_property
     def sweeps(self) -> list[CaseView]:

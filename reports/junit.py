@@ -12,6 +12,7 @@ from typing import Any
 
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
+from reports import confirmation
 from reports.digest import Digest, flat, format_deviation
 
 FILE_NAME = "junit.xml"
@@ -57,7 +58,7 @@ def _testsuite(run: Digest) -> ET.Element:
     for name, value in _properties(run):
         ET.SubElement(properties, "property", name=name, value=_clean(str(value)))
     for record in run.results:
-        suite.append(_testcase(record))
+        suite.append(_testcase(record, confirmation.of_case(run, record["case"])))
     return suite
 
 
@@ -74,7 +75,7 @@ def _properties(run: Digest) -> Sequence[tuple[str, object]]:
     ]
 
 
-def _testcase(record: ResultRecord) -> ET.Element:
+def _testcase(record: ResultRecord, confirmed: str) -> ET.Element:
     folder, _, name = record["case"].partition("/")
     seconds = (record["duration_us"] or 0) / 1e6
     element = ET.Element("testcase", classname=f"rdma-cts.{_clean(folder)}", name=_clean(name), time=f"{seconds:.6f}")
@@ -84,7 +85,7 @@ def _testcase(record: ResultRecord) -> ET.Element:
         ET.SubElement(element, "skipped", type=record["effective"], message=_message(record))
     elif kind:
         child = ET.SubElement(element, kind, type=record["effective"], message=_message(record))
-        child.text = _clean(_details(record))
+        child.text = _clean(_details(record) + (f"\ntried again: {confirmed}" if confirmed else ""))
     return element
 
 

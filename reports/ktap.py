@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
+from reports import confirmation
 from reports.digest import Digest, flat, format_deviation
 
 # The outcome and the directive of each verdict.
@@ -46,6 +47,8 @@ def _run(run: Digest) -> Iterator[str]:
         outcome, directive = _RESULT[record["effective"]]
         if outcome == "not ok":
             yield from (f"# {text}" for text in _details(record))
+            if confirmed := confirmation.of_case(run, record["case"]):
+                yield f"# tried again: {confirmed}"
         reason = f" # {directive} {record['effective']}: {_escaped(record['reason'])}" if directive else ""
         yield f"{outcome} {number} {_escaped(record['case'])}{reason}"
 

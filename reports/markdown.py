@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from conformance.model.verdict import VERDICTS
 from conformance.results.conclusions import headline
+from reports import confirmation
 from reports.digest import Digest
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")
@@ -35,6 +36,9 @@ def _run(run: Digest) -> Iterator[str]:
     for verdict in reversed(VERDICTS):
         if run.counts.get(verdict):
             yield f"| {verdict} | {rules.count(verdict)} | {run.counts[verdict]} |"
+    for line in confirmation.summary(run):
+        yield ""
+        yield escaped(line)
     problems = run.waivers.get("problems", ())
     if problems:
         yield ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import TextIO
@@ -23,7 +24,10 @@ QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 
 class Progress:
-    """Prints the progress of a run to `stream`; with `level` QUIET nothing, with VERBOSE a line for each case."""
+    """Prints the progress of a run to `stream`; with `level` QUIET nothing, with VERBOSE a line for each case.
+
+    Several threads may use it.
+    """
 
     def __init__(
         self, stream: TextIO | None = None, level: int = NORMAL, clock: Callable[[], float] = time.monotonic
@@ -33,12 +37,14 @@ class Progress:
         self.clock = clock
         self.redraws = can_redraw(self.stream) and level > QUIET
         self._ticks: list[float] = [clock()]
+        self._lock = threading.RLock()
 
     def say(self, text: str) -> None:
         """Prints one line, unless the level is QUIET."""
         if self.level > QUIET:
-            self._clear()
-            print(one_line(text), file=self.stream, flush=True)
+            with self._lock:
+                self._clear()
+                print(one_line(text), file=self.stream, flush=True)
 
     def run_started(self, header: HeaderRecord, total: int) -> None:
         """The run has its header: `total` cases are planned."""
@@ -47,6 +53,10 @@ class Progress:
 
     def result_recorded(self, record: ResultRecord, done: int, total: int) -> None:
         """A result was recorded; it is shown at once unless it is PASS or UNSUPPORTED."""
+        with self._lock:
+            self._result_recorded(record, done, total)
+
+    def _result_recorded(self, record: ResultRecord, done: int, total: int) -> None:
         self._ticks = [*self._ticks[-_RECENT:], self.clock()]
         if self.level == VERBOSE or record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED):
             self._show(record)

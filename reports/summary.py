@@ -11,6 +11,7 @@ from typing import Any
 
 from conformance.model.verdict import VERDICTS
 from conformance.results.conclusions import headline
+from reports import confirmation
 from reports.digest import STANDINGS, Digest
 
 FILE_NAME = "summary.json"
@@ -50,6 +51,7 @@ def as_data(run: Digest) -> dict[str, Any]:
             }
             for rule, records in violations.items()
         ],
+        "confirmation": confirmation.as_data(run),
         "waivers": dict(run.waivers),
     }  # fmt: skip
 
@@ -84,6 +86,11 @@ def schema() -> dict[str, Any]:
         "standings": _counts(STANDINGS, count),
         "documented_rules": count,
         "violations": {"type": "array", "items": _object(violation)},
+        "confirmation": {
+            "type": "object",
+            "description": "how many violations were confirmed, not confirmed and not tried again alone, and the names "
+            "of those not confirmed; empty if none were to be confirmed",
+        },
         "waivers": {"type": "object", "description": "as in the footer of results.jsonl; empty without --waivers"},
     }
     return {

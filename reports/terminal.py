@@ -14,6 +14,7 @@ from typing import TextIO
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import headline, verdict_on
+from reports import confirmation
 from reports.digest import Digest, one_line
 
 _COLOURS: dict[str, str] = {
@@ -38,6 +39,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None) -> str:
     remarks = sum(bool(record["notes"]) for record in run.results)
     if remarks:
         lines.append(f"{remarks} results with remarks: the documents leave the outcome open or contradict each other")
+    lines += confirmation.summary(run)
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
     lines += [device_line(run.header), f"report: {out / REPORT} (results: {out})", f"next: {_next(run, out)}"]
     return "\n".join([*lines, f"{_conclusion(run)} (exit status {run.status})"])

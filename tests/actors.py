@@ -77,6 +77,7 @@ class Audience:
         self.total = 0
         self.taken: list[str] = []
         self.reasons: list[str] = []
+        self.said: list[str] = []
 
     def run_started(self, header: HeaderRecord, total: int) -> None:
         self.total = total
@@ -86,6 +87,9 @@ class Audience:
 
     def worker_restarted(self, reason: str) -> None:
         self.reasons.append(reason)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
 
 
 class Stage:
@@ -105,7 +109,7 @@ class Stage:
         carry_on: bool = False,
         boot_id: str = "",
     ) -> Recorded:
-        """Runs, or carries on what the file holds; every script must be needed."""
+        """Runs one worker at a time, or carries on what the file holds; every script must be needed."""
         waiting = list(scripts)
 
         def next_actor(cases: Sequence[str]) -> Worker:
@@ -121,15 +125,20 @@ class Stage:
         return read_results(self.path)
 
     def supervise(
-        self, worker: Callable[[Sequence[str]], Worker], suite: Suite = SUITE, carry_on: bool = False, boot_id: str = ""
+        self,
+        worker: Callable[[Sequence[str]], Worker],
+        suite: Suite = SUITE,
+        carry_on: bool = False,
+        boot_id: str = "",
+        at_once: int = 1,
     ) -> None:
-        """Runs with workers from `worker`."""
+        """Runs with workers from `worker`, that many at the same time."""
         with closing(ResultsFile(self.path, carry_on=carry_on)) as results:
             earlier = results.cut_back(results.recorded()) if carry_on else None
             Supervisor(
                 suite, suite.cases, results, self.audience, {"stack": "test"}, self.console,
                 boot_id=boot_id, prior=earlier,
-            ).run(worker)  # fmt: skip
+            ).run(*[worker] * at_once)  # fmt: skip
 
 
 def verdicts(recorded: Recorded) -> list[str]:

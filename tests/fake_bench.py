@@ -83,6 +83,9 @@ class FakeBench:
     def resources(self) -> dict[str, int]:
         return {}
 
+    def register_elsewhere(self, memory: Any, access: int) -> Any:
+        raise NotImplementedError
+
     def locked_memory_limit(self, size: int) -> AbstractContextManager[None]:
         return nullcontext()
 

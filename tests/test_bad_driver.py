@@ -49,6 +49,11 @@ def test_the_run_is_complete_and_says_how_many_guests_it_took(run: Recorded) -> 
     }  # fmt: skip
 
 
+def test_each_violation_occurs_alone_in_a_fresh_guest_too(run: Recorded) -> None:
+    assert run.footer is not None
+    assert run.footer["confirmation"] == {"confirmed": 6, "not_confirmed": 0, "not_tried": 0}
+
+
 def test_a_panic_is_told_in_the_kernels_own_words(run: Recorded) -> None:
     line = result(run, "panics")
     assert "the kernel under test died" in line["reason"]

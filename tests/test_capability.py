@@ -49,6 +49,7 @@ LINK_LOCAL, MAPPED = "fe80:0000:0000:0000:5054:00ff:fe12:3456", "0000:0000:0000:
 PREFIX_ALONE, NONE = "fe80:0000:0000:0000:0000:0000:0000:0000", "0000:0000:0000:0000:0000:0000:0000:0000"
 
 
+@pytest.mark.parametrize("has_query", [False, True])  # of the whole table of GIDs
 @pytest.mark.parametrize(
     ("link_layer", "gids", "index"),
     [
@@ -59,8 +60,10 @@ PREFIX_ALONE, NONE = "fe80:0000:0000:0000:0000:0000:0000:0000", "0000:0000:0000:
     ],
 )
 def test_traffic_uses_an_address_that_stands_for_an_interface(
-    port: Any, link_layer: str, gids: tuple[str, ...], index: int
+    port: Any, monkeypatch: pytest.MonkeyPatch, link_layer: str, gids: tuple[str, ...], index: int, has_query: bool
 ) -> None:
+    valid = [number for number, gid in enumerate(gids) if gid != NONE]
+    monkeypatch.setattr(Device, "_gid_indices", lambda _: valid if has_query else None)
     assert port(link_layer, *gids).source_gid_index == index
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -152,3 +153,22 @@ def test_data_of_a_write_must_be_in_memory_when_its_immediate_data_is_received(p
     (exchange,) = exchanges([ExchangeSpec(loopback, SendRequest("RDMA_WRITE_WITH_IMM", 1), (remote, local))])
     assert exchange.late is late
     assert remote.moved() == "all"
+
+
+def test_an_error_state_that_has_once_not_come_is_hardly_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(step=connection.SILENCE_S / 20)
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    asked: list[str] = []
+
+    def query_state() -> str:
+        asked.append("RTS")
+        return asked[-1]
+
+    side = Side([], lambda _: None)
+    monkeypatch.setattr(side, "query_state", query_state)
+    loopback = LoopbackConnection(cast(Any, Pair(side, side)), lambda: 1)
+    loopback.mark_failed(cast(Any, side))
+    first = len(asked)
+    loopback.mark_failed(cast(Any, side))
+    assert first > 10
+    assert len(asked) - first < 3

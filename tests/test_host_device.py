@@ -14,8 +14,9 @@ import pytest
 
 import bad_driver
 from conformance.tables.suite import ROOT
+from fixtures.cache import cache_directory
 from fixtures.softroce.guest import Job, boot
-from fixtures.softroce.image import cache_directory, ensure_image
+from fixtures.softroce.image import ensure_image
 from fixtures.softroce.recipe import recipe_for
 from patience import PATIENCE_S
 

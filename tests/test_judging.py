@@ -155,6 +155,36 @@ def test_an_int_that_is_no_errno_fails() -> None:
     assert "-1" in judgement.reason
 
 
+def test_a_negative_errno_fails() -> None:
+    judgement = judge(REFUSE_ANY, [], null("errno -22"))
+    assert judgement.verdict == Verdict.FAIL
+    assert "no value of errno" in judgement.reason
+
+
+def test_a_deregistration_that_returns_another_number_than_errno_fails() -> None:
+    judgement = judge(DEREGISTER_REFUSED, [], status("EPERM", afterwards=[status("0")]) | {"errno": "EBUSY"})
+    assert judgement.verdict == Verdict.FAIL
+    assert "returned EPERM, and the value of errno is EBUSY" in judgement.reason
+    same = status("EBUSY", afterwards=[status("0")]) | {"errno": "EBUSY"}
+    assert judge(DEREGISTER_REFUSED, [], same).verdict == Verdict.PASS
+
+
+def test_a_registration_that_fails_again_has_the_same_errno() -> None:
+    again = case(
+        """
+        - id: again
+          rules: [REG-02]
+          when: {access: [REMOTE_WRITE]}
+          then: {outcome: refused, errno: any}
+          afterwards: [{call: ibv_reg_mr, access: [REMOTE_WRITE], then: {outcome: refused, errno: any}}]
+        """
+    )
+    assert judge(again, [], null("EINVAL", afterwards=[null("EINVAL")])).verdict == Verdict.PASS
+    judgement = judge(again, [], null("EINVAL", afterwards=[null("EFAULT")]))
+    assert judgement.verdict == Verdict.FAIL
+    assert "failed with errno EINVAL, and with EFAULT when it was called again" in judgement.reason
+
+
 def test_later_steps_are_judged_too() -> None:
     assert judge(DEREGISTER_REFUSED, [], status("EINVAL", afterwards=[status("0")])).verdict == Verdict.PASS
     judgement = judge(DEREGISTER_REFUSED, [], status("EINVAL", afterwards=[status("EBUSY")]))
@@ -248,6 +278,35 @@ def test_bytes_that_changed_elsewhere_fail_whatever_the_completion(
     judgement = judge(traffic(expected), [], moved(how, wc, changed))
     assert judgement.verdict == Verdict.FAIL
     assert "remote bytes changed" in judgement.reason
+
+
+RECEIVE = case(
+    """
+    - id: receive
+      rules: [REG-04]
+      when: {access: [LOCAL_WRITE]}
+      then: success
+      afterwards: [{call: local_traffic, op: RECV, lkey: new.lkey, addr: buf, length: 200, qp_type: UD, then: success}]
+    """
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "verdict"),
+    [
+        ("UD", [[0, 200]], Verdict.PASS),
+        ("UD", [[0, 24], [25, 175]], Verdict.PASS),
+        ("UD", [[0, 12], [20, 19], [40, 160]], Verdict.PASS),
+        ("UD", [[20, 180]], Verdict.PASS),
+        ("UD", [[0, 200], [264, 1]], Verdict.FAIL),
+        ("UD", [[0, 50], [60, 140]], Verdict.FAIL),
+        ("UD", [[-8, 208]], Verdict.FAIL),
+        ("RC", [[0, 24], [25, 175]], Verdict.FAIL),
+    ],
+)
+def test_a_byte_of_a_datagrams_header_may_keep_its_value(kind: str, changed: list[list[int]], verdict: str) -> None:
+    seen = status("0", wc=["SUCCESS"], qp_type=kind, side="receive", byte_len=[200, 200], moved="all", changed=changed)
+    assert judge(RECEIVE, [], region(afterwards=[seen])).verdict == verdict
 
 
 def test_what_the_run_found_to_be_out_of_reach_is_unreachable_with_its_reason() -> None:
@@ -615,3 +674,56 @@ def test_a_refused_read_that_scribbles_on_the_requesters_own_buffer_leaks_nothin
     assert judge(traffic("refused", "RDMA_READ"), [], moved("part", "REM_ACCESS_ERR", ())).verdict == Verdict.FAIL
     done = judge(traffic("success", "RDMA_READ"), [], moved("other", "SUCCESS", ()))
     assert "something else has arrived" in done.reason
+
+
+@pytest.mark.parametrize("outcome", ["open", "refused"])
+def test_a_bind_that_must_complete_is_judged_by_its_completions(outcome: str) -> None:
+    of = case(
+        f"{{rules: [BIND-22], given: {{{WINDOW}, {REGION}}}, when: {{access: [], send_flags: []}},"
+        f" then: {{outcome: {outcome}, completion: one}}}}",
+        "bind_mw",
+    )
+    assert judge(of, [], bound("WR_FLUSH_ERR")).verdict == Verdict.PASS
+    assert judge(of, [], {**bound(), **status("EINVAL")}).verdict == Verdict.PASS
+    assert "was posted and should have one completion" in judge(of, [], bound()).reason
+    assert judge(of, [], bound("WR_FLUSH_ERR", "WR_FLUSH_ERR")).verdict == Verdict.FAIL
+
+
+def test_a_bind_that_succeeds_and_ends_its_queue_pair_fails() -> None:
+    assert judge(BIND, [], {**bound("SUCCESS"), "state": "ERR"}).reason.endswith("and its queue pair is in state ERR")
+
+
+INVALIDATE = (
+    "{{rules: [BIND-19], given: {{qps: {{qp: {{type: RC}}}}}}, call: post_send_with_inv, when: {{rkey: 7}}, then: {}}}"
+)
+
+
+def test_the_receiver_has_to_be_told_the_invalidated_key() -> None:
+    of = case(INVALIDATE.format("success"), "bind_mw")
+    seen = status("0", wc=["SUCCESS"], responder_wc=["SUCCESS"], invalidated=[7, 7])
+    assert judge(of, [], seen).verdict == Verdict.PASS
+    for told in (None, 8):
+        assert judge(of, [], {**seen, "invalidated": [told, 7]}).verdict == Verdict.FAIL
+
+
+def test_an_invalidation_is_refused_if_its_receiver_alone_learns_of_it() -> None:
+    of = case(INVALIDATE.format("refused"), "bind_mw")
+    assert judge(of, [], status("0", wc=["SUCCESS"], responder_wc=["REM_INV_REQ_ERR"])).verdict == Verdict.PASS
+    assert judge(of, [], status("0", wc=["SUCCESS"], responder_wc=["SUCCESS"])).verdict == Verdict.FAIL
+
+
+def test_a_step_of_the_other_outcome_is_not_judged() -> None:
+    of = case(
+        """
+        - id: only-if-refused
+          rules: [DEREG-03]
+          given: {mrs: {mr: {access: []}}}
+          when: {mr: mr, handle: invented}
+          then: open
+          afterwards: [{call: ibv_dereg_mr, mr: mr, then: {outcome: success, after: refused}}]
+        """,
+        "dereg_mr",
+    )
+    assert judge(of, [], status("0", afterwards=[status("not made", not_made=True)])).verdict == Verdict.PASS
+    assert judge(of, [], status("EINVAL", afterwards=[status("EBUSY")])).verdict == Verdict.FAIL
+    assert judge(of, ["odp"], status("EINVAL", afterwards=[status("0")])).verdict == Verdict.UNSUPPORTED

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from conformance.errors import UserError
+from conformance.kernel import paging
 from conformance.model.vocabulary import MEMORY_KINDS
 from fixtures import memory, persistent
 from fixtures.limits import locked_memory_limit, obey_locked_memory_limit
-from fixtures.memory import PAGE, Memory, allocate
+from fixtures.memory import PAGE, REPEATED_PAGES, Memory, allocate
 
 SIZE = 3 * PAGE
 SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge", "persistent"})
@@ -62,6 +63,9 @@ def pages(of: Memory) -> list[str]:
         ("unmapped", [""] * 3),
         ("hole", ["rw-p", "", "rw-p"]),
         ("shared", ["rw-s"] * 3),
+        ("writable_start", ["rw-p", "r--p", "r--p"]),
+        ("sparse", ["rw-p"] * 3),
+        ("repeated", ["rw-s"] * 3),
     ],
 )
 def test_each_kind_is_mapped_as_it_says(kind: str, protections: list[str]) -> None:
@@ -263,3 +267,34 @@ def test_a_limit_that_cannot_be_set_changes_nothing() -> None:
     with pytest.raises((ValueError, OSError, OverflowError)), locked_memory_limit(-2):
         pytest.fail("not reached")
     assert state() == before
+
+
+def test_repeated_memory_repeats_its_pages_after_an_uneven_number() -> None:
+    made = allocate("repeated", (REPEATED_PAGES + 2) * PAGE)
+    try:
+        ctypes.memset(made.addr + 8, 0x5A, 1)
+        again = made.addr + REPEATED_PAGES * PAGE
+        assert ctypes.string_at(again + 8, 1) == b"\x5a"
+        assert ctypes.string_at(again + PAGE + 8, 1) == b"\0"
+    finally:
+        made.close()
+
+
+def test_sparse_memory_is_larger_than_the_machine() -> None:
+    made = allocate("sparse", 1 << 43)
+    try:
+        ctypes.memset(made.addr + made.size - 1, 1, 1)
+    finally:
+        made.close()
+
+
+def test_pages_that_were_only_read_are_not_the_processes_own() -> None:
+    made = allocate("untouched", SIZE)
+    try:
+        ctypes.string_at(made.addr, SIZE)
+        assert paging.own_pages(made.addr, SIZE)[0] == 0
+        ctypes.memset(made.addr, 1, SIZE)
+        assert paging.own_pages(made.addr, SIZE) == (3, 3)
+        assert not paging.kept_from_children(made.addr)
+    finally:
+        made.close()

@@ -13,9 +13,10 @@ import pytest
 from conformance.model.record import HeaderRecord
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
+from fixtures.cache import cache_directory
 from fixtures.digests import sha256_of
 from fixtures.softroce.build import find_tool
-from fixtures.softroce.image import cache_directory, ensure_image
+from fixtures.softroce.image import ensure_image
 from fixtures.softroce.recipe import recipe_for
 from patience import PATIENCE_S
 

@@ -44,9 +44,9 @@ ROWS = """\
 MEMORY = "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\n"
 HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).cases
 # What does not decide a case's outcome, and what has an effect on one target alone; said here once more.
-NOT_DECIDING = {"keep", "verbs", "rules", "words", "only", "tier", "waivers"}
+NOT_DECIDING = {"guests", "no_confirm", "keep", "verbs", "rules", "words", "only", "tier", "waivers"}
 HOST_ONLY = {"device", "port", "gid_index", "shared", "hazardous"}
-GUEST_ONLY = {"guest", "stack", "kernel", "modules", "overlay", "guest_env", "keep"}
+GUEST_ONLY = {"guest", "guests", "stack", "kernel", "modules", "overlay", "guest_env", "keep"}
 
 # Words that a shell or a parser could take for something else; argparse before Python 3.13 takes no "--" as a value.
 TEXTS = st.sampled_from(["x", "-x", "--guest", "a b", "'\"", "$HOME", "#", "a=b", "-5", "*", "~", "é\n", "\\"])
@@ -63,11 +63,13 @@ def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 GIVEN = st.builds(
     RunOptions, device=st.none() | TEXTS, port=st.integers(), gid_index=st.none() | st.integers(), guest=st.booleans(),
+    guests=st.none() | st.integers(1, 64),
     stack=st.none() | st.sampled_from(sorted(STACKS)), shared=st.booleans(), hazardous=st.booleans(),
     kernel=st.none() | PATHS, modules=st.none() | PATHS, rdma_core=st.none() | PATHS, overlay=st.none() | PATHS,
     guest_env=several(TEXTS), keep=st.booleans(), verbs=several(TEXTS), rules=several(TEXTS), words=several(TEXTS),
     only=several(TEXTS), tier=st.sampled_from(sorted(TIERS)), cases=several(PATHS), profile=st.none() | PATHS,
-    waivers=st.none() | PATHS, dialect=st.none() | st.sampled_from(DIALECTS), deadline=SECONDS,
+    waivers=st.none() | PATHS, no_confirm=st.booleans(),
+    dialect=st.none() | st.sampled_from(DIALECTS), deadline=SECONDS,
     seed=st.none() | st.integers(), sequences=st.just(0.0) | SECONDS,
 )  # fmt: skip
 SETTLED = st.builds(RunOptions.on, GIVEN, st.just("") | TEXTS)

@@ -22,10 +22,11 @@ import pytest
 from conformance.errors import UserError
 from conformance.tables.suite import ROOT
 from fixtures import packages
+from fixtures.cache import cache_directory
 from fixtures.softroce import accelerator, build, cpio, image, job, kernel, mirror
 from fixtures.softroce.build import Built
 from fixtures.softroce.guest import Guest, boot
-from fixtures.softroce.image import Image, cache_directory, ensure_image
+from fixtures.softroce.image import Image, ensure_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import STACKS, Recipe, recipe_for
 from patience import PATIENCE_S, await_true, longer_and_longer

@@ -13,12 +13,11 @@ import pytest
 
 import samples
 from actors import HEADER, IDS, SILENCE, SUITE, Actor, Audience, Stage, killed, passed, ran, start, verdicts
-from conformance import supervision
 from conformance.errors import UserError
 from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
-from conformance.supervision import TRIES, Supervisor, Worker
+from conformance.supervision import TRIES, Supervisor, Worker, session, supervisor
 from conformance.tables.suite import load_suite
 from fixtures.host import HostWorker
 from project import Project
@@ -193,7 +192,7 @@ def test_noise_between_the_lines_changes_nothing(stage: Stage, noise: bytes) -> 
 
 def let_time_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives the supervisor a clock that goes on by a second each time it is read."""
-    monkeypatch.setattr(supervision, "time", SimpleNamespace(monotonic=itertools.count(1.0).__next__))
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=itertools.count(1.0).__next__))
 
 
 def test_noise_does_not_put_off_the_deadline(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +281,7 @@ class TestPytestAsWorker:
     def test_a_process_that_hangs_costs_one_case(
         self, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(supervision, "CASE_DEADLINE_S", 2.0)
+        monkeypatch.setattr(supervisor, "CASE_DEADLINE_S", 2.0)
         found, _recorded = self.run(project, tmp_path, "works", "hangs")
         assert found == {"works": "PASS", "hangs": "HANG"}
 

@@ -9,8 +9,9 @@ import pytest
 
 from commands.guests import SUITE_PARTS
 from conformance.tables.suite import ROOT
+from fixtures.cache import cache_directory
 from fixtures.softroce.guest import boot
-from fixtures.softroce.image import cache_directory, ensure_image
+from fixtures.softroce.image import ensure_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import recipe_for
 from patience import PATIENCE_S

@@ -35,7 +35,7 @@ from fixtures.softroce.start import Starter
 from fixtures.softroce.template import FILES, MANIFEST, Templates, checksum
 from patience import PATIENCE_S
 
-REQUEST = Request(("-q", "cases"), {"only": "reg_mr/a\n"}, 20.0)
+REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 20.0)
 
 
 # What shapes a guest

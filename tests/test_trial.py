@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import report
 from trial.alterations import ALTERATIONS
+from trial.blind import BLIND_PERMITTED_VARIANTS
 from trial.inside import CONTROL, RealTrial
 from trial.permitted_variants import PERMITTED_VARIANTS
 from trial.report import Trial
@@ -186,6 +188,20 @@ def test_no_violation_survives_and_few_are_misattributed(default_cases: list[Cas
 def test_what_the_documents_leave_open_is_failed_by_no_case(variant: Violation, default_cases: list[Case]) -> None:
     finding = try_violation(variant, default_cases)
     assert (finding.by, finding.broken, finding.reason) == ((), (), "")
+
+
+def test_permitted_variants_depart_only_from_recommendations(suite: Suite) -> None:
+    departing = [each for each in BLIND_PERMITTED_VARIANTS if each.departs_from]
+    assert departing
+    assert {suite.registry[rule].level for each in departing for rule in each.departs_from} == {"should"}
+
+
+def test_cases_of_the_rules_that_a_permitted_variant_departs_from_do_not_count(default_cases: list[Case]) -> None:
+    variant = next(each for each in BLIND_PERMITTED_VARIANTS if each.name == "local-errors-are-queue-errors")
+    cases = [case for case in default_cases if set(case.rules) <= {"STAT-03", "STAT-04"}]
+    assert cases
+    assert try_violation(variant, cases).by == ()
+    assert try_violation(replace(variant, departs_from=()), cases).by
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ part. `rdma-cts run` never uses an alteration.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from conformance.bench.calls import Mr, Pd, Return, Sge, Window
@@ -19,11 +19,23 @@ from conformance.model.case import QpSpec
 class Alteration:
     """Passes every call on unchanged; the base of all alterations.
 
-    `unreleased` are functions that release the regions and windows which an alteration has kept.
+    `unreleased` are functions that release the regions and windows which an alteration has kept. `faults` are
+    exceptions of the alteration itself that could not pass through C.
     """
 
     def __init__(self) -> None:
         self.unreleased: list[Any] = []
+        self.faults: list[BaseException] = []
+
+    def bench(self, real: Bench) -> Any:
+        """The bench on which cases run: the real one with altered calls."""
+        return AlteredBench(real, self)
+
+    def restore(self) -> None:
+        """Ends the alteration: releases what it has kept."""
+        for release in reversed(self.unreleased):
+            with suppress(Exception):  # the case has released its PD by now; the rest is released when the process ends
+                release()
 
     def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
         """One of the three registration verbs; `where` are its arguments between PD and access."""

@@ -14,7 +14,6 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any, cast
 
 from conformance.bench.interface import Bench
@@ -31,9 +30,11 @@ from conformance.tables.tiers import DEFAULT, of_tier, ordered
 from fixtures.bench import DeviceBench
 from fixtures.limits import obey_locked_memory_limit
 from trial.alterations import ALTERATIONS
-from trial.altering import Alteration, AlteredBench
+from trial.altering import Alteration
+from trial.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
+from trial.data_path.alteration import DataPath
 from trial.running import judgement_on, run_context
-from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding, finding
+from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, finding
 from trial.violation import Violation
 
 Message = dict[str, Any]
@@ -42,21 +43,22 @@ Message = dict[str, Any]
 _ENOUGH = 3
 # Unaltered calls; no case may report a violation.
 CONTROL = Violation("control", "REG-20", "Nothing is altered.", Alteration)
+DATA_PATH_CONTROL = Violation("data-path-control", "REG-20", "Requests and completions pass unchanged.", DataPath)
 
 
-def rows(cases: Sequence[Case]) -> list[Case]:
-    """The rows that cannot crash the kernel; no sweeps, because each takes as long as all rows together."""
+def rows(cases: Sequence[Case], kind: Kind = Kind.ROW) -> list[Case]:
+    """The rows that cannot crash the kernel, or the sweeps; each of these takes as long as all rows together."""
     moderate = of_tier(cases, DEFAULT)
-    return [case for case in moderate if case.kind is Kind.ROW and not case.hazardous]
+    return [case for case in moderate if case.kind is kind and not case.hazardous]
 
 
 class RealTrial:
     """Runs cases on a real bench, with and without an alteration."""
 
     def __init__(self, bench: Bench, capabilities: Capabilities, watch: Watch, cases: Sequence[Case]) -> None:
-        """Only the rows among `cases` are run, see `rows`."""
+        """Of `cases`, the rows are run, and the sweeps of a rule whose rows have not detected its violation."""
         self.bench, self.capabilities, self.watch = bench, capabilities, watch
-        self.cases = rows(cases)
+        self.cases, self.sweeps = rows(cases), rows(cases, Kind.SWEEP)
         self._unaltered: dict[str, Judgement] = {}
 
     def unaltered(self, case: Case) -> Judgement:
@@ -65,38 +67,48 @@ class RealTrial:
             self._unaltered[case.id] = judgement_on(case, run_context(self.bench, self.capabilities, self.watch))
         return self._unaltered[case.id]
 
-    def detections(self, violation: Violation, cases: Iterable[Case]) -> dict[str, str]:
-        """The cases that fail with the alteration and not without it, with their reasons."""
+    def detections(self, violation: Violation, cases: Iterable[Case]) -> tuple[dict[str, str], list[str]]:
+        """The cases that fail with the alteration and not without it, with their reasons; and faults of its own."""
+        # Before the alteration: it may reach every call of this process, unaltered ones too.
+        cases = [case for case in cases if self.unaltered(case).verdict not in VIOLATIONS]
         alteration: Alteration = violation.kind()
-        altered = run_context(cast(Bench, AlteredBench(self.bench, alteration)), self.capabilities, self.watch)
-        detected = {}
+        altered = run_context(cast(Bench, alteration.bench(self.bench)), self.capabilities, self.watch)
+        detected: dict[str, str] = {}
+        try:
+            self._detections(cases, altered, detected)
+        finally:
+            alteration.restore()
+        return detected, [f"{type(each).__name__}: {each}" for each in alteration.faults[:1]]
+
+    def _detections(self, cases: Iterable[Case], altered: RunContext, detected: dict[str, str]) -> None:
         for case in cases:
-            if self.unaltered(case).verdict in VIOLATIONS:
-                continue
             judgement = judgement_on(case, altered)
             if judgement.verdict in VIOLATIONS:
                 detected[case.id] = judgement.reason
             if len(detected) >= _ENOUGH:
                 break
-        for release in reversed(alteration.unreleased):
-            with suppress(Exception):  # the case has released its PD by now; the rest is released when the process ends
-                release()
-        return detected
 
-    def try_alteration(self, violation: Violation) -> Finding:
-        """Runs the cases of the violated rule and, if none of them detects the alteration, all others."""
-        own = [case for case in self.cases if violation.rule in case.rules]
-        detected = self.detections(violation, own)
-        if detected:
-            return finding(violation, KILLED, detected, len(own))
-        detected = self.detections(violation, [case for case in self.cases if violation.rule not in case.rules])
-        return finding(violation, MISATTRIBUTED if detected else SURVIVED, detected, len(self.cases))
+    def try_alteration(self, violation: Violation, own_only: bool = False) -> Finding:
+        """Runs cases of the violated rule, rows before sweeps, until some detect it; then the rows of other rules."""
+        own = [[case for case in cases if violation.rule in case.rules] for cases in (self.cases, self.sweeps)]
+        others = [case for case in self.cases if violation.rule not in case.rules]
+        tried = 0
+        broken: list[str] = []
+        for cases, outcome in ((own[0], KILLED), (own[1], KILLED), (others, MISATTRIBUTED))[: 2 if own_only else 3]:
+            detected, faults = self.detections(violation, cases)
+            tried, broken = tried + len(cases), broken + faults
+            if detected:
+                return finding(violation, outcome, detected, tried, broken)
+        return finding(violation, SURVIVED, {}, tried, broken)
 
 
 def try_alterations(bench: Bench, capabilities: Capabilities, watch: Watch, chosen: Sequence[str]) -> Iterator[Message]:
-    """A message for each chosen alteration."""
+    """A message for each chosen alteration. `own` among the names: violations only with the cases of their rule."""
     trial = RealTrial(bench, capabilities, watch, load_suite().cases)
-    for violation in (*ALTERATIONS, CONTROL):
+    for violation in (*ALTERATIONS, *DATA_PATH_ALTERATIONS):
+        if violation.name in chosen:
+            yield {"type": "finding", **trial.try_alteration(violation, OWN in chosen).as_data()}
+    for violation in (*DATA_PATH_PERMITTED, CONTROL, DATA_PATH_CONTROL):
         if violation.name in chosen:
             yield {"type": "finding", **trial.try_alteration(violation).as_data()}
 

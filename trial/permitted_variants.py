@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from conformance.bench.calls import Return, Sge
 from conformance.bench.work_requests import BindInfo, SendRequest
@@ -112,23 +113,32 @@ class BindsRefusedWhenPosted(Device):
 
 @permits("BIND-11")
 class BindsRefusedByCompletion(Device):
-    """Wrong arguments of a bind are refused by its completion, except a missing region or one of another PD."""
+    """Wrong arguments of a bind are refused by its completion, except a missing region or objects of two PDs."""
 
     def bind_argument_fault(
         self, queue: Domain, window: Window, region: Region | None, length: int, access: int
     ) -> int:
         fault = super().bind_argument_fault(queue, window, region, length, access)
-        return fault if region is None or region.domain is not window.domain else 0
+        return fault if region is None or fault == errno.EPERM else 0
 
 
 @permits("BIND-15")
 class InvalidationOfNothing(Device):
-    """A local invalidation of a window that is not bound completes with success."""
+    """A local invalidation of a window that was never bound completes with success."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._bound: set[int] = set()  # the keys of binds
+
+    def replace_key(self, window: Window, key: int) -> None:
+        """Binds give a window its key."""
+        self._bound.add(key)
+        super().replace_key(window, key)
 
     def local_invalidate(self, key: int, queue: Queue) -> bool:
         found = self.keys.get(key)
-        unbound = isinstance(found, Window) and found.kind == 2 and found.region is None
-        return unbound or super().local_invalidate(key, queue)
+        never_bound = isinstance(found, Window) and found.kind == 2 and key not in self._bound
+        return never_bound or super().local_invalidate(key, queue)
 
 
 @permits("BIND-14")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 from conformance.bench.interface import Bench
 from conformance.execution.runner import Progress, RunContext, Unwatched, Watch, run_case
@@ -15,6 +15,8 @@ from conformance.sweeps.runners import runners
 from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.stack import STACKS, Stack
+from trial.data_path.alteration import DataPath
+from trial.data_path.emulated import altered_bench
 from trial.searching import FIRST_SEED, for_sequences, observe
 
 # The number of random sequences in a case of them; such a case then takes as long as a few dozen others.
@@ -49,8 +51,25 @@ def stack_for(case: Case) -> Stack | None:
     return next((stack for stack in STACKS if all(stack.reach(need) for need in needed)), None)
 
 
+@contextmanager
+def _reference(kind: type[Device] | type[DataPath], stack: Stack) -> Iterator[RunContext]:
+    """A reference of a kind, or one whose data path an alteration changes. Raises the alteration's own exceptions."""
+    if not issubclass(kind, DataPath):
+        with closing(ReferenceBench(kind(stack))) as bench:
+            yield on_the_reference(bench)
+        return
+    alteration = kind()
+    with closing(ReferenceBench(Device(stack))) as bench:
+        try:
+            yield run_context(altered_bench(alteration, bench), bench.capabilities(), Unwatched())
+        finally:
+            alteration.restore()
+    if alteration.faults:
+        raise alteration.faults[0]
+
+
 def on_reference(
-    cases: Iterable[Case], kind: type[Device] = Device, only: Stack | None = None
+    cases: Iterable[Case], kind: type[Device] | type[DataPath] = Device, only: Stack | None = None
 ) -> Iterator[tuple[Case, Judgement]]:
     """Runs each case on a reference of a kind, with one reference for each stack, or only on the stack `only`."""
     grouped: dict[Stack, list[Case]] = {}
@@ -58,7 +77,6 @@ def on_reference(
         stack = only or stack_for(case) or STACKS[0]
         grouped.setdefault(stack, []).append(case)
     for stack, chosen in grouped.items():
-        with closing(ReferenceBench(kind(stack))) as bench:
-            run = on_the_reference(bench)
+        with _reference(kind, stack) as run:
             for case in chosen:
                 yield case, judgement_on(case, run)

@@ -18,8 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from commands.guests import SUITE_PARTS  # noqa: E402
+from fixtures.cache import cache_directory  # noqa: E402
 from fixtures.softroce.guest import boot  # noqa: E402
-from fixtures.softroce.image import cache_directory, ensure_image  # noqa: E402
+from fixtures.softroce.image import ensure_image  # noqa: E402
 from fixtures.softroce.job import Job  # noqa: E402
 from fixtures.softroce.recipe import Recipe  # noqa: E402
 

@@ -11,8 +11,9 @@ import functools
 
 from conformance.bench.interface import Memory
 
-# The bytes in a range before it is written, in the memory around it, and in a receiving buffer.
-BEFORE, CANARY, EMPTY = 0x3C, 0x77, 0x5A
+# The bytes in a range before it is written, in the memory around it, and in a receiving buffer. BEFORE is larger than
+# the bytes of a pattern, so that FETCH_AND_ADD carries from the lower half of the word into the upper one.
+BEFORE, CANARY, EMPTY = 0xFE, 0x77, 0x5A
 # The byte around the range in a case's memory, by positions.CONTENTS.
 AROUND = {"made": CANARY, "filled": BEFORE, "zeros": 0}
 # The states of an area that exchange.c reports. UNTOUCHED: nothing has changed. REPLACED: every byte of the range has

@@ -61,7 +61,8 @@ class Completion(NamedTuple):
     """One work completion. Names are without the prefix of their enumeration.
 
     If `status` is not SUCCESS, `opcode` is "" and `byte_len` 0, because they have no meaning then. `imm` is in host
-    byte order, None if the completion has no immediate data.
+    byte order, None if the completion has no immediate data. `invalidated_rkey` is the key that the sender has
+    invalidated, None if it has not (IBV_WC_WITH_INV).
     """
 
     wr_id: int
@@ -70,6 +71,7 @@ class Completion(NamedTuple):
     byte_len: int = 0
     imm: int | None = None
     vendor_err: int = 0
+    invalidated_rkey: int | None = None
 
 
 class Exchange(NamedTuple):

@@ -6,20 +6,24 @@ sweeps/loop.c).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
+import platform
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from conformance import derived
 from conformance.errors import UserError
 
 # Names and values on which Python and a C source must agree: sizes and offsets in bytes, lengths of arrays.
 Layout = tuple[tuple[str, int], ...]
 _LAYOUT = "rdma_cts_layout"
+_HEADERS = Path("/usr/include/infiniband")
 
 
 @functools.cache
@@ -30,6 +34,30 @@ def library(source: Path, layout: Layout, *options: str) -> ctypes.CDLL | None:
     `rdma_cts_layout`. Raises UserError if the two differ, because C would then read other bytes than Python has
     written.
     """
+    name = f"{source.stem}-{_digest(source, options)}.so"
+    loaded = _loaded(derived.kept(name)) or _compiled(source, options, name)
+    if loaded is not None:
+        _check(source, layout, _exported(loaded))
+    return loaded
+
+
+def _digest(source: Path, options: Sequence[str]) -> str:
+    """Of everything that decides what the compiler makes: the source, the headers of the library, the options."""
+    parts = [source.read_bytes(), " ".join(options).encode(), platform.machine().encode()]
+    for header in sorted(_HEADERS.glob("*.h")):
+        with contextlib.suppress(OSError):
+            parts += [header.name.encode(), header.read_bytes()]
+    return derived.digest_of(parts)
+
+
+def _loaded(path: Path | None) -> ctypes.CDLL | None:
+    with contextlib.suppress(OSError):
+        return ctypes.CDLL(str(path)) if path else None
+    return None
+
+
+def _compiled(source: Path, options: Sequence[str], name: str) -> ctypes.CDLL | None:
+    """Compiles and loads a source, and keeps what was compiled; None without a compiler, or if it fails."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
         return None
@@ -38,12 +66,12 @@ def library(source: Path, layout: Layout, *options: str) -> ctypes.CDLL | None:
         command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(output), str(source), *options]
         try:
             done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "TMPDIR": folder})
-            loaded = ctypes.CDLL(str(output)) if done.returncode == 0 else None
         except OSError:
             return None
-    if loaded is not None:
-        _check(source, layout, _exported(loaded))
-    return loaded
+        loaded = _loaded(output) if done.returncode == 0 else None
+        if loaded is not None:
+            derived.keep(name, output.read_bytes())
+        return loaded
 
 
 def _exported(loaded: ctypes.CDLL) -> Sequence[int]:

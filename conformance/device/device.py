@@ -9,7 +9,7 @@ import ctypes
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
@@ -179,8 +179,19 @@ class Device:
             return self.gid_index
         if self._chosen_gid is None:
             port = SYSFS / self.name / "ports" / str(self.port)
-            self._chosen_gid = 0 if _text_of(port / "link_layer") == "InfiniBand" else _last_gid(port / "gids")
+            infiniband = _text_of(port / "link_layer") == "InfiniBand"
+            self._chosen_gid = 0 if infiniband else _last_gid(port / "gids", self._gid_indices())
         return self._chosen_gid
+
+    def _gid_indices(self) -> list[int] | None:
+        """The indices of the port's valid GIDs; None if the stack is too old for a query of the whole table."""
+        from pyverbs.pyverbs_error import PyverbsError
+
+        try:
+            table = self.context.query_gid_table(int(self._port.gid_tbl_len) * int(self.attributes.phys_port_cnt))
+        except (AttributeError, PyverbsError):
+            return None
+        return [int(entry.gid_index) for entry in table if int(entry.port_num) == self.port]
 
     def describe(self) -> DeviceFacts:
         """The facts of the device for the header of results."""
@@ -203,13 +214,13 @@ class Device:
         }
 
 
-def _last_gid(folder: Path) -> int:
-    """The index of the last GID of a port that names an interface; 0 without one."""
-    # A port may have a thousand entries: in an emulated guest, reading them through Path takes seconds.
+def _last_gid(folder: Path, indices: Sequence[int] | None = None) -> int:
+    """The index of the last GID of a port that names an interface, among `indices` if given; 0 without one."""
+    # A port may have a thousand entries: in an emulated guest, reading all of them takes seconds.
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        names = sorted(map(int, os.listdir(directory)), reverse=True)
-        return next((index for index in names if set(_gid(directory, index)[20:]) - set("0:")), 0)
+        known = map(int, os.listdir(directory)) if indices is None else indices
+        return next((index for index in sorted(known, reverse=True) if set(_gid(directory, index)[20:]) - set("0:")), 0)
     finally:
         os.close(directory)
 
@@ -246,6 +257,8 @@ def library_version() -> str:
     """
     ctypes.CDLL("libibverbs.so.1")
     for line in Path("/proc/self/maps").read_text().splitlines():
+        if "libibverbs" not in line:  # resolving the path of every mapping takes long in an emulated guest
+            continue
         match = re.search(r"libibverbs\.so\.1\.[0-9]+\.([0-9.]+)$", os.path.realpath(line.split()[-1]))
         if match:
             return match[1]

@@ -10,6 +10,9 @@ enum { AREAS = 2, RECEIVED = 2, REQUESTER = 0, RESPONDER = 1, ENDS = 2 };
 enum { UNTOUCHED, REPLACED, OTHER }; /* as in bench/memory_areas.py */
 enum { NOT_QUERIED = -1 };             /* as in native_exchange.py */
 
+/* Takes the place of `silence`, in nanoseconds, once a queue pair has not entered the error state: it may never do so. */
+enum { SHORT_SILENCE = 1000000 };
+
 /* Memory with known contents: memory_areas.Area. */
 struct area {
     uint8_t *memory, *start;
@@ -34,7 +37,8 @@ struct connection {
     struct end ends[ENDS];
     const struct transition *transitions; /* those that renew it after a reset; none if it must not be renewed */
     uint32_t transition_count, stale;
-    uint64_t send_timeout, receive_timeout, silence; /* nanoseconds; `silence`: for a completion that may be missing */
+    /* Nanoseconds. `silence` is for the error state of a queue pair and for the receives that it flushes. */
+    uint64_t send_timeout, receive_timeout, silence;
 };
 
 struct exchange {
@@ -141,13 +145,18 @@ static int state(struct ibv_qp *qp)
     return failed ? -failed : (int)attributes.qp_state;
 }
 
-/* Waits at most `timeout` nanoseconds until a queue pair on which a request has failed is in the error state. */
-static void settle(struct ibv_qp *qp, uint64_t timeout)
+/* Waits until a queue pair on which a request has failed is in the error state, but not for ever. */
+static void settle(struct connection *connection, int end)
 {
     uint64_t began = now();
 
-    while (state(qp) != IBV_QPS_ERR && now() - began < timeout)
+    while (state(connection->ends[end].qp) != IBV_QPS_ERR) {
+        if (now() - began >= connection->silence) {
+            connection->silence = SHORT_SILENCE;
+            return;
+        }
         sched_yield();
+    }
 }
 
 static int reset(struct end *end)
@@ -235,9 +244,9 @@ static int settle_and_compare(struct exchange *this)
     uint32_t expected = this->received && this->wc[1].opcode == IBV_WC_RECV_RDMA_WITH_IMM ? 2 : 1;
 
     if (!done && !this->returned) {
-        settle(connection->ends[this->initiator].qp, connection->silence);
+        settle(connection, this->initiator);
         if (this->found && detected_by_peer(this->wc[0].status))
-            settle(connection->ends[!this->initiator].qp, connection->silence);
+            settle(connection, !this->initiator);
     }
     for (int i = 0; i < AREAS; i++) {
         this->area_states[i] = area_state(&this->areas[i]);

@@ -8,13 +8,13 @@ pyverbs, whose exceptions contain their exact codes. Not for the kernel's ABI (u
 from __future__ import annotations
 
 import ctypes
+import resource
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 from conformance.bench.calls import ABSENT, Mr, Pd, Return, Sge
 from conformance.verbs import OPTIONAL_ACCESS
 
-FORK_ENABLED = 1  # enum ibv_fork_status
 # The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
 DIALECTS = ("mainline", "experimental")
 _EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
@@ -86,9 +86,18 @@ class Libibverbs:
             "ibv_rereg_mr": self._rereg_mr,
         }[symbol]  # fmt: skip
 
-    def fork_status(self) -> int:
-        """enum ibv_fork_status of this process; UNNEEDED where the kernel copies on fork."""
-        return int(self._library.ibv_is_fork_initialized()) if self.exports("ibv_is_fork_initialized") else 0
+    def keep_from_children(self) -> None:
+        """ibv_fork_init, so that registered ranges are kept from forked children even if the kernel copies on fork.
+
+        The library asks the kernel by a socket whether it has to, and protects if it cannot ask: no descriptor may be
+        opened meanwhile. It must not have registered anything before.
+        """
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+        try:
+            self._library.ibv_fork_init()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
         """ibv_reg_mr as in a C program: with optional flags, the macro of the header calls ibv_reg_mr_iova2."""

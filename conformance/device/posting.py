@@ -22,7 +22,7 @@ from conformance.bench.work_requests import WR_OPCODES, Completion, SendRequest,
 
 MAX_SGE = 8
 _MAX_POLLED = 16
-_WITH_IMM = 1 << 1  # enum ibv_wc_flags
+_WITH_IMM, _WITH_INV = 1 << 1, 1 << 3  # enum ibv_wc_flags
 
 _pointer, _int, _u32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32
 
@@ -176,5 +176,6 @@ def completion(wcs: Any, index: int, at: int = 0) -> Completion:
     wr_id, status, opcode, vendor_err, byte_len, imm, _, _, flags, *_ = WC.unpack_from(wcs, at + index * WC.size)
     if status:
         return Completion(wr_id, wc_status(status), vendor_err=vendor_err)
+    invalidated = imm if flags & _WITH_INV else None
     imm = socket.ntohl(imm) if flags & _WITH_IMM else None
-    return Completion(wr_id, "SUCCESS", wc_opcode(opcode), byte_len, imm, vendor_err)
+    return Completion(wr_id, "SUCCESS", wc_opcode(opcode), byte_len, imm, vendor_err, invalidated)

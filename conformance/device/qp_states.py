@@ -55,12 +55,18 @@ def transitions(kind: str) -> list[tuple[int, int]]:
 
 
 def modify_to(qp: Any, kind: str, attributes: Any, state: str) -> None:
-    """Moves a pyverbs queue pair from RESET to `state`, through the states between. Raises PyverbsRDMAError."""
+    """Moves a pyverbs queue pair from RESET to `state`, through the states between. Raises PyverbsRDMAError.
+
+    ERR is entered from the last of these states, as after an error of a connected queue pair.
+    """
     for step, mask in _MASKS[kind].items():
         attributes.qp_state = _STATES.value_of(step)
         qp.modify(attributes, mask)
         if step == state:
-            break
+            return
+    if state == "ERR":
+        attributes.qp_state = _STATES.value_of(state)
+        qp.modify(attributes, Attr.STATE)
 
 
 def query_state(qp: Any) -> str:

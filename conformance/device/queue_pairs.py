@@ -20,6 +20,8 @@ from conformance.model.case import QpSpec
 from conformance.verbs import ENUMS
 
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
+# The scatter/gather elements of a request.
+ELEMENTS = 3
 # Attributes of the connection: local ACK timeout 4.096 us * 2^14 = 67 ms, seven retries.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 14, 7, 7, 12
 # The queue key of datagrams: an attribute of the receiving queue pair, and part of each send request. Any value whose
@@ -90,7 +92,7 @@ class DeviceQueue:
         return QPEx(self.device.context, attributes)
 
     def move_to(self, state: str, peer: int) -> None:
-        """Moves the queue pair from RESET to INIT, RTR or RTS, connected to the queue pair number `peer`."""
+        """Moves the queue pair from RESET to INIT, RTR, RTS or ERR, connected to the queue pair number `peer`."""
         if state == "RESET":
             return
         if self._attributes is None:
@@ -229,7 +231,7 @@ class DevicePair:
     def _connect(self) -> None:
         if self.requester is not self.responder:
             # A responder in a lower state than RTS cannot exchange messages.
-            self.requester.move_to("RTS" if self._state == "RTS" else "INIT", self.responder.number)
+            self.requester.move_to("RTS" if self._state in ("RTS", "ERR") else "INIT", self.responder.number)
         self.responder.move_to(self._state, self.requester.number)
 
     def renew(self) -> None:
@@ -253,5 +255,5 @@ class DevicePair:
 def _capacity(kind: str) -> Any:
     from pyverbs.qp import QPCap
 
-    depth, elements = (0, 0) if kind in _SEND_ONLY else (QUEUE_DEPTH, 1)
-    return QPCap(max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=1, max_recv_sge=elements)
+    depth, elements = (0, 0) if kind in _SEND_ONLY else (QUEUE_DEPTH, ELEMENTS)
+    return QPCap(max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=ELEMENTS, max_recv_sge=elements)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from typing import NamedTuple
 
 from conformance.bench.calls import Mr, Pd, Return, Window, errno_name
 from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair
@@ -17,6 +18,24 @@ from conformance.model.case import Argument, Case, Flags, QpSpec, Value
 from conformance.model.observation import Observation
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import NULL, PROBES
+
+# Of larger memory only so many bytes on both sides of a range are filled and compared.
+_EXAMINED, _MARGIN = 64 << 20, 64 << 10
+
+
+class _Part(NamedTuple):
+    """A part of a case's memory, which the case releases."""
+
+    addr: int
+    size: int
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def _part_around(memory: Memory, addr: int, length: int) -> _Part:
+    start = max(memory.addr, addr - _MARGIN)
+    return _Part(start, min(memory.addr + memory.size, addr + length + _MARGIN) - start)
 
 
 def result_of(returned: Return) -> Observation:
@@ -29,6 +48,10 @@ def result_of(returned: Return) -> Observation:
 def null_result(returned: Return) -> Observation:
     """The observation of a call that returned NULL instead of an object."""
     return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": returned.layer}
+
+
+# Calls that neither create nor release an object.
+_WITHOUT_OBJECTS = (*PROBES, "ibv_advise_mr", "resident")
 
 
 class CaseContext:
@@ -45,6 +68,7 @@ class CaseContext:
         self.owners: dict[str, Entry] = {}
         self.fields: dict[str, dict[str, int]] = {}
         self.pairs: dict[str, Pair] = {}
+        self.destroyed: list[Pair] = []  # pairs that a step has destroyed
         self.windows: dict[str, Window] = {}
         self.released: set[str] = set()  # regions and windows that a step has released
         self._connections: dict[str, LoopbackConnection] = {}
@@ -67,7 +91,7 @@ class CaseContext:
 
     def for_call(self, case: Case) -> CaseContext:
         """A context for the calls of a case on this set-up: a branch if the calls create or release objects."""
-        return self._view(case) if case.when.call in PROBES and not case.afterwards else self.branch(case)
+        return self._view(case) if case.when.call in _WITHOUT_OBJECTS and not case.afterwards else self.branch(case)
 
     def _view(self, case: Case) -> CaseContext:
         # The same as copy.copy, in a tenth of its time, because a sweep does this at every point.
@@ -80,8 +104,18 @@ class CaseContext:
     def pair(self, spec: QpSpec) -> Pair:
         """Creates a connected pair whose responder is in the PD of `spec`. It is closed at the end of the case."""
         pair = create_pair(self.bench, spec, self.pds)
-        self.cleanup.callback(self.release, f"queue pair {spec.kind}", pair.close)
+        self.cleanup.callback(self._release_pair, spec.kind, pair)
         return pair
+
+    def _release_pair(self, kind: str, pair: Pair) -> None:
+        if pair not in self.destroyed:
+            self.release(f"queue pair {kind}", pair.close)
+
+    def destroy_pair(self, name: str) -> None:
+        """Destroys a pair of the case before its end."""
+        pair = self.pairs.pop(name)
+        pair.close()
+        self.destroyed.append(pair)
 
     def connection(self, name: str) -> LoopbackConnection:
         """The connection over a pair of the case. It is never renewed, because the case may depend on its state."""
@@ -90,10 +124,13 @@ class CaseContext:
         return self._connections[name]
 
     def memory_around(self, addr: int, length: int) -> Memory:
-        """The memory of the case that contains a range. Raises LookupError if there is none."""
+        """The memory of the case that contains a range, or the part around the range if the memory is large.
+
+        Raises LookupError if there is none.
+        """
         for memory in (*self.memory.values(), *self.dmabufs.values()):
             if memory.addr <= addr and addr + length <= memory.addr + memory.size:
-                return memory
+                return memory if memory.size <= _EXAMINED else _part_around(memory, addr, length)
         raise LookupError(
             f"traffic at {addr:#x} for {length} bytes is outside all memory of the case; give its address with `at`"
         )
@@ -122,9 +159,9 @@ class CaseContext:
         return BindInfo(mr, *self.numbers(arguments, "addr", "length", "access"))
 
     def next_wr_id(self) -> int:
-        """A work request id that this case has not used yet."""
+        """A work request id that this case has not used yet; both halves of its 64 bits are in use."""
         self.work_requests += 1
-        return 0x5100 + self.work_requests
+        return (0x5100 << 48) + self.work_requests
 
     def number(self, argument: Argument) -> int:
         """The value of an argument in this case."""

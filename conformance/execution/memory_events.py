@@ -61,9 +61,10 @@ def discard(context: CaseContext, step: Step) -> Observation:
 
 
 def resident(context: CaseContext, step: Step) -> Observation:
-    """Whether the memory's pages are in core (mincore): `returned` is 0 for all, `none` or `some`."""
+    """Whether the memory's pages are in core, or the process's own: `returned` is 0 for all, `none` or `some`."""
     memory = context.memory[str(step.arguments["memory"])]
-    count, pages = paging.in_core(memory.addr, memory.size)
+    counted = paging.in_core if step.arguments["pages"] == "present" else paging.own_pages
+    count, pages = counted(memory.addr, memory.size)
     returned = "0" if count == pages else "none" if count == 0 else "some"
     return {"rc": 0, "returned": returned, "errno": "", "layer": "kernel", "pages": [count, pages]}
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from conformance.bench.calls import ABSENT, Pd
 from conformance.bench.interface import Bench
-from conformance.device.libibverbs import FORK_ENABLED, Libibverbs
+from conformance.device.libibverbs import Libibverbs
 from conformance.errors import SetupRefused
 from conformance.execution.harness_resources import create_pair
+from conformance.kernel import paging
 from conformance.model.case import QpSpec
 from conformance.verbs import ENUMS
 
@@ -57,13 +58,25 @@ def _can_be_created(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
     return True
 
 
+def keeps_from_children(bench: Bench) -> bool:
+    """Whether a registered page is kept from forked children; ibv_is_fork_initialized does not tell."""
+    pd, memory, entry = bench.alloc_pd(), bench.allocate("anonymous", bench.page), bench.entry("libibverbs")
+    mr = entry.reg_mr(pd, memory.addr, memory.size, 0).mr
+    kept = paging.kept_from_children(memory.addr)
+    if mr:
+        entry.dereg_mr(mr)
+    memory.close()
+    with suppress(Exception):
+        pd.close()
+    return kept
+
+
 def reachable_on(library: Libibverbs, has_advise: bool) -> dict[str, bool]:
-    """For each of capability.PRECONDITIONS, whether this process meets it."""
+    """For each of capability.PRECONDITIONS that a call shows, whether this process meets it."""
     return {
         "experimental_rereg": library.has_experimental_rereg,
         "shared_mr": False,
         "peer_memory": False,
-        "dontfork": library.fork_status() == FORK_ENABLED,
         "fork_race": False,
         "advise_absent": not has_advise,
         "swap": len(Path("/proc/swaps").read_text().splitlines()) > 1,

@@ -10,7 +10,7 @@ import ctypes
 
 from conformance.bench.calls import Sge
 from conformance.bench.memory_areas import EMPTY
-from conformance.bench.work_requests import SendRequest
+from conformance.bench.work_requests import SIGNALED, SendRequest
 from conformance.execution.context import CaseContext, result_of
 from conformance.model.case import Step
 from conformance.model.observation import Observation
@@ -54,8 +54,45 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
     return _wrong("0")
 
 
+def immediates_in_order(context: CaseContext, step: Step) -> Observation:
+    """Posts RDMA WRITEs with immediate data: when the receiver learns of one, all bytes of it must be in memory.
+
+    Nothing is posted behind the last of a burst, which could make its bytes arrive.
+    """
+    rkey, addr, length, rounds = context.numbers(step.arguments, "rkey", "addr", "length", "rounds")
+    connection = context.harness.connection("RC", str(step.arguments["pd"]))
+    sender, receiver = connection.pair.requester, connection.pair.responder
+    source = context.harness.scratch(sender.pd, length * _BURST, "burst")
+    for number in range(rounds):
+        connection.renew_if_stale()
+        ctypes.memset(addr, EMPTY, length * _BURST)
+        messages = [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
+        ctypes.memmove(source.addr, b"".join(messages), length * _BURST)
+        for _ in range(_BURST):
+            receiver.post_receive((), context.next_wr_id())
+        for each in range(_BURST):
+            part = Sge(source.addr + each * length, length, source.lkey)
+            request = SendRequest("RDMA_WRITE_WITH_IMM", context.next_wr_id(), (part,), rkey=rkey % (1 << 32), imm=each)
+            returned = sender.post_send(request._replace(remote_addr=addr + each * length))
+            if returned.value:
+                return result_of(returned)
+        for each in range(_BURST):
+            found = [(one.status, one.imm) for one in receiver.completions(1)]
+            content = ctypes.string_at(addr + each * length, length)
+            if found != [("SUCCESS", each)] or content != messages[each]:
+                connection.stale = True
+                own = found == [("SUCCESS", each)]
+                what = "before its data was there" if own else f"with {found}, not with its own success"
+                return _wrong(f"message {each} of round {number} was reported {what}")
+        sender.completions(_BURST)
+    return _wrong("0")
+
+
 def atomics_in_order(context: CaseContext, step: Step) -> Observation:
-    """Posts an RDMA WRITE of a word and FETCH-AND-ADDs behind it: each must read the sum of those before it."""
+    """Posts an RDMA WRITE of a word and FETCH-AND-ADDs behind it: each must read the sum of those before it.
+
+    The WRITE asks for a completion in every other round only.
+    """
     rkey, addr, rounds = context.numbers(step.arguments, "rkey", "addr", "rounds")
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
     queue = connection.pair.requester
@@ -68,11 +105,13 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
             opcode = "ATOMIC_FETCH_AND_ADD" if each else "RDMA_WRITE"
             part = Sge(local.addr + _WORD * each, _WORD, local.lkey)
             request = SendRequest(opcode, context.next_wr_id(), (part,), rkey=rkey % (1 << 32), remote_addr=addr)
-            returned = queue.post_send(request._replace(compare_add=each))
+            silent = number % 2 == 1 and each == 0 and not queue.sq_sig_all
+            returned = queue.post_send(request._replace(compare_add=each, flags=0 if silent else SIGNALED))
             if returned.value:
                 return result_of(returned)
-        found = queue.completions(_BURST)
-        if [each.status for each in found] != ["SUCCESS"] * _BURST:
+        expected = _BURST - (number % 2 == 1 and not queue.sq_sig_all)
+        found = queue.completions(expected)
+        if [each.status for each in found] != ["SUCCESS"] * expected:
             connection.stale = True
             return _wrong(f"round {number} completed with {' '.join(each.status for each in found)}")
         total = begin

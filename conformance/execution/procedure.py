@@ -14,6 +14,7 @@ from conformance.errors import SetupRefused
 from conformance.execution.context import CaseContext
 from conformance.execution.steps import STEPS, alloc_window
 from conformance.execution.traffic import run_probes
+from conformance.judging.faults import outcome_of
 from conformance.model.case import Case, MrSpec, Step, WindowSpec
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import PROBES
@@ -85,16 +86,22 @@ def _already_set_up(context: CaseContext) -> None:
 
 
 def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
-    """Makes the later steps; none if the judged call did not create its object.
+    """Makes the later steps; none if the judged call did not create its object, unless it was to be refused.
 
-    Stops before a step whose object was released by a call that should have failed.
+    A step that belongs to the other outcome of the judged call is not made. Stops before a step whose object was
+    released by a call that should have failed.
     """
     product = context.case.when.name
-    if product and product not in context.mrs and product not in context.windows:
+    refused = product and product not in context.mrs and product not in context.windows
+    if refused and context.case.when.then.outcome != "refused":
         return []
     seen: list[Observation] = []
     unexpected = _succeeded_unexpectedly(context.case.when, judged)
+    outcome = outcome_of(context.case.when, judged)
     for step in context.case.afterwards:
+        if step.then.after not in ("", outcome):
+            seen.append({"rc": None, "returned": "not made", "errno": "", "layer": "none", "not_made": True})
+            continue
         if unexpected and any(step.arguments.get(key) in context.released for key in ("mr", "mw")):
             break
         seen.append(_step(context, step))
@@ -146,7 +153,11 @@ def set_up_objects(context: CaseContext) -> None:
 
 
 def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
+    entry = context.entry
+    if any(window.bound and window.bound["mr"] == name for window in context.case.given.windows.values()):
+        context.entry = context.bench.entry("libibverbs")  # which has to know a region that a window is bound to
     observed = _step(context, Step(spec.call, spec.arguments, context.case.when.then, name))
+    context.entry = entry
     if observed["returned"] != "MR":
         raise SetupRefused(f"registering the MR {name!r}", observed["errno"], spec.call)
     if spec.gone:

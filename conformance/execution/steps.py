@@ -12,10 +12,11 @@ from conformance.bench.calls import Mr, Return, Sge, Window, errno_name
 from conformance.bench.interface import Queue
 from conformance.bench.work_requests import SIGNALED, SendRequest, next_rkey
 from conformance.errors import SetupRefused
-from conformance.execution import memory_events, ordering, traffic
-from conformance.execution.connection import ERROR_STATE
+from conformance.execution import element_lists, in_flight, memory_events, ordering, side_by_side, traffic
+from conformance.execution.connection import ERROR_STATE, SILENCE_S
 from conformance.execution.context import CaseContext, null_result, result_of
 from conformance.model.case import Step
+from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import MrFields, Observation
 from conformance.model.vocabulary import NULL
 from conformance.verbs import ENUMS
@@ -143,8 +144,12 @@ def _rereg_mr_experimental(context: CaseContext, step: Step) -> Observation:
     pd_name = str(step.arguments["pd"])
     flags, addr, length, access = context.numbers(step.arguments, "flags", "addr", "length", "access")
     pd = None if pd_name == NULL else context.pds[pd_name]
-    mr = context.mrs[str(step.arguments["mr"])]
-    return result_of(context.bench.experimental_rereg_mr(mr, flags, pd, addr, length, access))
+    name = str(step.arguments["mr"])
+    mr = context.mrs[name]
+    before = mr.fields()
+    returned = context.bench.experimental_rereg_mr(mr, flags, pd, addr, length, access)
+    context.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
+    return result_of(returned)
 
 
 def _update_struct(mr: Mr, moved: bool, addr: int, length: int, pd: int) -> None:
@@ -210,7 +215,8 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     if step.call == "ibv_bind_mw":
         returned = queue.bind_mw(window, info, flags, wr_id)
     else:
-        key = next_rkey(window.rkey)
+        given = step.arguments["rkey"]
+        key = context.number(given) % (1 << 32) if given else next_rkey(window.rkey)
         returned = queue.post_send(SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info))
         if returned.value == 0:
             window.rkey = key  # after ibv_post_send the caller does what ibv_bind_mw does itself
@@ -219,6 +225,8 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     if failed:
         observation["state_before"] = ERROR_STATE
     observation |= _completions(context, queue, returned, bool(flags & SIGNALED), wr_id)
+    if observation["wc"] == ["SUCCESS"] and queue.query_state() == ERROR_STATE:
+        observation["state"] = ERROR_STATE
     return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
 
 
@@ -230,7 +238,7 @@ def _completions(context: CaseContext, queue: Queue, returned: Return, expected:
     """The observation of the completion of a posted request. An unsignaled request must have none."""
     if returned.value:
         return {"wc": [], "wr_id_matches": None}
-    if queue.state != "RTS":  # requests complete only in this state
+    if queue.state not in ("RTS", ERROR_STATE):  # requests complete only in these states
         return {"wc": ["not awaited"], "wr_id_matches": None}
     if expected or queue.sq_sig_all:
         found = queue.completions(1)
@@ -260,8 +268,21 @@ def _send_with_inv(context: CaseContext, step: Step) -> Observation:
     rkey = context.number(step.arguments["rkey"])
     returned = pair.requester.post_send(SendRequest("SEND_WITH_INV", wr_id, invalidate_rkey=rkey))
     observation = result_of(returned) | _completions(context, pair.requester, returned, True, wr_id)
-    observation["responder_wc"] = [each.status for each in pair.responder.completions(1)]
+    arrived = observation["wc"] == ["SUCCESS"] and pair.responder.kind in RELIABLE
+    received = pair.responder.completions(1) if arrived else pair.responder.completions(1, SILENCE_S)
+    observation["responder_wc"] = [each.status for each in received]
+    if observation["responder_wc"] == ["SUCCESS"]:
+        observation["invalidated"] = [received[0].invalidated_rkey, rkey % (1 << 32)]
     return observation
+
+
+def _register_elsewhere(context: CaseContext, step: Step) -> Observation:
+    memory = context.memory[str(step.arguments["memory"])]
+    access = context.number(step.arguments["access"])
+    region = context.bench.register_elsewhere(memory, access)
+    context.cleanup.callback(region.close)
+    context.fields[step.name] = {"lkey": region.lkey, "rkey": region.rkey}
+    return {"rc": 0, "returned": "0", "errno": "", "layer": "none"}
 
 
 def _restore_rkey(context: CaseContext, step: Step) -> Observation:
@@ -294,7 +315,16 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "bind_and_send": traffic.bind_and_send,
     "resident": memory_events.resident,
     "receives_in_order": ordering.receives_in_order,
+    "immediates_in_order": ordering.immediates_in_order,
+    "regions_side_by_side": side_by_side.regions_side_by_side,
     "atomics_in_order": ordering.atomics_in_order,
     "traffic": traffic.probe,
     "local_traffic": traffic.probe,
+    "list_traffic": element_lists.list_traffic,
+    "post_receive": element_lists.post_receive,
+    "send_to_receive": element_lists.send_to_receive,
+    "post_traffic": in_flight.post_traffic,
+    "await_traffic": in_flight.await_traffic,
+    "destroy_qp": in_flight.destroy_qp,
+    "register_elsewhere": _register_elsewhere,
 }

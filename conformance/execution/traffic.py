@@ -25,7 +25,7 @@ from conformance.execution.connection import (
 from conformance.execution.context import CaseContext, result_of
 from conformance.execution.local_buffer import LocalBuffer
 from conformance.model.case import Flags, Step
-from conformance.model.expected_errors import RELIABLE
+from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 from conformance.model.observation import Observation
 from conformance.model.positions import WORD_OPERATIONS, locate
 from conformance.model.vocabulary import FLUSHES, NULL
@@ -34,8 +34,8 @@ from conformance.verbs import ENUMS
 # How often something is sent that has to arrive over an unreliable transport.
 MOST_TRIES = 3
 _IMMEDIATE = 0xC0FFEE01
-_UNEQUAL = "UNEQUAL_CMP_AND_SWP"
-_GRH = 40  # bytes of header in front of a datagram in the memory that receives it
+# The bit in which the compared value differs from the one in memory.
+_UNEQUAL = {"UNEQUAL_CMP_AND_SWP": 1, "UPPER_UNEQUAL_CMP_AND_SWP": 1 << 63}
 _RIGHTS = ENUMS["ibv_access_flags"]
 
 
@@ -104,7 +104,7 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     connection = _connection(context, step, operation, kind)
     reads, words = operation == "RDMA_READ", operation in WORD_OPERATIONS
     content = pattern(length)
-    unchanged = reads or operation == _UNEQUAL or operation in FLUSHES
+    unchanged = reads or operation in _UNEQUAL or operation in FLUSHES
     target = _target(context, at, length, str(step.arguments["contents"]), content if reads else None, not unchanged)
     before = repeated(EMPTY, length) if reads or words else content
     returns_value = reads or (words and operation != "ATOMIC_WRITE")
@@ -118,11 +118,13 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     late = exchange.late
     if operation in FLUSHES:
         moved = "all" if exchange.succeeded else "nothing"
-    elif reads or operation == _UNEQUAL:
+    elif reads or operation in _UNEQUAL:
         moved = local.area.received(target)
     else:
         moved = target.moved()
-    if returns_value and not reads and operation != _UNEQUAL:  # the old value must be returned iff the new was written
+    if (
+        returns_value and not reads and operation not in _UNEQUAL
+    ):  # the old value must be returned iff the new was written
         back = local.area.received(target)
         moved = moved if back == moved else "other" if (moved, back) == ("nothing", "other") else "part"
     if moved != "all" or not exchange.succeeded:
@@ -142,7 +144,7 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
     target = _target(context, at, length, str(step.arguments["contents"]), content if gathers else None, not gathers)
     # The region is in the responder's PD, whichever end posts the request.
     access = _RIGHTS.value_of(_GRANTED[operation]) if operation in _GRANTED else 0
-    skipped = _GRH if kind == "UD" else 0
+    skipped = DATAGRAM_HEADER if kind == "UD" else 0
     size = max(0, length - skipped) if receives else length
     before, wanted = (repeated(EMPTY, size), target.before[:size]) if gathers else (content[:size],) * 2
     other = LocalBuffer(context, connection, size, before, wanted, access, skipped if gathers else 0)
@@ -300,8 +302,8 @@ def _request(
     if operation not in WORD_OPERATIONS:
         return SendRequest(operation, wr_id, (local,), rkey=rkey, remote_addr=addr, imm=_IMMEDIATE)
     before, after = (int.from_bytes(content, "little") for content in contents)
-    if operation == _UNEQUAL:
-        operation, before = "ATOMIC_CMP_AND_SWP", before ^ 1
+    if operation in _UNEQUAL:
+        operation, before = "ATOMIC_CMP_AND_SWP", before ^ _UNEQUAL[operation]
     compare_add = {"ATOMIC_CMP_AND_SWP": before, "ATOMIC_FETCH_AND_ADD": (after - before) % (1 << 64)}
     return SendRequest(
         operation, wr_id, (local,), rkey=rkey, remote_addr=addr, compare_add=compare_add.get(operation, 0), swap=after
@@ -334,11 +336,13 @@ def _received(completions: Sequence[Completion], length: int, with_imm: bool = T
 def _moved(moved: str, length: int, done: bool, target: Area, local: LocalBuffer, late: bool) -> Observation:
     """The observation of what the operation has changed in the range and beside the harness's own buffer.
 
-    An operation of zero bytes counts as moved if it succeeded (`done`). `late`: a completion came before the last byte.
+    An operation of zero bytes counts as moved if it succeeded (`done`) and nothing changed. `late`: a completion came
+    before the last byte.
     """
+    changed = target.changed()
     if length == 0:
-        moved = "all" if done else "nothing"
-    seen: Observation = {"moved": moved, "changed": target.changed()}
+        moved = "part" if changed else "all" if done else "nothing"
+    seen: Observation = {"moved": moved, "changed": changed}
     if local.guards_changed():
         seen["guards"] = "changed"
     if late and moved == "all":

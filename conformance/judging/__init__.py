@@ -20,6 +20,7 @@ from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation, with_undeclared
 from conformance.model.profile import Profile
 from conformance.model.verdict import Verdict
+from conformance.model.vocabulary import REGISTRATIONS
 
 # What differs each time and changes no verdict by itself: addresses, keys, handles.
 _VARYING = ("mr", "asked", "keys", "rkey", "mw", "afterwards")
@@ -154,7 +155,13 @@ def _judge_setup(undeclared: Sequence[str], observed: Observation) -> Judgement:
 def _judge_open(case: Case, undeclared: Sequence[str], observed: Observation) -> Judgement:
     """The call itself cannot be wrong; the steps after it can, unless it was refused for want of a capability."""
     judgement = _judge_steps(case, observed)
-    if judgement.verdict == Verdict.FAIL and undeclared and outcome_of(case.when, observed) == "refused":
+    # Steps that depend on the outcome show nothing of a call that the device does not have.
+    conditional = any(step.then.after for step in case.afterwards)
+    if (
+        undeclared
+        and outcome_of(case.when, observed) == "refused"
+        and (judgement.verdict == Verdict.FAIL or conditional)
+    ):
         return _judge_undeclared(case, undeclared, observed)
     if judgement.verdict != Verdict.PASS:
         return judgement
@@ -198,6 +205,7 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
         fault += format_answering_layer(case, observed)
     for step, seen in zip(case.afterwards, observed.get("afterwards", ()), strict=False):
         fault = fault or fault_of(step, seen, "afterwards ")
+    fault = fault or _differing_errnos(case, observed)
     notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
     if any(seen.get("moved") == "other" for seen in (observed, *observed.get("afterwards", ()))):
         notes.append("the requester's own buffer holds other bytes than before, and none of them are the responder's")
@@ -209,6 +217,18 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
     if unearned:
         return Judgement(Verdict.BROKEN, f"{unearned}: its queue pair was in the error state before", tuple(notes))
     return Judgement(Verdict.PASS, f"{case.when} {format_answer(observed)}", tuple(notes))
+
+
+def _differing_errnos(case: Case, observed: Observation) -> str:
+    """A registration that failed more than once in a case, with several reasons; the case changes nothing between."""
+    first: dict[str, str] = {}
+    for step, seen in [(case.when, observed), *zip(case.afterwards, observed.get("afterwards", ()), strict=False)]:
+        if step.call not in REGISTRATIONS or seen["returned"] != "NULL":
+            continue
+        before = first.setdefault(str(step), seen["errno"])
+        if before != seen["errno"]:
+            return f"{step} failed with errno {before}, and with {seen['errno']} when it was called again"
+    return ""
 
 
 def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:

@@ -9,6 +9,7 @@ import hashlib
 import re
 import struct
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from conformance.model.record import UnderTest
@@ -83,6 +84,7 @@ def _digests(paths: list[Path]) -> dict[str, str]:
     return {str(path) if names.count(path.name) > 1 else path.name: _sha256(path) for path in paths}
 
 
+@cache  # a loaded library does not change in this process
 def _sha256(path: Path) -> str:
     try:
         with path.open("rb") as file:

@@ -46,6 +46,34 @@ def in_core(addr: int, size: int) -> tuple[int, int]:
     return sum(page & 1 for page in vector), pages
 
 
+def own_pages(addr: int, size: int) -> tuple[int, int]:
+    """Returns how many pages of a private mapping are this process's own, and how many pages it has.
+
+    The shared page of zeros, which a mapping has after it was only read, is not its own.
+    """
+    own = sum(int(rest[0]) << 10 for rest in _mapped(addr, size, "Anonymous:"))
+    return own // mmap.PAGESIZE, -(-size // mmap.PAGESIZE)
+
+
+def kept_from_children(addr: int) -> bool:
+    """Returns whether a forked child does not get the page at an address: the flag `dc` of its mapping in smaps."""
+    return any("dc" in rest for rest in _mapped(addr, 1, "VmFlags:"))
+
+
+def _mapped(addr: int, size: int, field: str) -> list[list[str]]:
+    """Returns the words of a field of /proc/self/smaps for each mapping that has bytes of a range."""
+    inside, found = False, []
+    with open("/proc/self/smaps") as smaps:
+        for line in smaps:
+            first, *rest = line.split()
+            if first == field and inside:
+                found.append(rest)
+            elif "-" in first and not first.endswith(":"):
+                start, end = (int(part, 16) for part in first.split("-"))
+                inside = start < addr + size and addr < end
+    return found
+
+
 def _check(done: bool, what: str) -> None:
     if not done:
         raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")

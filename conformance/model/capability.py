@@ -56,8 +56,8 @@ FLAG_NEEDS: Mapping[str, str] = {
 # the case is UNREACHABLE, with this reason.
 PRECONDITIONS: Mapping[str, str] = {
     "experimental_rereg": "the loaded libibverbs does not export the vendor's dialect of ibv_rereg_mr",
-    "dontfork": "libibverbs protects no range from fork here: the kernel copies pinned pages on fork"
-    " (ibv_is_fork_initialized: UNNEEDED), or the process was not started with RDMAV_FORK_SAFE=1",
+    "dontfork": "libibverbs keeps no registered range from forked children here (no `dc` in VmFlags of smaps): the"
+    " process runs other cases as well, or the library cannot be made to",
     "shared_mr": "shared regions are created by another experimental verb of the vendor, which the suite does not call",
     "peer_memory": "PeerDirect memory needs a GPU and the vendor's kernel",
     "fork_race": "the new range would have to be unmapped between the command and the removal of its fork protection,"

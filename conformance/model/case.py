@@ -125,9 +125,11 @@ class Expectation:
 
     `outcome`: see vocabulary.OUTCOMES. `errno`: the allowed names; empty means those that the page lists, if any;
     ("any",) means any errno. `code`: the allowed codes, for a verb with an enumeration of codes. `mr`: "as_asked" if
-    the fields of the region must be those requested. `completion`: "none" if the request must not have a completion.
-    `rkey`: whether the key in the structure of the window must be "changed" or "unchanged". `because`: the reason for
-    which traffic is refused, one of expected_errors.REASONS, if the completions must show it.
+    the fields of the region must be those requested. `completion`: "none" if the request must not have a completion,
+    "one" if it must have one once it is posted, whatever became of it. `rkey`: whether the key in the structure of the
+    window must be "changed" or "unchanged". `because`: the reason for which traffic is refused, one of
+    expected_errors.REASONS, if the completions must show it. `after`: of a step afterwards, the outcome of the judged
+    call without which the step is not made.
     """
 
     outcome: str
@@ -137,6 +139,7 @@ class Expectation:
     completion: str = ""
     rkey: str = ""
     because: str = ""
+    after: str = ""
 
     def as_data(self) -> dict[str, Any]:
         """The expectation in the form of results."""
@@ -144,7 +147,7 @@ class Expectation:
         for name in ("errno", "code"):
             if getattr(self, name):
                 data[name] = list(getattr(self, name))
-        for name in ("mr", "completion", "rkey", "because"):
+        for name in ("mr", "completion", "rkey", "because", "after"):
             if getattr(self, name):
                 data[name] = getattr(self, name)
         return data
@@ -155,7 +158,7 @@ _ALL_RIGHTS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), _RIGHTS)
 # Values of arguments that are not worth showing.
 _HIDDEN: Mapping[str, tuple[Argument, ...]] = {
     "at": ("",), "via": ("NULL",), "handle": ("own",), "pd_handle": ("own",), "position": ("whole",),
-    "contents": ("made",), "qp_type": ("RC",), "qp_access": (_ALL_RIGHTS,),
+    "contents": ("made",), "qp_type": ("RC",), "qp_access": (_ALL_RIGHTS,), "rkey": ("",), "pages": ("present",),
 }  # fmt: skip
 
 
@@ -212,6 +215,14 @@ class Case:
     kind: Kind = Kind.ROW
     sweep: Sweep | None = None
     point: int | None = None
+
+    @property
+    def needs_kept_memory(self) -> bool:
+        """Whether the case needs a process whose library keeps registered memory from forked children.
+
+        A process cannot go back from that, and other cases fork: so such cases have a worker of their own.
+        """
+        return "dontfork" in self.needs
 
     def __post_init__(self) -> None:
         """Gives the steps the entry of the case, so that they name the call that is really made."""

@@ -14,6 +14,7 @@ REASONS = {
     "memory": "the key, its rights, its range or its protection domain",
     "queue_pair": "the queue pair's qp_access_flags",
 }
+DATAGRAM_HEADER = 40  # bytes in front of a datagram in the memory that receives it: its routing header
 RELIABLE = ("RC", "XRC")
 
 

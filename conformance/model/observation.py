@@ -74,6 +74,7 @@ class Observation(TypedDict, total=False):
     returned: str  # as text: MR, MW or NULL, 0, the name of an errno or code, or a description of the error
     errno: str  # its name; empty if the call did not set it
     layer: str  # which layer returned the result: library, provider, kernel, device, header or none
+    not_made: bool  # the step belongs to the other outcome of the judged call
     enumerated: bool  # `returned` is a code from the verb's enumeration
 
     # Of a registration, a re-registration, and an allocation or bind of a window.
@@ -88,6 +89,7 @@ class Observation(TypedDict, total=False):
     wr_id_matches: bool | None  # None if there is no completion to compare
     marker: list[str]  # all statuses after an unsignaled request, with that of the signaled request behind it
     responder_wc: list[str]  # the statuses at the receiver of a SEND_WITH_INV
+    invalidated: list[int | None]  # [reported to the receiver of a SEND_WITH_INV, sent]: the invalidated keys
 
     # Of operations on a range.
     peer_wc: list[str]  # the statuses at the peer, unless all are SUCCESS

@@ -24,6 +24,7 @@ PROPERTIES = {
     "mr": ("addr", "length", "lkey", "rkey", "old_lkey", "old_rkey"),
     "dmabuf": ("addr", "size", "end"),
     "window": ("rkey", "old_rkey"),
+    "region of another process": ("lkey", "rkey"),
 }
 WRAP = 1 << 64
 # Words that cannot be names of objects, because they are constants or units.

@@ -202,8 +202,9 @@ class PointsFile(TypedDict):
 class ResultRecord(TypedDict):
     """The result of one case. The keys from `space` on are those of sweeps and random sequences.
 
-    `duration_us` is in microseconds, None if not measured. `points_data` is only in records before they are stored; in
-    the file, `points_file` names a side file with these data instead.
+    `duration_us` is in microseconds, None if not measured. `worker` is the number of the worker that ran the case.
+    `points_data` is only in records before they are stored; in the file, `points_file` names a side file with these
+    data instead.
     """
 
     type: Literal["result"]
@@ -223,6 +224,7 @@ class ResultRecord(TypedDict):
     kernel: KernelEvidence
     duration_us: float | None
     repro: str
+    worker: NotRequired[int]
     notes: NotRequired[list[str]]
     space: NotRequired[SpaceFacts]
     points: NotRequired[dict[str, int]]
@@ -248,6 +250,7 @@ class WaiversAccount(TypedDict, total=False):
 class FooterRecord(TypedDict):
     """The last record; `verdicts` counts cases by effective verdict, `rules` has the verdict on each rule.
 
+    `confirmation` counts violations: confirmed, not confirmed and not tried; it is absent if none were to be confirmed.
     `not_offered` has for each rule that is verified in part what the device or the stack does not offer of it, with the
     number of cases; it is absent if there is no such rule.
     """
@@ -262,6 +265,7 @@ class FooterRecord(TypedDict):
     not_offered: NotRequired[dict[str, dict[str, int]]]
     boots: NotRequired[int]
     resumed: NotRequired[int]
+    confirmation: NotRequired[dict[str, int]]
     waivers: NotRequired[WaiversAccount]
 
 
@@ -301,15 +305,46 @@ class ResumedRecord(TypedDict):
     earlier_s: float
 
 
+class Occurrence(TypedDict):
+    """What was seen of a violation once: in the run, or when it was tried again."""
+
+    verdict: Verdict
+    reason: str
+    observed: NotRequired[Observation]
+
+
+class ConfirmationRecord(TypedDict):
+    """Whether a violation occurs without the cases that ran before it.
+
+    `point` is a point of a sweep, absent if the whole case was tried. `by` is "run" if the case was the first one of
+    its worker, and "repetition" if it was tried again alone in a fresh worker. A violation that was not confirmed has
+    both occurrences; `after` are the cases after which it occurs again, empty if it did not occur again at all, and
+    absent if that was not searched.
+    """
+
+    type: Literal["confirmation"]
+    case: str
+    point: NotRequired[str]
+    confirmed: bool
+    by: str
+    in_run: NotRequired[Occurrence]
+    alone: NotRequired[Occurrence]
+    after: NotRequired[list[str]]
+
+
 class GuestRecord(TypedDict):
-    """An event of a guest, only in its stream: it is up, it is broken, or its command has ended."""
+    """An event of a guest, only in its stream: it is up, it is broken, its command has ended, and so on.
+
+    `files` are those that it has derived from the suite, in base64, by their paths.
+    """
 
     type: Literal["guest"]
     event: NotRequired[str]
     uptime_s: NotRequired[float]
     reason: NotRequired[str]
     status: NotRequired[int]
+    files: NotRequired[dict[str, str]]
 
 
-OtherRecord: TypeAlias = StartRecord | ProgressRecord | WorkerRecord | ResumedRecord | GuestRecord
+OtherRecord: TypeAlias = StartRecord | ProgressRecord | WorkerRecord | ResumedRecord | ConfirmationRecord | GuestRecord
 Record: TypeAlias = HeaderRecord | ResultRecord | FooterRecord | OtherRecord

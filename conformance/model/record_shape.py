@@ -13,7 +13,16 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from conformance.errors import UserError
-from conformance.model.record import SCHEMA, Deviation, FooterRecord, HeaderRecord, Record, ResultRecord, SpaceFacts
+from conformance.model.record import (
+    SCHEMA,
+    ConfirmationRecord,
+    Deviation,
+    FooterRecord,
+    HeaderRecord,
+    Record,
+    ResultRecord,
+    SpaceFacts,
+)
 from conformance.model.verdict import VERDICTS, Verdict
 
 # The keys that a record must have, by its type.
@@ -23,6 +32,7 @@ REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "worker": {"boot_id": str},
     "resumed": {"started": str, "earlier_s": (int, float)},
     "progress": {"case": str, "point": str},
+    "confirmation": {"case": str, "confirmed": bool, "by": str},
     "result": {"case": str, "rules": list, "verdict": str, "effective": str, "reason": str},
     "footer": {"complete": bool, "verdicts": dict, "rules": dict},
 }
@@ -35,8 +45,8 @@ HEADER: HeaderRecord = {
 RESULT: ResultRecord = {
     "type": "result", "case": "", "rules": [], "level": "", "entry": "", "layer": "", "verdict": Verdict.MISSED,
     "effective": Verdict.MISSED, "waiver": {}, "reason": "", "call": "", "expected": {}, "observed": {}, "source": {},
-    "kernel": {}, "duration_us": 0.0, "repro": "", "notes": [], "space": {}, "points": {}, "rule_verdicts": {},
-    "alarms": [], "deviations": [], "points_file": "",
+    "kernel": {}, "duration_us": 0.0, "repro": "", "worker": 0, "notes": [], "space": {}, "points": {},
+    "rule_verdicts": {}, "alarms": [], "deviations": [], "points_file": "",
 }  # fmt: skip
 FOOTER: FooterRecord = {
     "type": "footer", "complete": False, "verdicts": {}, "rules": {}, "rule_totals": {}, "points": 0,
@@ -45,6 +55,11 @@ FOOTER: FooterRecord = {
 DEVIATION: Deviation = {
     "when": "", "clause": "", "expected": "", "observed": "", "count": 0, "of": 0, "smallest": {}, "rules": [],
     "repro": "", "row": "",
+}  # fmt: skip
+CONFIRMATION: ConfirmationRecord = {
+    "type": "confirmation", "case": "", "point": "", "confirmed": False, "by": "",
+    "in_run": {"verdict": Verdict.MISSED, "reason": ""}, "alone": {"verdict": Verdict.MISSED, "reason": ""},
+    "after": [],
 }  # fmt: skip
 SPACE: SpaceFacts = {"axes": {}, "size": 0}
 
@@ -76,6 +91,8 @@ def check(record: Record, where: str) -> None:
         completed_result(record, where)
     elif record["type"] == "footer":
         completed_footer(record, where)
+    elif record["type"] == "confirmation":
+        check_confirmation(record, where)
 
 
 def completed_header(header: HeaderRecord, where: str) -> HeaderRecord:
@@ -121,6 +138,16 @@ def completed_footer(footer: FooterRecord, where: str) -> FooterRecord:
         raise UserError(f"{where}: a count of verdicts is not a number")
     _check_texts(shaped["waivers"].get("problems", []), f"{where}: `waivers.problems`")
     return cast(FooterRecord, shaped)
+
+
+def check_confirmation(record: ConfirmationRecord, where: str) -> None:
+    """Raises UserError for a value of another type than the contract's."""
+    where = f"{where}: the confirmation of {_printable(record['case'])}"
+    shaped = _completed(record, CONFIRMATION, where)
+    _check_texts(shaped["after"], f"{where}: `after`")
+    for name in ("in_run", "alone"):
+        outcome = {"verdict": "", "reason": "", **shaped[name]}
+        _check_texts([outcome["verdict"], outcome["reason"]], f"{where}: `{name}`")
 
 
 def _deviation(data: Any, where: str) -> dict[str, Any]:

@@ -30,11 +30,14 @@ TIERS = {
 MEMORY_KINDS = {
     "anonymous": "private anonymous memory, readable and writable",
     "read_only": "private anonymous memory mapped without write permission",
+    "writable_start": "private anonymous memory of which only the first page is mapped with write permission",
     "no_access": "address range mapped without any permission",
     "unmapped": "address range with no mapping",
     "untouched": "private anonymous memory whose pages have not been accessed yet",
     "hole": "readable and writable memory whose second page is unmapped",
     "shared": "shared memory of an anonymous file, readable and writable",
+    "sparse": "private anonymous memory of any size that reserves nothing, and whose pages have not been accessed yet",
+    "repeated": "a shared file of 1025 pages, mapped again and again, so that much can be pinned",
     "huge": "memory of huge pages of the system's default size",
     "persistent": "persistent memory: the device DAX that the run was given",
 }
@@ -48,7 +51,12 @@ DISCARDS = {
     "REMOVE": "pages of an anonymous file are freed together with the contents of the file",
     "PAGEOUT": "pages are written to swap",
 }
-QP_STATES = ("RESET", "INIT", "RTR", "RTS")
+# What `resident` asks of the pages of memory.
+PAGES = {
+    "present": "they are in core, be it as the shared page of zeros",
+    "own": "they are pages of the process itself, as after it has written to them",
+}
+QP_STATES = ("RESET", "INIT", "RTR", "RTS", "ERR")
 # The items that rule API-01 is checked for: every described enumeration, struct and verb.
 API_ITEMS = (
     *(f"enum {name}" for name in verbs.ENUMS),
@@ -82,12 +90,16 @@ PROBES = ("traffic", "local_traffic")
 FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
 REMOTE_OPERATIONS = (
     "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE",
-    "UNEQUAL_CMP_AND_SWP",  # compares with a value that is not in memory, so that nothing may be swapped
+    # Both compare with a value that is not in memory, so that nothing may be swapped. It differs in the lowest bit, or
+    # in the highest.
+    "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP",
     *FLUSHES,
 )  # fmt: skip
 # Accesses of a region by its lkey. SEND and WRITE read the region. RECV writes to it, and so do the responses of
 # READ and FETCH_AND_ADD at their requester.
 LOCAL_OPERATIONS = ("SEND", "WRITE", "RECV", "RECV_WITH_IMM", "READ", "FETCH_AND_ADD")
+LIST_OPERATIONS = ("SEND", "WRITE", "RECV", "READ")
+IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
 # The queue-pair types that traffic can use.
 TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC")
 FORK_CHILDREN = ("writes", "waits")
@@ -108,6 +120,7 @@ _BIND = {
     "send_flags": ArgumentSpec("flags", "ibv_send_flags", "SIGNALED"),
 }
 
+_QP = ArgumentSpec("object", "qp", "qp")
 _MEMORY = ArgumentSpec("object", "memory", "buf")
 _ROUNDS = ArgumentSpec("quantity", default="100")
 _POSITION = ArgumentSpec("word", "position", "whole", words=tuple(POSITIONS))
@@ -160,7 +173,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "ibv_dealloc_mw": {"mw": ArgumentSpec("object", "window", "mw")},
     "ibv_bind_mw": _BIND,
     # Not verbs with a page of their own, but operations that these pages refer to: posted requests and traffic.
-    "post_bind_mw": _BIND,
+    # Without `rkey` the new key is the next of the window's index.
+    "post_bind_mw": {**_BIND, "rkey": ArgumentSpec("quantity", default="")},
     "post_local_inv": {"qp": ArgumentSpec("object", "qp", "qp"), "rkey": ArgumentSpec("quantity", default="mw.rkey")},
     "post_send_with_inv": {
         "qp": ArgumentSpec("object", "qp", "qp"),
@@ -177,9 +191,23 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "discard": {"memory": _MEMORY, "how": ArgumentSpec("word", "how", "DONTNEED", words=tuple(DISCARDS))},
     "fork": {"memory": _MEMORY, "child": ArgumentSpec("word", "child", words=FORK_CHILDREN)},
     "join": {"memory": _MEMORY},
-    "resident": {"memory": _MEMORY},
+    "resident": {"memory": _MEMORY, "pages": ArgumentSpec("word", "pages", "present", words=tuple(PAGES))},
     "receives_in_order": {
         "lkey": ArgumentSpec("quantity"),
+        "addr": _ADDR,
+        "length": ArgumentSpec("quantity", default="64"),
+        "rounds": _ROUNDS,
+        "pd": _PD,
+    },
+    "regions_side_by_side": {
+        "addr": _ADDR,
+        "length": ArgumentSpec("quantity", default="64"),
+        "count": ArgumentSpec("quantity", default="100"),
+        "access": _ACCESS,
+        "pd": _PD,
+    },
+    "immediates_in_order": {
+        "rkey": ArgumentSpec("quantity"),
         "addr": _ADDR,
         "length": ArgumentSpec("quantity", default="64"),
         "rounds": _ROUNDS,
@@ -203,6 +231,26 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
         "qp_access": ArgumentSpec("flags", "ibv_access_flags", QP_RIGHTS),
     },
+    # An operation whose local side is a list of elements; `guarded` is memory that must not take part if it is refused.
+    "list_traffic": {
+        "op": ArgumentSpec("word", "operation", words=LIST_OPERATIONS),
+        "sg_list": ArgumentSpec("sges"),
+        "guarded": ArgumentSpec("object", "memory", NULL, nullable=True),
+        "pd": _PD,
+    },
+    "post_receive": {"qp": _QP, "sg_list": ArgumentSpec("sges")},
+    "send_to_receive": {"qp": _QP, "memory": _MEMORY, "length": ArgumentSpec("quantity", default="8")},
+    "post_traffic": {
+        "qp": _QP,
+        "op": ArgumentSpec("word", "operation", words=IN_FLIGHT_OPERATIONS),
+        "rkey": ArgumentSpec("quantity"),
+        "addr": _ADDR,
+        "length": _LENGTH,
+    },
+    "await_traffic": {"qp": _QP, "memory": _MEMORY},
+    "destroy_qp": {"qp": _QP},
+    # Another process registers its mapping of shared memory.
+    "register_elsewhere": {"memory": _MEMORY, "access": _ACCESS},
     "local_traffic": {
         "op": ArgumentSpec("word", "operation", words=LOCAL_OPERATIONS),
         "lkey": ArgumentSpec("quantity"),
@@ -227,6 +275,7 @@ PRODUCTS: Mapping[str, tuple[str, str]] = {
     "ibv_reg_mr_iova": ("mr", "new"),
     "ibv_reg_dmabuf_mr": ("mr", "new"),
     "ibv_alloc_mw": ("window", "new_mw"),
+    "register_elsewhere": ("region of another process", "other_process"),
 }
 REGISTRATIONS = tuple(call for call, (kind, _) in PRODUCTS.items() if kind == "mr")
 BINDS = ("ibv_bind_mw", "post_bind_mw")
@@ -253,9 +302,11 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "errno": ExpectationSpec(ERRNO_NAMES, "refused", several=True),
     "code": ExpectationSpec(verbs.ENUMS["ibv_rereg_mr_err_code"].short_names, "refused", ("ibv_rereg_mr",), True),
     "mr": ExpectationSpec(("as_asked",), "success", (*REGISTRATIONS, "ibv_rereg_mr")),
-    "completion": ExpectationSpec(("none",), "success", BINDS),
+    "completion": ExpectationSpec(("none", "one"), calls=BINDS),
     "rkey": ExpectationSpec(("changed", "unchanged"), calls=BINDS),
     "because": ExpectationSpec(tuple(REASONS), "refused", (*PROBES, *BINDS)),
+    # Of a step afterwards: it is made only if the judged call had this outcome.
+    "after": ExpectationSpec(("success", "refused")),
 }
 # Names that objects of a table cannot have, because they have another meaning in steps and calls.
 RESERVED = (NULL, *BAD_FDS, *(name for _, name in PRODUCTS.values()))

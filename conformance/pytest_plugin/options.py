@@ -6,7 +6,10 @@ run_options.py has those that `rdma-cts run` has, too. Not for running cases (pl
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ from conformance.device.device import Device
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.profile import Profile
+from conformance.model.record import DeviceFacts
 from conformance.pytest_plugin.device_lock import check_workers, own_device
 from conformance.run_options import OPTIONS, RunOptions
 from conformance.tables.profile import read_profile
@@ -27,19 +31,36 @@ PROFILE = pytest.StashKey[Profile]()
 def add_options(parser: pytest.Parser) -> None:
     """Adds the --rdma-… options."""
     group = parser.getgroup("rdma-cts", "conformance of RDMA memory-region verbs")
+    for flag, settings in _declarations():
+        group.addoption(flag, **settings)
+
+
+def set_options(config: pytest.Config, arguments: Sequence[str]) -> None:
+    """Sets the --rdma-… options of a session that has not started yet, as if pytest had been given these arguments.
+
+    Any other argument is one for argparse, which ends the process.
+    """
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    for flag, settings in _declarations():
+        parser.add_argument(flag, **settings)
+    vars(config.option).update(vars(parser.parse_args(arguments)))
+
+
+def _declarations() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The flag of each option, and the keyword arguments that declare it to pytest and to argparse."""
     for option in OPTIONS.values():
         if option.plugin:
             default = list(option.default) if isinstance(option.default, tuple) else option.default
             settings = option.settings(default)
             if option.name == "device":
                 settings |= {"metavar": "NAME[,NAME]", "help": f"{option.help}; several with a worker each (-n)"}
-            group.addoption(option.plugin_flag, default=default, **settings)
-    group.addoption("--rdma-only", metavar="FILE", help="run only the cases whose ids are in FILE, one per line")
-    group.addoption(
-        "--rdma-alone", action="store_true", help="count pinned pages, because nothing else on this kernel pins any"
-    )
-    group.addoption("--rdma-out", metavar="DIR", help="write results.jsonl to this new directory")
-    group.addoption("--rdma-stream", metavar="PATH", help="write result lines to PATH for a supervisor")
+            yield option.plugin_flag, {"default": default, **settings}
+    yield "--rdma-only", {"metavar": "FILE", "help": "run only the cases whose ids are in FILE, one per line"}
+    yield "--rdma-alone", {
+        "action": "store_true", "help": "count pinned pages, because nothing else on this kernel pins any",
+    }  # fmt: skip
+    yield "--rdma-out", {"metavar": "DIR", "help": "write results.jsonl to this new directory"}
+    yield "--rdma-stream", {"metavar": "PATH", "help": "write result lines to PATH for a supervisor"}
 
 
 def suite_of(config: pytest.Config) -> Suite:
@@ -105,24 +126,29 @@ def cases_of(session: pytest.Session) -> list[Case]:
     return [case for item in session.items if (case := case_of(item)) is not None]
 
 
-def check(config: pytest.Config) -> None:
-    """Raises pytest.UsageError, with one line, if the session is to run cases and cannot."""
+def check(config: pytest.Config) -> DeviceFacts | None:
+    """The facts of the device under test; None if the session is to run no cases.
+
+    Raises pytest.UsageError, with one line, if it is to run cases and cannot.
+    """
     folder = config.rootpath / "cases"
     named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
     if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in named):
-        return
+        return None
     selected_cases(config)
     suite_of(config)
-    if not config.option.collectonly:
-        profile = profile_of(config)
-        try:
-            check_workers(config)
-            with open_device(config) as device:
-                device.check_port()
-                if profile.device and profile.device != device.driver:
-                    raise UserError(f"the profile is of {profile.device} devices; {device.name} is {device.driver}")
-        except UserError as error:
-            raise pytest.UsageError(str(error)) from error
+    if config.option.collectonly:
+        return None
+    profile = profile_of(config)
+    try:
+        check_workers(config)
+        with open_device(config) as device:
+            device.check_port()
+            if profile.device and profile.device != device.driver:
+                raise UserError(f"the profile is of {profile.device} devices; {device.name} is {device.driver}")
+            return device.describe()
+    except UserError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def open_device(config: pytest.Config) -> Device:

@@ -39,19 +39,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Checks what the session needs. Runs last, so that a plugin can set the options in its own hook before."""
+    config = session.config
     if hasattr(config, "workerinput"):
         return
-    if config.getoption("--rdma-out") or config.getoption("--rdma-stream"):
-        recorder = Recorder(config)
+    facts = check(config)
+    if facts and (config.getoption("--rdma-out") or config.getoption("--rdma-stream")):
+        recorder = Recorder(config, facts)
         config.stash[RECORDER] = recorder
         config.pluginmanager.register(recorder, "rdma-cts-recorder")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionstart(session: pytest.Session) -> None:
-    if not hasattr(session.config, "workerinput"):
-        check(session.config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -22,7 +22,7 @@ from conformance.kernel.build_ids import under_test
 from conformance.model.record import SCHEMA, DeviceFacts, HeaderRecord, ProgressRecord, Record, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.device_lock import has_several, named_devices
-from conformance.pytest_plugin.options import open_device, options_of, suite_of
+from conformance.pytest_plugin.options import options_of, suite_of
 from conformance.results.files import write_all
 from conformance.results.records import FILE_NAME, decode, encode, footer_record, result_record
 from conformance.results.writer import ResultsFile
@@ -51,8 +51,9 @@ class Stream:
 class Recorder:
     """A pytest plugin that is registered only if results are to be recorded."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, device: DeviceFacts) -> None:
         self.config = config
+        self.device = device
         self.started = time.monotonic()
         self.planned: list[str] = []
         self.results: list[ResultRecord] = []
@@ -74,13 +75,11 @@ class Recorder:
         if not self.planned or self.config.option.collectonly:
             return
         try:
-            with open_device(self.config) as device:
-                described = device.describe()
             self.sink = self._open_sink()
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
-        self.options = options_of(self.config, None if has_several(self.config) else described["name"])
-        header = header_record(suite, described, self.planned, list(self.config.invocation_params.args))
+        self.options = options_of(self.config, None if has_several(self.config) else self.device["name"])
+        header = header_record(suite, self.device, self.planned, list(self.config.invocation_params.args))
         header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
         if has_several(self.config):
             header["devices"] = named_devices(self.config)

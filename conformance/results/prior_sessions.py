@@ -5,12 +5,12 @@ Not for reading or cutting the file (records.py, writer.py) and not for running 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from conformance.errors import UserError
-from conformance.model.record import HeaderRecord, ResultRecord, ResumedRecord
+from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord, ResumedRecord
 from conformance.model.verdict import Verdict
 from conformance.results.records import Recorded
 
@@ -33,6 +33,7 @@ class PriorSessions:
     seconds: float
     in_flight: str = ""
     boot_id: str = ""
+    confirmations: Sequence[ConfirmationRecord] = ()
 
     @classmethod
     def of(cls, recorded: Recorded, ended: float) -> PriorSessions:
@@ -52,7 +53,16 @@ class PriorSessions:
             seconds = resumed[-1]["earlier_s"] if resumed else 0.0
             seconds += max(0.0, ended - _seconds(began))
         boot_id = workers[-1]["boot_id"] if workers else ""
-        return cls(recorded.header, done, len(workers), len(resumed), float(seconds), in_flight, boot_id)
+        return cls(
+            recorded.header,
+            done,
+            len(workers),
+            len(resumed),
+            float(seconds),
+            in_flight,
+            boot_id,
+            recorded.confirmations,
+        )
 
     def resumed_record(self) -> ResumedRecord:
         """The record at the beginning of a further session."""

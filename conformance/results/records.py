@@ -20,9 +20,11 @@ from conformance.model.case import Case
 from conformance.model.observation import DivergenceData, KernelEvidence, Observation
 from conformance.model.record import (
     SCHEMA,
+    ConfirmationRecord,
     Deviation,
     FooterRecord,
     HeaderRecord,
+    Occurrence,
     OtherRecord,
     Record,
     ResultRecord,
@@ -97,6 +99,12 @@ def _add_divergences(record: ResultRecord, divergences: Sequence[DivergenceData]
         record["rule_verdicts"] = {rule: Verdict.FAIL if rule in broken else Verdict.PASS for rule in record["rules"]}
 
 
+def occurrence(record: ResultRecord) -> Occurrence:
+    """What a result says about a violation, in short; the observation of a sweep is in its points."""
+    found: Occurrence = {"verdict": record["verdict"], "reason": record["reason"]}
+    return {**found, "observed": record["observed"]} if record["observed"] else found
+
+
 def expected(case: Case) -> dict[str, Any]:
     """The documented expectation of the case."""
     data = case.when.then.as_data()
@@ -118,7 +126,8 @@ def footer_record(
 
     `boots` is the number of workers and `resumed` the number of further sessions, if there was a supervisor.
     """
-    by_case = {record["case"]: record for record in results}
+    found = {record["case"]: record for record in results}
+    by_case = {case: found[case] for case in (*(case for case in planned if case in found), *found)}
     effective = [record["effective"] for record in by_case.values()]
     concluded = conclude_rules(by_case.values())
     rules = {rule: concluded[rule].verdict for rule in registry if rule in concluded}
@@ -153,6 +162,11 @@ class Recorded:
     footer: FooterRecord | None = None
     torn: bool = False
     others: list[OtherRecord] = field(default_factory=list)
+
+    @property
+    def confirmations(self) -> list[ConfirmationRecord]:
+        """The records that say whether violations were confirmed."""
+        return [record for record in self.others if record["type"] == "confirmation"]
 
 
 def read_results(path: Path) -> Recorded:

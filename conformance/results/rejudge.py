@@ -106,6 +106,8 @@ def _merged(new: ResultRecord, old: ResultRecord) -> ResultRecord:
         "kernel": old.get("kernel", new["kernel"]),
         "layer": old.get("layer", new["layer"]),
     }
+    if "worker" in old:
+        merged["worker"] = old["worker"]
     if old.get("waiver") and old["verdict"] == new["verdict"]:
         merged |= {"effective": old["effective"], "waiver": old["waiver"]}
     return merged

@@ -5,12 +5,17 @@ Not for selecting cases (selection.py) and not for running them.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
+import pickle
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from conformance import derived
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.rules import Registry
@@ -22,6 +27,9 @@ POINT = "#"  # separates the id of a sweep from one of its points
 VERSION = "0.1.0"
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "cases"
+_READ = (".yaml", ".yml", ".py")  # the files of a folder of cases on which the suite depends
+# The modules of conformance/ on which the content of a suite depends.
+_READING = ("*.py", "yamldoc/*.py", "verbs/*", "header/*", "model/*.py", "judging/*.py", "tables/*.py")
 
 
 @dataclass(frozen=True)
@@ -61,13 +69,48 @@ class Suite:
 def load_suite(extra: Sequence[Path] = ()) -> Suite:
     """Returns the project's rules and tables together with those in the folders `extra`.
 
-    Raises UserError with one line for each mistake.
+    What an earlier process has read from the same files is not read again (derived.py). Raises UserError with one line
+    for each mistake.
     """
     for folder in extra:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder of cases")
         if not any(folder.glob("*/*.yaml")) and not stray_files(folder, ROOT):
             raise UserError(f"{folder}: no table in this folder", hint=f"tables belong in {folder}/VERB/")
+    try:
+        name = f"suite-{_digest_of_sources([CASES, *extra])}.pickle" if derived.path_of("") else ""
+    except OSError:
+        name = ""  # reading the tables says which file cannot be read
+    path = derived.kept(name) if name else None
+    if path is not None:
+        with contextlib.suppress(Exception):  # whatever is wrong with the file: the tables are read anew
+            found = pickle.loads(path.read_bytes())
+            if isinstance(found, Suite):
+                return found
+    suite = _read_suite(extra)
+    if name:
+        derived.keep(name, pickle.dumps(suite, pickle.HIGHEST_PROTOCOL))
+    return suite
+
+
+def _digest_of_sources(folders: Sequence[Path]) -> str:
+    """Of all that a suite is read from: Python, the modules that read it, and names and content of the files.
+
+    Raises OSError for one that cannot be read.
+    """
+    parts = [sys.version.encode(), os.fsencode(os.getcwd()), *map(os.fsencode, folders)]
+    paths = [path for name in _READING for path in sorted((ROOT / "conformance").glob(name))]
+    for folder in folders:
+        for parent, directories, files in os.walk(folder):
+            directories[:] = sorted(name for name in directories if not name.startswith("."))
+            paths += [Path(parent, name) for name in sorted(files) if name.lower().endswith(_READ)]
+    for path in paths:
+        if path.is_file():
+            parts += [str(path).encode(errors="surrogateescape"), path.read_bytes()]
+    return derived.digest_of(parts)
+
+
+def _read_suite(extra: Sequence[Path]) -> Suite:
     folders = list(dict.fromkeys([CASES, *(folder.resolve() for folder in extra)]))
     registry, mistakes = read_registry(folders, ROOT)
     tables, found = read_tables(folders, registry, ROOT)

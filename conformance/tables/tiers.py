@@ -43,12 +43,12 @@ def _every_rule_once(cases: Sequence[Case]) -> list[Case]:
     # Rules with few cases first: the cases chosen for them may prove other rules as well.
     for rule in sorted(proving, key=lambda rule: (len(proving[rule]), rule)):
         if not any(rule in case.rules for case in chosen.values()):
-            cheapest = min(proving[rule], key=lambda case: (_cost(case), case.id))
+            cheapest = min(proving[rule], key=lambda case: (cost(case), case.id))
             chosen[cheapest.id] = cheapest
     return [case for case in cases if case.id in chosen]
 
 
-def _cost(case: Case) -> float:
+def cost(case: Case) -> float:
     """Returns the estimated cost of running a case, in units of one plain call."""
     calls = [case.when, *case.before, *case.afterwards]
     cost = sum(_TRAFFIC if step.call in _PROBES else 1.0 for step in calls)

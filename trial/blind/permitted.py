@@ -28,7 +28,7 @@ from reference.objects import (
 from reference.queues import SUCCESS, Queue
 from reference.reregistration import Change
 from reference.stack import WHOLE, Stack
-from trial.violation import violates
+from trial.violation import departs_from, violates
 
 _KEPT = LOCAL_WRITE | MW_BIND
 
@@ -182,6 +182,7 @@ class WritesStopAtABadPage(Device):
 
 
 @violates("REG-05")
+@departs_from("STAT-01")
 class RefusalsNameAnotherError(Device):
     """A responder that refuses an access answers REM_INV_REQ_ERR where REM_ACCESS_ERR is usual."""
 
@@ -190,6 +191,7 @@ class RefusalsNameAnotherError(Device):
 
 
 @violates("REG-05")
+@departs_from("STAT-01")
 class RefusalsAreRemoteOperationErrors(Device):
     """A responder that refuses an access answers REM_OP_ERR."""
 
@@ -198,6 +200,7 @@ class RefusalsAreRemoteOperationErrors(Device):
 
 
 @violates("REG-05")
+@departs_from("STAT-01")
 class ResponderLivesOn(Device):
     """A responder that refuses an access does not go to the error state itself."""
 
@@ -210,6 +213,7 @@ class ResponderLivesOn(Device):
 
 
 @violates("REG-04")
+@departs_from("STAT-03", "STAT-04")
 class LocalErrorsAreQueueErrors(Device):
     """An element that is refused locally completes with LOC_ACCESS_ERR instead of LOC_PROT_ERR."""
 
@@ -524,6 +528,7 @@ class BindFaultsAreFoundWhenPosted(Device):
 
 
 @violates("BIND-12")
+@departs_from("STAT-06")
 class FailedBindsAreProtectionErrors(Device):
     """A failed bind completes with LOC_PROT_ERR instead of MW_BIND_ERR."""
 
@@ -549,11 +554,11 @@ class KeysOfBindsSkip(Device):
 
 
 @violates("BIND-15")
-class PostedWindowsOfTheDomain(Device):
-    """A type 2 window is of the kind 2A: it opens for every queue pair of its PD."""
+class PostedWindowsOfTheQueuePair(Device):
+    """A type 2 window is of the kind 2A, which belongs to a queue pair only; that of a PD is not checked besides."""
 
     def window_opens(self, window: Window, domain: Domain, queue: int) -> bool:
-        return window.domain is domain
+        return window.queue == queue if window.kind == 2 else super().window_opens(window, domain, queue)
 
 
 @violates("BIND-21")

@@ -12,18 +12,22 @@ from trial.violations import (
     dmabufs,
     extent,
     kinds,
+    lists_and_lengths,
     memory,
     registration,
     revoking,
     rights,
+    special_regions,
     statuses,
     translation,
+    window_requests,
     windows,
 )
 
 _THEMES = (
     registration, memory, rights, extent, kinds, translation, dmabufs, changing, revoking, codes, advising,
-    binding, windows, declaring, statuses,
+    binding, windows, window_requests, special_regions, lists_and_lengths,
+    declaring, statuses,
 )  # fmt: skip
 VIOLATIONS: tuple[Violation, ...] = tuple(violations_in(_THEMES))
 # Rules that no driver can break in a way that a case could detect, and why.

@@ -1,0 +1,45 @@
+"""How long the cases took in the latest runs in a kind of guest, kept in the cache. Decides who runs what, no verdict.
+
+Not for who runs what (conformance/supervision/schedule.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.errors import UserError
+from conformance.model.record import ResultRecord
+from conformance.results.files import write_atomically
+
+SCHEMA = "rdma-cts-durations/1"
+
+
+@dataclass(frozen=True)
+class Durations:
+    """A file of durations in seconds by case id. A missing or damaged file counts as empty, because it only helps."""
+
+    path: Path
+
+    def read(self) -> dict[str, float]:
+        """The durations that are known."""
+        try:
+            data = json.loads(self.path.read_bytes())
+            if data["schema"] != SCHEMA:
+                return {}
+            return {str(case): float(seconds) for case, seconds in data["seconds"].items() if 0 <= seconds < 1e9}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return {}
+
+    def update(self, results: Iterable[ResultRecord]) -> None:
+        """Keeps the durations of these results, and those of other cases."""
+        known: Mapping[str, float] = self.read()
+        measured = {record["case"]: record.get("duration_us") for record in results}
+        new = {case: round(duration_us / 1e6, 3) for case, duration_us in measured.items() if duration_us}
+        data = {"schema": SCHEMA, "seconds": {**known, **new}}
+        try:
+            write_atomically(self.path, json.dumps(data, indent=0, sort_keys=True).encode("ascii") + b"\n")
+        except UserError:
+            return  # a cache that cannot be written only costs the next run some time

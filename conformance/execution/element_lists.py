@@ -1,0 +1,156 @@
+"""Operations with a list of several scatter/gather elements, and messages into receives that were posted before.
+
+The elements can be in several regions. Before an operation all memory of the elements has known contents; afterwards
+every element is compared, and everything between them. Not for operations on one range (traffic.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from conformance.bench.calls import Return, Sge, errno_name
+from conformance.bench.interface import Memory
+from conformance.bench.memory_areas import BEFORE, CANARY, EMPTY, pattern
+from conformance.bench.work_requests import Completion, Exchange, SendRequest
+from conformance.errors import SetupRefused
+from conformance.execution.connection import SILENCE_S
+from conformance.execution.context import CaseContext, result_of
+from conformance.model.case import Step
+from conformance.model.observation import Observation
+from conformance.model.vocabulary import NULL
+from conformance.verbs import ENUMS
+
+_RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
+_GATHERS = ("SEND", "WRITE")
+
+
+def _elements(context: CaseContext, step: Step) -> tuple[Sge, ...]:
+    elements = step.arguments["sg_list"]
+    assert isinstance(elements, tuple)
+    return tuple(
+        Sge(context.bytes(each.addr), context.bytes(each.length), context.bytes(each.lkey) % (1 << 32))
+        for each in elements
+    )
+
+
+def _slices(sges: Sequence[Sge]) -> list[bytes]:
+    """The part of a message that belongs to each element."""
+    content, found = pattern(sum(sge.length for sge in sges)), []
+    for sge in sges:
+        found.append(content[: sge.length])
+        content = content[sge.length :]
+    return found
+
+
+def _fill(memory: Sequence[Memory], sges: Sequence[Sge], contents: Sequence[bytes]) -> list[bytes]:
+    """Fills all memory, and the elements in it with their contents; returns what the memory holds then."""
+    for each in memory:
+        ctypes.memset(each.addr, CANARY, each.size)
+    for sge, content in zip(sges, contents, strict=True):
+        ctypes.memmove(sge.addr, content, sge.length)
+    return [ctypes.string_at(each.addr, each.size) for each in memory]
+
+
+def list_traffic(context: CaseContext, step: Step) -> Observation:
+    """An operation whose local side is a list of elements. Raises SetupRefused.
+
+    `moved` is `all` if each element took part with its own bytes and nothing else changed. If the operation is refused,
+    `moved` and `changed` are about the memory `guarded` alone: the others may have taken part already.
+    """
+    operation, sges = str(step.arguments["op"]), _elements(context, step)
+    connection = context.harness.connection("RC", str(step.arguments["pd"]))
+    connection.renew_if_stale()
+    owner, peer = connection.pair.responder, connection.pair.requester
+    memory = list({id(each): each for each in (context.memory_around(s.addr, s.length) for s in sges)}.values())
+    parts, size = _slices(sges), sum(sge.length for sge in sges)
+    gathers = operation in _GATHERS
+    before = _fill(memory, sges, parts if gathers else [bytes([BEFORE]) * sge.length for sge in sges])
+    other = context.harness.scratch(peer.pd, max(size, 1), "list", _RIGHTS)
+    ctypes.memmove(other.addr, bytes([EMPTY]) * size if gathers else b"".join(parts), size)
+    returned, found = Return(0, 0), list[Completion]()
+    wr_id = context.next_wr_id()
+    if operation == "RECV":
+        returned = owner.post_receive(sges, wr_id)
+        if returned.value == 0:
+            peer.post_send(SendRequest("SEND", context.next_wr_id(), (other,)))
+            sent = peer.completions(1)
+            found = owner.completions(1, SILENCE_S) if sent else []
+    else:
+        if operation == "SEND":
+            _check(peer.post_receive((other,), context.next_wr_id()), "posting a receive")
+        opcode = {"SEND": "SEND", "WRITE": "RDMA_WRITE", "READ": "RDMA_READ"}[operation]
+        request = SendRequest(opcode, wr_id, sges, rkey=other.rkey, remote_addr=other.addr)
+        returned = owner.post_send(request)
+        found = owner.completions(1) if returned.value == 0 else []
+    done = Exchange(returned, found).succeeded
+    if done and operation == "SEND":
+        peer.completions(1)
+    if not done and returned.value == 0:
+        connection.mark_failed(owner)
+    connection.stale = connection.stale or returned.value != 0 or operation == "SEND"
+    arrived = ctypes.string_at(other.addr, size) if gathers else b""
+    moved, changed = _compared(context, step, sges, parts, memory, before, arrived, done)
+    return {
+        **result_of(returned), "wc": [each.status for each in found], "qp_type": "RC",
+        "side": "gather" if gathers else "answer", "moved": moved, "changed": changed, "peer_wc": [],
+    }  # fmt: skip
+
+
+def _check(returned: Return, what: str) -> None:
+    if returned.value:
+        raise SetupRefused(what, errno_name(returned.value))
+
+
+def _compared(
+    context: CaseContext, step: Step, sges: Sequence[Sge], parts: Sequence[bytes], memory: Sequence[Memory],
+    before: Sequence[bytes], arrived: bytes, done: bool,
+) -> tuple[str, list[list[int]]]:  # fmt: skip
+    """`moved` and `changed` of an operation. The memory that must not take part is `guarded`."""
+    gathers = bool(arrived)
+    name = str(step.arguments["guarded"])
+    guarded = None if name == NULL else context.memory[name]
+    after = [ctypes.string_at(each.addr, each.size) for each in memory]
+    if done:
+        wanted = list(before)
+        for sge, part in zip(sges, parts, strict=True):
+            number = next(n for n, each in enumerate(memory) if each.addr <= sge.addr < each.addr + each.size)
+            at = sge.addr - memory[number].addr
+            wanted[number] = wanted[number][:at] + part + wanted[number][at + sge.length :]
+        right = after == wanted and (not gathers or arrived == b"".join(parts))
+        return ("all" if right else "part"), []
+    if guarded is None:
+        return "nothing", []
+    at, leaked = 0, False
+    for sge in sges:
+        inside = guarded.addr <= sge.addr < guarded.addr + guarded.size
+        leaked = leaked or (gathers and inside and arrived[at : at + sge.length] != bytes([EMPTY]) * sge.length)
+        at += sge.length
+    changed = any(each is guarded and old != new for each, old, new in zip(memory, before, after, strict=True))
+    return ("part" if leaked or changed else "nothing"), []
+
+
+def post_receive(context: CaseContext, step: Step) -> Observation:
+    """Posts a receive for the list at the end of a pair that owns the regions, and does not wait."""
+    queue = context.pairs[str(step.arguments["qp"])].responder
+    return result_of(queue.post_receive(_elements(context, step), context.next_wr_id()))
+
+
+def send_to_receive(context: CaseContext, step: Step) -> Observation:
+    """Sends `length` bytes into a receive that was posted before. All bytes of `memory` that change are recorded."""
+    pair, memory = context.pairs[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
+    length = context.number(step.arguments["length"])
+    source = context.harness.scratch(pair.requester.pd, length, "source")
+    ctypes.memmove(source.addr, pattern(length), length)
+    (before,) = _fill([memory], (), ())
+    returned = pair.requester.post_send(SendRequest("SEND", context.next_wr_id(), (source,)))
+    sent = pair.requester.completions(1) if returned.value == 0 else []
+    found = pair.responder.completions(1, SILENCE_S)
+    after = ctypes.string_at(memory.addr, memory.size)
+    changed = [number for number, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
+    moved = "nothing" if not changed else "all" if len(changed) == length else "part"
+    return {
+        **result_of(returned), "wc": [each.status for each in found], "qp_type": "RC", "side": "receive",
+        "moved": moved, "changed": [[changed[0], changed[-1] + 1 - changed[0]]] if changed else [],
+        "peer_wc": [each.status for each in sent if each.status != "SUCCESS"],
+    }  # fmt: skip

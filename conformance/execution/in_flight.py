@@ -1,0 +1,63 @@
+"""Requests that are in flight while a call is made: they are posted before it and awaited after it.
+
+What the requests still do after the call is seen in memory that is filled anew when the call has returned. Not for
+operations that are awaited at once (traffic.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from conformance.bench.calls import errno_name
+from conformance.bench.memory_areas import CANARY, pattern, repeated
+from conformance.bench.work_requests import SendRequest
+from conformance.errors import SetupRefused
+from conformance.execution.context import CaseContext
+from conformance.model.case import Step
+from conformance.model.observation import Observation
+from conformance.verbs import ENUMS
+
+# A queue has room for sixteen requests.
+REQUESTS = 12
+_OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}  # with the length of each, 0: that of the range
+_RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
+
+
+def _answer(returned: str) -> Observation:
+    return {"rc": 0, "returned": returned, "errno": "", "layer": "none"}
+
+
+def post_traffic(context: CaseContext, step: Step) -> Observation:
+    """Posts REQUESTS requests of a peer on a range, over a pair of the case, and does not wait for them."""
+    queue, operation = context.pairs[str(step.arguments["qp"])].requester, str(step.arguments["op"])
+    rkey, addr, length = context.numbers(step.arguments, "rkey", "addr", "length")
+    length = _OPCODES[operation] or length
+    local = context.harness.scratch(queue.pd, length, "in flight", _RIGHTS)
+    ctypes.memmove(local.addr, pattern(length), length)
+    for _ in range(REQUESTS):
+        request = SendRequest(
+            operation, context.next_wr_id(), (local,), rkey=rkey % (1 << 32), remote_addr=addr, compare_add=1
+        )
+        returned = queue.post_send(request)
+        if returned.value:
+            raise SetupRefused("posting a request", errno_name(returned.value))
+    return _answer("0")
+
+
+def await_traffic(context: CaseContext, step: Step) -> Observation:
+    """Fills the memory, and awaits the completions of all requests: 0, or `changed` if a byte has changed meanwhile.
+
+    Whether the requests were carried out before the call, or fail, is open: both are recorded.
+    """
+    pair, memory = context.pairs[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
+    ctypes.memset(memory.addr, CANARY, memory.size)
+    found = pair.requester.completions(REQUESTS)
+    same = ctypes.string_at(memory.addr, memory.size) == repeated(CANARY, memory.size)
+    seen = _answer("0" if same and len(found) == REQUESTS else "changed" if not same else "no completion")
+    return {**seen, "marker": [each.status for each in found]}
+
+
+def destroy_qp(context: CaseContext, step: Step) -> Observation:
+    """Destroys both queue pairs of a pair."""
+    context.destroy_pair(str(step.arguments["qp"]))
+    return _answer("0")

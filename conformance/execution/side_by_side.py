@@ -1,0 +1,106 @@
+"""Many regions that are alive at once: each is used by its own keys, and none by those of another.
+
+A call of the table language, not a verb. Not for single operations (traffic.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from conformance.bench.calls import Mr, errno_name
+from conformance.errors import SetupRefused
+from conformance.execution.context import CaseContext
+from conformance.execution.traffic import run_probes
+from conformance.judging.faults import fault_of
+from conformance.model.case import Argument, Expectation, Flags, Step, Value
+from conformance.model.observation import Observation
+from conformance.model.vocabulary import CALLS, NULL, QP_RIGHTS
+from conformance.verbs import ENUMS
+
+# Every so many regions, a key is tried that must not work: a refusal costs as much as many operations.
+_SAMPLED = 16
+_BATCH = 32  # probes that are prepared together
+_RIGHTS = QP_RIGHTS.split()
+_QP_ACCESS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), tuple(_RIGHTS))
+
+
+def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
+    """Registers `count` regions of `length` bytes one behind the other from `addr` on, and uses them by their keys.
+
+    Then every second one is deregistered, and the others are used again. `returned` is 0, or describes the first error.
+    """
+    addr, length, count, access = context.numbers(step.arguments, "addr", "length", "count", "access")
+    regions: list[Mr] = []
+    for number in range(count):
+        pd = context.pds[str(step.arguments["pd"])]
+        returned = context.entry.reg_mr(pd, addr + number * length, length, access)
+        if returned.mr is None:
+            return _ended(f"region {number} was refused with {errno_name(returned.errno)}")
+        context.keep_mr(f"region {number}", returned.mr, context.entry)
+        regions.append(returned.mr)
+    keys = [(mr.struct.lkey, mr.struct.rkey) for mr in regions]
+    starts = [addr + number * length for number in range(count)]
+    everything = range(count)
+    fault = _first_fault(context, [
+        *_served(keys, starts, length, everything),
+        *(_write(keys[each][1], starts[each + 1], length, "refused") for each in everything[:-1:_SAMPLED]),
+    ])  # fmt: skip
+    if fault:
+        return _ended(f"with {count} regions, {fault}")
+    ended = everything[::2]
+    for number in ended:
+        returned = context.entry.dereg_mr(regions[number])
+        if returned.value:
+            return _ended(f"region {number} could not be deregistered: {errno_name(returned.value)}")
+        del context.mrs[f"region {number}"]
+    fault = _first_fault(context, [
+        *_served(keys, starts, length, everything[1::2]),
+        *(_write(keys[each][1], starts[each], length, "refused") for each in ended[::_SAMPLED]),
+    ])  # fmt: skip
+    return _ended(f"with every second of {count} regions deregistered, {fault}" if fault else "0")
+
+
+def _served(keys: Sequence[tuple[int, int]], starts: Sequence[int], length: int, numbers: Iterable[int]) -> list[Step]:
+    """A write by a peer into each of the regions, and a receive into each of them."""
+    return [
+        step
+        for each in numbers
+        for step in (
+            _write(keys[each][1], starts[each], length, "success"),
+            _probe("local_traffic", starts[each], length, "success", op="RECV", lkey=_number(keys[each][0])),
+        )
+    ]
+
+
+def _write(rkey: int, at: int, length: int, outcome: str) -> Step:
+    return _probe("traffic", at, length, outcome, op="RDMA_WRITE", rkey=_number(rkey), via=NULL, qp_access=_QP_ACCESS)
+
+
+def _probe(call: str, at: int, length: int, outcome: str, **arguments: Argument) -> Step:
+    given: dict[str, Argument] = {
+        "addr": _number(at), "length": _number(length), "at": "", "position": "whole", "contents": "made", "pd": "pd",
+        "qp_type": "RC",
+    }  # fmt: skip
+    wanted = {**given, **arguments}
+    return Step(call, {key: wanted[key] for key in CALLS[call]}, Expectation(outcome))
+
+
+def _number(value: int) -> Value:
+    return Value(value, f"{value:#x}")
+
+
+def _first_fault(context: CaseContext, steps: Sequence[Step]) -> str:
+    """Makes operations in batches. Returns what is wrong with the first that deviates, or an empty text."""
+    for first in range(0, len(steps), _BATCH):
+        batch = steps[first : first + _BATCH]
+        for step, seen in zip(batch, run_probes([(context, step) for step in batch]), strict=True):
+            if isinstance(seen, SetupRefused):
+                raise seen
+            fault = fault_of(step, seen)
+            if fault:
+                return fault
+    return ""
+
+
+def _ended(what: str) -> Observation:
+    return {"rc": 0, "returned": what, "errno": "", "layer": "device"}

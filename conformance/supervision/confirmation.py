@@ -1,0 +1,207 @@
+"""Confirms the violations of a run: tries each again, alone in a fresh worker.
+
+A violation that does not occur alone depends on the cases that ran before it in its worker. Then the shortest list of
+such cases after which it occurs is searched by halving. Verdicts do not change. Not for running a worker
+(repetition.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from conformance.errors import UserError
+from conformance.model.case import Case
+from conformance.model.kind import Kind
+from conformance.model.record import ConfirmationRecord, HeaderRecord, Occurrence, ResultRecord
+from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.results.records import occurrence
+from conformance.supervision.repetition import repeat
+from conformance.supervision.threads import run_together
+from conformance.supervision.worker import TRIES, Start, Worker
+from conformance.sweeps.outcome import Points
+from conformance.tables.suite import POINT
+
+# How many violations are searched for the cases that bring them back, and how many workers each search may use.
+MOST_SEARCHED = 5
+MOST_WORKERS = 16
+_SAID_EACH = 25
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A violation of a run: of a case, or at a point of a sweep.
+
+    `before` are the cases that ran before it in its worker; `first`: there was none, as far as known.
+    """
+
+    case: str
+    point: str
+    seen: Occurrence
+    before: tuple[str, ...]
+    first: bool
+
+    @property
+    def name(self) -> str:
+        """What is run to see it alone."""
+        return f"{self.case}{POINT}{self.point}" if self.point else self.case
+
+
+def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -> Iterator[Violation]:
+    """The violations among results, which are in the order of completion.
+
+    Those that random sequences found are left out: each was found, and made short, by repetition.
+    """
+    by_worker: dict[int, list[str]] = {}
+    for case, record in results.items():
+        number = record.get("worker", 0)
+        before = tuple(by_worker.setdefault(number, []))
+        by_worker[number].append(case)
+        if record["verdict"] not in VIOLATIONS or cases[case].kind is Kind.SEQUENCES:
+            continue
+        first = bool(number) and not before
+        points = [each for each in record.get("deviations", ()) if each.get("smallest")]
+        for each in points:
+            if each.get("verdict", Verdict.FAIL) in VIOLATIONS:
+                text = ",".join(f"{axis}={label}" for axis, label in each["smallest"].items())
+                seen: Occurrence = {"verdict": each["verdict"], "reason": each["observed"]}
+                yield Violation(case, text, seen, before if number else (), False)
+        if not points:
+            yield Violation(case, "", occurrence(record), before if number else (), first)
+
+
+class Confirmation:
+    """The violations of one run, and what became of those that were tried again."""
+
+    def __init__(
+        self,
+        found: Sequence[Violation],
+        record: Callable[[ConfirmationRecord], None],
+        check: Callable[[HeaderRecord], None],
+        say: Callable[[str], None],
+        deadline_s: float,
+        repeats_losses: bool,
+    ) -> None:
+        """`record` stores what is known of a violation. `check` raises UserError for the header of another stack.
+
+        `repeats_losses`: a CRASH or HANG may be tried again."""
+        self._waiting = list(found)
+        self._record = record
+        self._check = check
+        self._say = say
+        self._deadline_s = deadline_s
+        self._repeats_losses = repeats_losses
+        self._lock = threading.Lock()
+        self._workers: set[Worker] = set()
+        self._searched = 0
+        self._tried = 0
+        self._stopped = False
+
+    def run(self, *starts: Start) -> None:
+        """Tries all violations; each of `starts` starts one worker at a time. Ends early if a worker cannot be had."""
+        run_together([functools.partial(self._serve, start) for start in starts], self._stop)
+
+    def _stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            for worker in self._workers:
+                worker.kill()
+
+    def _serve(self, start: Start) -> None:
+        while violation := self._next():
+            try:
+                found = self._confirmed(violation, start)
+            except UserError as error:
+                self._say(f"not all violations are tried again: {error.message}")
+                return self._stop()
+            with self._lock:
+                if found and not self._stopped:
+                    self._record(found)
+                    self._tried += 1
+                    if self._tried % _SAID_EACH == 0 and self._waiting:
+                        self._say(f"  {self._tried} tried, {len(self._waiting)} left")
+        return None
+
+    def _next(self) -> Violation | None:
+        with self._lock:
+            return self._waiting.pop(0) if self._waiting and not self._stopped else None
+
+    def _confirmed(self, violation: Violation, start: Start) -> ConfirmationRecord | None:
+        """What there is to record of a violation; None if it could not be tried."""
+        if violation.first:
+            return self._about(violation, True, "run")
+        if violation.seen["verdict"] != Verdict.FAIL and not self._repeats_losses:
+            return None
+        alone = self._repeated(start, [violation.name])
+        if alone is None:
+            return None
+        about = self._about(violation, alone["verdict"] == violation.seen["verdict"], "repetition")
+        if not about["confirmed"]:
+            about |= {"in_run": violation.seen, "alone": occurrence(alone)}
+            if self._may_search():
+                about["after"] = self._brings_it_back(violation, start)
+        return about
+
+    @staticmethod
+    def _about(violation: Violation, confirmed: bool, by: str) -> ConfirmationRecord:
+        about: ConfirmationRecord = {
+            "type": "confirmation", "case": violation.case, "confirmed": confirmed, "by": by,
+        }  # fmt: skip
+        return {**about, "point": violation.point} if violation.point else about
+
+    def _may_search(self) -> bool:
+        with self._lock:
+            self._searched += 1
+            return self._searched <= MOST_SEARCHED
+
+    def _brings_it_back(self, violation: Violation, start: Start) -> list[str]:
+        """The shortest list of cases found after which the violation occurs again; empty if it does not occur."""
+        left = MOST_WORKERS
+
+        def occurs(before: Sequence[str]) -> bool:
+            nonlocal left
+            left -= 1
+            again = self._repeated(start, [*before, violation.case])
+            return again is not None and _verdict_at(again, violation.point) == violation.seen["verdict"]
+
+        if violation.point and occurs(()):
+            return [violation.case]  # the points before it in its own sweep
+        needed = list(violation.before)
+        if not needed or not occurs(needed):
+            return []
+        while len(needed) > 1 and left > 1:
+            middle = len(needed) // 2
+            half = next((half for half in (needed[middle:], needed[:middle]) if occurs(half)), None)
+            if half is None:
+                break  # it takes cases of both halves
+            needed = half
+        return needed
+
+    def _repeated(self, start: Start, cases: Sequence[str]) -> ResultRecord | None:
+        """The result of the last case in a worker that runs these; None if it never came to that."""
+        for _ in range(TRIES):
+            if self._stopped:
+                return None
+            worker = start(cases)
+            with self._lock:
+                self._workers.add(worker)
+            try:
+                found = repeat(worker, cases, self._deadline_s, self._check)
+            finally:
+                with self._lock:
+                    self._workers.discard(worker)
+            if reason := worker.stuck_reason():
+                raise UserError(f"the device is suspect: {reason}", status=3)
+            if found:
+                return found
+        return None
+
+
+def _verdict_at(record: ResultRecord, point: str) -> str:
+    """The verdict of a result, of a sweep that at one point."""
+    if not point or "points_data" not in record:
+        return record["verdict"]
+    points = Points.of_data(record["points_data"])
+    return points.outcomes[points.index[points.space.parse(point)]].verdict

@@ -1,0 +1,201 @@
+"""What a run has recorded so far: its header, a result for each case that is done, and the file that they go to.
+
+Workers run at the same time, so that one thread at a time may use it (supervisor.py). Not for the streams of workers
+(session.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from conformance import judging
+from conformance.judging import Judgement
+from conformance.model.case import Case
+from conformance.model.observation import KernelEvidence
+from conformance.model.record import (
+    ConfirmationRecord,
+    Deviation,
+    FooterRecord,
+    HeaderRecord,
+    ProgressRecord,
+    ResultRecord,
+    StartRecord,
+    SupervisorFacts,
+)
+from conformance.model.rules import Registry
+from conformance.model.verdict import Verdict
+from conformance.results.prior_sessions import PriorSessions
+from conformance.results.records import footer_record, result_record
+from conformance.results.waivers import Waivers
+from conformance.results.writer import ResultsFile
+from conformance.supervision.confirmation import Violation, violations
+from conformance.supervision.worker import Listener
+
+NO_WORKER = 0
+
+
+class Recording:
+    """The records of one run. Workers have numbers from 1, in the order in which they started in all sessions."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        cases: Sequence[Case],
+        file: ResultsFile,
+        listener: Listener,
+        header_facts: SupervisorFacts,
+        reproduction: Callable[[Case], str],
+        boot_id: str,
+        prior: PriorSessions | None,
+        waivers: Waivers | None,
+    ) -> None:
+        self.cases = {case.id: case for case in cases}
+        self.header: HeaderRecord | None = prior.header if prior else None
+        self.header_received = False
+        self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
+        self._registry = registry
+        self._file = file
+        self._listener = listener
+        self._header_facts = header_facts
+        self._reproduction = reproduction
+        self.boot_id = boot_id
+        self._prior = prior
+        self._confirmations: list[ConfirmationRecord] | None = list(prior.confirmations) or None if prior else None
+        self._waivers = waivers
+        self._workers = prior.boots if prior else 0
+        self._uncounted = 0
+
+    def carry_on(self, prior: PriorSessions) -> None:
+        """Begins a further session."""
+        self._file.append(prior.resumed_record())
+        self._listener.run_started(prior.header, len(self.cases))
+        if prior.in_flight in self.cases and self.boot_id and prior.boot_id != self.boot_id:
+            self.record(prior.in_flight, Verdict.CRASH, "this host went down while the case ran")
+
+    def worker_started(self) -> int:
+        """Counts a worker; returns its number."""
+        self._workers += 1
+        if self.header_received:
+            self._append_worker()
+        else:
+            self._uncounted += 1
+        return self._workers
+
+    def begin(self, worker_header: HeaderRecord) -> None:
+        """Handles the first header of this session. Raises UserError if the run was begun on another stack."""
+        self.check(worker_header)
+        header = self._completed(worker_header)
+        self.header_received = True
+        if not self._prior:
+            self.header = header
+            self._file.append(header)
+            self._listener.run_started(header, len(self.cases))
+        for _ in range(self._uncounted):
+            self._append_worker()
+
+    def check(self, worker_header: HeaderRecord) -> None:
+        """Raises UserError if an earlier session of this run was on another stack."""
+        if self._prior:
+            self._prior.check(self._completed(worker_header))
+
+    def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
+        header: HeaderRecord = {**worker_header, **self._header_facts, "planned": list(self.cases)}
+        header["under_test"] = {**worker_header.get("under_test", {}), **self._header_facts.get("under_test", {})}
+        return header
+
+    def _append_worker(self) -> None:
+        self._file.append({"type": "worker", "boot_id": self.boot_id})
+
+    def case_started(self, record: StartRecord) -> None:
+        """Records that a case is in flight, if the kernel under test may take this process down with it."""
+        if self.boot_id:
+            self._file.append(record)
+
+    def record_loss(
+        self, case: Case, verdict: Verdict, reason: str, at: ProgressRecord | None, log: Sequence[str], worker: int
+    ) -> None:
+        """Records the case in flight of a worker that died or hung, with its last progress and its last output."""
+        row = at.get("row") if at else None
+        if at and row:
+            reason += f", in {at['point']}"
+        elif at:
+            reason += f", at the point {at['point']} or one of those soon after it"
+        cause = "; ".join(filter(None, (judging.first_alarm(log), judging.crash_location(log))))
+        record = self._result(case.id, verdict, f"{case.when}: {reason}{cause and f' ({cause})'}", log)
+        if at and row:  # a random sequence: record it, and the rule that it is about
+            rule = str(at.get("rule"))
+            deviation: Deviation = {"when": at["point"], "rules": [rule], "row": row}
+            record["deviations"] = [deviation]
+            record["rule_verdicts"] = {**dict.fromkeys(case.rules, Verdict.PASS), rule: verdict}
+        self.append(self.prepared(record, worker))
+
+    def record(self, case: str, verdict: Verdict, reason: str, worker: int = NO_WORKER) -> None:
+        """Records a verdict of the supervisor's own."""
+        self.append(self.prepared(self._result(case, verdict, reason, []), worker))
+
+    def _result(self, case: str, verdict: Verdict, reason: str, log: Sequence[str]) -> ResultRecord:
+        kernel: KernelEvidence = {"log": list(log)} if log else {}
+        return result_record(self.cases[case], self._registry, Judgement(verdict, reason), {}, kernel=kernel)
+
+    def expects(self, case: str) -> bool:
+        """Whether a result of this case would be recorded."""
+        return self.header_received and case in self.cases and case not in self.done
+
+    def prepared(self, record: ResultRecord, worker: int) -> ResultRecord:
+        """The result of an expected case in the form in which it is recorded.
+
+        Explaining the deviations of a sweep takes a while; this is the only method that several threads may call.
+        """
+        # The location of the row on this side; a guest has the tables elsewhere.
+        case = self.cases[record["case"]]
+        record = {
+            **record,
+            "source": {"file": case.location.file, "line": case.location.line},
+            "repro": self._reproduction(case),
+        }
+        if worker:
+            record["worker"] = worker
+        return self._file.prepared(record)
+
+    def append(self, record: ResultRecord) -> None:
+        """Records a result that is prepared."""
+        if self._waivers and self.header:
+            record = self._waivers.applied(record, self.header)
+        self.done[record["case"]] = record
+        self._file.append(record)
+        self._listener.result_recorded(record, len(self.done), len(self.cases))
+
+    def unconfirmed(self) -> list[Violation]:
+        """The violations of which it is not recorded whether they occur alone. They are to be confirmed now."""
+        self._confirmations = self._confirmations or []
+        known = {(record["case"], record.get("point", "")) for record in self._confirmations}
+        return [each for each in violations(self.done, self.cases) if (each.case, each.point) not in known]
+
+    def append_confirmation(self, record: ConfirmationRecord) -> None:
+        """Records what became of a violation that was tried again."""
+        assert self._confirmations is not None
+        self._confirmations.append(record)
+        self._file.append(record)
+
+    def finish(self, duration_s: float) -> FooterRecord:
+        """Records the footer; this session took `duration_s` seconds."""
+        footer = footer_record(
+            list(self.cases),
+            self.done.values(),
+            self._registry,
+            duration_s=duration_s + (self._prior.seconds if self._prior else 0.0),
+            boots=self._workers,
+            resumed=self._prior.resumed + 1 if self._prior else 0,
+        )
+        if self._confirmations is not None:
+            confirmed = sum(record["confirmed"] for record in self._confirmations)
+            footer["confirmation"] = {
+                "confirmed": confirmed,
+                "not_confirmed": len(self._confirmations) - confirmed,
+                "not_tried": len(self.unconfirmed()),
+            }
+        if self._waivers and self.header:
+            results = [self.done[case] for case in self.cases if case in self.done]
+            footer["waivers"] = self._waivers.account(results, self.header)
+        self._file.append(footer)
+        return footer

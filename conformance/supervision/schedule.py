@@ -1,0 +1,81 @@
+"""Which cases the next worker runs. The longest are handed out first, so that all workers end at about the same time.
+
+Knows no workers and no threads (supervisor.py), and not where durations are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from conformance.model.case import Case
+from conformance.tables.tiers import cost
+
+# How long it takes to start a worker, in seconds: a batch should take longer than that.
+START_S = 3.0
+# The duration of a plain call under software emulation, in seconds, for cases that have never been run.
+_CALL_S = 0.01
+# If that many of the cases are known by their durations, the first batches are to be the only ones.
+_WELL_KNOWN = 0.9
+# Otherwise the first batches have this share of the estimated time, and the rest is handed out in smaller ones.
+_FIRST_SHARE = 0.5
+
+
+class Schedule:
+    """The cases that no worker has been given yet."""
+
+    def __init__(self, cases: Sequence[Case], workers: int, durations: Mapping[str, float]) -> None:
+        """`cases` in the order of the run, for that many workers; `durations` are seconds by case id, if known."""
+        self._order = {case.id: number for number, case in enumerate(cases)}
+        self._seconds = {case.id: durations.get(case.id, _CALL_S * cost(case)) for case in cases}
+        self._hazardous = {case.id for case in cases if case.hazardous}
+        self._kept_memory = {case.id for case in cases if case.needs_kept_memory} - self._hazardous
+        self._waiting = set(self._order)
+        self._workers = workers
+        self._first_batches = workers
+        ordinary = self._ordinary()
+        known = sum(case in durations for case in ordinary)
+        self._well_known = workers == 1 or known >= _WELL_KNOWN * len(ordinary)
+        share = 1.0 if self._well_known else _FIRST_SHARE
+        self._first_s = share * self._total(ordinary) / workers
+
+    def take(self) -> list[str]:
+        """The cases for a worker that is free, in the order of the run; none if no case is waiting.
+
+        All cases that are not hazardous are handed out first, then the hazardous ones, each for a worker of its own.
+        Those that need memory kept from forked children are between them, together for one worker.
+        """
+        waiting = [case for case in self._order if case in self._waiting]
+        kept = [case for case in waiting if case in self._kept_memory]
+        batch = self._batch(self._ordinary()) or kept or self._longest_first(waiting)[:1]
+        self._waiting.difference_update(batch)
+        return sorted(batch, key=self._order.__getitem__)
+
+    def give_back(self, cases: Iterable[str]) -> None:
+        """These cases are waiting again, because their worker has ended without them."""
+        self._waiting.update(cases)
+
+    def _ordinary(self) -> list[str]:
+        apart = self._hazardous | self._kept_memory
+        return [case for case in self._order if case in self._waiting and case not in apart]
+
+    def _batch(self, cases: list[str]) -> list[str]:
+        """The longest of these cases that together take as long as one worker should."""
+        total = self._total(cases)
+        first, last = self._first_batches > 0, self._first_batches == 1
+        self._first_batches -= 1
+        share_s = max(START_S, self._first_s if first else total / self._workers)
+        if total - share_s < START_S or (last and self._well_known):
+            return cases
+        batch: list[str] = []
+        spent_s = 0.0
+        for case in self._longest_first(cases):
+            if not batch or spent_s + self._seconds[case] <= share_s:
+                batch.append(case)
+                spent_s += self._seconds[case]
+        return batch
+
+    def _longest_first(self, cases: Iterable[str]) -> list[str]:
+        return sorted(cases, key=lambda case: -self._seconds[case])
+
+    def _total(self, cases: Iterable[str]) -> float:
+        return sum(self._seconds[case] for case in cases)

@@ -1,0 +1,52 @@
+"""The interface between the supervisor and what it uses: workers, how they end, and who is notified. Not for logic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from conformance.model.record import HeaderRecord, ResultRecord
+
+# The default deadline of a case, in seconds. A case takes milliseconds, one compiles a program; software emulation on a
+# busy machine is about a hundred times slower.
+CASE_DEADLINE_S = 120.0
+# The deadline until the first case, in seconds: pytest starts and reads the tables, under emulation.
+START_DEADLINE_S = 180.0
+# A case whose worker is killed externally is started this many times, then it is BROKEN.
+TRIES = 3
+
+
+@dataclass(frozen=True)
+class WorkerEnd:
+    """How a worker ended. `external`: neither the kernel nor the process under test caused it."""
+
+    what: str = "the kernel or process under test died"
+    external: bool = False
+
+
+class Worker(Protocol):
+    """One instance of the process that runs cases; see fixtures.softroce.guest.Guest.
+
+    `next_line` returns a line, an empty one at the end of the stream, or None after `timeout` seconds. `stuck_reason`
+    says why no other worker can use the device, or is empty. `kill` may be called from another thread."""
+
+    def next_line(self, timeout: float) -> bytes | None: ...
+    def end(self) -> WorkerEnd: ...
+    def kill(self) -> None: ...
+    def console_tail(self, lines: int = 30) -> list[str]: ...
+    def close(self) -> None: ...
+    def stuck_reason(self) -> str: ...
+
+
+# Starts a worker for cases with the given ids. Raises UserError.
+Start = Callable[[Sequence[str]], Worker]
+
+
+class Listener(Protocol):
+    """Is notified about the progress of a run, by one thread at a time."""
+
+    def run_started(self, header: HeaderRecord, total: int) -> None: ...
+    def result_recorded(self, record: ResultRecord, done: int, total: int) -> None: ...
+    def worker_restarted(self, reason: str) -> None: ...
+    def say(self, text: str) -> None: ...

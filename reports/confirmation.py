@@ -1,0 +1,75 @@
+"""Says in few words whether violations were confirmed, for all reports.
+
+Not for trying them again (conformance/supervision/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from conformance.model.record import ConfirmationRecord, Occurrence
+from conformance.model.verdict import Verdict
+from conformance.tables.suite import POINT
+from reports.digest import Digest
+
+_MOST = 5  # cases after which a violation occurs, and violations that are not confirmed, that are named
+
+
+def of_case(run: Digest, case: str) -> str:
+    """Whether the violations of one case were confirmed; empty if nothing is known."""
+    found = [record for record in run.confirmations if record["case"] == case]
+    if not found:
+        return ""
+    bad = [record for record in found if not record["confirmed"]]
+    if not bad:
+        return "confirmed: " + ("it ran alone" if found[0]["by"] == "run" else "the same when tried again alone")
+    return "; ".join(f"{_point(record)}{_unconfirmed(record)}" for record in bad[:_MOST])
+
+
+def summary(run: Digest) -> Iterator[str]:
+    """Lines about all violations of a run: one with the figures, and one for each that was not confirmed."""
+    figures = counts(run)
+    if not any(figures.values()):
+        return
+    words = {"confirmed": "confirmed", "not_confirmed": "not confirmed", "not_tried": "not tried again"}
+    parts = [f"{figures[key]:,} {text}" for key, text in words.items() if figures.get(key)]
+    yield f"violations tried again alone: {', '.join(parts)}"
+    bad = [record for record in run.confirmations if not record["confirmed"]]
+    yield from (f"{_name(record)}: {_unconfirmed(record)}" for record in bad[:_MOST])
+    if len(bad) > _MOST:
+        yield f"and {len(bad) - _MOST} more that were not confirmed"
+
+
+def counts(run: Digest) -> dict[str, int]:
+    """How many violations were confirmed, not confirmed and not tried; empty if none were to be confirmed."""
+    return dict(run.footer.get("confirmation") or {}) if run.footer else {}
+
+
+def as_data(run: Digest) -> dict[str, Any]:
+    """The figures, and the names of the violations that were not confirmed."""
+    unconfirmed = [_name(record) for record in run.confirmations if not record["confirmed"]]
+    return {**counts(run), "unconfirmed": unconfirmed} if counts(run) else {}
+
+
+def _name(record: ConfirmationRecord) -> str:
+    return f"{record['case']}{POINT}{record['point']}" if record.get("point") else record["case"]
+
+
+def _point(record: ConfirmationRecord) -> str:
+    return f"{record['point']}: " if record.get("point") else ""
+
+
+def _unconfirmed(record: ConfirmationRecord) -> str:
+    unknown: Occurrence = {"verdict": Verdict.MISSED, "reason": "not recorded"}
+    seen, alone = record.get("in_run") or unknown, record.get("alone") or unknown
+    text = f"not confirmed: {seen['verdict']} in the run, but {alone['verdict']} alone ({alone['reason']})"
+    after = record.get("after")
+    if after is None:
+        return f"{text}; what brings it back was not searched"
+    return f"{text}; it occurs again after {_cases(after)}" if after else f"{text}; it did not occur again"
+
+
+def _cases(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(names[:_MOST]) + more

@@ -1,0 +1,405 @@
+"""Violations are tried again alone: confirmed, or with what brings them back; and how that is recorded and shown."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import samples
+from actors import HEADER, SILENCE, Actor, Audience, killed
+from commands.__main__ import main
+from commands.report import FORMATS
+from conformance.errors import UserError
+from conformance.results.records import Recorded, encode, read_results
+from conformance.results.writer import ResultsFile
+from conformance.supervision import Supervisor, Worker, WorkerEnd, confirmation
+from conformance.sweeps.outcome import Outcome, Points
+from conformance.tables.suite import Suite
+from reports import confirmation as confirmation_texts
+from reports import terminal
+from reports.digest import read
+from samples import numbered, result
+
+COUNT = 12
+SUITE = numbered(COUNT)
+IDS = [case.id for case in SUITE.cases]
+# The verdict of a case, after these cases in the same worker.
+Device = Callable[[str, Sequence[str]], str]
+
+
+def lines(cases: Sequence[str], device: Device) -> Iterator[bytes | None]:
+    """What a worker sends for these cases: CRASH and HANG are its end, and EXTERNAL is a kill by somebody else."""
+    yield HEADER
+    for number, id_ in enumerate(cases):
+        yield encode({"type": "start", "case": id_})
+        verdict = device(id_, cases[:number])
+        if verdict in ("CRASH", "HANG"):
+            if verdict == "HANG":
+                yield SILENCE
+            return
+        yield encode(result(SUITE.cases[IDS.index(id_)], verdict, f"{verdict} of {id_}"))
+
+
+class Run:
+    """Runs the suite on a device that misbehaves, and confirms what it finds."""
+
+    def __init__(self, folder: Path, device: Device) -> None:
+        self.folder = folder
+        self.device = device
+        self.audience = Audience()
+        self.again: list[list[str]] = []
+        self.actors: list[Actor] = []
+
+    def start(self, cases: Sequence[str]) -> Worker:
+        return Actor(lines(cases, self.device))
+
+    def start_again(self, cases: Sequence[str]) -> Worker:
+        self.again.append(list(cases))
+        self.actors.append(Actor(lines(cases, self.device)))
+        return self.actors[-1]
+
+    def __call__(
+        self,
+        again: Callable[[Sequence[str]], Worker] | None = None,
+        suite: Suite = SUITE,
+        carry_on: bool = False,
+        boot_id: str = "",
+    ) -> Recorded:
+        with closing(ResultsFile(self.folder / "results.jsonl", carry_on=carry_on)) as file:
+            prior = file.cut_back(file.recorded()) if carry_on else None
+            supervisor = Supervisor(
+                suite, suite.cases, file, self.audience, {"stack": "test"}, self.folder / "console.log",
+                boot_id=boot_id, prior=prior,
+            )  # fmt: skip
+            supervisor.run(self.start, again=again or self.start_again)
+        assert all(actor.closed for actor in self.actors)
+        return read_results(self.folder)
+
+
+def always(*cases: int) -> Device:
+    """These cases fail, whatever ran before."""
+    return lambda case, before: "FAIL" if case in [IDS[number] for number in cases] else "PASS"
+
+
+def after(case: int, *needed: int) -> Device:
+    """A case fails if all of the others ran before it."""
+    names = {IDS[number] for number in needed}
+    return lambda id_, before: "FAIL" if id_ == IDS[case] and names <= set(before) else "PASS"
+
+
+def counts(recorded: Recorded) -> tuple[int, int, int]:
+    """The violations that were confirmed, not confirmed and not tried."""
+    assert recorded.footer is not None
+    figures = recorded.footer["confirmation"]
+    return figures["confirmed"], figures["not_confirmed"], figures["not_tried"]
+
+
+def test_what_fails_alone_too_is_confirmed_by_a_worker_of_its_own(tmp_path: Path) -> None:
+    run = Run(tmp_path, always(3, 7))
+    recorded = run()
+    assert run.again == [[IDS[3]], [IDS[7]]]
+    assert recorded.confirmations == [
+        {"type": "confirmation", "case": IDS[number], "confirmed": True, "by": "repetition"} for number in (3, 7)
+    ]
+    assert counts(recorded) == (2, 0, 0)
+    assert sum(line["verdict"] == "FAIL" for line in recorded.results) == 2
+
+
+def test_the_first_case_of_a_worker_has_run_alone_already(tmp_path: Path) -> None:
+    run = Run(tmp_path, always(0))
+    recorded = run()
+    assert run.again == []
+    assert recorded.confirmations[0]["by"] == "run"
+    assert counts(recorded) == (1, 0, 0)
+    assert run.audience.said == []
+
+
+def test_a_run_without_violations_confirms_nothing(tmp_path: Path) -> None:
+    run = Run(tmp_path, always())
+    assert counts(run()) == (0, 0, 0)
+    assert run.again == []
+
+
+@pytest.mark.parametrize("needed", [(0,), (5,), (10,), (3, 4)])
+def test_what_fails_only_after_others_names_them(tmp_path: Path, needed: tuple[int, ...]) -> None:
+    run = Run(tmp_path, after(11, *needed))
+    recorded = run()
+    (record,) = recorded.confirmations
+    assert record["confirmed"] is False
+    assert (record["in_run"]["verdict"], record["alone"]["verdict"]) == ("FAIL", "PASS")
+    assert record["alone"]["reason"] == f"PASS of {IDS[11]}"
+    assert record["after"] == [IDS[number] for number in needed]
+    assert counts(recorded) == (0, 1, 0)
+    assert recorded.results[11]["verdict"] == "FAIL"
+
+
+def test_cases_of_both_halves_are_named_together(tmp_path: Path) -> None:
+    run = Run(tmp_path, after(11, 0, 10))
+    (record,) = run().confirmations
+    assert record["after"] == IDS[:11]
+
+
+def test_what_never_comes_back_is_said_to(tmp_path: Path) -> None:
+    once = iter(["FAIL"])
+    run = Run(tmp_path, lambda case, before: next(once, "PASS") if case == IDS[4] else "PASS")
+    (record,) = run().confirmations
+    assert record["after"] == []
+
+
+def test_a_search_uses_a_bounded_number_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confirmation, "MOST_WORKERS", 3)
+    run = Run(tmp_path, after(11, 0))
+    (record,) = run().confirmations
+    assert len(run.again) <= 1 + 3 + 1  # alone, and the last halving may need both halves
+    assert IDS[0] in record["after"]
+
+
+def test_only_a_few_violations_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confirmation, "MOST_SEARCHED", 1)
+    run = Run(tmp_path, lambda case, before: "FAIL" if before and case in IDS[8:] else "PASS")
+    recorded = run()
+    assert ["after" in record for record in recorded.confirmations] == [True, False, False, False]
+
+
+def test_a_crash_and_a_hang_are_tried_again_in_a_guest(tmp_path: Path) -> None:
+    verdicts = {IDS[3]: "CRASH", IDS[6]: "HANG"}
+    run = Run(tmp_path, lambda case, before: verdicts.get(case, "PASS"))
+    recorded = run()
+    assert run.again == [[IDS[3]], [IDS[6]]]
+    assert counts(recorded) == (2, 0, 0)
+
+
+def test_a_crash_is_not_tried_again_on_a_kernel_that_may_be_damaged(tmp_path: Path) -> None:
+    run = Run(tmp_path, lambda case, before: "CRASH" if case == IDS[3] else "PASS")
+    recorded = run(boot_id="this boot")
+    assert run.again == []
+    assert counts(recorded) == (0, 0, 1)
+
+
+def test_a_crash_that_does_not_happen_alone_is_marked(tmp_path: Path) -> None:
+    run = Run(tmp_path, lambda case, before: "CRASH" if case == IDS[3] and IDS[1] in before else "PASS")
+    (record,) = run().confirmations
+    assert (record["in_run"]["verdict"], record["alone"]["verdict"]) == ("CRASH", "PASS")
+    assert record["after"] == [IDS[1]]
+
+
+def test_a_worker_that_somebody_else_ends_is_started_again(tmp_path: Path) -> None:
+    run = Run(tmp_path, always(3))
+    ended = iter([killed(HEADER, encode({"type": "start", "case": IDS[3]})), killed(HEADER)])
+
+    def again(cases: Sequence[str]) -> Worker:
+        return next(ended, None) or run.start_again(cases)
+
+    assert counts(run(again)) == (1, 0, 0)
+
+
+def test_a_worker_that_never_comes_to_it_leaves_the_violation_untried(tmp_path: Path) -> None:
+    assert counts(Run(tmp_path, always(3))(lambda cases: Actor(iter([HEADER])))) == (0, 0, 1)
+
+
+def test_if_no_worker_can_be_had_that_is_said_and_the_run_is_complete(tmp_path: Path) -> None:
+    run = Run(tmp_path, always(3, 4))
+
+    def none(cases: Sequence[str]) -> Worker:
+        raise UserError("guests are booted here", status=3)
+
+    recorded = run(none)
+    assert counts(recorded) == (0, 0, 2)
+    assert run.audience.said[-1] == "not all violations are tried again: guests are booted here"
+    assert recorded.footer is not None
+    assert recorded.footer["complete"] is True
+
+
+def test_a_stuck_process_ends_the_attempts(tmp_path: Path) -> None:
+    run = Run(tmp_path, always(3, 4))
+    stuck = "process 17 is stuck in the kernel and cannot be ended"
+    recorded = run(lambda cases: Actor(lines(cases, always(3, 4)), WorkerEnd(), stuck))
+    assert counts(recorded) == (0, 0, 2)
+    assert stuck in run.audience.said[-1]
+
+
+def test_without_it_the_footer_says_nothing_of_it(tmp_path: Path) -> None:
+    with closing(ResultsFile(tmp_path / "results.jsonl")) as file:
+        supervisor = Supervisor(SUITE, SUITE.cases, file, Audience(), {"stack": "test"}, tmp_path)
+        footer = supervisor.run(Run(tmp_path, always(3)).start)
+    assert "confirmation" not in footer
+
+
+def test_a_run_with_missing_cases_confirms_when_it_is_complete(tmp_path: Path) -> None:
+    run = Run(tmp_path, always(3))
+    short: Iterator[bytes | None] = itertools.islice(lines(IDS, always(3)), 1 + 2 * 6)
+    run.start = lambda cases: Actor(short)  # type: ignore[method-assign]
+    assert run().footer is not None
+    assert run.again == []
+    rest = Run(tmp_path, always(3))
+    assert counts(rest(carry_on=True)) == (1, 0, 0)
+
+
+def test_a_run_that_is_cut_short_at_any_byte_confirms_the_rest(tmp_path: Path) -> None:
+    whole = Run(tmp_path / "whole", always(3, 5, 7))
+    whole.folder.mkdir()
+    unbroken = whole()
+    data = (whole.folder / "results.jsonl").read_bytes()
+    begin = data.index(b'{"type":"confirmation"')
+    for number, cut in enumerate(range(begin - 1, len(data), 37)):
+        run = Run(tmp_path / str(number), always(3, 5, 7))
+        run.folder.mkdir()
+        (run.folder / "results.jsonl").write_bytes(data[:cut])
+        recorded = run(carry_on=True)
+        assert recorded.confirmations == unbroken.confirmations
+        assert counts(recorded) == (3, 0, 0)
+        assert len(run.again) == 3 - data[:cut].count(b'"repetition"}\n')
+
+
+def test_a_run_carried_on_on_another_stack_confirms_nothing_there(tmp_path: Path) -> None:
+    data = b"".join(encode(record) for record in [samples.header(planned=IDS), {"type": "worker", "boot_id": ""}])
+    done = [result(case, "FAIL" if case.id == IDS[3] else "PASS", worker=1) for case in SUITE.cases]
+    (tmp_path / "results.jsonl").write_bytes(data + b"".join(map(encode, done)))
+    run = Run(tmp_path, always(3))
+    other = encode(samples.header(env={**samples.header()["env"], "kernel": "7.3.0"}))
+    recorded = run(lambda cases: Actor(itertools.chain([other], itertools.islice(lines(cases, always(3)), 1, None))),
+                   carry_on=True)  # fmt: skip
+    assert counts(recorded) == (0, 0, 1)
+    assert "kernel has changed" in run.audience.said[-1]
+
+
+# The points of a sweep
+
+ROWS = """\
+- {id: ordinary, rules: [REG-01], when: {access: []}, then: success}
+- id: swept
+  rules: [REG-15]
+  sweep:
+    axes: {access: {subsets of: [LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ]}}
+    points: 8
+    expect: [{then: success, rule: REG-15}]
+  when: {access: $access}
+"""
+SWEPT = samples.suite([samples.table("reg_mr/sample", ROWS, 2)])
+ORDINARY, SWEEP = (case.id for case in SWEPT.cases)
+POINT = "access=LOCAL_WRITE"
+
+
+def swept(cases: Sequence[str], fails: Callable[[Sequence[str]], bool]) -> Iterator[bytes | None]:
+    """What a worker sends for the cases above: one point of the sweep fails if `fails` says so of what ran before."""
+    yield HEADER
+    for number, id_ in enumerate(cases):
+        yield encode({"type": "start", "case": id_})
+        name, _, point = id_.partition("#")
+        verdict = "FAIL" if name == SWEEP and fails((*cases[:number], *((SWEEP,) if not point else ()))) else "PASS"
+        record = {**result(SWEPT.cases[name == SWEEP], verdict, f"{verdict} of {id_}"), "case": id_}
+        if name == SWEEP and not point:
+            sweep = SWEPT.cases[1].sweep
+            assert sweep is not None
+            failing = sweep.space.parse(POINT)
+            index = array("H", (int(verdict == "FAIL" and number == failing) for number in range(8)))
+            outcomes = [
+                Outcome("PASS", "success", "accepted", "REG-15"),
+                Outcome("FAIL", "success", "EINVAL", "REG-15"),
+            ]
+            record["points_data"] = Points(sweep.space, outcomes, index).as_data(id_)
+        yield encode(record)
+
+
+class Swept(Run):
+    """A run of these."""
+
+    def __init__(self, folder: Path, fails: Callable[[Sequence[str]], bool]) -> None:
+        super().__init__(folder, always())
+        self.fails = fails
+
+    def start(self, cases: Sequence[str]) -> Worker:
+        return Actor(swept(cases, self.fails))
+
+    def start_again(self, cases: Sequence[str]) -> Worker:
+        self.again.append(list(cases))
+        return Actor(swept(cases, self.fails))
+
+
+def test_the_smallest_point_of_a_deviation_is_tried_alone(tmp_path: Path) -> None:
+    run = Swept(tmp_path, lambda before: True)
+    recorded = run(suite=SWEPT)
+    assert run.again == [[f"{SWEEP}#{POINT}"]]
+    (record,) = recorded.confirmations
+    assert (record["case"], record["point"], record["confirmed"]) == (SWEEP, POINT, True)
+
+
+def test_a_point_that_fails_only_after_other_points_names_its_sweep(tmp_path: Path) -> None:
+    run = Swept(tmp_path, lambda before: SWEEP in before)
+    (record,) = run(suite=SWEPT).confirmations
+    assert run.again == [[f"{SWEEP}#{POINT}"], [SWEEP]]
+    assert (record["in_run"]["reason"], record["alone"]["verdict"]) == ("EINVAL", "PASS")
+    assert record["after"] == [SWEEP]
+
+
+def test_a_point_that_fails_only_after_another_case_names_that(tmp_path: Path) -> None:
+    (record,) = Swept(tmp_path, lambda before: ORDINARY in before)(suite=SWEPT).confirmations
+    assert record["after"] == [ORDINARY]
+
+
+# What people see
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A run with one violation that is confirmed and one that depends on another case."""
+    (tmp_path / "mixed").mkdir()
+    depends = after(11, 2)
+    Run(tmp_path / "mixed", lambda case, before: "FAIL" if case == IDS[5] else depends(case, before))()
+    return tmp_path / "mixed"
+
+
+NOT_CONFIRMED = f"not confirmed: FAIL in the run, but PASS alone (PASS of {IDS[11]}); it occurs again after {IDS[2]}"
+
+
+@pytest.mark.parametrize("form", ["junit", "ktap", "html"])
+def test_a_report_says_it_beside_each_violation(mixed: Path, form: str) -> None:
+    text = FORMATS[form]([read(mixed)])
+    text = text if isinstance(text, str) else text.decode()
+    assert "confirmed: the same when tried again alone" in text
+    assert NOT_CONFIRMED in text
+
+
+def test_the_summaries_have_the_figures_and_what_was_not_confirmed(mixed: Path) -> None:
+    run = read(mixed)
+    assert list(confirmation_texts.summary(run)) == [
+        "violations tried again alone: 1 confirmed, 1 not confirmed", f"{IDS[11]}: {NOT_CONFIRMED}"
+    ]  # fmt: skip
+    assert all(line in terminal.summary(run, mixed) for line in confirmation_texts.summary(run))
+    assert "1 confirmed, 1 not confirmed" in str(FORMATS["markdown"]([run]))
+    data = json.loads(FORMATS["summary"]([run]))
+    assert data["confirmation"] == {"confirmed": 1, "not_confirmed": 1, "not_tried": 0, "unconfirmed": [IDS[11]]}
+
+
+def test_a_comparison_says_it_of_a_regression(tmp_path: Path, mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "old").mkdir()
+    Run(tmp_path / "old", always())()
+    assert main(["compare", str(tmp_path / "old"), str(mixed)]) == 1
+    assert NOT_CONFIRMED in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"after": "all"}, {"after": [1]}, {"in_run": []}, {"alone": {"verdict": 1}}, {"point": 3}, {"in_run": 7},
+    ],
+)  # fmt: skip
+def test_a_damaged_record_is_one_line(tmp_path: Path, mixed: Path, record: dict[str, object]) -> None:
+    lines = [json.loads(line) for line in (mixed / "results.jsonl").read_bytes().splitlines()]
+    next(line for line in lines if line["type"] == "confirmation").update(record)
+    (mixed / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
+    with pytest.raises(UserError, match=r"results.jsonl:\d+: the confirmation of") as caught:
+        read_results(mixed)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_judging_again_keeps_what_was_tried(tmp_path: Path, mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["judge", str(mixed), "--out", str(tmp_path / "again")]) == 1
+    assert "1 confirmed, 1 not confirmed" in str(FORMATS["markdown"]([read(tmp_path / "again")]))
+    assert read_results(tmp_path / "again").confirmations == read_results(mixed).confirmations

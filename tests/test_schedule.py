@@ -1,0 +1,119 @@
+"""Which cases the next worker is given: every case once, long ones first, hazardous ones alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import samples
+from commands.durations import Durations
+from conformance.supervision.schedule import START_S, Schedule
+
+COUNT = 12
+CASES = samples.numbered(COUNT).cases
+IDS = [case.id for case in CASES]
+ROWS = "\n".join(
+    f"- {{id: c{number}, rules: [REG-01], hazardous: {str(number % 3 == 0).lower()}, when: {{access: []}}, then: open}}"
+    for number in range(COUNT)
+)
+MIXED = samples.suite([samples.table("reg_mr/sample", ROWS, COUNT)]).cases
+SECONDS = st.dictionaries(st.sampled_from(IDS), st.floats(0, 1000, allow_nan=False))
+
+
+def batches(schedule: Schedule) -> list[list[str]]:
+    """All batches, if each worker gets through its own."""
+    found = []
+    while batch := schedule.take():
+        found.append(batch)
+    return found
+
+
+@given(st.integers(1, 5), SECONDS)
+def test_each_case_is_handed_out_once_and_hazardous_ones_alone_at_the_end(
+    workers: int, seconds: dict[str, float]
+) -> None:
+    found = batches(Schedule(MIXED, workers, seconds))
+    assert sorted(case for batch in found for case in batch) == sorted(case.id for case in MIXED)
+    hazardous = {case.id for case in MIXED if case.hazardous}
+    kinds = [bool(hazardous & set(batch)) for batch in found]
+    assert kinds == sorted(kinds)
+    assert all(len(batch) == 1 for batch, kind in zip(found, kinds, strict=True) if kind)
+    assert all(batch == [case for case in IDS if case in batch] for batch in found)
+
+
+@given(SECONDS)
+def test_a_single_worker_gets_all_that_is_not_hazardous_in_one_batch(seconds: dict[str, float]) -> None:
+    assert Schedule(MIXED, 1, seconds).take() == [case.id for case in MIXED if not case.hazardous]
+
+
+def test_with_known_durations_each_worker_gets_its_share_and_the_longest_come_first() -> None:
+    seconds = dict(zip(IDS, [1, 1, 1, 40, 1, 1, 1, 1, 30, 1, 1, 1], strict=True))
+    first, second = batches(Schedule(CASES, 2, seconds))
+    assert (sum(seconds[case] for case in first), sum(seconds[case] for case in second)) == (40, 40)
+    assert IDS[3] in first
+    assert IDS[8] in second
+
+
+def test_with_unknown_durations_the_batches_become_smaller() -> None:
+    schedule = Schedule(CASES, 2, dict.fromkeys(IDS[:6], 40.0))  # too few to rely on
+    lengths = [len(batch) for batch in batches(schedule)]
+    assert len(lengths) > 2
+    assert sum(lengths) == COUNT
+
+
+def test_what_is_not_worth_a_worker_of_its_own_goes_along() -> None:
+    seconds = dict.fromkeys(IDS, START_S / COUNT / 2)
+    assert batches(Schedule(CASES, 4, seconds)) == [IDS]
+
+
+def test_what_a_worker_leaves_is_handed_out_again() -> None:
+    schedule = Schedule(CASES, 2, dict.fromkeys(IDS, 10.0))
+    first = schedule.take()
+    schedule.take()
+    assert schedule.take() == []
+    schedule.give_back(first[1:])
+    assert sorted(case for batch in batches(schedule) for case in batch) == sorted(first[1:])
+
+
+class TestDurations:
+    """The file in the cache."""
+
+    def test_what_was_measured_is_read_again_and_the_rest_is_kept(self, tmp_path: Path) -> None:
+        durations = Durations(tmp_path / "cache" / "forky-tcg.json")
+        durations.update([samples.result(CASES[0], duration_us=1_500_000), samples.result(CASES[1], duration_us=2_000)])
+        durations.update([samples.result(CASES[0], duration_us=500_000), samples.result(CASES[2], duration_us=None)])
+        assert durations.read() == {IDS[0]: 0.5, IDS[1]: 0.002}
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"", b"{", b"[]", b"17", b"\xff", b'{"schema": "other", "seconds": {}}', b'{"schema": "rdma-cts-durations/1"}',
+         b'{"schema": "rdma-cts-durations/1", "seconds": {"a": "long"}}', b"[" * 100_000],
+    )  # fmt: skip
+    def test_a_damaged_file_counts_as_empty_and_is_replaced(self, tmp_path: Path, content: bytes) -> None:
+        durations = Durations(tmp_path / "forky-tcg.json")
+        durations.path.write_bytes(content)
+        assert durations.read() == {}
+        durations.update([samples.result(CASES[0], duration_us=1_000_000)])
+        assert durations.read() == {IDS[0]: 1.0}
+
+    def test_a_cache_that_cannot_be_written_is_no_error(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        Durations(tmp_path / "file" / "forky-tcg.json").update([samples.result(CASES[0], duration_us=1)])
+
+
+@given(st.integers(1, 5))
+def test_cases_that_need_kept_memory_have_one_worker_of_their_own_before_the_hazardous_ones(workers: int) -> None:
+    rows = "\n".join(
+        f"- {{id: k{number}, rules: [REREG-07], when: {{flags: []}},"
+        " then: open, given: {mrs: {mr: {access: []}}}}"
+        for number in range(3)
+    )
+    kept = samples.suite([samples.table("rereg_mr/sample", rows, 3)]).cases
+    found = batches(Schedule([*MIXED, *kept], workers, {}))
+    (own,) = [batch for batch in found if set(batch) & {case.id for case in kept}]
+    assert own == [case.id for case in kept]
+    hazardous = {case.id for case in MIXED if case.hazardous}
+    assert not hazardous & {case for batch in found[: found.index(own)] for case in batch}

@@ -1,0 +1,249 @@
+"""Several workers at the same time: the results are those of one, whatever becomes of them."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from actors import HEADER, Actor, Audience, Stage, start
+from conformance.errors import UserError
+from conformance.model.case import Case
+from conformance.results.records import Recorded, encode, read_results
+from conformance.results.writer import ResultsFile
+from conformance.supervision import Supervisor, Worker
+from patience import PATIENCE_S
+from reports.digest import read
+from samples import header, numbered, result
+
+COUNT = 40
+SUITE = numbered(COUNT)
+IDS = [case.id for case in SUITE.cases]
+LONG = dict.fromkeys(IDS, 10.0)  # seconds: long enough that each worker gets a share
+SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
+
+
+def lines(cases: Sequence[str], dies_in: str = "") -> Iterator[bytes | None]:
+    """What a worker sends for these cases, each third of which fails; it dies in one of them."""
+    yield HEADER
+    for id_ in cases:
+        number = IDS.index(id_)
+        yield encode({"type": "start", "case": id_})
+        if id_ == dies_in:
+            return
+        yield encode(result(SUITE.cases[number], "FAIL" if number % 3 == 0 else "PASS", duration_us=number))
+
+
+class Together:
+    """Starts actors, and lets none of the first ones send anything before all of them have been started."""
+
+    def __init__(self, at_once: int, script: Callable[[Sequence[str]], Iterator[bytes | None]] = lines) -> None:
+        self.barrier = threading.Barrier(at_once)
+        self.first = at_once
+        self.script = script
+        self.lock = threading.Lock()
+        self.batches: list[list[str]] = []
+        self.actors: list[Actor] = []
+
+    def __call__(self, cases: Sequence[str]) -> Worker:
+        with self.lock:
+            number = len(self.batches)
+            self.batches.append(list(cases))
+            script = self.script(cases)
+            actor = Actor(self.after_all(script) if number < self.first else script)
+            self.actors.append(actor)
+        return actor
+
+    def after_all(self, script: Iterator[bytes | None]) -> Iterator[bytes | None]:
+        self.barrier.wait(PATIENCE_S)
+        yield from script
+
+
+def supervised(
+    folder: Path, starter: Callable[[Sequence[str]], Worker], at_once: int, cases: Sequence[Case] = SUITE.cases
+) -> Recorded:
+    """A run with that many workers at once, read back."""
+    folder.mkdir(exist_ok=True)
+    with closing(ResultsFile(folder / "results.jsonl")) as file:
+        supervisor = Supervisor(
+            SUITE, cases, file, Audience(), {"stack": "test"}, folder / "console.log", durations=LONG
+        )
+        supervisor.run(*[starter] * at_once)
+    return read_results(folder)
+
+
+def figures(recorded: Recorded) -> dict[str, object]:
+    """What is the same in the footers for every number of workers."""
+    assert recorded.footer is not None
+    return {key: value for key, value in recorded.footer.items() if key in SAME}
+
+
+@pytest.mark.parametrize("at_once", [2, 3, 8])
+def test_the_results_are_those_of_one_worker(tmp_path: Path, at_once: int) -> None:
+    alone, several = Together(1), Together(at_once)
+    one = supervised(tmp_path / "one", alone, 1)
+    many = supervised(tmp_path / "many", several, at_once)
+    assert len(several.batches) == at_once
+    assert all(several.batches)
+    assert alone.batches == [IDS]
+    assert figures(many) == figures(one)
+    assert one.footer is not None
+    assert many.footer is not None
+    assert list(many.footer["verdicts"]) == list(one.footer["verdicts"])
+    assert many.footer["boots"] == at_once
+    without = [
+        [{key: value for key, value in record.items() if key != "worker"} for record in read(tmp_path / name).results]
+        for name in ("one", "many")
+    ]
+    assert without[0] == without[1]
+    assert all(actor.closed for actor in several.actors)
+
+
+def test_a_result_names_its_worker_and_the_file_has_the_order_in_each(tmp_path: Path) -> None:
+    several = Together(2)
+    recorded = supervised(tmp_path, several, 2)
+    ran = [[line["case"] for line in recorded.results if line["worker"] == number] for number in (1, 2)]
+    assert sorted(ran) == sorted(several.batches)
+
+
+def test_a_worker_that_dies_costs_its_case_alone(tmp_path: Path) -> None:
+    first = True
+
+    def dying(cases: Sequence[str]) -> Iterator[bytes | None]:
+        nonlocal first
+        if first:
+            first = False
+            return lines(cases, dies_in=cases[1])
+        return lines(cases)
+
+    several = Together(2, dying)
+    recorded = supervised(tmp_path, several, 2)
+    verdicts = {line["case"]: line["verdict"] for line in recorded.results}
+    assert len(verdicts) == len(recorded.results) == COUNT
+    assert [case for case in IDS if verdicts[case] == "CRASH"] == [several.batches[0][1]]
+    assert recorded.footer is not None
+    assert recorded.footer["complete"] is True
+
+
+def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path: Path) -> None:
+    several = Together(2)
+    several.first = 1  # nobody else waits for it
+    refused = threading.Lock()
+
+    def starter(cases: Sequence[str]) -> Worker:
+        if refused.acquire(blocking=False):
+            several.barrier.wait(PATIENCE_S)  # the other one has its cases
+            raise UserError("no memory for a guest", status=3)
+        return several(cases)
+
+    recorded = supervised(tmp_path, starter, 2)
+    assert {line["verdict"] for line in recorded.results} == {"PASS", "FAIL"}
+    assert len(recorded.results) == COUNT
+
+
+def test_if_no_worker_can_be_started_that_is_the_persons_error(tmp_path: Path) -> None:
+    def starter(cases: Sequence[str]) -> Worker:
+        raise UserError("no qemu", status=3)
+
+    with pytest.raises(UserError, match="no qemu"):
+        supervised(tmp_path, starter, 3)
+
+
+def test_workers_that_all_end_without_a_case_end_the_run(tmp_path: Path) -> None:
+    def useless(cases: Sequence[str]) -> Iterator[bytes | None]:
+        yield HEADER
+
+    recorded = supervised(tmp_path, Together(2, useless), 2)
+    assert {line["verdict"] for line in recorded.results} == {"MISSED"}
+
+
+class Endless(Actor):
+    """A worker that sends nothing more until it is killed."""
+
+    def __init__(self) -> None:
+        super().__init__(iter(()))
+        self.lines: queue.Queue[bytes] = queue.Queue()
+
+    def next_line(self, timeout: float) -> bytes | None:
+        return self.lines.get(timeout=PATIENCE_S)
+
+    def kill(self) -> None:
+        super().kill()
+        self.lines.put(b"")
+
+
+def test_an_error_in_one_thread_ends_the_run_and_kills_the_other_worker(tmp_path: Path) -> None:
+    """The other worker's case in flight is not recorded, because it has not failed."""
+    endless = Endless()
+    endless.lines.put(HEADER)
+    endless.lines.put(start(0))
+    in_flight = threading.Event()
+    waiting = [endless]
+    lock = threading.Lock()
+
+    def failing() -> Iterator[bytes]:
+        in_flight.wait(PATIENCE_S)
+        yield encode({**header(), "type": "result", "case": IDS[1], "rules": [], "verdict": "PASS",
+                      "effective": "PASS", "reason": ""})  # fmt: skip
+        raise UserError("the disk is full", status=3)
+
+    def starter(cases: Sequence[str]) -> Worker:
+        with lock:
+            if waiting:
+                return waiting.pop()
+        in_flight.set()
+        return Actor(failing())
+
+    with pytest.raises(UserError, match="the disk is full"):
+        supervised(tmp_path, starter, 2)
+    assert endless.killed
+    assert endless.closed
+    assert b"CRASH" not in (tmp_path / "results.jsonl").read_bytes()
+
+
+def test_a_run_that_was_cut_short_is_carried_on_by_several_workers(tmp_path: Path) -> None:
+    whole = supervised(tmp_path / "whole", Together(1), 1)
+    (tmp_path / "cut").mkdir()
+    path = tmp_path / "cut" / "results.jsonl"
+    supervised(tmp_path / "two", Together(2), 2)
+    data = (tmp_path / "two" / "results.jsonl").read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    with closing(ResultsFile(path, carry_on=True)) as file:
+        prior = file.cut_back(file.recorded())
+        Supervisor(
+            SUITE, SUITE.cases, file, Audience(), {"stack": "test"}, tmp_path, prior=prior, durations=LONG
+        ).run(*[Together(2)] * 2)  # fmt: skip
+    recorded = read_results(path)
+    assert figures(recorded) == figures(whole)
+    assert len({line["case"] for line in recorded.results}) == len(recorded.results) == COUNT
+    numbers = [line["worker"] for line in recorded.results]
+    assert recorded.footer is not None
+    assert max(numbers) == recorded.footer["boots"] == 4
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def test_idle_workers_wait_for_what_a_dying_one_leaves(stage: Stage) -> None:
+    """Four short cases are one batch, so that a second worker is needed only when the first has died."""
+    scripts = iter(
+        [
+            [HEADER, start(0)],
+            itertools.chain([HEADER], *([start(n), encode(result(SUITE.cases[n]))] for n in (1, 2, 3))),
+        ]
+    )
+
+    def starter(cases: Sequence[str]) -> Worker:
+        stage.asked.append(list(cases))
+        return Actor(iter(next(scripts)))
+
+    stage.supervise(starter, at_once=2)
+    assert stage.asked == [IDS[:4], IDS[1:4]]
+    assert {line["verdict"] for line in read_results(stage.path).results} == {"CRASH", "PASS"}

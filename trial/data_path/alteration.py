@@ -1,0 +1,137 @@
+"""An alteration of the data path: it sees each request before it is posted and each completion before it is polled.
+
+Real requests are posted, on real queue pairs. For what the real device would refuse and the altered one does, a request
+of no bytes is posted and the bytes are moved here; what the real device would do and the altered one refuses is posted
+with a key that does not exist.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+
+from conformance.verbs import ENUMS
+from trial.data_path.memory import content_at, put
+from trial.data_path.objects import QueuePair, Sent
+from trial.data_path.replaced import ReplacedPath
+from trial.data_path.structures import (
+    COMPARE_SWAP,
+    WRITE_WITH_IMM,
+    Element,
+    SendRequest,
+    elements_at,
+)
+
+_STATES = ENUMS["ibv_qp_state"]
+_NO_KEY = 0x00FF_FF00  # no device here has so many objects
+_STATE, _ATTRIBUTES = 1, 512  # IBV_QP_STATE; room for struct ibv_qp_attr
+_WORD = 1 << 64
+
+
+class DataPath(ReplacedPath):
+    """Passes every request and completion on unchanged; the base of all alterations of the data path."""
+
+    def peer(self, queue: QueuePair) -> QueuePair | None:
+        """The queue pair to which this one is connected, if it has posted anything yet."""
+        for pair in reversed(self.pairs):
+            numbers = pair.requester.number, pair.responder.number
+            if queue.number in numbers:
+                return self.queues.get(numbers[1 - numbers.index(queue.number)])
+        return None
+
+    def peer_pd(self, queue: QueuePair) -> int:
+        """struct ibv_pd * of its peer, or 0."""
+        for pair in reversed(self.pairs):
+            if queue.number == pair.requester.number:
+                return int(pair.responder.pd.pointer)
+            if queue.number == pair.responder.number:
+                return int(pair.requester.pd.pointer)
+        return 0
+
+    def ready(self, queue: QueuePair) -> bool:
+        """Whether the queue pair is in the state RTS."""
+        attributes = ctypes.create_string_buffer(2 * _ATTRIBUTES)
+        at = ctypes.addressof(attributes)
+        failed = _library().ibv_query_qp(ctypes.c_void_p(queue.pointer), ctypes.c_void_p(at), _STATE,
+                                         ctypes.c_void_p(at + _ATTRIBUTES))  # fmt: skip
+        return not failed and int.from_bytes(attributes.raw[:4], "little") == _STATES.value_of("RTS")
+
+    def gather(self, elements: Sequence[Element]) -> bytes | None:
+        """The contents of local elements; None if they cannot be read."""
+        parts = [content_at(self.local(each), each.length) for each in elements]
+        return None if None in parts else b"".join(part or b"" for part in parts)
+
+    def scatter(self, elements: Sequence[Element], content: bytes) -> None:
+        """Writes to local elements, as many of them as there is content."""
+        for each in elements:
+            put(self.local(each), content[: each.length])
+            content = content[each.length :]
+
+    def place(self, sent: Sent) -> int:
+        """The address in this process of what a request names remotely: by region or window, valid or not."""
+        every = (
+            "",
+            "deregistered",
+            "changed",
+            "rebound",
+            "unbound",
+            "deallocated",
+            "invalidated",
+            "invalidated by a message",
+        )
+        for found in (self.objects.region(sent.rkey, every), self.objects.binding(sent.rkey, every)):
+            place = found.place(sent.remote_addr, sent.length) if found else None
+            if place is not None:
+                return place
+        return sent.remote_addr
+
+    def carry_out(self, queue: QueuePair, sent: Sent, request: SendRequest, place: int) -> None:
+        """Does what a READ, a WRITE or an atomic asks for, at the address `place`, instead of the real device."""
+        if queue.kind not in ("RC", "UC") or not self.ready(queue) or content_at(place, sent.length) is None:
+            return
+        if sent.writes:
+            content = self.gather(sent.elements)
+            if content is None or not put(place, content):
+                return
+        elif sent.reads:
+            self.scatter(sent.elements, content_at(place, sent.length) or b"")
+        elif sent.atomic:
+            old = int.from_bytes(content_at(place, 8) or b"", "little")
+            put(place, self.updated(sent, old).to_bytes(8, "little"))
+            self.scatter(sent.elements, old.to_bytes(8, "little"))
+        if sent.opcode == WRITE_WITH_IMM and (peer := self.peer(queue)):
+            peer.arriving.append(sent.length)
+        sent.byte_len = sent.length
+        self.replace(sent, request)
+
+    def updated(self, sent: Sent, old: int) -> int:
+        """What an atomic stores where there was `old`."""
+        if sent.opcode == COMPARE_SWAP:
+            return sent.swap if old == sent.compare_add else old
+        return (old + sent.compare_add) % _WORD
+
+    def relist(self, request: SendRequest, length: int) -> None:
+        """Posts only the first `length` bytes of the request's elements."""
+        elements = list(elements_at(request.elements or 0, request.count))
+        while sum(each.length for each in elements) - elements[-1].length >= length and len(elements) > 1:
+            elements.pop()
+        elements[-1].length -= sum(each.length for each in elements) - length
+        self._elements = (Element * len(elements))(*elements)
+        request.elements, request.count = ctypes.addressof(self._elements), len(elements)
+
+    def refuse(self, sent: Sent, request: SendRequest) -> None:
+        """Has the real device refuse a READ, a WRITE or an atomic."""
+        request.rkey = _NO_KEY
+
+    def after(self, number: int, action: Callable[[], None]) -> None:
+        """Does something at the next call after the next completion of the queue pair `number` was polled."""
+        self._polled.discard(number)
+        self._later.append((lambda: number in self._polled, action))
+
+    def next_time(self, action: Callable[[], None]) -> None:
+        """Does something at the next call of the data path."""
+        self._later.append((lambda: True, action))
+
+
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL("libibverbs.so.1")

@@ -1,0 +1,261 @@
+"""The provider's functions on top of the reference: requests and completions pass through struct ibv_context here too.
+
+So alterations of the data path can be tried without a device. Not for the real stack (trial/inside.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+from conformance.bench.calls import IbvMw, Mr, Pd, Return, Sge
+from conformance.bench.interface import Bench
+from conformance.bench.work_requests import (
+    EXTENDED_OPCODES,
+    WR_OPCODES,
+    BindInfo,
+    Completion,
+    SendRequest,
+    wc_opcode,
+    wc_status,
+)
+from conformance.device.posting import MAX_SGE, SEND_SIZE, SGE, completion, pack_send
+from conformance.model.case import QpSpec
+from reference.bench import ReferenceBench
+from trial.altering import Wrapper
+from trial.data_path import structures as wire
+from trial.data_path.alteration import DataPath
+from trial.data_path.objects import QueuePair
+from trial.data_path.operations import FUNCTIONS
+
+_KINDS = {"RC": 2, "UC": 3, "UD": 4, "XRC_SEND": 9}
+_NAMES = {number: name for name, number in WR_OPCODES.items()}
+_STATUSES = {wc_status(number): number for number in range(24)}
+_OPCODES = {wc_opcode(number): number for number in (*range(10), 128, 129)}
+_IDLE = 8  # polls without a completion after which there is none
+
+
+class Provider:
+    """A struct ibv_context whose functions carry out requests on the reference."""
+
+    def __init__(self, bench: ReferenceBench) -> None:
+        self.bench = bench
+        self._context = (ctypes.c_uint64 * 64)()
+        self.at = ctypes.addressof(self._context)
+        self.queues: dict[int, EmulatedQueue] = {}
+        self.windows: dict[int, EmulatedWindow] = {}
+        self.domains: dict[int, Pd] = {}
+        self.regions: dict[int, Mr] = {}
+        self.errno = 0
+        self._kept = []
+        for name, (index, kind) in FUNCTIONS.items():
+            function = kind(getattr(self, f"_{name}"))
+            self._kept.append(function)
+            self._context[1 + index] = ctypes.cast(function, ctypes.c_void_p).value or 0
+
+    def call(self, name: str, *arguments: int) -> int:
+        """Calls a function of the context, replaced or not."""
+        index, kind = FUNCTIONS[name]
+        return int(kind(self._context[1 + index])(*arguments) or 0)
+
+    def _post_send(self, qp: int, address: int, bad: int) -> int:
+        request = wire.SendRequest.from_address(address)
+        sges = tuple(Sge(each.addr, each.length, each.lkey) for each in _elements(request))
+        opcode = _NAMES[request.opcode]
+        imm = int(request.imm)
+        posted = SendRequest(
+            opcode, request.wr_id, sges, request.flags, request.remote_addr, request.rkey, socket.ntohl(imm), imm,
+            request.target.atomic.compare_add, request.target.atomic.swap,
+        )  # fmt: skip
+        if opcode == "BIND_MW":
+            window = self.windows[request.bind.window]
+            window.held.rkey = window.rkey
+            posted = posted._replace(rkey=request.bind.rkey, window=window.held, bind=self._info(request.bind.info))
+        return int(self.queues[qp].held.post_send(posted).value)
+
+    def _info(self, info: wire.Info) -> BindInfo:
+        return BindInfo(self.regions[info.mr] if info.mr else None, info.addr, info.length, info.access)
+
+    def _post_recv(self, qp: int, address: int, bad: int) -> int:
+        request = wire.ReceiveRequest.from_address(address)
+        sges = [Sge(each.addr, each.length, each.lkey) for each in _elements(request)]
+        return int(self.queues[qp].held.post_receive(sges, request.wr_id).value)
+
+    def _bind_mw(self, qp: int, pointer: int, address: int) -> int:
+        request, window = wire.BindRequest.from_address(address), self.windows[pointer]
+        window.held.rkey = window.rkey
+        held = self.queues[qp].held
+        returned = held.bind_mw(window.held, self._info(request.info), request.flags, request.wr_id)
+        window.rkey = window.held.rkey
+        return int(returned.value)
+
+    def _alloc_mw(self, pd: int, kind: int) -> int:
+        held, returned = self.bench.alloc_mw(self.domains[pd], kind)
+        self.errno = returned.errno
+        if held is None:
+            return 0
+        window = EmulatedWindow(self, held)
+        self.windows[window.pointer] = window
+        return window.pointer
+
+    def _dealloc_mw(self, pointer: int) -> int:
+        return int(self.windows[pointer].held.dealloc().value)
+
+    def _poll_cq(self, cq: int, count: int, address: int) -> int:
+        queue = self.queues[cq]
+        found = queue.held.completions(count)
+        for index, each in enumerate(found):
+            wc = wire.WorkCompletion.from_address(address + index * ctypes.sizeof(wire.WorkCompletion))
+            ctypes.memset(ctypes.addressof(wc), 0, ctypes.sizeof(wc))
+            wc.wr_id, wc.status, wc.qp_num = each.wr_id, _STATUSES[each.status], queue.number
+            wc.opcode, wc.byte_len, wc.vendor_err = _OPCODES.get(each.opcode, 0), each.byte_len, each.vendor_err
+            if each.imm is not None:
+                wc.imm, wc.flags = socket.htonl(each.imm), wire.WITH_IMM
+            told = getattr(each, "invalidated_rkey", None)
+            if told is not None:
+                wc.imm, wc.flags = told, wire.WITH_INV
+        return len(found)
+
+
+def _elements(request: Any) -> tuple[wire.Element, ...]:
+    return wire.elements_at(request.elements or 0, request.count)
+
+
+class EmulatedWindow:
+    """A window with a struct ibv_mw."""
+
+    def __init__(self, provider: Provider, held: Any) -> None:
+        self._provider, self.held = provider, held
+        self._struct = IbvMw(rkey=held.rkey)
+        self.pointer = ctypes.addressof(self._struct)
+        self.old_rkey = held.old_rkey
+
+    @property
+    def rkey(self) -> int:
+        """The key in the structure."""
+        return int(self._struct.rkey)
+
+    @rkey.setter
+    def rkey(self, value: int) -> None:
+        self._struct.rkey = value
+
+    def dealloc(self) -> Return:
+        """ibv_dealloc_mw."""
+        code = self._provider.call("dealloc_mw", self.pointer)
+        return Return(code, code)
+
+
+class EmulatedQueue(Wrapper):
+    """A queue pair with a struct ibv_qp, whose address stands for its completion queue as well."""
+
+    def __init__(self, provider: Provider, held: Any) -> None:
+        super().__init__(held, cast(Any, None))
+        words = (provider.at, 0, held.pd.pointer, 0, 0, 0, held.number << 32, _KINDS.get(held.kind, 0) << 32)
+        self.__dict__.update(provider=provider, held=held, struct=(ctypes.c_uint64 * 8)(*words))
+        provider.queues[self.pointer] = self
+
+    @property
+    def pointer(self) -> int:
+        """struct ibv_qp *."""
+        return ctypes.addressof(self.struct)
+
+    def post_send(self, request: SendRequest) -> Return:
+        """ibv_post_send."""
+        if request.opcode in EXTENDED_OPCODES:
+            return cast(Return, self.held.post_send(request))
+        buffer = ctypes.create_string_buffer(SEND_SIZE)
+        elements = ctypes.create_string_buffer(MAX_SGE * SGE.size)
+        if request.bind and request.bind.mr:
+            mr = request.bind.mr
+            address = ctypes.addressof(mr.struct)
+            self.provider.regions[address] = mr
+            request = request._replace(bind=BindInfo(Mr(mr.struct, address), *_rest(request.bind)))
+        pack_send(buffer, 0, (elements, 0, ctypes.addressof(elements)), request)
+        return self._called("post_send", ctypes.addressof(buffer))
+
+    def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
+        """ibv_post_recv."""
+        elements = (wire.Element * max(1, len(sges)))(
+            *(wire.Element(each.addr % (1 << 64), each.length % (1 << 32), each.lkey % (1 << 32)) for each in sges)
+        )
+        request = wire.ReceiveRequest(wr_id, None, ctypes.addressof(elements) if sges else None, len(sges))
+        return self._called("post_recv", ctypes.addressof(request))
+
+    def bind_mw(self, window: EmulatedWindow, info: BindInfo, flags: int, wr_id: int) -> Return:
+        """ibv_bind_mw."""
+        address = ctypes.addressof(info.mr.struct) if info.mr else 0
+        if info.mr:
+            self.provider.regions[address] = info.mr
+        request = wire.BindRequest(wr_id, flags, wire.Info(address, *_rest(info)))
+        code = self.provider.call("bind_mw", self.pointer, window.pointer, ctypes.addressof(request))
+        return Return(code, max(code, 0))
+
+    def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
+        """ibv_poll_cq, until nothing comes any more."""
+        wc = wire.WorkCompletion()
+        found: list[Completion] = []
+        idle = 0
+        while len(found) < count and idle < _IDLE:
+            number = self.provider.call("poll_cq", self.pointer, 1, ctypes.addressof(wc))
+            found += [completion(bytes(wc), 0)] * number
+            idle = 0 if number else idle + 1
+        return found
+
+    def _called(self, name: str, address: int) -> Return:
+        bad = ctypes.c_uint64()
+        code = self.provider.call(name, self.pointer, address, ctypes.addressof(bad))
+        return Return(code, max(code, 0))
+
+
+def _rest(info: BindInfo) -> tuple[int, int, int]:
+    return info.addr % (1 << 64), info.length % (1 << 64), info.access % (1 << 32)
+
+
+class EmulatedPair(Wrapper):
+    """A pair of such queue pairs."""
+
+    def __init__(self, provider: Provider, held: Any) -> None:
+        super().__init__(held, cast(Any, None))
+        self.__dict__["responder"] = EmulatedQueue(provider, held.responder)
+        same = held.requester is held.responder
+        self.__dict__["requester"] = self.responder if same else EmulatedQueue(provider, held.requester)
+
+
+class EmulatedBench(Wrapper):
+    """The reference's bench, whose requests pass through a struct ibv_context."""
+
+    def __init__(self, bench: ReferenceBench) -> None:
+        super().__init__(bench, cast(Any, None))
+        self.__dict__["provider"] = Provider(bench)
+
+    def alloc_pd(self) -> Any:
+        """Allocates a PD."""
+        pd = self.real.alloc_pd()
+        self.provider.domains[pd.pointer] = pd
+        return pd
+
+    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> EmulatedPair:
+        """A pair of queue pairs."""
+        return EmulatedPair(self.provider, self.real.pair(spec, requester, responder))
+
+    def alloc_mw(self, pd: Pd, kind: int) -> tuple[EmulatedWindow | None, Return]:
+        """ibv_alloc_mw."""
+        pointer = self.provider.call("alloc_mw", pd.pointer, kind)
+        return (self.provider.windows[pointer], Return(1, 0)) if pointer else (None, Return(0, self.provider.errno))
+
+
+def altered_bench(alteration: DataPath, bench: ReferenceBench) -> Bench:
+    """The reference's bench with an alteration of the data path."""
+    emulated = EmulatedBench(bench)
+    opening = SimpleNamespace(context_pointer=emulated.provider.at, close=lambda: None)
+    altered = alteration.bench(cast(Bench, SimpleNamespace(alloc_pd=lambda: opening)))
+    altered.__dict__["real"] = emulated
+
+    def ready(queue: QueuePair) -> bool:
+        return bool(emulated.provider.queues[queue.pointer].query_state() == "RTS")
+
+    alteration.ready = ready  # type: ignore[method-assign]
+    return cast(Bench, altered)

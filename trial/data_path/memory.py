@@ -1,0 +1,43 @@
+"""Reads and writes this process's memory without dying where there is none."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from typing import Any
+
+
+class _Part(ctypes.Structure):
+    """struct iovec."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+@functools.cache
+def _call(name: str) -> Any:
+    function = ctypes.CDLL(None, use_errno=True)[name]
+    function.restype = ctypes.c_ssize_t
+    pointer, count = ctypes.c_void_p, ctypes.c_ulong
+    function.argtypes = (ctypes.c_int, pointer, count, pointer, count, count)
+    return function
+
+
+def _moved(name: str, addr: int, buffer: Any, length: int) -> bool:
+    here = _Part(ctypes.addressof(buffer), length)
+    there = _Part(addr, length)
+    return bool(_call(name)(os.getpid(), ctypes.addressof(here), 1, ctypes.addressof(there), 1, 0) == length)
+
+
+def content_at(addr: int, length: int) -> bytes | None:
+    """The `length` bytes at `addr`; None where there is no memory."""
+    buffer = ctypes.create_string_buffer(length or 1)
+    return buffer.raw[:length] if not length or _moved("process_vm_readv", addr, buffer, length) else None
+
+
+def put(addr: int, content: bytes) -> bool:
+    """Writes the bytes to `addr`; False where there is no memory, or it is read-only."""
+    if not content:
+        return True
+    buffer = (ctypes.c_char * len(content)).from_buffer_copy(content)
+    return _moved("process_vm_writev", addr, buffer, len(content))

@@ -1,0 +1,192 @@
+"""What a device knows while it carries out requests: regions, bindings of windows, queue pairs, requests under way.
+
+Kept beside the real device, so that an alteration can decide what it would do with a request.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from conformance.verbs import ENUMS
+from trial.data_path.structures import ATOMICS, COMPLETED_AS, READ, WRITES, Element, Info
+
+_ACCESS = ENUMS["ibv_access_flags"]
+LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, ZERO_BASED, ON_DEMAND, RELAXED_ORDERING = (
+    _ACCESS.value_of(name)
+    for name in (
+        "LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "ZERO_BASED", "ON_DEMAND", "RELAXED_ORDERING",
+    )
+)  # fmt: skip
+
+
+@dataclass
+class Region:
+    """A registered region: `length` bytes at the address `addr`, which its keys address from `iova`.
+
+    `ended` is "" for a valid region, "deregistered", or "changed" for what a region was before a re-registration. `pd`
+    is struct ibv_pd *.
+    """
+
+    addr: int
+    length: int
+    iova: int
+    access: int
+    pd: int
+    lkey: int
+    rkey: int
+    verb: str
+    ended: str = ""
+
+    def place(self, iova: int, length: int) -> int | None:
+        """The address in this process of `length` bytes at `iova`; None if they are not all in the region."""
+        offset = iova - self.iova
+        return self.addr + offset if offset >= 0 and offset + length <= self.length else None
+
+
+@dataclass
+class Binding:
+    """A window bound to a range of a region. `window` is struct ibv_mw *.
+
+    `ended` is "" for a valid binding, or "rebound", "unbound", "deallocated", "invalidated", "invalidated by a message"
+    (by SEND_WITH_INV).
+    """
+
+    window: int
+    kind: int
+    pd: int
+    rkey: int
+    region: Region | None
+    addr: int
+    length: int
+    access: int
+    queue: int
+    ended: str = ""
+
+    def place(self, iova: int, length: int) -> int | None:
+        """The address in this process of `length` bytes at `iova`; None if they are not all in the window."""
+        base = 0 if self.access & ZERO_BASED else self.addr
+        inside = base <= iova and iova + length <= base + self.length
+        return self.region.place(self.addr + iova - base, length) if inside and self.region else None
+
+
+@dataclass
+class Sent:
+    """A request in a send queue. `completed_as` is the opcode of its completion, `byte_len` its byte_len if not None.
+
+    An alteration may use `status` for the status to report instead of success, and `note` for anything else.
+    """
+
+    wr_id: int
+    opcode: int
+    flags: int
+    elements: tuple[Element, ...]
+    remote_addr: int = 0
+    rkey: int = 0
+    imm: int = 0
+    compare_add: int = 0
+    swap: int = 0
+    window: int = 0
+    info: Info | None = None
+    carried_out: bool = False
+    status: int | None = None
+    byte_len: int | None = None
+    note: object = None
+
+    @property
+    def length(self) -> int:
+        """The bytes that the request moves."""
+        return 8 if self.opcode in ATOMICS else sum(each.length for each in self.elements)
+
+    @property
+    def reads(self) -> bool:
+        """Whether it is a READ."""
+        return self.opcode == READ
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is a WRITE, with or without immediate data."""
+        return self.opcode in WRITES
+
+    @property
+    def atomic(self) -> bool:
+        """Whether it is an atomic."""
+        return self.opcode in ATOMICS
+
+    @property
+    def completed_as(self) -> int:
+        """The opcode of its completion, of enum ibv_wc_opcode."""
+        return COMPLETED_AS.get(self.opcode, 0)
+
+
+@dataclass
+class Posted:
+    """A request in a receive queue. `before` are the contents of its elements when it was posted."""
+
+    wr_id: int
+    elements: tuple[Element, ...]
+    before: tuple[bytes | None, ...] = ()
+    emptied: bool = False
+    note: object = None
+
+
+@dataclass
+class QueuePair:
+    """A queue pair with its requests that have not completed. `pointer` is struct ibv_qp *, `pd` struct ibv_pd *."""
+
+    number: int
+    pointer: int
+    kind: str
+    pd: int
+    sent: deque[Sent] = field(default_factory=deque)
+    receives: deque[Posted] = field(default_factory=deque)
+    arriving: deque[int] = field(default_factory=deque)  # lengths to report in receives with immediate data
+
+    def take_sent(self, wr_id: int) -> Sent | None:
+        """The request that has completed; unsignaled ones before it have completed as well."""
+        if all(each.wr_id != wr_id for each in self.sent):
+            return None
+        while (sent := self.sent.popleft()).wr_id != wr_id:
+            pass
+        return sent
+
+    def take_receive(self, wr_id: int) -> Posted | None:
+        """The receive that has completed."""
+        found = next((each for each in self.receives if each.wr_id == wr_id), None)
+        if found:
+            self.receives.remove(found)
+        return found
+
+
+class Objects:
+    """The regions and bindings that exist or have existed, in the order of their creation."""
+
+    def __init__(self) -> None:
+        self.regions: list[Region] = []
+        self.bindings: list[Binding] = []
+        self.windows: dict[int, tuple[int, int]] = {}  # struct ibv_mw * to the window's type and PD
+
+    def live_regions(self) -> Iterator[Region]:
+        """The registered regions."""
+        return (each for each in self.regions if not each.ended)
+
+    def region(self, rkey: int, ended: Iterable[str] = ("",)) -> Region | None:
+        """The newest region with this rkey. Without `ended` only a registered one."""
+        return next((each for each in reversed(self.regions) if each.rkey == rkey and each.ended in ended), None)
+
+    def source(self, lkey: int, ended: Iterable[str] = ("",)) -> Region | None:
+        """The newest region with this lkey. Without `ended` only a registered one."""
+        return next((each for each in reversed(self.regions) if each.lkey == lkey and each.ended in ended), None)
+
+    def binding(self, rkey: int, ended: Iterable[str] = ("",)) -> Binding | None:
+        """The newest binding with this key. Without `ended` only a valid one."""
+        return next((each for each in reversed(self.bindings) if each.rkey == rkey and each.ended in ended), None)
+
+    def bound(self, window: int) -> Binding | None:
+        """The valid binding of a window."""
+        return next((each for each in reversed(self.bindings) if each.window == window and not each.ended), None)
+
+    def valid(self, rkey: int) -> bool:
+        """Whether an rkey belongs to a registered region or a valid binding."""
+        return self.region(rkey) is not None or self.binding(rkey) is not None

@@ -1,0 +1,347 @@
+"""The replaced functions: they keep account of regions, windows and requests, and call the hooks of an alteration.
+
+What an alteration can do is in alteration.py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from conformance.bench.calls import IbvMr, Mr, Pd, Return
+from conformance.bench.interface import Bench, Entry
+from conformance.device.posting import IbvQp
+from conformance.verbs import ENUMS
+from trial.altering import Alteration, AlteredEntry, Wrapper
+from trial.data_path.memory import content_at
+from trial.data_path.objects import ZERO_BASED, Binding, Objects, Posted, QueuePair, Region, Sent
+from trial.data_path.operations import Operations
+from trial.data_path.structures import (
+    BIND_MW,
+    LOCAL_INV,
+    RECV,
+    RECV_WITH_IMM,
+    SEND_WITH_INV,
+    SENDS,
+    SUCCESS,
+    WRITE,
+    WRITE_WITH_IMM,
+    BindRequest,
+    Element,
+    Info,
+    ReceiveRequest,
+    SendRequest,
+    WorkCompletion,
+    elements_at,
+)
+
+_CHANGES = ENUMS["ibv_rereg_mr_flags"]
+_TRANSLATION, _PD, _ACCESS = (_CHANGES.value_of(f"CHANGE_{name}") for name in ("TRANSLATION", "PD", "ACCESS"))
+_KINDS = {2: "RC", 3: "UC", 4: "UD", 9: "XRC_SEND"}
+_RKEY_OF_WINDOW = 16  # of struct ibv_mw
+
+
+class ReplacedPath(Alteration):
+    """Passes every request and completion on unchanged, and knows what exists on the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.objects = Objects()
+        self.queues: dict[int, QueuePair] = {}
+        self.pairs: list[Any] = []
+        self._operations: Operations | None = None
+        self._later: list[tuple[Callable[[], bool], Callable[[], None]]] = []
+        self._polled: set[int] = set()
+
+    # What a violation overrides
+
+    def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
+        """Before a request is posted: may change it. An errno refuses it."""
+        return None
+
+    def receiving(self, queue: QueuePair, posted: Posted, request: ReceiveRequest) -> None:
+        """Before a receive is posted: may change it."""
+
+    def completed(self, queue: QueuePair, sent: Sent, wc: WorkCompletion) -> bool:
+        """Before the completion of a request is polled: may change it. False suppresses it."""
+        return True
+
+    def received(self, queue: QueuePair, posted: Posted, wc: WorkCompletion) -> None:
+        """Before the completion of a receive is polled: may change it."""
+
+    def binding(self, queue: QueuePair, sent: Sent, info: Info) -> bool:
+        """Before a bind is posted, in either way: may change it. False replaces it by a request that does nothing."""
+        return True
+
+    # What both the hooks and the replaced functions use
+
+    def local(self, element: Element) -> int:
+        """The address in this process of a local element: through its region, whatever has become of that."""
+        region = self.objects.source(element.lkey, ("", "deregistered", "changed"))
+        place = region.place(element.addr, element.length) if region else None
+        return element.addr if place is None else place
+
+    def replace(self, sent: Sent, request: SendRequest) -> None:
+        """Posts a WRITE of no bytes instead, which needs no key; the completion is that of the real request."""
+        with_imm = request.opcode == WRITE_WITH_IMM
+        request.opcode = WRITE_WITH_IMM if with_imm else WRITE
+        request.count, request.elements = 0, None
+        request.target.rdma.remote_addr = request.target.rdma.rkey = 0
+        sent.carried_out = True
+
+    # The replaced functions
+
+    def bench(self, real: Bench) -> Any:
+        """The bench on which cases run: the real one, with the data path altered."""
+        pd = real.alloc_pd()
+        replacements: dict[str, Callable[..., int]] = {
+            "alloc_mw": self._alloc_mw, "bind_mw": self._bind_mw, "dealloc_mw": self._dealloc_mw,
+            "poll_cq": self._poll_cq, "post_send": self._post_send, "post_recv": self._post_recv,
+        }  # fmt: skip
+        self._operations = Operations(pd.context_pointer, replacements, self.faults)
+        pd.close()
+        return DataPathBench(real, self)
+
+    def restore(self) -> None:
+        """Puts the real functions back."""
+        super().restore()
+        if self._operations:
+            self._operations.restore()
+
+    @property
+    def _real(self) -> Operations:
+        assert self._operations
+        return self._operations
+
+    def _queue(self, pointer: int) -> QueuePair:
+        struct = IbvQp.from_address(pointer)
+        number, pd = int(struct.qp_num), int(struct.pd or 0)
+        known = self.queues.get(number)
+        if known is None or known.pointer != pointer or known.pd != pd:
+            self.queues[number] = QueuePair(number, pointer, _KINDS.get(struct.qp_type, "other"), pd)
+        return self.queues[number]
+
+    def _due(self) -> None:
+        due = [action for condition, action in self._later if condition()]
+        self._later = [each for each in self._later if each[1] not in due]
+        for action in due:
+            action()
+
+    def _alloc_mw(self, pd: int, kind: int) -> int:
+        window = int(self._real.alloc_mw(pd, kind) or 0)
+        if window:
+            self.objects.windows[window] = (kind, pd)
+        return window
+
+    def _dealloc_mw(self, window: int) -> int:
+        returned = int(self._real.dealloc_mw(window))
+        if not returned:
+            self._end(window, "deallocated")
+        return returned
+
+    def _end(self, window: int, how: str) -> None:
+        bound = self.objects.bound(window)
+        if bound:
+            bound.ended = how
+
+    def _post_send(self, qp: int, address: int, bad: int) -> int:
+        self._due()
+        queue = self._queue(qp)
+        while address:
+            request = SendRequest.from_buffer_copy(SendRequest.from_address(address))
+            following, request.next = request.next or 0, None
+            sent = _sent(request)
+            returned = self._posting(queue, sent, request)
+            if returned is None:
+                returned = int(self._real.post_send(qp, ctypes.addressof(request), bad))
+            if returned:
+                ctypes.c_uint64.from_address(bad).value = address
+                return returned
+            self._posted(queue, sent)
+            address = following
+        return 0
+
+    def _posting(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
+        if sent.opcode == BIND_MW and sent.info is not None and not self.binding(queue, sent, request.bind.info):
+            self.replace(sent, request)
+        return self.sending(queue, sent, request)
+
+    def _posted(self, queue: QueuePair, sent: Sent) -> None:
+        queue.sent.append(sent)
+        if sent.opcode == BIND_MW:
+            self._bound(queue, sent)
+        elif sent.opcode in (LOCAL_INV, SEND_WITH_INV) and (found := self.objects.binding(sent.imm)):
+            found.ended = "invalidated" if sent.opcode == LOCAL_INV else "invalidated by a message"
+            sent.note = sent.note or found
+
+    def _bound(self, queue: QueuePair, sent: Sent) -> None:
+        kind, pd = self.objects.windows.get(sent.window, (1, queue.pd))
+        info = sent.info
+        if info is None:
+            return
+        region = self.objects.region(_rkey_of_region(info.mr)) if info.mr else None
+        self._end(sent.window, "rebound" if info.length else "unbound")
+        if info.length:
+            self.objects.bindings.append(Binding(sent.window, kind, pd, sent.rkey, region, info.addr, info.length,
+                                                 info.access, queue.number))  # fmt: skip
+
+    def _bind_mw(self, qp: int, window: int, address: int) -> int:
+        self._due()
+        queue = self._queue(qp)
+        request = BindRequest.from_buffer_copy(BindRequest.from_address(address))
+        sent = Sent(request.wr_id, BIND_MW, request.flags, (), window=window, info=_copied(request.info))
+        if self.binding(queue, sent, request.info):
+            returned = int(self._real.bind_mw(qp, window, ctypes.addressof(request)))
+        else:
+            returned = self._bind_nothing(qp, window, sent)
+        if not returned:
+            sent.rkey = key_of_window(window).value
+            self._posted(queue, sent)
+        return returned
+
+    def _bind_nothing(self, qp: int, window: int, sent: Sent) -> int:
+        nothing, bad = SendRequest(wr_id=sent.wr_id, opcode=WRITE, flags=sent.flags), ctypes.c_uint64()
+        returned = int(self._real.post_send(qp, ctypes.addressof(nothing), ctypes.addressof(bad)))
+        sent.carried_out = True
+        key = key_of_window(window)
+        key.value = key.value & ~0xFF | (key.value + 1) & 0xFF
+        return returned
+
+    def _post_recv(self, qp: int, address: int, bad: int) -> int:
+        self._due()
+        queue = self._queue(qp)
+        while address:
+            request = ReceiveRequest.from_buffer_copy(ReceiveRequest.from_address(address))
+            following, request.next = request.next or 0, None
+            elements = elements_at(request.elements or 0, request.count)
+            before = tuple(content_at(self.local(each), each.length) for each in elements)
+            posted = Posted(request.wr_id, elements, before)
+            self.receiving(queue, posted, request)
+            returned = int(self._real.post_recv(qp, ctypes.addressof(request), bad))
+            if returned:
+                ctypes.c_uint64.from_address(bad).value = address
+                return returned
+            queue.receives.append(posted)
+            address = following
+        return 0
+
+    def _poll_cq(self, cq: int, count: int, address: int) -> int:
+        self._due()
+        number = int(self._real.poll_cq(cq, count, address))
+        kept = 0
+        for index in range(max(number, 0)):
+            wc = WorkCompletion.from_address(address + index * ctypes.sizeof(WorkCompletion))
+            if not self._polled_one(wc):
+                continue
+            if kept != index:
+                ctypes.memmove(address + kept * ctypes.sizeof(WorkCompletion), ctypes.addressof(wc), ctypes.sizeof(wc))
+            kept += 1
+        return kept if number > 0 else number
+
+    def _polled_one(self, wc: WorkCompletion) -> bool:
+        queue = self.queues.get(wc.qp_num)
+        if queue is None:
+            return True
+        is_receive = wc.status == SUCCESS and wc.opcode >= RECV
+        sent = None if is_receive else queue.take_sent(wc.wr_id)
+        if sent is None:
+            posted = queue.take_receive(wc.wr_id)
+            if wc.status == SUCCESS and wc.opcode == RECV_WITH_IMM and queue.arriving and not wc.byte_len:
+                wc.byte_len = queue.arriving.popleft()
+            if posted:
+                self.received(queue, posted, wc)
+            self._polled.add(wc.qp_num)
+            return True
+        if wc.status == SUCCESS and sent.carried_out:
+            wc.opcode, wc.byte_len = sent.completed_as, sent.byte_len or 0
+        if wc.status != SUCCESS:
+            self._undo(sent)
+        kept = self.completed(queue, sent, wc)
+        if kept:
+            self._polled.add(wc.qp_num)
+        return kept
+
+    def _undo(self, sent: Sent) -> None:
+        """A bind or an invalidation that has failed has changed nothing."""
+        if sent.opcode == BIND_MW and sent.info and sent.info.length:
+            failed = next((each for each in reversed(self.objects.bindings) if each.rkey == sent.rkey), None)
+            if failed:
+                self.objects.bindings.remove(failed)
+        if sent.opcode == BIND_MW:
+            former = next((each for each in reversed(self.objects.bindings) if each.window == sent.window), None)
+            if former and former.ended in ("rebound", "unbound"):
+                former.ended = ""
+        if isinstance(sent.note, Binding):
+            sent.note.ended = ""
+
+    # Regions
+
+    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+        """Remembers a region."""
+        returned = super().register(entry, verb, pd, where, access)
+        if returned.mr and verb != "reg_dmabuf_mr":
+            addr, length = where[:2]
+            iova = where[2] if verb == "reg_mr_iova" else 0 if access & ZERO_BASED else addr
+            struct = returned.mr.struct
+            self.objects.regions.append(Region(addr, length, iova, access, pd.pointer, struct.lkey, struct.rkey, verb))
+        return returned
+
+    def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
+        """Remembers that a region has ended."""
+        region = self.objects.region(mr.struct.rkey)
+        returned = super().dereg_mr(entry, mr)
+        if region and not returned.value:
+            region.ended = "deregistered"
+        return returned
+
+    def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        """Remembers what a region was, and what it is now."""
+        region = self.objects.region(mr.struct.rkey)
+        returned = super().rereg_mr(entry, mr, flags, pd, addr, length, access)
+        if region and not returned.value:
+            where = (addr, length, addr) if flags & _TRANSLATION else (region.addr, region.length, region.iova)
+            domain = pd.pointer if flags & _PD and pd else region.pd
+            rights = access if flags & _ACCESS else region.access
+            region.ended = "changed"
+            keys = mr.struct.lkey, mr.struct.rkey
+            self.objects.regions.append(Region(*where, rights, domain, *keys, region.verb))
+        return returned
+
+
+class DataPathBench(Wrapper):
+    """The real bench; registrations and connections are noted."""
+
+    def entry(self, name: str) -> AlteredEntry:
+        """The calls of an entry, whose regions are noted."""
+        return AlteredEntry(self.real.entry(name), self.alteration)
+
+    def pair(self, *arguments: Any) -> Any:
+        """A pair of queue pairs, which is noted."""
+        pair = self.real.pair(*arguments)
+        self.alteration.pairs.append(pair)
+        return pair
+
+
+def _sent(request: SendRequest) -> Sent:
+    elements = elements_at(request.elements or 0, request.count)
+    sent = Sent(request.wr_id, request.opcode, request.flags, elements, imm=request.imm)
+    if request.opcode == BIND_MW:
+        sent.rkey, sent.window, sent.info = request.bind.rkey, request.bind.window or 0, _copied(request.bind.info)
+    elif request.opcode not in SENDS:
+        sent.remote_addr, sent.rkey = request.remote_addr, request.rkey
+        sent.compare_add, sent.swap = request.target.atomic.compare_add, request.target.atomic.swap
+    return sent
+
+
+def _copied(info: Info) -> Info:
+    return Info.from_buffer_copy(info)
+
+
+def key_of_window(window: int) -> ctypes.c_uint32:
+    """The rkey in a struct ibv_mw."""
+    return ctypes.c_uint32.from_address(window + _RKEY_OF_WINDOW)
+
+
+def _rkey_of_region(mr: int) -> int:
+    return int(IbvMr.from_address(mr).rkey)
