@@ -29,7 +29,7 @@ from fixtures.softroce.guest import Guest
 from fixtures.softroce.image import Image
 from fixtures.softroce.ingredients import Ingredients
 from fixtures.softroce.job import Job
-from fixtures.softroce.qemu import Machine
+from fixtures.softroce.machine import Machine
 from fixtures.softroce.qmp import Qmp, QmpError
 from fixtures.softroce.request import Request
 from fixtures.softroce.start import Starter
@@ -75,6 +75,7 @@ def test_equal_ingredients_have_equal_keys_wherever_they_are(ingredients: Ingred
         lambda it, place: replace(it, image=replace(it.image, digest="other")),
         lambda it, place: replace(it, machine=Machine(128)),
         lambda it, place: replace(it, machine=Machine(64, accelerator="kvm")),
+        lambda it, place: replace(it, machine=Machine(64, processor="max")),
         lambda it, place: replace(it, program="/bin/false"),
         lambda it, place: replace(it, job=replace(it.job, command="false")),
         lambda it, place: replace(it, job=replace(it.job, environment={"A": "2"})),
