@@ -15,6 +15,7 @@ from conformance.execution.offered import offered_by
 from conformance.header import Check
 from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
+from conformance.model.transport import INFINIBAND
 from conformance.model.vocabulary import ENTRIES
 from reference import header
 from reference.device import Device
@@ -115,8 +116,11 @@ class HeldQueue:
 class HeldPair:
     """Two queue pairs that are connected to each other."""
 
+    renews_by_reset = True
+
     def __init__(self, device: Device, spec: QpSpec, requester: Pd, responder: Pd) -> None:
         self._device, self._state = device, spec.state
+        self.transport = INFINIBAND
         self.responder = HeldQueue(device, responder, device.create_qp(_new(spec, responder)))
         self.requester = self.responder
         if spec.kind != "XRC_SEND":

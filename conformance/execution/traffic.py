@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 
 from conformance.bench.calls import Return, Sge, errno_name
 from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, pattern, repeated
-from conformance.bench.work_requests import Completion, Exchange, SendRequest
+from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, SendRequest
 from conformance.errors import SetupRefused
 from conformance.execution.connection import (
     ERROR_STATE,
@@ -115,6 +115,8 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, "remote")
     if failed:
         observation["state_before"] = ERROR_STATE
+    if not connection.pair.transport.acknowledges(request.opcode):
+        observation["unacknowledged"] = True
     late = exchange.late
     if operation in FLUSHES:
         moved = "all" if exchange.succeeded else "nothing"
@@ -159,6 +161,8 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
         exchange = yield ExchangeSpec(connection, request, (target, other.area), RESPONDER)
         side = "gather" if gathers else "answer"
         observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, side)
+        if not connection.pair.transport.acknowledges(opcode):
+            observation["unacknowledged"] = True
         final_state, late = exchange.responder_state, exchange.late
     moved = other.area.moved() if gathers else target.moved(length - size)
     done = observation["wc"] == ["SUCCESS"]
@@ -213,7 +217,7 @@ def _receive(
     if returned.value:
         return _answered(returned, [], [], kind, "receive")
     if kind not in RELIABLE:  # if the message is dropped, the SEND behind it consumes its receive
-        receiver.post_receive((), context.next_wr_id())
+        receiver.post_receive(NO_BYTES, context.next_wr_id())
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
     posted = sender.post_send(SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
     if posted.value:

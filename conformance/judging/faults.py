@@ -56,9 +56,10 @@ def data_fault(step: Step, seen: Observation) -> str:
     if step.then.outcome == "refused" and seen.get("imm", (None,))[0] is not None and seen["side"] == "remote":
         return "and told the receiver that it had come"
     done = seen["wc"] == ["SUCCESS"]
-    if done and set(seen.get("peer_wc", ())) - {"SUCCESS"}:
+    dropped = seen["moved"] == "nothing" and _success_means_sent(seen)
+    if done and not dropped and set(seen.get("peer_wc", ())) - {"SUCCESS"}:
         return f"and at the other side with {' '.join(seen['peer_wc'])}"
-    if done and seen["moved"] != "all" and not _may_be_lost(seen):
+    if done and not dropped and seen["moved"] != "all":
         return f"but {'nothing' if seen['moved'] == 'nothing' else 'something else'} has arrived; {_where(seen)}"
     if seen.get("late"):
         return "before its data was there"
@@ -82,9 +83,9 @@ def _stretches(seen: Observation) -> list[list[int]]:
     return [*header[:1], *found[len(header) :]]
 
 
-def _may_be_lost(seen: Observation) -> bool:
-    """Whether nobody tells the sender that a message was dropped."""
-    return seen["moved"] == "nothing" and seen.get("qp_type", "RC") not in RELIABLE
+def _success_means_sent(seen: Observation) -> bool:
+    """Whether SUCCESS of a request does not say that the peer has taken it, since nobody tells the sender."""
+    return seen.get("qp_type", "RC") not in RELIABLE or seen.get("unacknowledged", False)
 
 
 def _reception_fault(seen: Observation) -> str:

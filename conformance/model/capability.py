@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from conformance.model.transport import INFINIBAND, Transport
+
 # Each capability, and how a device declares it or how the suite finds it out.
 MEANING: Mapping[str, str] = {
     "atomics": "atomic_cap of ibv_query_device is not ATOMIC_NONE",
@@ -19,6 +21,7 @@ MEANING: Mapping[str, str] = {
     "flush_persistent": "device_cap_flags_ex has the persistent flush bit (39)",
     "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
+    "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data, and no declaration of it exists",
     "odp_atomic": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_ATOMIC",
     "uc": "a queue pair of type UC can be created: no declaration exists",
     "ud": "a queue pair of type UD can be created: no declaration exists",
@@ -51,6 +54,13 @@ FLAG_NEEDS: Mapping[str, str] = {
     "FLUSH_GLOBAL": "flush_global",
     "FLUSH_PERSISTENT": "flush_persistent",
     "RELAXED_ORDERING": "",
+}
+# For each operation of traffic, and call of bursts, that not every transport has, the capability that it needs. Tables do
+# not name it: it is a need of every row with the operation.
+OPERATION_NEEDS: Mapping[str, str] = {
+    "RDMA_WRITE_WITH_IMM": "immediate_data",
+    "RECV_WITH_IMM": "immediate_data",
+    "immediates_in_order": "immediate_data",
 }
 # Preconditions of running a case at all. They are not properties of the device: if one is missing, the verdict of
 # the case is UNREACHABLE, with this reason.
@@ -95,7 +105,7 @@ class DeviceAttributes:
     odp_rc_caps: int
 
 
-def declared_capabilities(declared: DeviceAttributes) -> dict[str, bool]:
+def declared_capabilities(declared: DeviceAttributes, transport: Transport = INFINIBAND) -> dict[str, bool]:
     """Returns, for each capability that a device can declare, whether it declares it."""
     flags = declared.device_cap_flags
     return {
@@ -109,6 +119,7 @@ def declared_capabilities(declared: DeviceAttributes) -> dict[str, bool]:
         "flush_persistent": bool(flags & _FLUSH_PERSISTENT),
         "atomic_write": bool(flags & _ATOMIC_WRITE),
         "xrc": bool(flags & _XRC),
+        "immediate_data": transport.immediate_data,
     }
 
 

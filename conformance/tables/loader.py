@@ -179,6 +179,7 @@ class _Rows:
             sweep, parts = swept or (None, None)
         else:
             parts = read_row_body(reader, self.call, self.given, fields, row)
+            needs = list(dict.fromkeys([*needs, *_needs_of_operations(parts)]))
             kind = BY_CALL.get(parts.when.call, Kind.ROW)
             if kind is Kind.SEQUENCES:  # they only make calls that the device offers
                 needs = []
@@ -229,3 +230,9 @@ class _Rows:
                 )
             )
         return cases
+
+
+def _needs_of_operations(row: RowBody) -> list[str]:
+    """The capabilities that the row's operations need."""
+    used = [word for step in (*row.before, row.when, *row.afterwards) for word in (step.call, step.arguments.get("op"))]
+    return [capability.OPERATION_NEEDS[str(word)] for word in used if str(word) in capability.OPERATION_NEEDS]
