@@ -104,10 +104,14 @@ class Entry(Protocol):
 
 
 class Bench(Protocol):
-    """A device, its entries, and memory of every kind."""
+    """A device, its entries, and memory of every kind.
+
+    `page` and `hugepage` are sizes in bytes; `max_read_elements`: so many elements may an RDMA READ have.
+    """
 
     page: int
     hugepage: int
+    max_read_elements: int
 
     def entry(self, name: str) -> Entry: ...
     def alloc_pd(self) -> Pd: ...

@@ -116,6 +116,7 @@ class Device:
         # The number of exchanges for which C could be used (native_exchange.py); from a threshold on, C is compiled.
         self.exchanges_requested = 0
         self._chosen_gid: int | None = None
+        self.connection_manager: ConnectionManager | None = None
         self.netlink = RdmaNetlink(name)
         self.driver_id = self.netlink.driver_id() or 0
         attributes = self.context.query_device_ex()
@@ -125,6 +126,7 @@ class Device:
             atomic_cap=int(self.attributes.atomic_caps),
             odp_general_caps=attributes.odp_caps.general_caps,
             odp_rc_caps=attributes.odp_caps.rc_odp_caps,
+            max_sge_rd=self.attributes.max_sge_rd,
         )
         self.transport = transport_of(SYSFS / name, port)
         self.capabilities = declared_capabilities(self.declared, self.transport)
@@ -153,6 +155,11 @@ class Device:
     def driver(self) -> str:
         """The kernel driver's name, such as mlx5 or rxe."""
         return _DRIVERS[self.driver_id] if self.driver_id < len(_DRIVERS) else f"driver {self.driver_id}"
+
+    @property
+    def max_read_elements(self) -> int:
+        """The number of scatter/gather elements that an RDMA READ may have."""
+        return int(self.attributes.max_sge_rd or self.attributes.max_sge)
 
     @property
     def lid(self) -> int:
@@ -195,9 +202,11 @@ class Device:
             self._chosen_gid = 0 if self.transport is INFINIBAND else _last_gid(port / "gids", self._gid_indices())
         return self._chosen_gid
 
-    @cached_property
-    def connection_manager(self) -> ConnectionManager:
-        """The connection manager on the address of the port's network interface. Raises UserError without one."""
+    def open_connection_manager(self) -> None:
+        """Opens the connection manager on the address of the port's network interface, for transports that need it.
+
+        To be called before objects are counted, since it has some of its own. Raises UserError without an address.
+        """
         interface = self.netlink.network_interface(self.port)
         address = address_of(interface) if interface else ""
         if not address:
@@ -206,7 +215,7 @@ class Device:
                 f"port {self.port} of {self.name} cannot connect queue pairs: {where}",
                 hint=f"ip address add ADDRESS dev {interface}" if interface else "name another with --port", status=3,
             )  # fmt: skip
-        return ConnectionManager(address, _CONNECTION_DEADLINE_S)
+        self.connection_manager = ConnectionManager(address, _CONNECTION_DEADLINE_S)
 
     def _gid_indices(self) -> list[int] | None:
         """The indices of the port's valid GIDs; None if the stack is too old for a query of the whole table."""

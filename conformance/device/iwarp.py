@@ -23,7 +23,9 @@ class IwarpPair(DevicePair):
             return
         for queue in (requester, responder):
             queue.move_to("INIT", 0)
-        self._connection = requester.device.connection_manager.connect(requester.number, responder.number)
+        manager = requester.device.connection_manager
+        assert manager is not None, "opened with the device"
+        self._connection = manager.connect(requester.number, responder.number)
         for queue in (requester, responder):
             queue.state = "RTS"
         if self._state == "ERR":

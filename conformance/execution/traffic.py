@@ -108,7 +108,8 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     target = _target(context, at, length, str(step.arguments["contents"]), content if reads else None, not unchanged)
     before = repeated(EMPTY, length) if reads or words else content
     returns_value = reads or (words and operation != "ATOMIC_WRITE")
-    local = LocalBuffer(context, connection, length, before, target.before if returns_value else before)
+    access = _RIGHTS.mask_of(*connection.pair.transport.read_sink) if reads else 0
+    local = LocalBuffer(context, connection, length, before, target.before if returns_value else before, access)
     request = _request(context, operation, local.sge, rkey, addr, length, (target.before, content))
     failed = step.arguments["via"] != NULL and connection.has_failed()
     exchange = yield ExchangeSpec(connection, request, (target, local.area))
@@ -221,6 +222,7 @@ def _receive(
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
     posted = sender.post_send(SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
     if posted.value:
+        connection.stale = True  # the receive is still posted
         raise SetupRefused("posting a send", errno_name(posted.value))
     if kind not in RELIABLE:
         sender.post_send(SendRequest("SEND", context.next_wr_id(), flags=0))

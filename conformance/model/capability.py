@@ -22,6 +22,8 @@ MEANING: Mapping[str, str] = {
     "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
     "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data, and no declaration of it exists",
+    "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
+    "iba_statuses": "the transport is InfiniBand or RoCE: the specification that defines the statuses is not iWARP's",
     "odp_atomic": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_ATOMIC",
     "uc": "a queue pair of type UC can be created: no declaration exists",
     "ud": "a queue pair of type UD can be created: no declaration exists",
@@ -55,12 +57,13 @@ FLAG_NEEDS: Mapping[str, str] = {
     "FLUSH_PERSISTENT": "flush_persistent",
     "RELAXED_ORDERING": "",
 }
-# For each operation of traffic, and call of bursts, that not every transport has, the capability that it needs. Tables do
-# not name it: it is a need of every row with the operation.
+# For each operation or call that not every device has, the capability that it needs. Tables do not name it: it is a need of
+# every row with the operation. A key is an operation, a call, or a call with an operation.
 OPERATION_NEEDS: Mapping[str, str] = {
     "RDMA_WRITE_WITH_IMM": "immediate_data",
     "RECV_WITH_IMM": "immediate_data",
     "immediates_in_order": "immediate_data",
+    "list_traffic READ": "read_lists",
 }
 # Preconditions of running a case at all. They are not properties of the device: if one is missing, the verdict of
 # the case is UNREACHABLE, with this reason.
@@ -92,6 +95,7 @@ _FLUSH_PERSISTENT = 1 << 39
 _ATOMIC_WRITE = 1 << 40
 _ODP_SUPPORT = 1 << 0
 _ODP_SUPPORT_IMPLICIT = 1 << 1
+_READ_LIST = 3  # the elements of the longest list of an RDMA READ in the tables
 _ODP_SUPPORT_ATOMIC = 1 << 4  # of the capabilities of one transport
 
 
@@ -103,6 +107,7 @@ class DeviceAttributes:
     atomic_cap: int
     odp_general_caps: int
     odp_rc_caps: int
+    max_sge_rd: int = 0
 
 
 def declared_capabilities(declared: DeviceAttributes, transport: Transport = INFINIBAND) -> dict[str, bool]:
@@ -120,6 +125,8 @@ def declared_capabilities(declared: DeviceAttributes, transport: Transport = INF
         "atomic_write": bool(flags & _ATOMIC_WRITE),
         "xrc": bool(flags & _XRC),
         "immediate_data": transport.immediate_data,
+        "iba_statuses": transport.iba,
+        "read_lists": declared.max_sge_rd not in range(1, _READ_LIST),
     }
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Requests that the peer answers with data; their completion needs that answer on every transport.
-_ANSWERED = ("RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
+# Requests to which the peer sends no answer of its own; the completion of any other needs that answer on every transport.
+_UNANSWERED = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 
 
 @dataclass(frozen=True)
@@ -19,19 +19,21 @@ class Transport:
     `acknowledged`: on a reliable connection, SEND and WRITE complete when the peer has taken them, so that a refusal by
     the peer is their status. Without it they may complete when they have been sent, and a refusal only ends the
     connection. `immediate_data`: a message can have immediate data. `iba`: the completion statuses are those of the
-    InfiniBand Architecture Specification.
+    InfiniBand Architecture Specification. `read_sink`: the rights that peers need on memory that receives the answer of
+    an RDMA READ, beside LOCAL_WRITE.
     """
 
     name: str
     acknowledged: bool = True
     immediate_data: bool = True
     iba: bool = True
+    read_sink: tuple[str, ...] = ()
 
     def acknowledges(self, opcode: str) -> bool:
         """Whether SUCCESS of a request on a reliable connection says that the peer has taken it."""
-        return self.acknowledged or opcode in _ANSWERED
+        return self.acknowledged or opcode not in _UNANSWERED
 
 
 INFINIBAND = Transport("InfiniBand")
 ROCE = Transport("RoCE")
-IWARP = Transport("iWARP", acknowledged=False, immediate_data=False, iba=False)
+IWARP = Transport("iWARP", acknowledged=False, immediate_data=False, iba=False, read_sink=("REMOTE_WRITE",))

@@ -234,5 +234,8 @@ class _Rows:
 
 def _needs_of_operations(row: RowBody) -> list[str]:
     """The capabilities that the row's operations need."""
-    used = [word for step in (*row.before, row.when, *row.afterwards) for word in (step.call, step.arguments.get("op"))]
-    return [capability.OPERATION_NEEDS[str(word)] for word in used if str(word) in capability.OPERATION_NEEDS]
+    needs = []
+    for step in (*row.before, row.when, *row.afterwards):
+        operation = step.arguments.get("op")
+        needs += [capability.OPERATION_NEEDS.get(str(key)) for key in (step.call, operation, f"{step.call} {operation}")]
+    return [need for need in needs if need]
