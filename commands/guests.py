@@ -122,7 +122,8 @@ class Guests:
             with self._boot(terminal.SHELL, Request(()), *self._next(), guest_end):
                 guest_end.close()
                 self._say(
-                    f"a shell in the guest, in the suite's directory; the device is {self.driver.device}, `exit` ends the guest"
+                    f"a shell in the guest, in the suite's directory; the device is {self.driver.device},"
+                    " `exit` ends the guest"
                 )
                 terminal.relay(host_end)
 
@@ -150,7 +151,8 @@ class Guests:
         if self._options.profile:
             tree.append((self._options.profile, str(_PROFILE)))
         environment = {
-            derived.DIRECTORY: derivation.FOLDER, **self.driver.environment, **prepared.environment, **self._environment,
+            derived.DIRECTORY: derivation.FOLDER, **self.driver.environment,
+            **prepared.environment, **self._environment,
         }  # fmt: skip
         kept = derivation.folder_of(cache_directory(), prepared.image.digest)
         return Job(tuple(tree), command, environment, prepared.prepare, kept)

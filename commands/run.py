@@ -105,7 +105,8 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
     options = target.with_target(options)
     if options.device and not options.hazardous:
         cases = _harmless(cases, progress)
-    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{options.device or guest_driver(options).device}"
+    device = options.device or guest_driver(options).device
+    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{device}"
     file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device))
     with closing(file) as results, _tidied(out):
         before = results.recorded()

@@ -14,7 +14,6 @@ from conformance.run_options import OPTIONS, RunOptions
 from fixtures.softroce.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.softroce.recipe import DEFAULT_STACK, STACKS
 
-
 # Choices that are defined in fixtures/, which conformance/ does not import, and their defaults.
 _CHOICES = {"stack": (tuple(STACKS), DEFAULT_STACK), "driver": (tuple(DRIVERS), DEFAULT_DRIVER)}
 

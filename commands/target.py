@@ -104,5 +104,6 @@ def _on_host(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Targ
 def _in_guest(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
     workers = guests_at_once(options.guests, MEMORY_MB)
     guests = Guests(options, out, say, assume_yes)
-    durations = Durations(cache_directory() / "durations" / f"{guests.stack}-{guests.driver.name}-{guests.accelerator}.json")
+    name = f"{guests.stack}-{guests.driver.name}-{guests.accelerator}.json"
+    durations = Durations(cache_directory() / "durations" / name)
     return Target(guests.stack, guests.run, guests.given, "", guests.run_again, workers, durations)

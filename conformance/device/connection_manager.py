@@ -1,7 +1,7 @@
 """Connects queue pairs through the RDMA connection manager (librdmacm), in loopback on one device.
 
-iWARP needs it: a queue pair runs over a connection of TCP, which only the connection manager sets up, and which takes
-queue pairs that were created beforehand by their numbers (rdma_connect(3), rdma_accept(3)). Not for creating queue pairs.
+iWARP needs it: a queue pair runs over a connection of TCP, which only the connection manager sets up. It takes queue
+pairs that were created beforehand, by their numbers (rdma_connect(3), rdma_accept(3)). Not for creating queue pairs.
 """
 
 from __future__ import annotations

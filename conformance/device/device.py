@@ -210,9 +210,9 @@ class Device:
         interface = self.netlink.network_interface(self.port)
         address = address_of(interface) if interface else ""
         if not address:
-            where = f"its network interface {interface} has no IP address" if interface else "it has no network interface"
+            lacks = f"{interface} has no IP address" if interface else "it has no network interface"
             raise UserError(
-                f"port {self.port} of {self.name} cannot connect queue pairs: {where}",
+                f"port {self.port} of {self.name} cannot connect queue pairs: {lacks}",
                 hint=f"ip address add ADDRESS dev {interface}" if interface else "name another with --port", status=3,
             )  # fmt: skip
         self.connection_manager = ConnectionManager(address, _CONNECTION_DEADLINE_S)

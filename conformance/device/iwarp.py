@@ -1,7 +1,7 @@
 """Pairs of queue pairs over iWARP: connected by the connection manager, and made anew when they have to be renewed.
 
-A queue pair of iWARP goes from RESET to INIT by ibv_modify_qp, and to RTS when its connection is established. It does not
-come back from an error: RFC 5040 ends the connection. Not for the connection manager itself (connection_manager.py).
+A queue pair of iWARP goes from RESET to INIT by ibv_modify_qp, and to RTS when its connection is established. It does
+not come back from an error: RFC 5040 ends the connection. Not for the connection manager (connection_manager.py).
 """
 
 from __future__ import annotations

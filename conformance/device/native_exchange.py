@@ -54,8 +54,8 @@ class _End(ctypes.Structure):
 class _Connection(ctypes.Structure):
     _fields_ = (
         ("ends", _End * 2), ("transitions", ctypes.c_void_p), ("transition_count", ctypes.c_uint32),
-        ("stale", ctypes.c_uint32), ("made_anew", ctypes.c_uint64), ("send_timeout", ctypes.c_uint64), ("receive_timeout", ctypes.c_uint64),
-        ("silence", ctypes.c_uint64),
+        ("stale", ctypes.c_uint32), ("made_anew", ctypes.c_uint64), ("send_timeout", ctypes.c_uint64),
+        ("receive_timeout", ctypes.c_uint64), ("silence", ctypes.c_uint64),
     )  # fmt: skip
 
 
@@ -87,8 +87,10 @@ class NativeConnection:
         ends = (_End(queue.poster.qp, attributes(queue.attributes), 0) for queue in self._queues)
         receive_s = responder.deadline_s if responder.kind == "RC" else silence_s
         times = (int(seconds * _NS) for seconds in (requester.deadline_s, receive_s, silence_s))
-        self._struct = _Connection((_End * 2)(*ends), ctypes.addressof(self._transitions), len(flat) // 2, 0,
-                                   renewable and not by_reset, *times)  # fmt: skip
+        anew = renewable and not by_reset
+        self._struct = _Connection(
+            (_End * 2)(*ends), ctypes.addressof(self._transitions), len(flat) // 2, 0, anew, *times
+        )
         self.address = ctypes.addressof(self._struct)
 
     def uses(self, pair: Pair) -> bool:

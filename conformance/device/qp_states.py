@@ -1,6 +1,7 @@
 """The transitions of a queue pair from RESET to its last state, with the attributes that each type needs.
 
-As ibv_modify_qp(3) requires them. On iWARP only the connection manager moves a queue pair further than to INIT. Not for the values of the attributes (queue_pairs.py).
+As ibv_modify_qp(3) requires them. On iWARP only the connection manager moves a queue pair further than to INIT.
+Not for the values of the attributes (queue_pairs.py).
 """
 
 from __future__ import annotations

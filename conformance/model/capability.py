@@ -21,7 +21,7 @@ MEANING: Mapping[str, str] = {
     "flush_persistent": "device_cap_flags_ex has the persistent flush bit (39)",
     "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
-    "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data, and no declaration of it exists",
+    "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data, and does not declare it",
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "iba_statuses": "the transport is InfiniBand or RoCE: the specification that defines the statuses is not iWARP's",
     "odp_atomic": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_ATOMIC",
@@ -57,8 +57,8 @@ FLAG_NEEDS: Mapping[str, str] = {
     "FLUSH_PERSISTENT": "flush_persistent",
     "RELAXED_ORDERING": "",
 }
-# For each operation or call that not every device has, the capability that it needs. Tables do not name it: it is a need of
-# every row with the operation. A key is an operation, a call, or a call with an operation.
+# For each operation or call that not every device has, the capability that it needs. Tables do not name it: it is a
+# need of every row with that operation or call. A key is either of them, or a call with an operation.
 OPERATION_NEEDS: Mapping[str, str] = {
     "RDMA_WRITE_WITH_IMM": "immediate_data",
     "RECV_WITH_IMM": "immediate_data",

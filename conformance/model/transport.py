@@ -1,14 +1,14 @@
 """What differs between the transports of RDMA devices, as far as the suite has to know it.
 
-RoCE is InfiniBand's transport over Ethernet: what the InfiniBand Architecture Specification says of completions holds for
-it too. iWARP is defined by RFC 5040 to 5044, which know other operations and have no acknowledgements. Data only.
+RoCE is InfiniBand's transport over Ethernet: what the InfiniBand Architecture Specification says of completions holds
+for it too. iWARP is defined by RFC 5040 to 5044, which know other operations and have no acknowledgements. Data only.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Requests to which the peer sends no answer of its own; the completion of any other needs that answer on every transport.
+# Requests to which the peer sends no answer of its own; the completion of any other needs that answer everywhere.
 _UNANSWERED = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 
 

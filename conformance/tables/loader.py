@@ -236,6 +236,7 @@ def _needs_of_operations(row: RowBody) -> list[str]:
     """The capabilities that the row's operations need."""
     needs = []
     for step in (*row.before, row.when, *row.afterwards):
-        operation = step.arguments.get("op")
-        needs += [capability.OPERATION_NEEDS.get(str(key)) for key in (step.call, operation, f"{step.call} {operation}")]
+        operation = str(step.arguments.get("op"))
+        keys = (step.call, operation, f"{step.call} {operation}")
+        needs += [capability.OPERATION_NEEDS.get(key) for key in keys]
     return [need for need in needs if need]
