@@ -89,6 +89,7 @@ class XrcPair(DevicePair):
     """Two ends, each the peer of the other."""
 
     kind = XrcQueue
+    renews_by_reset = False  # a shared receive queue would keep its receives
 
     def _connect(self) -> None:
         requester, responder = self.requester, self.responder
@@ -96,8 +97,3 @@ class XrcPair(DevicePair):
         assert isinstance(responder, XrcQueue)
         requester.connect(responder)
         responder.connect(requester)
-
-    def renew(self) -> None:
-        """Creates both ends again: a shared receive queue would keep its receives."""
-        self.close()
-        self._create(*self._spec)
