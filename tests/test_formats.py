@@ -126,7 +126,9 @@ def test_what_the_document_says_stands_beside_a_violation(texts: dict[str, str],
 
 
 def test_of_a_result_only_the_violated_rules_are_documented() -> None:
-    line = result(SUITE.cases[0], "FAIL", rules=["REG-01", "REG-02"], rule_verdicts={"REG-01": "PASS", "REG-02": "FAIL"})
+    line = result(
+        SUITE.cases[0], "FAIL", rules=["REG-01", "REG-02"], rule_verdicts={"REG-01": "PASS", "REG-02": "FAIL"}
+    )
     texts = {"document": "a page", "section": "NOTES", "quote": "It holds."}
     run = digested(recorded([line], rules={"REG-01": texts, "REG-02": texts}))
     assert list(run.documented(line)) == ['REG-02: "It holds." (a page, NOTES)']

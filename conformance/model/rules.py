@@ -25,8 +25,8 @@ class Rule:
     not apply. `since` is the first rdma-core release whose document has it. `failure_means` says what a violation
     means to an application. `location` is that of the id in its file.
 
-    `quote` is at most one sentence, word for word, from `section` of `document`; `[…]` stands for words left out. A rule
-    whose document cannot be quoted has the reason in `unquoted` instead; one of the two is empty.
+    `quote` is at most one sentence, word for word, from `section` of `document`; `[…]` stands for words left out.
+    If the document cannot be quoted, `unquoted` has the reason; one of the two is empty.
     """
 
     id: str
