@@ -107,8 +107,8 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
     level = reader.word(fields.get("level"), "level", LEVELS)
     layer = reader.word(fields.get("layer"), "layer", LAYERS)
     needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
-    if texts.get("id") and not RULE_ID.fullmatch(texts["id"]):
-        reader.note(fields["id"].location, f"invalid rule id {quoted(texts['id'])}; write e.g. REG-15")
+    if (id_ := texts.get("id")) and not RULE_ID.fullmatch(id_):
+        reader.note(fields["id"].location, f"invalid rule id {quoted(id_)}; write e.g. REG-15")
     if len(reader.mistakes) > before:
         return None
     return Rule(
