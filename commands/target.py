@@ -24,7 +24,7 @@ from fixtures.cache import cache_directory
 from fixtures.host import HostWorker
 from fixtures.rdma_core import find_rdma_core
 from fixtures.softroce.capacity import guests_at_once
-from fixtures.softroce.qemu import MEMORY_MB
+from fixtures.softroce.machine import MEMORY_MB
 
 GUEST_DEVICE = DEVICE
 

@@ -82,7 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--rdma-sequences"):
         kept = [item for item in kept if (case := case_of(item)) is None or case.kind is not Kind.SEQUENCES]
     kept.sort(key=_precedence)
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    if left_out := set(items).difference(kept):
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = kept
 
 
