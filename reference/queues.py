@@ -72,7 +72,7 @@ class Queues(Access):
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
         """Adds a completion if the request asked for one or failed. A failure puts the queue pair into state ERR."""
         if status != SUCCESS or self.asks_completion(queue, request.flags):
-            opcode = _COMPLETED.get(request.opcode, request.opcode) if status == SUCCESS else ""
+            opcode = self.completed_opcode(request.opcode) if status == SUCCESS else ""
             queue.polled.append(Completion(self.reported_wr_id(request.wr_id), status, opcode))
         if status not in (SUCCESS, FLUSHED):
             self.fail(queue)
@@ -80,6 +80,14 @@ class Queues(Access):
     def asks_completion(self, queue: Queue, flags: int) -> bool:
         """Returns whether a request generates a completion on success."""
         return bool(flags & SIGNALED) or queue.sq_sig_all
+
+    def completed_opcode(self, opcode: str) -> str:
+        """Returns the opcode of a request's completion: ibv_poll_cq(3) has it name the operation of the request."""
+        return _COMPLETED.get(opcode, opcode)
+
+    def received_opcode(self, message: bool) -> str:
+        """Returns the opcode of a receive's completion: of a message, or of an RDMA WRITE with immediate data."""
+        return "RECV" if message else "RECV_RDMA_WITH_IMM"
 
     def reported_wr_id(self, wr_id: int) -> int:
         """Returns the wr_id of a completion."""

@@ -213,12 +213,16 @@ class Work(Binding):
             status, answer = "LOC_LEN_ERR", "REM_INV_REQ_ERR"
         elif content is not None and not self.scatter(peer, _fitting(sges, len(content)), content):
             status, answer = "LOC_PROT_ERR", "REM_OP_ERR"
-        opcode = "RECV" if content is not None else "RECV_RDMA_WITH_IMM"
-        done = Completion(wr_id, status, opcode, length, imm) if status == SUCCESS else Completion(wr_id, status)
+        opcode = self.received_opcode(content is not None)
+        done = Completion(wr_id, status, opcode, self.received_length(length, sges), imm) if status == SUCCESS else Completion(wr_id, status)
         peer.polled.append(done)
         if status != SUCCESS:
             self.fail(peer)
         return answer if queue.kind in _RELIABLE else SUCCESS
+
+    def received_length(self, length: int, sges: Sequence[Sge]) -> int:
+        """Returns the byte_len of a receive's completion: what was transferred, whatever the receive has room for."""
+        return length
 
     def next_receive(self, queue: Queue) -> tuple[int, tuple[Sge, ...]]:
         """Removes and returns the receive that the next message consumes: the oldest one."""

@@ -71,7 +71,7 @@ class DeviceQueue:
         from pyverbs.qp import QP, QPInitAttr
 
         attributes = QPInitAttr(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.kind),
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.spec),
             sq_sig_all=int(self.sq_sig_all),
         )  # fmt: skip
         return QP(self.pyverbs_pd, attributes)
@@ -85,7 +85,7 @@ class DeviceQueue:
         from pyverbs.qp import QPEx, QPInitAttrEx
 
         attributes = QPInitAttrEx(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.kind),
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.spec),
             pd=self.pyverbs_pd, comp_mask=_INIT_ATTR_PD | _INIT_ATTR_SEND_OPS,
             send_ops_flags=_SEND_OPS[self.spec.extended],
         )  # fmt: skip
@@ -252,8 +252,11 @@ class DevicePair:
             queue.close()
 
 
-def _capacity(kind: str) -> Any:
+def _capacity(spec: QpSpec) -> Any:
     from pyverbs.qp import QPCap
 
-    depth, elements = (0, 0) if kind in _SEND_ONLY else (QUEUE_DEPTH, ELEMENTS)
-    return QPCap(max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=ELEMENTS, max_recv_sge=elements)
+    depth, elements = (0, 0) if spec.kind in _SEND_ONLY else (QUEUE_DEPTH, ELEMENTS)
+    return QPCap(
+        max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=ELEMENTS, max_recv_sge=elements,
+        max_inline_data=spec.inline,
+    )  # fmt: skip

@@ -86,6 +86,7 @@ class Observation(TypedDict, total=False):
 
     # Of posted requests.
     wc: list[str]  # the statuses of the completions
+    opcode: list[str]  # [reported, specified] of a completion that names another operation than the request
     wr_id_matches: bool | None  # None if there is no completion to compare
     marker: list[str]  # all statuses after an unsignaled request, with that of the signaled request behind it
     responder_wc: list[str]  # the statuses at the receiver of a SEND_WITH_INV

@@ -90,15 +90,16 @@ PROBES = ("traffic", "local_traffic")
 FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
 REMOTE_OPERATIONS = (
     "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE",
-    # Both compare with a value that is not in memory, so that nothing may be swapped. It differs in the lowest bit, or
-    # in the highest.
-    "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP",
+    # Atomics that leave the value as it is, and return it. The first two compare with a value that differs from it in the
+    # lowest bit, or in the highest; the last adds zero.
+    "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP", "ZERO_FETCH_AND_ADD",
     *FLUSHES,
 )  # fmt: skip
 # Accesses of a region by its lkey. SEND and WRITE read the region. RECV writes to it, and so do the responses of
 # READ and FETCH_AND_ADD at their requester.
 LOCAL_OPERATIONS = ("SEND", "WRITE", "RECV", "RECV_WITH_IMM", "READ", "FETCH_AND_ADD")
 LIST_OPERATIONS = ("SEND", "WRITE", "RECV", "READ")
+ATOMICS_IN_ORDER = ("ATOMIC_FETCH_AND_ADD", "ATOMIC_CMP_AND_SWP")
 IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
 # The queue-pair types that traffic can use.
 TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC")
@@ -213,7 +214,13 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "rounds": _ROUNDS,
         "pd": _PD,
     },
-    "atomics_in_order": {"rkey": ArgumentSpec("quantity"), "addr": _ADDR, "rounds": _ROUNDS, "pd": _PD},
+    "atomics_in_order": {
+        "op": ArgumentSpec("word", "operation", "ATOMIC_FETCH_AND_ADD", words=ATOMICS_IN_ORDER),
+        "rkey": ArgumentSpec("quantity"),
+        "addr": _ADDR,
+        "rounds": _ROUNDS,
+        "pd": _PD,
+    },
     "bind_and_send": _BIND,
     "traffic": {
         "op": ArgumentSpec("word", "operation", words=REMOTE_OPERATIONS),
@@ -230,6 +237,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "via": ArgumentSpec("object", "qp", NULL, nullable=True),
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
         "qp_access": ArgumentSpec("flags", "ibv_access_flags", QP_RIGHTS),
+        # The send flags of the request beside SIGNALED.
+        "with_flags": ArgumentSpec("flags", "ibv_send_flags", ""),
     },
     # An operation whose local side is a list of elements; `guarded` is memory that must not take part if it is refused.
     "list_traffic": {
@@ -279,6 +288,7 @@ PRODUCTS: Mapping[str, tuple[str, str]] = {
 }
 REGISTRATIONS = tuple(call for call, (kind, _) in PRODUCTS.items() if kind == "mr")
 BINDS = ("ibv_bind_mw", "post_bind_mw")
+INVALIDATIONS = ("post_local_inv", "post_send_with_inv")
 
 
 @dataclass(frozen=True)
@@ -304,6 +314,7 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "mr": ExpectationSpec(("as_asked",), "success", (*REGISTRATIONS, "ibv_rereg_mr")),
     "completion": ExpectationSpec(("none", "one"), calls=BINDS),
     "rkey": ExpectationSpec(("changed", "unchanged"), calls=BINDS),
+    "opcode": ExpectationSpec(("as_posted",), "success", (*PROBES, *BINDS, *INVALIDATIONS)),
     "because": ExpectationSpec(tuple(REASONS), "refused", (*PROBES, *BINDS)),
     # Of a step afterwards: it is made only if the judged call had this outcome.
     "after": ExpectationSpec(("success", "refused")),
