@@ -288,7 +288,6 @@ PRODUCTS: Mapping[str, tuple[str, str]] = {
 }
 REGISTRATIONS = tuple(call for call, (kind, _) in PRODUCTS.items() if kind == "mr")
 BINDS = ("ibv_bind_mw", "post_bind_mw")
-INVALIDATIONS = ("post_local_inv", "post_send_with_inv")
 
 
 @dataclass(frozen=True)
@@ -314,7 +313,7 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "mr": ExpectationSpec(("as_asked",), "success", (*REGISTRATIONS, "ibv_rereg_mr")),
     "completion": ExpectationSpec(("none", "one"), calls=BINDS),
     "rkey": ExpectationSpec(("changed", "unchanged"), calls=BINDS),
-    "opcode": ExpectationSpec(("as_posted",), "success", (*PROBES, *BINDS, *INVALIDATIONS)),
+    "opcode": ExpectationSpec(("as_posted",), "success", (*PROBES, *BINDS, "post_local_inv")),
     "because": ExpectationSpec(tuple(REASONS), "refused", (*PROBES, *BINDS)),
     # Of a step afterwards: it is made only if the judged call had this outcome.
     "after": ExpectationSpec(("success", "refused")),
