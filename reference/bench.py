@@ -71,7 +71,8 @@ class HeldQueue:
 
     def move_to(self, state: str) -> None:
         """Moves the queue pair to a state."""
-        self.state = self.queue.state = state
+        self.state = state
+        self._device.move_qp(self.queue, state)
 
     @property
     def number(self) -> int:
@@ -127,6 +128,11 @@ class HeldPair:
     def _connect(self) -> None:
         self.requester.move_to("RTS" if self._state in ("RTS", "ERR") else "INIT")
         self.responder.move_to(self._state)
+
+    def connect(self) -> None:
+        """Moves both queue pairs on to RTS."""
+        for held in (self.requester, self.responder):
+            held.move_to("RTS")
 
     def renew(self) -> None:
         """Resets both queue pairs and connects them again."""

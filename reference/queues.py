@@ -60,6 +60,10 @@ class Queues(Access):
         self.queues += 1
         return queue
 
+    def move_qp(self, queue: Queue, state: str) -> None:
+        """Moves a queue pair to a state."""
+        queue.state = state
+
     def destroy_qp(self, queue: Queue) -> None:
         """Destroys a queue pair and its completion queue."""
         queue.domain.users -= 1

@@ -92,13 +92,13 @@ class DeviceQueue:
         return QPEx(self.device.context, attributes)
 
     def move_to(self, state: str, peer: int) -> None:
-        """Moves the queue pair from RESET to INIT, RTR, RTS or ERR, connected to the queue pair number `peer`."""
+        """Moves the queue pair on to INIT, RTR, RTS or ERR, connected to the queue pair number `peer`."""
         if state == "RESET":
             return
         if self._attributes is None:
             self._attributes = self.connection_attributes(peer)
             self._create_address_handle(peer)
-        modify_to(self.qp, self.kind, self._attributes, state)
+        modify_to(self.qp, self.kind, self._attributes, state, self.state)
         self.state = state
 
     def reset(self) -> None:
@@ -233,6 +233,11 @@ class DevicePair:
             # A responder in a lower state than RTS cannot exchange messages.
             self.requester.move_to("RTS" if self._state in ("RTS", "ERR") else "INIT", self.responder.number)
         self.responder.move_to(self._state, self.requester.number)
+
+    def connect(self) -> None:
+        """Moves both queue pairs from the states after creation on to RTS."""
+        self.requester.move_to("RTS", self.responder.number)
+        self.responder.move_to("RTS", self.requester.number)
 
     def renew(self) -> None:
         """Restores the state after creation: moves both through RESET, or creates them again."""

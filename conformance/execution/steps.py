@@ -17,7 +17,7 @@ from conformance.execution.connection import ERROR_STATE, SILENCE_S
 from conformance.execution.context import CaseContext, null_result, result_of
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE
-from conformance.model.observation import MrFields, Observation
+from conformance.model.observation import NOT_AWAITED, MrFields, Observation
 from conformance.model.vocabulary import NULL
 from conformance.verbs import ENUMS
 
@@ -241,7 +241,7 @@ def _completions(
     if returned.value:
         return {"wc": [], "wr_id_matches": None}
     if queue.state not in ("RTS", ERROR_STATE):  # requests complete only in these states
-        return {"wc": ["not awaited"], "wr_id_matches": None}
+        return {"wc": [NOT_AWAITED], "wr_id_matches": None}
     if expected or queue.sq_sig_all:
         found = queue.completions(1)
         return _completed(posted, found) | {"wr_id_matches": [each.wr_id for each in found] == [posted.wr_id]}
@@ -336,6 +336,7 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "send_to_receive": element_lists.send_to_receive,
     "post_traffic": in_flight.post_traffic,
     "await_traffic": in_flight.await_traffic,
+    "connect_qp": in_flight.connect_qp,
     "destroy_qp": in_flight.destroy_qp,
     "register_elsewhere": _register_elsewhere,
 }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from conformance.model.case import Step
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE, refusal
-from conformance.model.observation import Observation
+from conformance.model.observation import NOT_AWAITED, Observation
 from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
@@ -177,7 +177,8 @@ def _spellings(names: Sequence[str]) -> set[str]:
 
 def _completion_fault(step: Step, seen: Observation, when: str) -> str:
     if step.then.completion == "none" and seen["wc"]:
-        return f"{when}{step} asked for no completion and got {' '.join(seen['wc'])}"
+        what = "asked for no completion" if step.call in BINDS else "should find nothing posted"
+        return f"{when}{step} {what} and got {' '.join(seen['wc'])}"
     if step.call in BINDS and "state" in seen:
         return f"{when}{step} {format_answer(seen)}, and its queue pair is in state {seen['state']}"
     told, sent = seen.get("invalidated", (None, None))
@@ -191,6 +192,8 @@ def outcome_of(step: Step, seen: Observation) -> str:
     """Whether the call did what it is for, by the page's own convention."""
     if seen["returned"] not in ("MR", "MW", "0"):
         return "refused"
+    if seen.get("wc") == [NOT_AWAITED]:
+        return "success"
     if "wc" not in seen or (step.then.completion == "none" and not seen["wc"]):
         return "success"
     done = seen["wc"] == ["SUCCESS"] and seen.get("moved", "all") == "all"

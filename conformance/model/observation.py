@@ -11,6 +11,10 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 
+# In place of the statuses of a request that was posted to a queue pair on which nothing can complete yet.
+NOT_AWAITED = "not awaited"
+
+
 class MrFields(TypedDict):
     """The struct ibv_mr of a region: addresses in this process, `length` in bytes."""
 

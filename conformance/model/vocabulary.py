@@ -257,6 +257,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "length": _LENGTH,
     },
     "await_traffic": {"qp": _QP, "memory": _MEMORY},
+    "connect_qp": {"qp": _QP},
     "destroy_qp": {"qp": _QP},
     # Another process registers its mapping of shared memory.
     "register_elsewhere": {"memory": _MEMORY, "access": _ACCESS},
@@ -311,7 +312,7 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "errno": ExpectationSpec(ERRNO_NAMES, "refused", several=True),
     "code": ExpectationSpec(verbs.ENUMS["ibv_rereg_mr_err_code"].short_names, "refused", ("ibv_rereg_mr",), True),
     "mr": ExpectationSpec(("as_asked",), "success", (*REGISTRATIONS, "ibv_rereg_mr")),
-    "completion": ExpectationSpec(("none", "one"), calls=BINDS),
+    "completion": ExpectationSpec(("none", "one"), calls=(*BINDS, "connect_qp")),
     "rkey": ExpectationSpec(("changed", "unchanged"), calls=BINDS),
     "opcode": ExpectationSpec(("as_posted",), "success", (*PROBES, *BINDS, "post_local_inv")),
     "because": ExpectationSpec(tuple(REASONS), "refused", (*PROBES, *BINDS)),
