@@ -13,7 +13,8 @@ from reference.access import Access
 from reference.objects import Domain, Refused
 
 SUCCESS, FLUSHED = "SUCCESS", "WR_FLUSH_ERR"
-_KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND")
+_KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND", "RC_SRQ")
+_SHARED_RECEIVES = ("XRC", "RC_SRQ")  # their receives are in a shared receive queue, which knows no states
 # The opcode of the completion, from enum ibv_wc_opcode, for operations that have another name there.
 _COMPLETED = {
     "RDMA_WRITE_WITH_IMM": "RDMA_WRITE", "SEND_WITH_IMM": "SEND", "SEND_WITH_INV": "SEND",
@@ -98,18 +99,20 @@ class Queues(Access):
         return wr_id
 
     def fail(self, queue: Queue) -> None:
-        """Takes a queue pair to the error state and flushes its posted receives."""
+        """Takes a queue pair to the error state and flushes the receives that are posted to it alone."""
         if queue.state != "ERR":
             queue.state = "ERR"
+            if queue.kind in _SHARED_RECEIVES:
+                return
             for wr_id, _ in queue.receives:
                 queue.polled.append(Completion(wr_id, FLUSHED))
             queue.receives.clear()
 
     def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
         """Posts a receive. Returns 0 or errno."""
-        if queue.state == "RESET":
+        if queue.state == "RESET" and queue.kind not in _SHARED_RECEIVES:
             return errno.EINVAL
-        if queue.state == "ERR":
+        if queue.state == "ERR" and queue.kind not in _SHARED_RECEIVES:
             queue.polled.append(Completion(wr_id, FLUSHED))
         else:
             queue.receives.append((wr_id, tuple(sges)))

@@ -19,7 +19,7 @@ from reference.queues import FLUSHED, SUCCESS, Queue
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
 _WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
-_RELIABLE = ("RC", "XRC", "XRC_SEND")
+_RELIABLE = ("RC", "XRC", "XRC_SEND", "RC_SRQ")
 _UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_WITH_INV")
 _WORD, _WRAP = 8, 1 << 64
 _GRH = 40  # bytes of the global route header

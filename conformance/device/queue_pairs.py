@@ -45,6 +45,8 @@ _RANGE = 0
 class DeviceQueue:
     """One queue pair with a completion queue of its own."""
 
+    shared: Any = None  # the pyverbs SRQ in which its receives are, if any
+
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
         """Waits at most `deadline_s` seconds for a completion.
 
@@ -72,7 +74,7 @@ class DeviceQueue:
 
         attributes = QPInitAttr(
             qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.spec),
-            sq_sig_all=int(self.sq_sig_all),
+            sq_sig_all=int(self.sq_sig_all), srq=self.shared,
         )  # fmt: skip
         return QP(self.pyverbs_pd, attributes)
 
@@ -98,7 +100,7 @@ class DeviceQueue:
         if self._attributes is None:
             self._attributes = self.connection_attributes(peer)
             self._create_address_handle(peer)
-        modify_to(self.qp, self.kind, self._attributes, state, self.state)
+        modify_to(self.qp, self.spec.kind, self._attributes, state, self.state)
         self.state = state
 
     def reset(self) -> None:

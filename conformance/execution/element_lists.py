@@ -59,7 +59,8 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     `moved` and `changed` are about the memory `guarded` alone: the others may have taken part already.
     """
     operation, sges = str(step.arguments["op"]), _elements(context, step)
-    connection = context.harness.connection("RC", str(step.arguments["pd"]))
+    kind = str(step.arguments["qp_type"])
+    connection = context.harness.connection(kind, str(step.arguments["pd"]))
     connection.renew_if_stale()
     owner, peer = connection.pair.responder, connection.pair.requester
     memory = list({id(each): each for each in (context.memory_around(s.addr, s.length) for s in sges)}.values())
@@ -92,7 +93,7 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     arrived = ctypes.string_at(other.addr, size) if gathers else b""
     moved, changed = _compared(context, step, sges, parts, memory, before, arrived, done)
     return {
-        **result_of(returned), "wc": [each.status for each in found], "qp_type": "RC",
+        **result_of(returned), "wc": [each.status for each in found], "qp_type": kind,
         "side": "gather" if gathers else "answer", "moved": moved, "changed": changed, "peer_wc": [],
     }  # fmt: skip
 

@@ -101,8 +101,9 @@ LOCAL_OPERATIONS = ("SEND", "WRITE", "RECV", "RECV_WITH_IMM", "READ", "FETCH_AND
 LIST_OPERATIONS = ("SEND", "WRITE", "RECV", "READ")
 ATOMICS_IN_ORDER = ("ATOMIC_FETCH_AND_ADD", "ATOMIC_CMP_AND_SWP")
 IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
-# The queue-pair types that traffic can use.
-TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC")
+# The queue-pair types that traffic can use. RC_SRQ: type RC, with the receives in a shared receive queue.
+TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC", "RC_SRQ")
+LIST_TYPES = ("RC", "RC_SRQ")
 FORK_CHILDREN = ("writes", "waits")
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
 
@@ -246,6 +247,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "sg_list": ArgumentSpec("sges"),
         "guarded": ArgumentSpec("object", "memory", NULL, nullable=True),
         "pd": _PD,
+        "qp_type": ArgumentSpec("word", "qp_type", "RC", words=LIST_TYPES),
     },
     "post_receive": {"qp": _QP, "sg_list": ArgumentSpec("sges")},
     "send_to_receive": {"qp": _QP, "memory": _MEMORY, "length": ArgumentSpec("quantity", default="8")},
