@@ -93,6 +93,11 @@ class HeldQueue:
         """Returns the present state."""
         return self.queue.state
 
+    def events(self) -> list[str]:
+        """Returns the asynchronous events since the last call."""
+        found, self.queue.events = self.queue.events, []
+        return found
+
     def post_send(self, request: SendRequest) -> Return:
         """ibv_post_send or an equivalent: 0, or the value of errno."""
         return _value(self._device.post_send(self.queue, request))

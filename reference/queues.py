@@ -35,6 +35,7 @@ class Queue:
     state: str = "RESET"
     receives: deque[tuple[int, tuple[Sge, ...]]] = field(default_factory=deque)
     polled: deque[Completion] = field(default_factory=deque)
+    events: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.peer: Queue = self

@@ -115,6 +115,8 @@ class Work(Binding):
             return SUCCESS
         if queue.peer.state == "ERR":
             return "RETRY_EXC_ERR"
+        if status == "REM_ACCESS_ERR":
+            queue.peer.events.append("QP_ACCESS_ERR")
         self.fail(queue.peer)
         return status
 

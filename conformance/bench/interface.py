@@ -49,7 +49,8 @@ class RegionElsewhere(Protocol):
 class Queue(Protocol):
     """A queue pair with its own completion queue. Posting returns 0 or errno.
 
-    `state` is the state of enum ibv_qp_state to which it was moved last; `query_state` queries the device.
+    `state` is the state of enum ibv_qp_state to which it was moved last; `query_state` queries the device. `events` are
+    the names of its asynchronous events that have come since they were asked for last.
     """
 
     @property
@@ -67,6 +68,7 @@ class Queue(Protocol):
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return: ...
     def completions(self, count: int = ..., deadline_s: float = ...) -> list[Completion]: ...
     def query_state(self) -> str: ...
+    def events(self) -> list[str]: ...
 
 
 class Pair(Protocol):

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from conformance.bench.calls import Pd, Return, Sge, Window
 from conformance.bench.work_requests import EXTENDED_OPCODES, BindInfo, Completion, SendRequest
+from conformance.device.async_events import events_of
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.libibverbs import exact
 from conformance.device.posting import Poster
@@ -160,6 +161,10 @@ class DeviceQueue:
     def query_state(self) -> str:
         """The state that ibv_query_qp returns, such as ERR after an error."""
         return _STATES.name_of(self.poster.state())
+
+    def events(self) -> list[str]:
+        """The names of its asynchronous events that have come since the last call for any queue pair."""
+        return events_of(self.poster.qp, self.poster.context)
 
     def post_send(self, request: SendRequest) -> Return:
         """ibv_post_send, or the ibv_wr_* call if only that can post the request: 0, or the value of errno."""

@@ -51,8 +51,19 @@ def probe(context: CaseContext, step: Step) -> Observation:
 
     What must arrive over an unreliable transport is sent again if it was lost, up to MOST_TRIES times.
     """
-    seen = _once(context, step)
+    seen = _with_events(context, step)
     return again_if_lost(seen, lambda: _once(context, step)) if step.then.outcome == "success" else seen
+
+
+def _with_events(context: CaseContext, step: Step) -> Observation:
+    """One operation; if it is to be refused, with the asynchronous events of the responder's queue pair."""
+    if step.then.outcome != "refused":
+        return _once(context, step)
+    connection = _connection(context, step)
+    connection.pair.responder.events()
+    seen = _once(context, step)
+    found = connection.pair.responder.events()
+    return {**seen, "events": found} if found else seen
 
 
 def again_if_lost(seen: Observation, once_more: Callable[[], Observation]) -> Observation:
@@ -104,7 +115,7 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     """A peer's operation on a range by an rkey: RDMA, the atomics, FLUSH."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     rkey, addr, at, length = _range(context, step, operation, "rkey")
-    connection = _connection(context, step, operation, kind, length)
+    connection = _connection(context, step)
     reads, words = operation == "RDMA_READ", operation in WORD_OPERATIONS
     content = pattern(length)
     unchanged = reads or operation in _INEFFECTIVE or operation in FLUSHES
@@ -143,7 +154,7 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
     """An access to a range by an lkey: SEND and WRITE read from it, the others write to it."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     lkey, addr, at, length = _range(context, step, operation, "lkey")
-    connection = context.harness.connection(kind, str(step.arguments["pd"]))
+    connection = _connection(context, step)
     gathers, receives = operation in ("SEND", "WRITE"), operation.startswith("RECV")
     content = pattern(length)
     target = _target(context, at, length, str(step.arguments["contents"]), content if gathers else None, not gathers)
@@ -288,16 +299,18 @@ def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[
     return number % (1 << 32), (addr + offset) % (1 << 64), at + offset, size
 
 
-def _connection(context: CaseContext, step: Step, operation: str, kind: str, length: int) -> LoopbackConnection:
-    """The connection of a remote operation: over the pair that the case names, else one of the harness."""
-    via = str(step.arguments["via"])
+def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
+    """The connection of an operation: over the pair that the case names, else one of the harness."""
+    kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])
+    if step.call == "local_traffic":
+        return context.harness.connection(kind, pd)
+    via, operation, access = str(step.arguments["via"]), str(step.arguments["op"]), step.arguments["qp_access"]
     if via != NULL:
         return context.connection(via)
-    access = step.arguments["qp_access"]
     assert isinstance(access, Flags)
     extended = "FLUSH" if operation in FLUSHES else "ATOMIC_WRITE" if operation == "ATOMIC_WRITE" else ""
-    inline = length if context.number(step.arguments["with_flags"]) & _INLINE else 0
-    return context.harness.connection(kind, str(step.arguments["pd"]), access.mask, extended, inline)
+    flags, length = context.numbers(step.arguments, "with_flags", "length")
+    return context.harness.connection(kind, pd, access.mask, extended, length if flags & _INLINE else 0)
 
 
 def _request(

@@ -109,6 +109,7 @@ class Observation(TypedDict, total=False):
     bytes: PartialContents
     state_before: str  # of a queue pair that was in the error state before the request
     state: str  # of the responder's queue pair after a refusal
+    events: list[str]  # asynchronous events of that queue pair, such as QP_ACCESS_ERR, that had come by then
     byte_len: list[int]  # [reported to the receiver, sent], in bytes
     imm: list[int | None]  # [reported to the receiver, sent] of the immediate data
     pages: list[int]  # [pages in core, all pages] of the memory
