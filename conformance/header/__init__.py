@@ -9,6 +9,7 @@ would see. No device is needed and no library is loaded. Not for what the verbs 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,6 +44,12 @@ def check_api(*, compiler: str | None = None, include_dirs: Sequence[Path | str]
     return [*check_header(compiler=compiler, include_dirs=include_dirs), *check_bindings()]
 
 
+@functools.cache
+def installed_api() -> tuple[Check, ...]:
+    """The checks of what is installed, made once in this process."""
+    return tuple(check_api())
+
+
 __all__ = [
     "FAIL",
     "NOT_COVERED",
@@ -52,4 +59,5 @@ __all__ = [
     "check_api",
     "check_bindings",
     "check_header",
+    "installed_api",
 ]
