@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from conformance.bench.interface import Bench
+from conformance.errors import UserError
 from conformance.execution.runner import CaseRun, Progress, RunContext, Watch, no_progress, run_case
 from conformance.judging import Basis, broken
 from conformance.model.capability import Capabilities
@@ -24,7 +25,7 @@ from conformance.model.observation import Observation
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
-from conformance.pytest_plugin.recorder import PROPERTY, Recorder
+from conformance.pytest_plugin.recorder import PROPERTY, Recorder, refuse
 from conformance.results.case_record import case_record
 from conformance.results.records import result_record
 from conformance.sweeps.runners import RandomSequences, runners
@@ -44,7 +45,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     if hasattr(config, "workerinput"):
         return
-    facts = check(config)
+    try:
+        facts = check(config)
+    except UserError as error:
+        refuse(config, error)
     if facts and (config.getoption("--rdma-out") or config.getoption("--rdma-stream")):
         recorder = Recorder(config, facts)
         config.stash[RECORDER] = recorder

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -46,6 +46,18 @@ class Stream:
     def close(self) -> None:
         """Closes the path."""
         os.close(self._fd)
+
+
+def refuse(config: pytest.Config, error: UserError) -> NoReturn:
+    """Ends the session before its first case; a supervisor is told why in place of a header.
+
+    Raises pytest.UsageError.
+    """
+    if path := config.getoption("--rdma-stream"):
+        stream = Stream(path)
+        stream.append({"type": "guest", "event": "broken", "reason": str(error)})
+        stream.close()
+    raise pytest.UsageError(str(error)) from error
 
 
 class Recorder:
