@@ -72,7 +72,8 @@ class HeldQueue:
 
     def move_to(self, state: str) -> None:
         """Moves the queue pair to a state."""
-        self.state = self.queue.state = state
+        self.state = state
+        self._device.move_qp(self.queue, state)
 
     @property
     def number(self) -> int:
@@ -92,6 +93,11 @@ class HeldQueue:
     def query_state(self) -> str:
         """Returns the present state."""
         return self.queue.state
+
+    def events(self) -> list[str]:
+        """Returns the asynchronous events since the last call."""
+        found, self.queue.events = self.queue.events, []
+        return found
 
     def post_send(self, request: SendRequest) -> Return:
         """ibv_post_send or an equivalent: 0, or the value of errno."""
@@ -131,6 +137,11 @@ class HeldPair:
     def _connect(self) -> None:
         self.requester.move_to("RTS" if self._state in ("RTS", "ERR") else "INIT")
         self.responder.move_to(self._state)
+
+    def connect(self) -> None:
+        """Moves both queue pairs on to RTS."""
+        for held in (self.requester, self.responder):
+            held.move_to("RTS")
 
     def renew(self) -> None:
         """Resets both queue pairs and connects them again."""

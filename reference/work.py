@@ -20,7 +20,7 @@ from reference.queues import FLUSHED, SUCCESS, Queue
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
 _WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
-_RELIABLE = ("RC", "XRC", "XRC_SEND")
+_RELIABLE = ("RC", "XRC", "XRC_SEND", "RC_SRQ")
 _UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_WITH_INV")
 _WORD, _WRAP = 8, 1 << 64
 _GRH = 40  # bytes of the global route header
@@ -128,6 +128,8 @@ class Work(Binding):
             return SUCCESS
         if queue.peer.state == "ERR":
             return "RETRY_EXC_ERR"
+        if status == "REM_ACCESS_ERR":
+            queue.peer.events.append("QP_ACCESS_ERR")
         self.fail(queue.peer)
         return status
 
@@ -226,12 +228,18 @@ class Work(Binding):
             status, answer = "LOC_LEN_ERR", "REM_INV_REQ_ERR"
         elif content is not None and not self.scatter(peer, _fitting(sges, len(content)), content):
             status, answer = "LOC_PROT_ERR", "REM_OP_ERR"
-        opcode = "RECV" if content is not None else "RECV_RDMA_WITH_IMM"
-        done = Completion(wr_id, status, opcode, length, imm) if status == SUCCESS else Completion(wr_id, status)
+        opcode = self.received_opcode(content is not None)
+        done = Completion(wr_id, status)
+        if status == SUCCESS:
+            done = Completion(wr_id, status, opcode, self.received_length(length, sges), imm)
         peer.polled.append(done)
         if status != SUCCESS:
             self.fail(peer)
         return answer if queue.kind in _RELIABLE else SUCCESS
+
+    def received_length(self, length: int, sges: Sequence[Sge]) -> int:
+        """Returns the byte_len of a receive's completion: what was transferred, whatever the receive has room for."""
+        return length
 
     def next_receive(self, queue: Queue) -> tuple[int, tuple[Sge, ...]]:
         """Removes and returns the receive that the next message consumes: the oldest one."""

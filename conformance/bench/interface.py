@@ -50,7 +50,8 @@ class RegionElsewhere(Protocol):
 class Queue(Protocol):
     """A queue pair with its own completion queue. Posting returns 0 or errno.
 
-    `state` is the state of enum ibv_qp_state to which it was moved last; `query_state` queries the device.
+    `state` is the state of enum ibv_qp_state to which it was moved last; `query_state` queries the device. `events` are
+    the names of its asynchronous events that have come since they were asked for last.
     """
 
     @property
@@ -68,6 +69,7 @@ class Queue(Protocol):
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return: ...
     def completions(self, count: int = ..., deadline_s: float = ...) -> list[Completion]: ...
     def query_state(self) -> str: ...
+    def events(self) -> list[str]: ...
 
 
 class Pair(Protocol):
@@ -75,7 +77,8 @@ class Pair(Protocol):
 
     The responder is in the PD of the regions that are accessed remotely.
 
-    `renew` restores the state of both after creation. If `renews_by_reset` is false, it makes other queue pairs.
+    `connect` moves both on to RTS, `renew` restores the state of both after creation. If `renews_by_reset` is false, it
+    makes other queue pairs.
     """
 
     @property
@@ -86,6 +89,7 @@ class Pair(Protocol):
     def requester(self) -> Queue: ...
     @property
     def responder(self) -> Queue: ...
+    def connect(self) -> None: ...
     def renew(self) -> None: ...
     def close(self) -> None: ...
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from conformance.bench.calls import Pd, Return, Sge, Window
 from conformance.bench.work_requests import EXTENDED_OPCODES, BindInfo, Completion, SendRequest
+from conformance.device.async_events import events_of
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.libibverbs import exact
 from conformance.device.posting import Poster
@@ -46,6 +47,8 @@ _RANGE = 0
 class DeviceQueue:
     """One queue pair with a completion queue of its own."""
 
+    shared: Any = None  # the pyverbs SRQ in which its receives are, if any
+
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
         """Waits at most `deadline_s` seconds for a completion.
 
@@ -72,8 +75,8 @@ class DeviceQueue:
         from pyverbs.qp import QP, QPInitAttr
 
         attributes = QPInitAttr(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.kind),
-            sq_sig_all=int(self.sq_sig_all),
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.spec),
+            sq_sig_all=int(self.sq_sig_all), srq=self.shared,
         )  # fmt: skip
         return QP(self.pyverbs_pd, attributes)
 
@@ -86,21 +89,21 @@ class DeviceQueue:
         from pyverbs.qp import QPEx, QPInitAttrEx
 
         attributes = QPInitAttrEx(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.kind),
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.spec),
             pd=self.pyverbs_pd, comp_mask=_INIT_ATTR_PD | _INIT_ATTR_SEND_OPS,
             send_ops_flags=_SEND_OPS[self.spec.extended],
         )  # fmt: skip
         return QPEx(self.device.context, attributes)
 
     def move_to(self, state: str, peer: int) -> None:
-        """Moves the queue pair from RESET to INIT, RTR, RTS or ERR, connected to the queue pair number `peer`."""
+        """Moves the queue pair on to INIT, RTR, RTS or ERR, connected to the queue pair number `peer`."""
         if state == "RESET":
             return
         if self._attributes is None:
             self._attributes = self.connection_attributes(peer)
             self._create_address_handle(peer)
-        iwarp = self.device.transport is IWARP
-        modify_to(self.qp, "iWARP" if iwarp else self.kind, self._attributes, state)
+        kind = "iWARP" if self.device.transport is IWARP else self.spec.kind
+        modify_to(self.qp, kind, self._attributes, state, self.state)
         self.state = state
 
     def fail(self) -> None:
@@ -167,6 +170,10 @@ class DeviceQueue:
     def query_state(self) -> str:
         """The state that ibv_query_qp returns, such as ERR after an error."""
         return _STATES.name_of(self.poster.state())
+
+    def events(self) -> list[str]:
+        """The names of its asynchronous events that have come since the last call for any queue pair."""
+        return events_of(self.poster.qp, self.poster.context)
 
     def post_send(self, request: SendRequest) -> Return:
         """ibv_post_send, or the ibv_wr_* call if only that can post the request: 0, or the value of errno."""
@@ -248,6 +255,11 @@ class DevicePair:
             self.requester.move_to("RTS" if self._state in ("RTS", "ERR") else "INIT", self.responder.number)
         self.responder.move_to(self._state, self.requester.number)
 
+    def connect(self) -> None:
+        """Moves both queue pairs from the states after creation on to RTS."""
+        self.requester.move_to("RTS", self.responder.number)
+        self.responder.move_to("RTS", self.requester.number)
+
     def renew(self) -> None:
         """Restores the state after creation: moves both through RESET, or creates them again."""
         from pyverbs.pyverbs_error import PyverbsRDMAError
@@ -272,8 +284,11 @@ class DevicePair:
             queue.close()
 
 
-def _capacity(kind: str) -> Any:
+def _capacity(spec: QpSpec) -> Any:
     from pyverbs.qp import QPCap
 
-    depth, elements = (0, 0) if kind in _SEND_ONLY else (QUEUE_DEPTH, ELEMENTS)
-    return QPCap(max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=ELEMENTS, max_recv_sge=elements)
+    depth, elements = (0, 0) if spec.kind in _SEND_ONLY else (QUEUE_DEPTH, ELEMENTS)
+    return QPCap(
+        max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=ELEMENTS, max_recv_sge=elements,
+        max_inline_data=spec.inline,
+    )  # fmt: skip

@@ -18,7 +18,8 @@ from conformance.bench.work_requests import SendRequest
 from conformance.device.device import Device
 from conformance.device.posting import Poster
 from conformance.device.qp_states import modify_to, query_state
-from conformance.device.queue_pairs import QUEUE_DEPTH, DevicePair, DeviceQueue
+from conformance.device.queue_pairs import QUEUE_DEPTH, DeviceQueue
+from conformance.device.shared_receives import SharedReceivesPair
 from conformance.model.case import QpSpec
 
 XRC = "XRC"
@@ -85,7 +86,7 @@ class XrcQueue(DeviceQueue):
         self._made.close()
 
 
-class XrcPair(DevicePair):
+class XrcPair(SharedReceivesPair):
     """Two ends, each the peer of the other."""
 
     kind = XrcQueue

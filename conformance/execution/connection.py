@@ -26,8 +26,8 @@ _SHORT_SILENCE_S = 0.001
 # Completion statuses with this prefix report an error that the peer has detected: its queue pair is in error, too.
 _REMOTE_ERROR = "REM_"
 ERROR_STATE = "ERR"
-# Its receives are in a shared receive queue, where they remain after an error of the queue pair.
-_SHARED_RECEIVES = "XRC"
+# Their receives are in a shared receive queue, where they remain after an error of the queue pair.
+_SHARED_RECEIVES = ("XRC", "RC_SRQ")
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
 REQUESTER, RESPONDER = range(2)
@@ -123,7 +123,7 @@ class LoopbackConnection:
         initiator.post_send(SendRequest("SEND", self._next_wr_id(), flags=0))
         found = initiator.completions(1)
         if [each.status for each in found] != ["SUCCESS"]:
-            flushed = _detected_by_peer(found) and peer.kind != _SHARED_RECEIVES
+            flushed = _detected_by_peer(found) and peer.kind not in _SHARED_RECEIVES
             return Exchange(returned, found, peer.completions(1, self._error_s) if flushed else [])
         # A send completion promises that the initiator's own memory is up to date; a receive completion with immediate
         # data promises it for the peer's memory.

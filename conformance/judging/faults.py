@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from conformance.model.case import Step
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE, refusal
-from conformance.model.observation import Observation
+from conformance.model.observation import NOT_AWAITED, Observation
 from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
@@ -30,8 +30,13 @@ def fault_of(step: Step, seen: Observation, when: str = "") -> str:
     if outcome != then.outcome:
         should = "succeed" if then.outcome == "success" else "fail"
         return f"{when}{step} should {should}, {format_answer(seen)}"
+    if then.opcode and "opcode" in seen:
+        reported, specified = seen["opcode"]
+        return f"{when}{step} {format_answer(seen)}, and its completion has the opcode {reported}, not {specified}"
     if then.rkey and (seen["rkey"]["before"] != seen["rkey"]["after"]) != (then.rkey == "changed"):
         return f"{when}{step}: the window's rkey should be {then.rkey}"
+    if seen.get("wr_id_matches") is False and seen["wc"]:
+        return f"{when}{step} completed with another wr_id than was posted"
     if outcome == "refused":
         return _refusal_fault(step, seen, when) or _code_fault(step, seen, when)
     wrong = wrong_fields(seen) if then.mr == "as_asked" else []
@@ -43,7 +48,9 @@ def fault_of(step: Step, seen: Observation, when: str = "") -> str:
 # Positions of a whole message.
 _FROM_START = ("whole",)
 # Operations that leave the range as it is.
-_READERS = ("RDMA_READ", "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP", "SEND", "WRITE", *FLUSHES)
+_READERS = (
+    "RDMA_READ", "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP", "ZERO_FETCH_AND_ADD", "SEND", "WRITE", *FLUSHES,
+)  # fmt: skip
 
 
 def data_fault(step: Step, seen: Observation) -> str:
@@ -183,9 +190,8 @@ def _spellings(names: Sequence[str]) -> set[str]:
 
 def _completion_fault(step: Step, seen: Observation, when: str) -> str:
     if step.then.completion == "none" and seen["wc"]:
-        return f"{when}{step} asked for no completion and got {' '.join(seen['wc'])}"
-    if seen.get("wr_id_matches") is False:
-        return f"{when}{step} completed with another wr_id than was posted"
+        what = "asked for no completion" if step.call in BINDS else "should find nothing posted"
+        return f"{when}{step} {what} and got {' '.join(seen['wc'])}"
     if step.call in BINDS and "state" in seen:
         return f"{when}{step} {format_answer(seen)}, and its queue pair is in state {seen['state']}"
     told, sent = seen.get("invalidated", (None, None))
@@ -199,6 +205,8 @@ def outcome_of(step: Step, seen: Observation) -> str:
     """Whether the call did what it is for, by the page's own convention."""
     if seen["returned"] not in ("MR", "MW", "0"):
         return "refused"
+    if seen.get("wc") == [NOT_AWAITED]:
+        return "success"
     if "wc" not in seen or (step.then.completion == "none" and not seen["wc"]):
         return "success"
     done = seen["wc"] == ["SUCCESS"] and seen.get("moved", "all") == "all"

@@ -22,7 +22,7 @@ from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import Observation
-from conformance.model.record import ResultRecord
+from conformance.model.record import DeviceFacts, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
 from conformance.pytest_plugin.recorder import PROPERTY, Recorder, refuse
@@ -31,6 +31,7 @@ from conformance.results.records import result_record
 from conformance.sweeps.runners import RandomSequences, runners
 from conformance.tables.tiers import of_tier, ordered
 
+FACTS = pytest.StashKey[DeviceFacts | None]()
 RECORDER = pytest.StashKey[Recorder]()
 RECORD = pytest.StashKey[ResultRecord]()
 
@@ -42,13 +43,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Checks what the session needs. Runs last, so that a plugin can set the options in its own hook before."""
-    config = session.config
-    if hasattr(config, "workerinput"):
+    if hasattr(session.config, "workerinput"):
         return
     try:
-        facts = check(config)
+        session.config.stash[FACTS] = check(session.config)
     except UserError as error:
-        refuse(config, error)
+        refuse(session.config, error)
+    start_recording(session.config)
+
+
+def start_recording(config: pytest.Config) -> None:
+    """Records what the session will report, if it has a device and its options say where to."""
+    facts = config.stash[FACTS]
     if facts and (config.getoption("--rdma-out") or config.getoption("--rdma-stream")):
         recorder = Recorder(config, facts)
         config.stash[RECORDER] = recorder
