@@ -25,7 +25,7 @@ from conformance.model.observation import Observation
 from conformance.model.record import DeviceFacts, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
-from conformance.pytest_plugin.recorder import PROPERTY, Recorder, refuse
+from conformance.pytest_plugin.recorder import PROPERTY, Recorder, tell_supervisor
 from conformance.results.case_record import case_record
 from conformance.results.records import result_record
 from conformance.sweeps.runners import RandomSequences, runners
@@ -48,7 +48,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     try:
         session.config.stash[FACTS] = check(session.config)
     except UserError as error:
-        refuse(session.config, error)
+        tell_supervisor(session.config, error)
+        raise pytest.UsageError(str(error)) from error
     start_recording(session.config)
 
 
