@@ -149,6 +149,8 @@ class Device:
 
     def close(self) -> None:
         """Closes the device and all objects on it."""
+        if self.connection_manager is not None:
+            self.connection_manager.close()
         self.context.close()
 
     @property

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from conformance.bench.interface import Bench
+from conformance.errors import UserError
 from conformance.execution.runner import CaseRun, Progress, RunContext, Watch, no_progress, run_case
 from conformance.judging import Basis, broken
 from conformance.model.capability import Capabilities
@@ -24,7 +25,7 @@ from conformance.model.observation import Observation
 from conformance.model.record import DeviceFacts, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
-from conformance.pytest_plugin.recorder import PROPERTY, Recorder
+from conformance.pytest_plugin.recorder import PROPERTY, Recorder, tell_supervisor
 from conformance.results.case_record import case_record
 from conformance.results.records import result_record
 from conformance.sweeps.runners import RandomSequences, runners
@@ -42,9 +43,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Checks what the session needs. Runs last, so that a plugin can set the options in its own hook before."""
-    if not hasattr(session.config, "workerinput"):
+    if hasattr(session.config, "workerinput"):
+        return
+    try:
         session.config.stash[FACTS] = check(session.config)
-        start_recording(session.config)
+    except UserError as error:
+        tell_supervisor(session.config, error)
+        raise pytest.UsageError(str(error)) from error
+    start_recording(session.config)
 
 
 def start_recording(config: pytest.Config) -> None:

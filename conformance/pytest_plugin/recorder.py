@@ -48,6 +48,14 @@ class Stream:
         os.close(self._fd)
 
 
+def tell_supervisor(config: pytest.Config, error: UserError) -> None:
+    """Tells the supervisor, if there is one, why the session ends before its first case."""
+    if path := config.getoption("--rdma-stream"):
+        stream = Stream(path)
+        stream.append({"type": "guest", "event": "broken", "reason": str(error)})
+        stream.close()
+
+
 class Recorder:
     """A pytest plugin that is registered only if results are to be recorded."""
 
