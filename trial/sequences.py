@@ -32,6 +32,8 @@ _REGION = {"addr": "buf + 1 page", "length": "2 pages"}
 _INSIDE = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 8")
 _OUTSIDE = ("buf + 3 pages - 7", "buf + 1 page - 1", "buf + 1 page - 8", "buf + 3 pages")
 _ADDRESSES = (*_INSIDE, *_INSIDE, *_OUTSIDE)
+# Where a window of 64 bytes can begin; from the last of them it ends outside of the region.
+_STARTS = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 64", "buf + 3 pages - 63")
 # Mostly the PD that all objects belong to at first.
 _DOMAINS = ("pd", "pd", "pd", "other")
 # Hypothesis shrinks towards the first elements: the widest access explains a divergence best.
@@ -57,6 +59,8 @@ _WINDOW_ACCESSES = (
 )  # fmt: skip
 # One of the objects that exist; Hypothesis shrinks towards the first.
 _ANY = st.integers(0, 11)
+# Places in a window of 64 bytes: its first and its last eight bytes, and outside of it on both sides.
+_PLACES = ("", " + 56", " + 57", " + 64", " - 8")
 
 
 class Diverged(Exception):
@@ -107,6 +111,7 @@ class Sequences(RuleBasedStateMachine):
         # Keys that have ended since the last key was given out, each with two addresses that it may have opened. A
         # device may give out an ended key again.
         self.dead: dict[str, tuple[str, str]] = {}
+        self.changes = 0  # most changes leave nothing that a window could be bound to
         self.over = False
         self.queue_broken = False
         self.comparison: Comparison | None = None
@@ -116,9 +121,10 @@ class Sequences(RuleBasedStateMachine):
         """What is compared."""
         return self.current_search.subject
 
-    @initialize(access=st.sampled_from(_ACCESSES), on_demand=st.sampled_from(_ACCESSES[2:7]))
-    def begin(self, access: str, on_demand: str) -> None:
-        """Sets up the same objects on both sides."""
+    @initialize(access=st.sampled_from((*_ACCESSES[:2], *_ACCESSES)), on_demand=st.sampled_from(_ACCESSES[2:7]),
+                windows=st.sampled_from(((), ("mw",), ("mw", "mw3"), ("mw2", "mw"))))  # fmt: skip
+    def begin(self, access: str, on_demand: str, windows: tuple[str, ...]) -> None:
+        """Sets up the same objects on both sides, and binds some windows if the region can have them."""
         self.current_search.begins()
         subject = self.subject
         given: dict[str, dict[str, str]] = {"pds": {"other": ""}, "mrs": {}, "qps": {}, "windows": {}}
@@ -137,6 +143,8 @@ class Sequences(RuleBasedStateMachine):
             self.comparison = Comparison(subject, given)
         except SetupRefused:  # nothing to compare; the tables test whether the set-up has to succeed
             self.over = True
+        for number, name in enumerate(windows if "MW_BIND" in access else ()):
+            self.bind_to(self.among((name,), 0), "mr", _STARTS[number], "64", self.declared(_WINDOW_ACCESSES[number]))
 
     def declared(self, access: str) -> str:
         """The access flags, without those that the device does not declare."""
@@ -193,7 +201,7 @@ class Sequences(RuleBasedStateMachine):
         """ibv_dereg_mr or ibv_dealloc_mw."""
         self.destroy(self.among((*_REGIONS, *_WINDOWS), number))
 
-    @precondition(lambda self: not self.over and not self.bound and "rereg_mr" in self.subject.has)
+    @precondition(lambda self: not self.over and not self.bound and "rereg_mr" in self.subject.has and self.changes < 1)
     @rule(number=_ANY, flags=st.sampled_from(_CHANGES),
           access=st.sampled_from(_ACCESSES), pd=st.sampled_from(_DOMAINS))  # fmt: skip
     def change(self, number: int, flags: str, access: str, pd: str) -> None:
@@ -202,6 +210,7 @@ class Sequences(RuleBasedStateMachine):
         if not name or (translates and "rereg_translation" not in self.subject.has):
             return
         self.dead.clear()
+        self.changes += 1
         arguments = {"mr": name, "flags": flags}
         if "PD" in flags:
             arguments["pd"] = pd
@@ -220,7 +229,7 @@ class Sequences(RuleBasedStateMachine):
         self.take("ibv_advise_mr", {"pd": pd, "advice": advice, "flags": "[FLUSH]", "sg_list": sges})
 
     @precondition(lambda self: not self.over and not self.queue_broken)
-    @rule(window=_ANY, region=_ANY, addr=st.sampled_from((*_INSIDE, *_ADDRESSES)),
+    @rule(window=_ANY, region=_ANY, addr=st.sampled_from((*_STARTS[:-1], *_STARTS)),
           access=st.sampled_from(_WINDOW_ACCESSES))  # fmt: skip
     def bind(self, window: int, region: int, addr: str, access: str) -> None:
         """ibv_bind_mw, also of a window that is bound, or a posted bind of a window of type 2 that is not bound."""
@@ -236,7 +245,7 @@ class Sequences(RuleBasedStateMachine):
 
     def bind_to(self, name: str, region: str, addr: str, length: str, access: str) -> None:
         """A bind, if there are a window and a region for it."""
-        if not name or not region:
+        if self.over or self.queue_broken or not name or not region:
             return
         self.dead.clear()
         arguments = {"qp": "qp", "mw": name, "mr": region, "addr": addr, "length": length, "access": access}
@@ -273,7 +282,18 @@ class Sequences(RuleBasedStateMachine):
           operation=st.sampled_from((*_OPERATIONS, *_OPERATIONS, *_ATOMICS)), pd=st.sampled_from(_DOMAINS))  # fmt: skip
     def remote(self, number: int, addr: str, operation: str, pd: str) -> None:
         """A remote operation with the rkey of any existing object."""
-        name = self.among((*_REGIONS, *_WINDOWS), number)
+        self.operate(self.among((*_REGIONS, *_WINDOWS), number), addr, operation, pd)
+
+    @precondition(lambda self: not self.over and self.bound)
+    @rule(number=_ANY, place=st.sampled_from(_PLACES),
+          operation=st.sampled_from((*_OPERATIONS, *_ATOMICS)), pd=st.sampled_from(_DOMAINS))  # fmt: skip
+    def through_window(self, number: int, place: str, operation: str, pd: str) -> None:
+        """A remote operation within a bound window, at its ends or beyond them."""
+        name = self.among(self.bound, number)
+        self.operate(name, f"{self.bound[name]}{place}", operation, pd)
+
+    def operate(self, name: str, addr: str, operation: str, pd: str) -> None:
+        """A remote operation by the rkey of an object, if it exists and the operation can be made."""
         if not name or (operation in _ATOMICS and not self.fits_atomics(addr)):
             return
         arguments = {"op": operation, "rkey": f"{name}.rkey", "addr": addr, "pd": pd}
