@@ -216,7 +216,9 @@ class Work(Binding):
         elif content is not None and not self.scatter(peer, _fitting(sges, len(content)), content):
             status, answer = "LOC_PROT_ERR", "REM_OP_ERR"
         opcode = self.received_opcode(content is not None)
-        done = Completion(wr_id, status, opcode, self.received_length(length, sges), imm) if status == SUCCESS else Completion(wr_id, status)
+        done = Completion(wr_id, status)
+        if status == SUCCESS:
+            done = Completion(wr_id, status, opcode, self.received_length(length, sges), imm)
         peer.polled.append(done)
         if status != SUCCESS:
             self.fail(peer)

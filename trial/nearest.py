@@ -44,7 +44,8 @@ _ON_DEMAND = "REG-12"  # access to an on-demand region
 _REBOUND = "BIND-02"  # the key that a window had before its latest bind
 ENDED = {"ibv_dereg_mr": "DEREG-01", "ibv_dealloc_mw": "BIND-16"}  # the key of an object that is gone, by how it went
 _RIGHTS = {"RDMA_WRITE": "REMOTE_WRITE", "RDMA_WRITE_WITH_IMM": "REMOTE_WRITE", "RDMA_READ": "REMOTE_READ"}
-RULES = frozenset([_OUTSIDE, _ON_DEMAND, _REBOUND, *ENDED.values(), *(rule for rules in _RULES.values() for rule in rules)])
+_EVERY = (rule for rules in _RULES.values() for rule in rules)
+RULES = frozenset([_OUTSIDE, _ON_DEMAND, _REBOUND, *ENDED.values(), *_EVERY])
 
 
 def nearest_rule(

@@ -55,7 +55,8 @@ _LISTS = ("SEND", "RECV", "READ", "WRITE")
 # Where a second element can be, beside the first one at the beginning of the region: inside it, and outside of it.
 _ELEMENTS = ("buf + 2 pages - 8", "buf + 3 pages - 64", "buf + 3 pages - 63")
 _WINDOW_ACCESSES = (
-    "[REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC]", "[REMOTE_WRITE, REMOTE_READ]", "[REMOTE_WRITE]", "[REMOTE_READ]", "[]",
+    "[REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC]", "[REMOTE_WRITE, REMOTE_READ]", "[REMOTE_WRITE]", "[REMOTE_READ]",
+    "[]",
 )  # fmt: skip
 # One of the objects that exist; Hypothesis shrinks towards the first.
 _ANY = st.integers(0, 11)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-
 # In place of the statuses of a request that was posted to a queue pair on which nothing can complete yet.
 NOT_AWAITED = "not awaited"
 

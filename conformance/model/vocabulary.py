@@ -90,8 +90,8 @@ PROBES = ("traffic", "local_traffic")
 FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
 REMOTE_OPERATIONS = (
     "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE",
-    # Atomics that leave the value as it is, and return it. The first two compare with a value that differs from it in the
-    # lowest bit, or in the highest; the last adds zero.
+    # Atomics that leave the value as it is, and return it. The first two compare with a value that differs from it in
+    # the lowest bit, or in the highest; the last adds zero.
     "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP", "ZERO_FETCH_AND_ADD",
     *FLUSHES,
 )  # fmt: skip
