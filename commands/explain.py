@@ -71,6 +71,8 @@ def _of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
     yield ""
     yield from _wrapped(rule.statement)
     yield ""
+    yield from _documented(rule)
+    yield ""
     yield f"level {rule.level}, since rdma-core {rule.since}, enforced by: {rule.layer}"
     yield f"defined in {rule.location.file}:{rule.location.line}"
     if rule.needs:
@@ -130,6 +132,7 @@ def _of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
         yield ""
         yield f"{rule.id}  {rule.document}, {rule.section}"
         yield from _wrapped(rule.statement)
+        yield from _documented(rule)
         yield from _wrapped(f"If it fails: {rule.failure_means}")
     record = next((record for record in run.results if record["case"] == case.id), None) if run else None
     if run:
@@ -144,6 +147,11 @@ def _of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
             yield from (f"  {line}" for line in text.splitlines())
         yield from (f"  kernel: {text}" for text in record["kernel"]["log"])
         yield f"  {record['repro']}"
+
+
+def _documented(rule: Rule) -> list[str]:
+    """The words of the rule's document, or why they are not given."""
+    return _wrapped(f'The document: "{rule.quote}"' if rule.quote else f"The document is not quoted: {rule.unquoted}")
 
 
 def _wrapped(text: str, indent: str = "  ") -> list[str]:

@@ -15,6 +15,7 @@ from conformance.execution.offered import offered_by
 from conformance.header import Check
 from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
+from conformance.model.transport import INFINIBAND, IWARP
 from conformance.model.vocabulary import ENTRIES
 from reference import header
 from reference.device import Device
@@ -121,8 +122,11 @@ class HeldQueue:
 class HeldPair:
     """Two queue pairs that are connected to each other."""
 
+    renews_by_reset = True
+
     def __init__(self, device: Device, spec: QpSpec, requester: Pd, responder: Pd) -> None:
         self._device, self._state = device, spec.state
+        self.transport = INFINIBAND if device.stack.has("iba_statuses") else IWARP
         self.responder = HeldQueue(device, responder, device.create_qp(_new(spec, responder)))
         self.requester = self.responder
         if spec.kind != "XRC_SEND":
@@ -156,6 +160,11 @@ class ReferenceBench:
 
     page = PAGE
     hugepage = HUGEPAGE
+
+    @property
+    def max_read_elements(self) -> int:
+        """So many elements may an RDMA READ have."""
+        return _ELEMENTS if self.device.stack.has("read_lists") else 1
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Device()
@@ -239,6 +248,9 @@ def _checked(text: str, fault: tuple[str, str, int]) -> Sequence[Check]:
     if fault[0]:
         bindings = header.with_value(bindings, *fault)
     return header.checks(text, bindings)
+
+
+_ELEMENTS = 3
 
 
 def _new(spec: QpSpec, pd: Pd) -> Queue:

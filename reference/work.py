@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import Completion, SendRequest
+from conformance.model.transport import IWARP
 from reference.access import RIGHTS
 from reference.binding import Binding
 from reference.queues import FLUSHED, SUCCESS, Queue
@@ -34,6 +35,8 @@ class Work(Binding):
         """Returns the errno for a request that cannot be posted to this queue pair, or 0."""
         if queue.state not in ("RTS", "ERR"):
             return errno.EINVAL
+        if opcode.endswith("_IMM") and not self.stack.has("immediate_data"):
+            return errno.EINVAL
         fits = queue.kind in _RELIABLE or (queue.kind == "UC" and opcode in _UNRELIABLE) or opcode in _SENDS[:2]
         return 0 if fits else errno.EINVAL
 
@@ -45,8 +48,18 @@ class Work(Binding):
         if fault:
             return fault
         status = FLUSHED if queue.state == "ERR" else self.carry_out(queue, request)
-        self.complete(queue, request, status)
+        told = status if self.stack.has("iba_statuses") else self.told_without_acknowledgement(request, status)
+        self.complete(queue, request, told)
+        if told != status:
+            self.fail(queue)
         return 0
+
+    def told_without_acknowledgement(self, request: SendRequest, status: str) -> str:
+        """Returns the status on a transport whose peers do not acknowledge: a request that was sent has succeeded."""
+        if status in (SUCCESS, FLUSHED):
+            return status
+        sent = status.startswith("REM_") and not IWARP.acknowledges(request.opcode)
+        return SUCCESS if sent else FLUSHED
 
     def carry_out(self, queue: Queue, request: SendRequest) -> str:
         """Carries out a request and returns its status."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,26 @@ class RuleFacts:
     """A rule as the results file describes it; texts that an old file does not have are empty."""
 
     id: str
-    verb: str
-    statement: str
-    document: str
-    section: str
-    level: str
-    layer: str
-    failure_means: str
+    verb: str = ""
+    statement: str = ""
+    document: str = ""
+    section: str = ""
+    quote: str = ""
+    unquoted: str = ""
+    level: str = ""
+    layer: str = ""
+    failure_means: str = ""
+
+    @property
+    def source(self) -> str:
+        """The document and its section; empty if unknown."""
+        return ", ".join(filter(None, (self.document, self.section)))
+
+    @property
+    def documented(self) -> str:
+        """What the document says, in one line with its source: the words, or the reason why they are not given."""
+        said = f'"{self.quote}" ({self.source})' if self.quote else self.source
+        return f"{said} (not quoted: {self.unquoted})" if self.unquoted else said
 
 
 @dataclass(frozen=True)
@@ -97,13 +110,9 @@ class Digest:
         """The rules of the run's suite by id; for an old file, those that its results name."""
         texts_by_id = self.header["rules"] or {rule: {} for record in self.results for rule in record["rules"]}
         return {
-            id_: RuleFacts(
-                id_, str(texts.get("verb", "")), str(texts.get("statement", "")), str(texts.get("document", "")),
-                str(texts.get("section", "")), str(texts.get("level", "")), str(texts.get("layer", "")),
-                str(texts.get("failure_means", "")),
-            )
+            id_: RuleFacts(id_, *(str(texts.get(field.name, "")) for field in fields(RuleFacts)[1:]))
             for id_, texts in texts_by_id.items()
-        }  # fmt: skip
+        }
 
     @cached_property
     def facts(self) -> Mapping[str, str]:
@@ -221,6 +230,13 @@ class Digest:
                     found.setdefault(rule, []).append(record)
         order = list(self.rules)
         return dict(sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
+
+    def documented(self, record: ResultRecord) -> Iterator[str]:
+        """For each rule that the result violates, a line with its id and what its document says, if that is known."""
+        for rule in record["rules"]:
+            facts = self.rules.get(rule)
+            if facts and facts.documented and verdict_on(rule, record) in VIOLATIONS:
+                yield f"{rule}: {facts.documented}"
 
     def _of_rules(self, verdict: str) -> Iterator[tuple[str, ResultRecord]]:
         for record in self.results:

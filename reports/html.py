@@ -183,7 +183,7 @@ class Page:
         found: dict[str, RuleFacts] = {}
         for run in self.runs:
             for id_ in (*run.rules, *run.verdicts):
-                found.setdefault(id_, run.rules.get(id_) or RuleFacts(id_, *[""] * 7))
+                found.setdefault(id_, run.rules.get(id_) or RuleFacts(id_))
         return found
 
     @cached_property
@@ -212,7 +212,7 @@ class Page:
             for rule in rules[1:]:
                 also.setdefault(rule, []).append(case)
         groups: dict[str, list[RuleView]] = {}
-        known = {**self.rules, **({"": RuleFacts("", *[""] * 7)} if "" in under else {})}
+        known = {**self.rules, **({"": RuleFacts("")} if "" in under else {})}
         for id_, facts in known.items():
             cases, elsewhere = tuple(under.get(id_, ())), tuple(also.get(id_, ()))
             verb = facts.verb or next((case.id.partition("/")[0] for case in (*cases, *elsewhere)), "")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.model.record import ResultRecord
@@ -58,7 +58,7 @@ def _testsuite(run: Digest) -> ET.Element:
     for name, value in _properties(run):
         ET.SubElement(properties, "property", name=name, value=_clean(str(value)))
     for record in run.results:
-        suite.append(_testcase(record, confirmation.of_case(run, record["case"])))
+        suite.append(_testcase(run, record))
     return suite
 
 
@@ -75,7 +75,7 @@ def _properties(run: Digest) -> Sequence[tuple[str, object]]:
     ]
 
 
-def _testcase(record: ResultRecord, confirmed: str) -> ET.Element:
+def _testcase(run: Digest, record: ResultRecord) -> ET.Element:
     folder, _, name = record["case"].partition("/")
     seconds = (record["duration_us"] or 0) / 1e6
     element = ET.Element("testcase", classname=f"rdma-cts.{_clean(folder)}", name=_clean(name), time=f"{seconds:.6f}")
@@ -85,7 +85,7 @@ def _testcase(record: ResultRecord, confirmed: str) -> ET.Element:
         ET.SubElement(element, "skipped", type=record["effective"], message=_message(record))
     elif kind:
         child = ET.SubElement(element, kind, type=record["effective"], message=_message(record))
-        child.text = _clean(_details(record) + (f"\ntried again: {confirmed}" if confirmed else ""))
+        child.text = _clean("\n".join(_details(run, record)))
     return element
 
 
@@ -93,17 +93,17 @@ def _message(record: ResultRecord) -> str:
     return _clean(f"{record['effective']} {' '.join(record['rules'])}: {record['reason']}")
 
 
-def _details(record: ResultRecord) -> str:
-    parts = [
-        f"call: {record['call']}",
-        f"expected: {_format_fields(record['expected'])}",
-        f"observed: {_format_fields(record['observed'])}",
-        f"table: {record['source'].get('file', '')}:{record['source'].get('line', '')}",
-        f"reproduce: {record['repro']}",
-    ]
-    parts += [format_deviation(each) for each in record["deviations"]]
-    parts += [f"kernel: {text}" for text in record["kernel"]["log"]]
-    return "\n".join(parts)
+def _details(run: Digest, record: ResultRecord) -> Iterator[str]:
+    yield from run.documented(record)
+    yield f"call: {record['call']}"
+    yield f"expected: {_format_fields(record['expected'])}"
+    yield f"observed: {_format_fields(record['observed'])}"
+    yield f"table: {record['source'].get('file', '')}:{record['source'].get('line', '')}"
+    yield f"reproduce: {record['repro']}"
+    yield from map(format_deviation, record["deviations"])
+    yield from (f"kernel: {text}" for text in record["kernel"]["log"])
+    if confirmed := confirmation.of_case(run, record["case"]):
+        yield f"tried again: {confirmed}"
 
 
 def _format_fields(data: Mapping[str, Any]) -> str:

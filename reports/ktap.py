@@ -46,15 +46,14 @@ def _run(run: Digest) -> Iterator[str]:
     for number, record in enumerate(run.results, 1):
         outcome, directive = _RESULT[record["effective"]]
         if outcome == "not ok":
-            yield from (f"# {text}" for text in _details(record))
-            if confirmed := confirmation.of_case(run, record["case"]):
-                yield f"# tried again: {confirmed}"
+            yield from (f"# {text}" for text in _details(run, record))
         reason = f" # {directive} {record['effective']}: {_escaped(record['reason'])}" if directive else ""
         yield f"{outcome} {number} {_escaped(record['case'])}{reason}"
 
 
-def _details(record: ResultRecord) -> Iterator[str]:
+def _details(run: Digest, record: ResultRecord) -> Iterator[str]:
     yield f"{record['case']}: {record['effective']} {' '.join(record['rules'])}: {record['reason']}"
+    yield from run.documented(record)
     yield f"call: {record['call']}"
     for key in ("expected", "observed"):
         yield f"{key}: {'; '.join(f'{name} {text}' for name, text in flat(record[key]))}"
@@ -62,6 +61,8 @@ def _details(record: ResultRecord) -> Iterator[str]:
     yield f"table: {record['source'].get('file', '')}:{record['source'].get('line', '')}"
     yield f"reproduce: {record['repro']}"
     yield from (f"kernel: {text}" for text in record["kernel"]["log"])
+    if confirmed := confirmation.of_case(run, record["case"]):
+        yield f"tried again: {confirmed}"
 
 
 def _escaped(text: str) -> str:

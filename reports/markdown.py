@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from conformance.model.verdict import VERDICTS
 from conformance.results.conclusions import headline
 from reports import confirmation
-from reports.digest import Digest
+from reports.digest import Digest, RuleFacts
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")
 _MOST = 50  # violated rules shown, because the size of a job's summary is limited
@@ -46,15 +46,16 @@ def _run(run: Digest) -> Iterator[str]:
     violations = run.violations()
     if violations:
         yield ""
-        yield "| rule | verdict | first violation | cases | table | reproduce |"
-        yield "|---|---|---|---:|---|---|"
+        yield "| rule | its document | verdict | first violation | cases | table | reproduce |"
+        yield "|---|---|---|---|---:|---|---|"
     for rule, records in list(violations.items())[:_MOST]:
         record = records[0]
         reason, repro = headline(rule, record)
+        facts = run.rules.get(rule) or RuleFacts(rule)
         location = f"{record['source'].get('file', '')}:{record['source'].get('line', '')}"
         yield (
-            f"| {escaped(rule)} | {record['effective']} | {escaped(reason)} | {len(records)} "
-            f"| {code(location)} | {code(repro)} |"
+            f"| {escaped(rule)} | {escaped(facts.documented)} | {record['effective']} | {escaped(reason)} "
+            f"| {len(records)} | {code(location)} | {code(repro)} |"
         )
     if len(violations) > _MOST:
         yield ""

@@ -30,7 +30,7 @@ def test_every_rule_has_its_source_its_cases_and_what_a_failure_means(
     monkeypatch.setattr(case_options, "suite_from", lambda arguments: SUITE)
     for rule in SUITE.registry.values():
         said = explained(capsys, rule.id)
-        for text in (rule.statement, rule.document, rule.section, rule.failure_means):
+        for text in (rule.statement, rule.document, rule.section, rule.quote or rule.unquoted, rule.failure_means):
             assert " ".join(text.split()) in said
         assert f"{sum(rule.id in case.rules for case in SUITE.cases)} cases prove it" in said
 

@@ -94,7 +94,7 @@ def test_markdown_has_the_verdict_and_a_row_for_each_violated_rule() -> None:
     rows = tables(text)
     assert ["FAIL", "1", "1"] in rows
     assert rows[-1] == [
-        "REG-01", "FAIL", "a | b <b> [x](y)", "1", "cases/reg_mr/sample.yaml:5",
+        "REG-01", "", "FAIL", "a | b <b> [x](y)", "1", "cases/reg_mr/sample.yaml:5",
         "./rdma-cts run --only reg_mr/sample/c0",
     ]  # fmt: skip
 
@@ -104,8 +104,34 @@ def test_no_text_becomes_markup_of_markdown(text: str) -> None:
     line = result(SUITE.cases[0], "FAIL", text, repro=text, source={"file": text, "line": 1})
     run = digested(recorded([line], stack=text))
     row = tables(markdown.render([run]))[-1]
-    assert len(row) == 6
-    assert row[2].split() == run.results[0]["reason"].split()
+    assert len(row) == 7
+    assert row[3].split() == run.results[0]["reason"].split()
+
+
+# What a results file may have of a rule, and how reports tell what its document says.
+DOCUMENTED = [
+    ({"document": "a page", "section": "NOTES", "quote": "It holds."}, '"It holds." (a page, NOTES)'),
+    ({"document": "a page", "section": "NOTES", "unquoted": "A secret."}, "a page, NOTES (not quoted: A secret.)"),
+    ({"document": "a page", "section": "NOTES"}, "a page, NOTES"),
+]
+
+
+@pytest.mark.parametrize(("texts", "said"), DOCUMENTED, ids=["quoted", "unquoted", "old"])
+def test_what_the_document_says_stands_beside_a_violation(texts: dict[str, str], said: str) -> None:
+    lines = [result(SUITE.cases[0], "FAIL"), result(SUITE.cases[1], "PASS")]
+    run = digested(recorded(lines, rules={"REG-01": texts}))
+    assert ktap.render([run]).splitlines().count(f"# REG-01: {said}") == 1
+    assert junit.render([run]).decode().replace("&quot;", '"').count(f"REG-01: {said}") == 1
+    assert tables(markdown.render([run]))[-1][1] == said
+
+
+def test_of_a_result_only_the_violated_rules_are_documented() -> None:
+    line = result(
+        SUITE.cases[0], "FAIL", rules=["REG-01", "REG-02"], rule_verdicts={"REG-01": "PASS", "REG-02": "FAIL"}
+    )
+    texts = {"document": "a page", "section": "NOTES", "quote": "It holds."}
+    run = digested(recorded([line], rules={"REG-01": texts, "REG-02": texts}))
+    assert list(run.documented(line)) == ['REG-02: "It holds." (a page, NOTES)']
 
 
 def test_the_summary_keeps_to_its_published_schema() -> None:

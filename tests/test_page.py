@@ -161,6 +161,30 @@ def test_the_verdict_stands_on_top_in_words(page: webdriver.Chrome) -> None:
     assert "7.2.0" in top
 
 
+def test_each_violated_rule_stands_beside_the_words_of_its_document(page: webdriver.Chrome) -> None:
+    (card,) = page.find_elements(By.XPATH, "//article[p/a[.='REG-15']]")
+    said = card.find_element(By.CLASS_NAME, "document")
+    assert said.find_element(By.TAG_NAME, "q").text == RULES["REG-15"]["quote"]
+    assert said.find_element(By.TAG_NAME, "cite").text == "ibv_reg_mr(3), DESCRIPTION"
+
+
+def test_a_rule_whose_document_is_not_quoted_says_why(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, run(tmp_path, [result(SUITE.cases[0], "FAIL", rules=["STAT-01"])]))
+    (said,) = browser.find_elements(By.CSS_SELECTOR, ".finding .document")
+    assert said.text.endswith(f"not quoted: {RULES['STAT-01']['unquoted']}")
+
+
+def test_a_narrow_page_does_not_scroll_sideways(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    long = sweep(tmp_path, SUITE.cases[0], FLAGS, lambda at: 2)
+    show(browser, tmp_path, run(tmp_path, [{**long, "call": f"traffic({'buffer' * 40})"}]))
+    narrow = {"width": 390, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
+    try:
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_verdicts_filter(page: webdriver.Chrome) -> None:
     everything = cases(page)
     chip = page.find_element(By.CSS_SELECTOR, "button[data-verdict=CRASH]")

@@ -24,6 +24,7 @@ RULE = """\
     needs: [odp]
     since: "12"
     failure_means: Something breaks.
+    quote: Something holds
 """
 
 # Every statement that was collected from the documents; a rule may be split further, never dropped.
@@ -49,7 +50,19 @@ def test_a_rule_is_read_whole(tmp_path: Path) -> None:
     assert mistakes == []
     assert (rule.verb, rule.level, rule.layer) == ("ibv_reg_mr", "must", "kernel")
     assert (rule.needs, rule.since) == (("odp",), "12")
+    assert (rule.quote, rule.unquoted) == ("Something holds", "")
     assert str(rule.location) == "reg_mr/rules.yaml:3:9"
+
+
+def test_a_rule_without_a_quote_says_why(tmp_path: Path) -> None:
+    (tmp_path / "reg_mr").mkdir()
+    text = RULE.format(id="VND-01").replace("quote: Something holds", "unquoted: It is secret.")
+    (tmp_path / "reg_mr" / "rules.yaml").write_text("verb: ibv_reg_mr\nrules:\n" + text)
+    found, mistakes = read_registry([tmp_path], tmp_path)
+    assert mistakes == []
+    texts = found["VND-01"].as_data()
+    assert "quote" not in texts
+    assert texts["unquoted"] == "It is secret."
 
 
 def test_rules_come_in_the_order_of_the_files(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_a_vendors_tables_join_the_projects(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("own")
 def test_a_vendors_rules_can_be_proven(tmp_path: Path) -> None:
     rule = "verb: ibv_reg_mr\nrules:\n  - {id: VND-01, statement: s, document: d, section: s, level: must, "
-    rule += "layer: kernel, needs: [], since: '1', failure_means: f}\n"
+    rule += "layer: kernel, needs: [], since: '1', failure_means: f, quote: q}\n"
     folder = vendor(tmp_path, {"reg_mr/rules.yaml": rule, "reg_mr/own.yaml": TABLE.replace("REG-01", "VND-01")})
     assert "VND-01" in load_suite([folder]).registry
 

@@ -5,6 +5,7 @@ No guest is booted here but in the last tests; QEMU's control channel is played 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -22,13 +23,13 @@ import pytest
 from conformance.errors import UserError
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
-from fixtures.softroce import freezing, request, template, trust
-from fixtures.softroce.freezing import Failure
+from fixtures.softroce import freezing, qemu, request, template, trust
+from fixtures.softroce.freezing import CONSOLE, STATE, Ended, Failure
 from fixtures.softroce.guest import Guest
 from fixtures.softroce.image import Image
 from fixtures.softroce.ingredients import Ingredients
 from fixtures.softroce.job import Job
-from fixtures.softroce.qemu import Machine
+from fixtures.softroce.machine import Machine
 from fixtures.softroce.qmp import Qmp, QmpError
 from fixtures.softroce.request import Request
 from fixtures.softroce.start import Starter
@@ -74,6 +75,7 @@ def test_equal_ingredients_have_equal_keys_wherever_they_are(ingredients: Ingred
         lambda it, place: replace(it, image=replace(it.image, digest="other")),
         lambda it, place: replace(it, machine=Machine(128)),
         lambda it, place: replace(it, machine=Machine(64, accelerator="kvm")),
+        lambda it, place: replace(it, machine=Machine(64, processor="max")),
         lambda it, place: replace(it, program="/bin/false"),
         lambda it, place: replace(it, job=replace(it.job, command="false")),
         lambda it, place: replace(it, job=replace(it.job, environment={"A": "2"})),
@@ -228,6 +230,7 @@ class Freezer:
         self.resumed: list[bytes] = []
         self.failure: Exception | None = None
         self.resume_failure: Exception | None = None
+        self.ends = 0  # how many guests somebody ends before one lives
         self.during: Callable[[Path], None] = lambda folder: None
 
     def freeze(self, folder: Path, ingredients: Ingredients) -> dict[str, Any]:
@@ -240,6 +243,9 @@ class Freezer:
         return {"type": "guest", "event": "up", "uptime_s": 1.5}
 
     def resume(self, folder: Path, ingredients: Ingredients, request: Request, console: Path) -> Guest:
+        if self.ends:
+            self.ends -= 1
+            raise Ended("QEMU was ended from outside: SIGKILL")
         if self.resume_failure:
             raise self.resume_failure
         self.resumed.append((folder / "memory").read_bytes()[:6])
@@ -341,6 +347,30 @@ def test_one_that_cannot_be_resumed_is_removed(
     with pytest.raises(Failure, match="silent"):
         resume(templates, ingredients)
     assert not place_of(tmp_path, ingredients).exists()
+
+
+@pytest.mark.parametrize("ends", [2, 3])
+def test_a_guest_that_somebody_ended_is_tried_again_and_says_nothing_about_the_template(
+    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path, ends: int
+) -> None:
+    resume(templates, ingredients)
+    freezer.ends = ends
+    with pytest.raises(Ended) if ends == 3 else contextlib.nullcontext():
+        resume(templates, ingredients)
+    assert not place_of(tmp_path, ingredients).with_suffix(".failed").exists()
+    resume(templates, ingredients)
+    assert freezer.made == 1
+
+
+@pytest.mark.parametrize(("script", "error"), [("kill -9 $$", Ended), ("exit 0", QmpError), ("exit 1", QmpError)])
+def test_whether_somebody_ended_qemu_is_told_apart(
+    ingredients: Ingredients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, error: type[Exception]
+) -> None:
+    for name in (CONSOLE, STATE):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(qemu, "command_line", lambda *_, **__: ["sh", "-c", script])
+    with pytest.raises(error):
+        freezing.resume(tmp_path, ingredients, REQUEST, tmp_path / "out" / "console.log")
 
 
 def test_a_full_disk_is_a_failure(

@@ -13,6 +13,7 @@ from conformance.bench.calls import Mr, Pd, Return, Sge, Window
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.header import Check
 from conformance.model.case import QpSpec
+from conformance.model.transport import Transport
 
 
 class Memory(Protocol):
@@ -76,9 +77,14 @@ class Pair(Protocol):
 
     The responder is in the PD of the regions that are accessed remotely.
 
-    `connect` moves both on to RTS, `renew` restores the state of both after creation.
+    `connect` moves both on to RTS, `renew` restores the state of both after creation. If `renews_by_reset` is false, it
+    makes other queue pairs.
     """
 
+    @property
+    def transport(self) -> Transport: ...
+    @property
+    def renews_by_reset(self) -> bool: ...
     @property
     def requester(self) -> Queue: ...
     @property
@@ -102,11 +108,16 @@ class Entry(Protocol):
 
 
 class Bench(Protocol):
-    """A device, its entries, and memory of every kind."""
+    """A device, its entries, and memory of every kind.
+
+    `page` and `hugepage` are sizes in bytes; `max_read_elements`: so many elements may an RDMA READ have.
+    """
 
     page: int
     hugepage: int
 
+    @property
+    def max_read_elements(self) -> int: ...
     def entry(self, name: str) -> Entry: ...
     def alloc_pd(self) -> Pd: ...
     def allocate(self, kind: str, size: int) -> Memory: ...

@@ -15,6 +15,8 @@ from conformance.verbs import ENUMS
 
 SIGNALED = ENUMS["ibv_send_flags"].value_of("SIGNALED")
 
+# The elements of a receive for a message without data: some providers refuse a receive without elements.
+NO_BYTES = (Sge(0, 0, 0),)
 # The values of enum ibv_wr_opcode (<infiniband/verbs.h>) that are posted with ibv_post_send.
 WR_OPCODES = {
     "RDMA_WRITE": 0, "RDMA_WRITE_WITH_IMM": 1, "SEND": 2, "SEND_WITH_IMM": 3, "RDMA_READ": 4,

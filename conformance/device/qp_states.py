@@ -1,6 +1,7 @@
 """The transitions of a queue pair from RESET to its last state, with the attributes that each type needs.
 
-As ibv_modify_qp(3) requires them. Not for the values of the attributes (queue_pairs.py).
+As ibv_modify_qp(3) requires them. On iWARP only the connection manager moves a queue pair further than to INIT.
+Not for the values of the attributes (queue_pairs.py).
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ _MASKS: Mapping[str, Mapping[str, Attr]] = {
     "XRC_SEND": {"INIT": _INIT | Attr.ACCESS_FLAGS, "RTR": _RTR, "RTS": _RTS_REQUESTER},
     "XRC_RECV": {"INIT": _INIT | Attr.ACCESS_FLAGS, "RTR": _RTR_RESPONDER},
     "UC": {"INIT": _INIT | Attr.ACCESS_FLAGS, "RTR": _RTR, "RTS": _RTS},
+    "iWARP": {"INIT": Attr.STATE | Attr.ACCESS_FLAGS},
     "UD": {"INIT": _INIT | Attr.QKEY, "RTR": Attr.STATE, "RTS": _RTS},
 }
 

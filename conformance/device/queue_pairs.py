@@ -18,6 +18,7 @@ from conformance.device.posting import Poster
 from conformance.device.qp_states import Attr, modify_to
 from conformance.device.windows import DeviceWindow
 from conformance.model.case import QpSpec
+from conformance.model.transport import IWARP
 from conformance.verbs import ENUMS
 
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
@@ -101,8 +102,15 @@ class DeviceQueue:
         if self._attributes is None:
             self._attributes = self.connection_attributes(peer)
             self._create_address_handle(peer)
-        modify_to(self.qp, self.spec.kind, self._attributes, state, self.state)
+        kind = "iWARP" if self.device.transport is IWARP else self.spec.kind
+        modify_to(self.qp, kind, self._attributes, state, self.state)
         self.state = state
+
+    def fail(self) -> None:
+        """Moves the queue pair from RTS to the error state."""
+        self._attributes.qp_state = _STATES.value_of("ERR")
+        self.qp.modify(self._attributes, Attr.STATE)
+        self.state = "ERR"
 
     def reset(self) -> None:
         """Moves the queue pair to RESET, and removes all completions from its completion queue."""
@@ -127,7 +135,8 @@ class DeviceQueue:
         attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = _TIMEOUT, _RETRIES, _RNR_RETRIES
         attributes.min_rnr_timer = _MIN_RNR_TIMER
         attributes.qkey = DATAGRAM_QKEY
-        attributes.ah_attr = self._path()
+        if device.transport is not IWARP:  # which has no address vector: the connection of TCP knows the path
+            attributes.ah_attr = self._path()
         return attributes
 
     def _path(self) -> Any:
@@ -210,9 +219,13 @@ class DeviceQueue:
 
 
 class DevicePair:
-    """Two queue pairs of one type, each the peer of the other."""
+    """Two queue pairs of one type, each the peer of the other.
+
+    `renews_by_reset`: `renew` moves them through RESET, so that they remain the same queue pairs.
+    """
 
     kind: type[DeviceQueue] = DeviceQueue
+    renews_by_reset = True
 
     def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
         """`responder_pd` is the PD of the regions that are accessed remotely; `spec` is that of the responder.
@@ -220,6 +233,7 @@ class DevicePair:
         Waits at most `deadline_s` seconds for a completion.
         """
         self._spec = device, spec, requester_pd, responder_pd, deadline_s
+        self.transport = device.transport
         self._create(*self._spec)
 
     def _create(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
@@ -250,13 +264,19 @@ class DevicePair:
         """Restores the state after creation: moves both through RESET, or creates them again."""
         from pyverbs.pyverbs_error import PyverbsRDMAError
 
+        if not self.renews_by_reset:
+            self._create_again()
+            return
         try:
             for queue in {self.responder, self.requester}:
                 queue.reset()
             self._connect()
         except PyverbsRDMAError:  # no rule is about whether a queue pair can be moved to RESET
-            self.close()
-            self._create(*self._spec)
+            self._create_again()
+
+    def _create_again(self) -> None:
+        self.close()
+        self._create(*self._spec)
 
     def close(self) -> None:
         """Destroys both queue pairs."""

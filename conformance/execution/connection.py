@@ -15,7 +15,7 @@ from typing import NamedTuple
 from conformance.bench.calls import Return
 from conformance.bench.interface import Pair, Queue
 from conformance.bench.memory_areas import Area
-from conformance.bench.work_requests import Completion, Exchange, SendRequest
+from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, SendRequest
 from conformance.device import native_exchange
 from conformance.model.expected_errors import RELIABLE
 
@@ -115,7 +115,7 @@ class LoopbackConnection:
         """Posts `receives` receives, the request and the SEND behind it, and waits for the completions of both ends."""
         returned = Return(0, 0)
         while receives > 0 and returned.value == 0:
-            returned = peer.post_receive((), self._next_wr_id())
+            returned = peer.post_receive(NO_BYTES, self._next_wr_id())
             receives -= 1
         returned = returned if returned.value else initiator.post_send(spec.request)
         if returned.value:
@@ -141,6 +141,8 @@ class LoopbackConnection:
 
     def native(self) -> native_exchange.NativeConnection | None:
         """This connection, in its present state, for exchanges in C; None if C cannot execute exchanges on it."""
+        if not self.pair.renews_by_reset:
+            self.renew_if_stale()  # C renews a pair only by RESET, and leaves a stale one to this
         if self._native is None or not self._native.uses(self.pair):
             self._native = native_exchange.native_connection(self.pair, SILENCE_S, self._renewable)
         if self._native is not None:

@@ -59,6 +59,9 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     `moved` and `changed` are about the memory `guarded` alone: the others may have taken part already.
     """
     operation, sges = str(step.arguments["op"]), _elements(context, step)
+    if operation == "READ" and len(sges) > context.bench.max_read_elements:
+        most = context.bench.max_read_elements
+        raise SetupRefused(f"an RDMA READ with {len(sges)} elements, of which the device takes {most}", "")
     kind = str(step.arguments["qp_type"])
     connection = context.harness.connection(kind, str(step.arguments["pd"]))
     connection.renew_if_stale()

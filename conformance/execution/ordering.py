@@ -10,7 +10,7 @@ import ctypes
 
 from conformance.bench.calls import Sge
 from conformance.bench.memory_areas import EMPTY
-from conformance.bench.work_requests import SIGNALED, SendRequest
+from conformance.bench.work_requests import NO_BYTES, SIGNALED, SendRequest
 from conformance.execution.context import CaseContext, result_of
 from conformance.model.case import Step
 from conformance.model.observation import Observation
@@ -69,7 +69,7 @@ def immediates_in_order(context: CaseContext, step: Step) -> Observation:
         messages = [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
         ctypes.memmove(source.addr, b"".join(messages), length * _BURST)
         for _ in range(_BURST):
-            receiver.post_receive((), context.next_wr_id())
+            receiver.post_receive(NO_BYTES, context.next_wr_id())
         for each in range(_BURST):
             part = Sge(source.addr + each * length, length, source.lkey)
             request = SendRequest("RDMA_WRITE_WITH_IMM", context.next_wr_id(), (part,), rkey=rkey % (1 << 32), imm=each)

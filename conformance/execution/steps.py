@@ -10,7 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from conformance.bench.calls import Mr, Return, Sge, Window, errno_name
 from conformance.bench.interface import Queue
-from conformance.bench.work_requests import SIGNALED, Completion, SendRequest, next_rkey, other_opcode
+from conformance.bench.work_requests import (
+    NO_BYTES,
+    SIGNALED,
+    Completion,
+    SendRequest,
+    next_rkey,
+    other_opcode,
+)
 from conformance.errors import SetupRefused
 from conformance.execution import element_lists, in_flight, memory_events, ordering, side_by_side, traffic
 from conformance.execution.connection import ERROR_STATE, SILENCE_S
@@ -271,7 +278,7 @@ def _local_inv(context: CaseContext, step: Step) -> Observation:
 
 def _send_with_inv(context: CaseContext, step: Step) -> Observation:
     pair = context.pairs[str(step.arguments["qp"])]
-    posted = pair.responder.post_receive((), context.next_wr_id())
+    posted = pair.responder.post_receive(NO_BYTES, context.next_wr_id())
     if posted.value:
         raise SetupRefused("posting a receive", errno_name(posted.value))
     wr_id = context.next_wr_id()

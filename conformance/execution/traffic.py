@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 
 from conformance.bench.calls import Return, Sge, errno_name
 from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, pattern, repeated
-from conformance.bench.work_requests import SIGNALED, Completion, Exchange, SendRequest, other_opcode
+from conformance.bench.work_requests import NO_BYTES, SIGNALED, Completion, Exchange, SendRequest, other_opcode
 from conformance.errors import SetupRefused
 from conformance.execution.connection import (
     ERROR_STATE,
@@ -122,7 +122,8 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     target = _target(context, at, length, str(step.arguments["contents"]), content if reads else None, not unchanged)
     before = repeated(EMPTY, length) if reads or words else content
     returns_value = reads or (words and operation != "ATOMIC_WRITE")
-    local = LocalBuffer(context, connection, length, before, target.before if returns_value else before)
+    access = _RIGHTS.mask_of(*connection.pair.transport.read_sink) if reads else 0
+    local = LocalBuffer(context, connection, length, before, target.before if returns_value else before, access)
     request = _request(context, operation, local.sge, rkey, addr, length, (target.before, content))
     request = request._replace(flags=SIGNALED | context.number(step.arguments["with_flags"]))
     failed = step.arguments["via"] != NULL and connection.has_failed()
@@ -131,6 +132,8 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     observation |= _named(request.opcode, exchange.completions, exchange.peer_completions)
     if failed:
         observation["state_before"] = ERROR_STATE
+    if not connection.pair.transport.acknowledges(request.opcode):
+        observation["unacknowledged"] = True
     late = exchange.late
     if operation in FLUSHES:
         moved = "all" if exchange.succeeded else "nothing"
@@ -176,6 +179,8 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
         side = "gather" if gathers else "answer"
         observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, side)
         observation |= _named(opcode, exchange.completions, exchange.peer_completions)
+        if not connection.pair.transport.acknowledges(opcode):
+            observation["unacknowledged"] = True
         final_state, late = exchange.responder_state, exchange.late
     moved = other.area.moved() if gathers else target.moved(length - size)
     done = observation["wc"] == ["SUCCESS"]
@@ -230,10 +235,11 @@ def _receive(
     if returned.value:
         return _answered(returned, [], [], kind, "receive")
     if kind not in RELIABLE:  # if the message is dropped, the SEND behind it consumes its receive
-        receiver.post_receive((), context.next_wr_id())
+        receiver.post_receive(NO_BYTES, context.next_wr_id())
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
     posted = sender.post_send(SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
     if posted.value:
+        connection.stale = True  # the receive is still posted
         raise SetupRefused("posting a send", errno_name(posted.value))
     if kind not in RELIABLE:
         sender.post_send(SendRequest("SEND", context.next_wr_id(), flags=0))

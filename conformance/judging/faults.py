@@ -45,6 +45,8 @@ def fault_of(step: Step, seen: Observation, when: str = "") -> str:
     return _completion_fault(step, seen, when)
 
 
+# Positions of a whole message.
+_FROM_START = ("whole",)
 # Operations that leave the range as it is.
 _READERS = (
     "RDMA_READ", "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP", "ZERO_FETCH_AND_ADD", "SEND", "WRITE", *FLUSHES,
@@ -55,17 +57,18 @@ def data_fault(step: Step, seen: Observation) -> str:
     """Bytes that are where they should not be, whatever the completion says."""
     if "moved" not in seen:
         return ""
-    arrived = seen["moved"] not in ("nothing", "other")
-    if step.then.outcome == "refused" and (arrived or seen["changed"]):
+    arrived = seen["moved"] not in ("nothing", "other") and not _came_before_refusal(step, seen)
+    if step.then.outcome == "refused" and (arrived or (seen["changed"] and not _came_before_refusal(step, seen))):
         if step.arguments.get("op") in FLUSHES and not seen["changed"]:
             return "and flushed memory that it may not: a FLUSH moves no bytes"
         return "and moved bytes that it should not" if arrived else _where(seen)
     if step.then.outcome == "refused" and seen.get("imm", (None,))[0] is not None and seen["side"] == "remote":
         return "and told the receiver that it had come"
     done = seen["wc"] == ["SUCCESS"]
-    if done and set(seen.get("peer_wc", ())) - {"SUCCESS"}:
+    dropped = _success_means_sent(seen) and (seen["moved"] == "nothing" or _came_before_refusal(step, seen))
+    if done and not dropped and set(seen.get("peer_wc", ())) - {"SUCCESS"}:
         return f"and at the other side with {' '.join(seen['peer_wc'])}"
-    if done and seen["moved"] != "all" and not _may_be_lost(seen):
+    if done and not dropped and seen["moved"] != "all":
         return f"but {'nothing' if seen['moved'] == 'nothing' else 'something else'} has arrived; {_where(seen)}"
     if seen.get("late"):
         return "before its data was there"
@@ -75,6 +78,16 @@ def data_fault(step: Step, seen: Observation) -> str:
     if len(_stretches(seen)) > expected or any(start < 0 for start, _ in seen["changed"]):
         return _where(seen)
     return _reception_fault(seen) if done and seen["moved"] == "all" else ""
+
+
+def _came_before_refusal(step: Step, seen: Observation) -> bool:
+    """Whether only the first segments of a message are there, whose last ones were refused.
+
+    InfiniBand announces the length of a message in its first packet; iWARP checks each segment for itself and places it
+    (RFC 5041, DDP), so that those before the first refused one may be there.
+    """
+    segments = seen.get("unacknowledged") and seen["moved"] == "part" and step.arguments.get("position") in _FROM_START
+    return bool(segments) and len(seen["changed"]) == 1 and seen["changed"][0][0] == 0
 
 
 def _stretches(seen: Observation) -> list[list[int]]:
@@ -89,9 +102,9 @@ def _stretches(seen: Observation) -> list[list[int]]:
     return [*header[:1], *found[len(header) :]]
 
 
-def _may_be_lost(seen: Observation) -> bool:
-    """Whether nobody tells the sender that a message was dropped."""
-    return seen["moved"] == "nothing" and seen.get("qp_type", "RC") not in RELIABLE
+def _success_means_sent(seen: Observation) -> bool:
+    """Whether SUCCESS of a request does not say that the peer has taken it, since nobody tells the sender."""
+    return seen.get("qp_type", "RC") not in RELIABLE or seen.get("unacknowledged", False)
 
 
 def _reception_fault(seen: Observation) -> str:

@@ -97,6 +97,7 @@ class Observation(TypedDict, total=False):
 
     # Of operations on a range.
     peer_wc: list[str]  # the statuses at the peer, unless all are SUCCESS
+    unacknowledged: bool  # on this transport, SUCCESS of the request says only that it was sent
     qp_type: str
     side: str  # how the range is used: remote, gather, answer or receive
     moved: str  # how much of the data was transferred: all, nothing or part; `other`: the requester's buffer changed,

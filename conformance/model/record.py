@@ -58,12 +58,17 @@ class UnderTest(TypedDict, total=False):
 
 
 class RuleTexts(TypedDict, total=False):
-    """The fields of a rule that reports show, so that they need no other file."""
+    """The fields of a rule that reports show, so that they need no other file.
+
+    `quote` holds the words of the document; a rule that has none has `unquoted`, the reason.
+    """
 
     verb: str
     statement: str
     document: str
     section: str
+    quote: str
+    unquoted: str
     level: str
     layer: str
     since: str

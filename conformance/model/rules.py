@@ -24,6 +24,9 @@ class Rule:
     `layer` is the part of the stack that must enforce it. `needs` are the capabilities without which the rule does
     not apply. `since` is the first rdma-core release whose document has it. `failure_means` says what a violation
     means to an application. `location` is that of the id in its file.
+
+    `quote` is at most one sentence, word for word, from `section` of `document`; `[…]` stands for words left out.
+    If the document cannot be quoted, `unquoted` has the reason; one of the two is empty.
     """
 
     id: str
@@ -31,6 +34,8 @@ class Rule:
     statement: str
     document: str
     section: str
+    quote: str
+    unquoted: str
     level: str
     layer: str
     needs: tuple[str, ...]
@@ -40,10 +45,15 @@ class Rule:
 
     def as_data(self) -> RuleTexts:
         """Returns the fields that a results file has of the rule, so that reports need no other file."""
-        return {
+        texts: RuleTexts = {
             "verb": self.verb, "statement": self.statement, "document": self.document, "section": self.section,
             "level": self.level, "layer": self.layer, "since": self.since, "failure_means": self.failure_means,
         }  # fmt: skip
+        if self.quote:
+            texts["quote"] = self.quote
+        else:
+            texts["unquoted"] = self.unquoted
+        return texts
 
 
 class Registry(dict[str, Rule]):

@@ -7,6 +7,7 @@ run_options.py has those that `rdma-cts run` has, too. Not for running cases (pl
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,15 @@ def set_options(config: pytest.Config, arguments: Sequence[str]) -> None:
 
     Any other argument is one for argparse, which ends the process.
     """
+    vars(config.option).update(vars(_parser().parse_args(arguments)))
+
+
+@functools.cache
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for flag, settings in _declarations():
         parser.add_argument(flag, **settings)
-    vars(config.option).update(vars(parser.parse_args(arguments)))
+    return parser
 
 
 def _declarations() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -21,7 +21,7 @@ from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import Observation
-from conformance.model.record import ResultRecord
+from conformance.model.record import DeviceFacts, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
 from conformance.pytest_plugin.recorder import PROPERTY, Recorder
@@ -30,6 +30,7 @@ from conformance.results.records import result_record
 from conformance.sweeps.runners import RandomSequences, runners
 from conformance.tables.tiers import of_tier, ordered
 
+FACTS = pytest.StashKey[DeviceFacts | None]()
 RECORDER = pytest.StashKey[Recorder]()
 RECORD = pytest.StashKey[ResultRecord]()
 
@@ -41,10 +42,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Checks what the session needs. Runs last, so that a plugin can set the options in its own hook before."""
-    config = session.config
-    if hasattr(config, "workerinput"):
-        return
-    facts = check(config)
+    if not hasattr(session.config, "workerinput"):
+        session.config.stash[FACTS] = check(session.config)
+        start_recording(session.config)
+
+
+def start_recording(config: pytest.Config) -> None:
+    """Records what the session will report, if it has a device and its options say where to."""
+    facts = config.stash[FACTS]
     if facts and (config.getoption("--rdma-out") or config.getoption("--rdma-stream")):
         recorder = Recorder(config, facts)
         config.stash[RECORDER] = recorder
@@ -82,7 +87,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--rdma-sequences"):
         kept = [item for item in kept if (case := case_of(item)) is None or case.kind is not Kind.SEQUENCES]
     kept.sort(key=_precedence)
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    if left_out := set(items).difference(kept):
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = kept
 
 

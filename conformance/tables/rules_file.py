@@ -18,7 +18,10 @@ from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
 from conformance.yamldoc.reader import Reader
 
 FILE_NAME = "rules.yaml"
-KEYS = ("id", "statement", "document", "section", "level", "layer", "needs", "since", "failure_means")
+REQUIRED = ("id", "statement", "document", "section", "level", "layer", "needs", "since", "failure_means")
+# A rule has exactly one of these: the words of its document, or the reason why they are not given.
+QUOTE, UNQUOTED = "quote", "unquoted"
+KEYS = (*REQUIRED, QUOTE, UNQUOTED)
 # Of a predicate that is true where any flag of an enumeration is, beside those that are excepted.
 FLAGS, EXCEPT = "flags of", "except"
 _PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
@@ -95,13 +98,17 @@ def _predicate(reader: Reader, name: str, node: Node) -> str:
 
 def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
     before = len(reader.mistakes)
-    fields = reader.mapping(node, "a rule", KEYS, KEYS)
-    texts = {key: reader.text(fields.get(key), key) for key in KEYS if key not in ("level", "layer", "needs")}
+    fields = reader.mapping(node, "a rule", KEYS, REQUIRED)
+    texts = {key: reader.text(fields.get(key), key) for key in fields if key not in ("level", "layer", "needs")}
+    if QUOTE in fields and UNQUOTED in fields:
+        reader.note((node.keys or {})[UNQUOTED], f"a rule with the key {QUOTE!r} cannot have {UNQUOTED!r} too")
+    elif isinstance(node.value, dict) and QUOTE not in fields and UNQUOTED not in fields:
+        reader.note(node.location, f"a rule lacks the key {QUOTE!r} (or {UNQUOTED!r}, with the reason)")
     level = reader.word(fields.get("level"), "level", LEVELS)
     layer = reader.word(fields.get("layer"), "layer", LAYERS)
     needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
-    if texts["id"] and not RULE_ID.fullmatch(texts["id"]):
-        reader.note(fields["id"].location, f"invalid rule id {quoted(texts['id'])}; write e.g. REG-15")
+    if (id_ := texts.get("id")) and not RULE_ID.fullmatch(id_):
+        reader.note(fields["id"].location, f"invalid rule id {quoted(id_)}; write e.g. REG-15")
     if len(reader.mistakes) > before:
         return None
     return Rule(
@@ -110,6 +117,8 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
         statement=str(texts["statement"]),
         document=str(texts["document"]),
         section=str(texts["section"]),
+        quote=texts.get(QUOTE) or "",
+        unquoted=texts.get(UNQUOTED) or "",
         level=str(level),
         layer=str(layer),
         needs=needs,

@@ -13,7 +13,7 @@ from typing import Any
 from conformance.model import capability, quantity, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID
 from conformance.tables.expansion import PLACEHOLDER
-from conformance.tables.rules_file import EXCEPT, FLAGS
+from conformance.tables.rules_file import EXCEPT, FLAGS, QUOTE, UNQUOTED
 from conformance.tables.sweep_reader import FACTOR, NEEDS_OF, SUBSETS
 from conformance.tables.unknown_bits import FLAG_ENUMS, PARTS, UNKNOWN, WHICH
 from conformance.verbs import ENUMS
@@ -70,6 +70,10 @@ def rules_schema() -> Schema:
         "since": {**_TEXT, "description": "the first rdma-core whose document says it, in quotes"},
         "failure_means": {**_TEXT, "description": "what breaking it does to people"},
     }
+    source = {
+        QUOTE: {**_TEXT, "description": "at most one sentence of the document, word for word; […] for words left out"},
+        UNQUOTED: {**_TEXT, "description": "why the document is not quoted, in our own words"},
+    }
     derived = (
         _object({FLAGS: _words(FLAG_ENUMS), EXCEPT: _list({"type": "string"})}, required=(FLAGS,)),
         _object({UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}, required=(UNKNOWN,)),
@@ -77,7 +81,13 @@ def rules_schema() -> Schema:
     retired = _object({"id": rule["id"], "why": _TEXT}, required=("id", "why"))
     properties: Schema = {
         "verb": _words(vocabulary.VERBS),
-        "rules": {"type": "array", "items": _object(rule, required=tuple(rule))},
+        "rules": {
+            "type": "array",
+            "items": {
+                **_object({**rule, **source}, required=tuple(rule)),
+                "oneOf": [{"required": [key]} for key in source],
+            },
+        },
         "predicates": {
             "type": "object",
             "propertyNames": _new_name(),
