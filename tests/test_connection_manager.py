@@ -8,12 +8,14 @@ import itertools
 import os
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from conformance.device import connection_manager
+from conformance.device.connecting import ByStates
 from conformance.device.connection_manager import CmError, ConnectionManager, _Channel, _ConnParam, _Event
+from conformance.device.iwarp import ByManager
 from conformance.errors import UserError
 
 ACTIVE, PASSIVE = 17, 42
@@ -160,3 +162,47 @@ def test_a_host_without_the_library_is_told_of(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_an_address_is_laid_out_as_the_system_calls_expect_it(address: str, packed: str) -> None:
     assert connection_manager._socket_address(address, 0x1234).raw == bytes.fromhex(packed.replace(" ", ""))
+
+
+class End:
+    """A queue pair of no device, which records what becomes of it."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.state, self.moves = number, "RESET", list[str]()
+
+    def move_to(self, state: str, peer: int) -> None:
+        self.state = state
+        self.moves.append(f"{state} {peer}")
+
+    def fail(self) -> None:
+        self.state = "ERR"
+
+
+@pytest.mark.parametrize("state", ["RTS", "ERR"])
+def test_the_manager_connects_queue_pairs_that_are_in_init(library: Library, state: str) -> None:
+    way = ByManager(ConnectionManager("10.77.0.1", 5.0))
+    listener = set(library.alive)
+    requester, responder = End(ACTIVE), End(PASSIVE)
+    way.connect(cast(Any, requester), cast(Any, responder), state)
+    assert (requester.moves, responder.moves) == (["INIT 0"], ["INIT 0"])
+    assert (requester.state, responder.state) == ("RTS", state)
+    assert library.connected == {"rdma_connect": (ACTIVE, 1, 1), "rdma_accept": (PASSIVE, 1, 1)}
+    way.close()
+    way.close()
+    assert library.alive == listener
+
+
+def test_below_connected_the_manager_is_not_asked(library: Library) -> None:
+    way = ByManager(ConnectionManager("10.77.0.1", 5.0))
+    requester, responder = End(ACTIVE), End(PASSIVE)
+    way.connect(cast(Any, requester), cast(Any, responder), "INIT")
+    assert (requester.state, responder.state, library.connected) == ("INIT", "INIT", {})
+
+
+def test_by_states_each_queue_pair_is_told_its_peer() -> None:
+    requester, responder = End(ACTIVE), End(PASSIVE)
+    ByStates().connect(cast(Any, requester), cast(Any, responder), "RTR")
+    assert (requester.moves, responder.moves) == ([f"INIT {PASSIVE}"], [f"RTR {ACTIVE}"])
+    alone = End(ACTIVE)
+    ByStates().connect(cast(Any, alone), cast(Any, alone), "RTS")
+    assert alone.moves == [f"RTS {ACTIVE}"]

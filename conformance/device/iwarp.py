@@ -1,4 +1,4 @@
-"""Pairs of queue pairs over iWARP: connected by the connection manager, and made anew when they have to be renewed.
+"""How queue pairs of iWARP are connected: by the connection manager, over a connection of TCP.
 
 A queue pair of iWARP goes from RESET to INIT by ibv_modify_qp, and to RTS when its connection is established. It does
 not come back from an error: RFC 5040 ends the connection. Not for the connection manager (connection_manager.py).
@@ -6,34 +6,37 @@ not come back from an error: RFC 5040 ends the connection. Not for the connectio
 
 from __future__ import annotations
 
-from conformance.device.connection_manager import Connection
-from conformance.device.queue_pairs import DevicePair
+from conformance.device.connecting import CONNECTED, ByStates, End
+from conformance.device.connection_manager import Connection, ConnectionManager
 
 
-class IwarpPair(DevicePair):
-    """Two queue pairs of type RC at the two ends of a connection of TCP."""
+class ByManager:
+    """A way to connect a pair whose ends are those of one connection."""
 
-    renews_by_reset = False
-    _connection: Connection | None = None
+    by_reset = False
 
-    def _connect(self) -> None:
-        requester, responder = self.requester, self.responder
-        if self._state not in ("RTS", "ERR"):
-            super()._connect()
+    def __init__(self, manager: ConnectionManager) -> None:
+        self._manager = manager
+        self._connection: Connection | None = None
+
+    def connect(self, requester: End, responder: End, state: str) -> None:
+        """Moves the queue pairs to INIT and has the manager connect them; the requester asks for the connection.
+
+        Raises CmError, or PyverbsRDMAError if the device refuses a transition.
+        """
+        if state not in CONNECTED:
+            ByStates().connect(requester, responder, state)
             return
         for queue in (requester, responder):
             queue.move_to("INIT", 0)
-        manager = requester.device.connection_manager
-        assert manager is not None, "opened with the device"
-        self._connection = manager.connect(requester.number, responder.number)
+        self._connection = self._manager.connect(requester.number, responder.number)
         for queue in (requester, responder):
             queue.state = "RTS"
-        if self._state == "ERR":
+        if state == "ERR":
             responder.fail()
 
     def close(self) -> None:
-        """Destroys both queue pairs, and then what remains of their connection."""
-        super().close()
+        """Releases the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

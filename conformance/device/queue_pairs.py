@@ -12,7 +12,9 @@ from typing import Any, cast
 from conformance.bench.calls import Pd, Return, Sge, Window
 from conformance.bench.work_requests import EXTENDED_OPCODES, BindInfo, Completion, SendRequest
 from conformance.device.async_events import events_of
+from conformance.device.connecting import ByStates, Way
 from conformance.device.device import Device, ProtectionDomain
+from conformance.device.iwarp import ByManager
 from conformance.device.libibverbs import exact
 from conformance.device.posting import Poster
 from conformance.device.qp_states import Attr, modify_to
@@ -221,11 +223,11 @@ class DeviceQueue:
 class DevicePair:
     """Two queue pairs of one type, each the peer of the other.
 
-    `renews_by_reset`: `renew` moves them through RESET, so that they remain the same queue pairs.
+    `kind` is the class of each end. `keeps_receives`: a reset does not remove the receives that an end has posted.
     """
 
     kind: type[DeviceQueue] = DeviceQueue
-    renews_by_reset = True
+    keeps_receives = False
 
     def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
         """`responder_pd` is the PD of the regions that are accessed remotely; `spec` is that of the responder.
@@ -234,6 +236,7 @@ class DevicePair:
         """
         self._spec = device, spec, requester_pd, responder_pd, deadline_s
         self.transport = device.transport
+        self._way: Way = ByManager(device.connection_manager) if device.connection_manager else ByStates()
         self._create(*self._spec)
 
     def _create(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
@@ -249,16 +252,17 @@ class DevicePair:
             self.close()
             raise
 
+    @property
+    def renews_by_reset(self) -> bool:
+        """Whether `renew` moves them through RESET, so that they remain the same queue pairs."""
+        return self._way.by_reset and not self.keeps_receives
+
     def _connect(self) -> None:
-        if self.requester is not self.responder:
-            # A responder in a lower state than RTS cannot exchange messages.
-            self.requester.move_to("RTS" if self._state in ("RTS", "ERR") else "INIT", self.responder.number)
-        self.responder.move_to(self._state, self.requester.number)
+        self._way.connect(self.requester, self.responder, self._state)
 
     def connect(self) -> None:
         """Moves both queue pairs from the states after creation on to RTS."""
-        self.requester.move_to("RTS", self.responder.number)
-        self.responder.move_to("RTS", self.requester.number)
+        self._way.connect(self.requester, self.responder, "RTS")
 
     def renew(self) -> None:
         """Restores the state after creation: moves both through RESET, or creates them again."""
@@ -279,9 +283,10 @@ class DevicePair:
         self._create(*self._spec)
 
     def close(self) -> None:
-        """Destroys both queue pairs."""
+        """Destroys both queue pairs, and then what connected them."""
         for queue in {self.responder, self.requester}:
             queue.close()
+        self._way.close()
 
 
 def _capacity(spec: QpSpec) -> Any:

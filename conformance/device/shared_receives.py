@@ -48,8 +48,4 @@ class SharedReceivesPair(DevicePair):
     """Two ends, each the peer of the other."""
 
     kind: type[DeviceQueue] = SharedReceivesQueue
-
-    def renew(self) -> None:
-        """Creates both ends again: a shared receive queue would keep its receives."""
-        self.close()
-        self._create(*self._spec)
+    keeps_receives = True

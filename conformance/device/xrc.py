@@ -90,7 +90,7 @@ class XrcPair(SharedReceivesPair):
     """Two ends, each the peer of the other."""
 
     kind = XrcQueue
-    renews_by_reset = False  # a shared receive queue would keep its receives
+    keeps_receives = True
 
     def _connect(self) -> None:
         requester, responder = self.requester, self.responder
