@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from conformance.bench.work_requests import SendRequest
 from conformance.errors import UserError
 from conformance.execution.preflight import check_loopback
+from conformance.pytest_plugin.recorder import tell_supervisor
+from conformance.results.records import decode
 from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.objects import Refused
@@ -94,3 +99,32 @@ def test_queue_pairs_that_cannot_be_connected_end_the_run() -> None:
         pytest.raises(UserError, match="cannot be connected to each other: ENETUNREACH"),
     ):
         check_loopback(bench)
+
+
+def config(stream: str, recorder: object = None) -> Any:
+    """The configuration of a session with this --rdma-stream."""
+    return SimpleNamespace(
+        getoption=lambda _: stream, pluginmanager=SimpleNamespace(get_plugin=lambda name: recorder)
+    )  # fmt: skip
+
+
+TOLD = {"type": "guest", "event": "broken", "reason": "no loopback; mend it"}
+ERROR = UserError("no loopback", hint="mend it")
+
+
+def test_a_supervisor_is_told_before_there_is_a_header(tmp_path: Path) -> None:
+    port = tmp_path / "port"
+    port.touch()
+    tell_supervisor(config(str(port)), ERROR)
+    assert [decode(line) for line in port.read_bytes().splitlines()] == [TOLD]
+
+
+def test_a_supervisor_is_told_over_the_port_that_is_open_already() -> None:
+    records: list[object] = []
+    recorder = SimpleNamespace(sink=SimpleNamespace(append=records.append))
+    tell_supervisor(config("/nowhere", recorder), ERROR)
+    assert records == [TOLD]
+
+
+def test_without_a_supervisor_nobody_is_told() -> None:
+    tell_supervisor(config(""), ERROR)

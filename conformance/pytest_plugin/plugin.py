@@ -25,7 +25,7 @@ from conformance.model.observation import Observation
 from conformance.model.record import DeviceFacts, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
-from conformance.pytest_plugin.recorder import PROPERTY, Recorder, tell_supervisor
+from conformance.pytest_plugin.recorder import NAME, PROPERTY, Recorder, tell_supervisor
 from conformance.results.case_record import case_record
 from conformance.results.records import result_record
 from conformance.sweeps.runners import RandomSequences, runners
@@ -59,7 +59,7 @@ def start_recording(config: pytest.Config) -> None:
     if facts and (config.getoption("--rdma-out") or config.getoption("--rdma-stream")):
         recorder = Recorder(config, facts)
         config.stash[RECORDER] = recorder
-        config.pluginmanager.register(recorder, "rdma-cts-recorder")
+        config.pluginmanager.register(recorder, NAME)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -29,6 +29,8 @@ from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
 from conformance.tables.suite import VERSION, Suite
 
+# The recorder's name among the plugins of pytest.
+NAME = "rdma-cts-recorder"
 # The name of the property of pytest's report that has the record, also from an xdist worker.
 PROPERTY = "rdma-cts"
 
@@ -50,9 +52,14 @@ class Stream:
 
 def tell_supervisor(config: pytest.Config, error: UserError) -> None:
     """Tells the supervisor, if there is one, why the session ends before its first case."""
-    if path := config.getoption("--rdma-stream"):
-        stream = Stream(path)
-        stream.append({"type": "guest", "event": "broken", "reason": str(error)})
+    path = config.getoption("--rdma-stream")
+    if not path:
+        return
+    recorder = config.pluginmanager.get_plugin(NAME)
+    sink = recorder.sink if recorder else None  # only one descriptor of a port can be open
+    stream = sink or Stream(path)
+    stream.append({"type": "guest", "event": "broken", "reason": str(error)})
+    if sink is None:
         stream.close()
 
 
