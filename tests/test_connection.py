@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from conformance.bench.calls import Return
 from conformance.bench.memory_areas import BEFORE, Area, pattern, repeated
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
+from conformance.device import native_exchange
 from conformance.execution import connection
 from conformance.execution.connection import ExchangeSpec, LoopbackConnection, exchanges
 from conformance.model.transport import INFINIBAND
@@ -176,3 +178,38 @@ def test_an_error_state_that_has_once_not_come_is_hardly_waited_for(monkeypatch:
     loopback.mark_failed(cast(Any, side))
     assert first > 10
     assert len(asked) - first < 3
+
+
+class MadeAnew(Pair):
+    """Two ends that a renewal replaces by others."""
+
+    renews_by_reset = False
+
+    def __init__(self, requester: Side, responder: Side) -> None:
+        super().__init__(requester, responder)
+        self.renewals = 0
+
+    def renew(self) -> None:
+        """Counts."""
+        self.renewals += 1
+
+
+def test_a_stale_pair_that_is_made_anew_is_renewed_before_c_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = MadeAnew(Side([], lambda _: None), Side([], lambda _: None))
+    loopback = LoopbackConnection(cast(Any, pair), lambda: 1)
+    seen: list[int] = []
+    monkeypatch.setattr(native_exchange, "native_connection", lambda *_: seen.append(pair.renewals))
+    loopback.native()
+    loopback.stale = True
+    loopback.native()
+    assert (seen, loopback.stale) == ([0, 1], False)
+
+
+def test_c_returns_before_it_would_use_a_stale_pair_that_it_cannot_renew() -> None:
+    device = SimpleNamespace(pointers=SimpleNamespace(attributes=lambda _: 0))
+    end: Any = SimpleNamespace(kind="RC", device=device, deadline_s=1.0, attributes=None, poster=SimpleNamespace(qp=0))
+    made = native_exchange.NativeConnection(end, end, 0.5, renewable=True, by_reset=False)
+    made.state = True, (0, 0)
+    assert native_exchange.available(), "the project's tests need gcc"
+    spec = native_exchange.NativeSpec(made, 0, 1, SendRequest("RDMA_WRITE", 1), (area(pattern(8)), area(pattern(8))))
+    assert native_exchange.exchanges([spec]) == []  # anything else would use the queue pair at address 0
