@@ -9,7 +9,7 @@ import pytest
 
 from conformance.judging import answering_layer, crash_location, judge
 from conformance.model.case import Case
-from conformance.model.observation import AskedRange, KernelEvidence, Observation
+from conformance.model.observation import NOT_AWAITED, AskedRange, KernelEvidence, Observation
 from conformance.model.verdict import Verdict
 from samples import case
 
@@ -727,3 +727,59 @@ def test_a_step_of_the_other_outcome_is_not_judged() -> None:
     assert judge(of, [], status("0", afterwards=[status("not made", not_made=True)])).verdict == Verdict.PASS
     assert judge(of, [], status("EINVAL", afterwards=[status("EBUSY")])).verdict == Verdict.FAIL
     assert judge(of, ["odp"], status("EINVAL", afterwards=[status("0")])).verdict == Verdict.UNSUPPORTED
+
+
+def test_a_failed_bind_completes_with_its_own_number() -> None:
+    of = case(
+        f"{{rules: [BIND-01], given: {{{WINDOW}, {REGION}}}, when: {{access: []}}, then: refused}}",
+        "bind_mw",
+    )
+    failed = bound("MW_BIND_ERR")
+    assert judge(of, [], {**failed, "wr_id_matches": True}).verdict == Verdict.PASS
+    assert "another wr_id" in judge(of, [], {**failed, "wr_id_matches": False}).reason
+    assert judge(of, [], {**bound(), "wr_id_matches": False}).verdict == Verdict.PASS, "there is no completion"
+
+
+def test_the_opcode_of_a_completion_counts_where_a_row_asks_for_it() -> None:
+    observed = moved("all", "SUCCESS")
+    observed["afterwards"][0]["opcode"] = ["RDMA_READ", "RDMA_WRITE"]
+    assert judge(traffic("success"), [], observed).verdict == Verdict.PASS
+    judgement = judge(traffic("{outcome: success, opcode: as_posted}"), [], observed)
+    assert judgement.verdict == Verdict.FAIL
+    assert "has the opcode RDMA_READ, not RDMA_WRITE" in judgement.reason
+    del observed["afterwards"][0]["opcode"]
+    assert judge(traffic("{outcome: success, opcode: as_posted}"), [], observed).verdict == Verdict.PASS
+
+
+LATER = """
+- id: later
+  rules: [BIND-11]
+  given: {memory: {buf: {kind: anonymous, size: 1 page}}, qps: {qp: {type: RC, state: RESET}}, windows: {mw: {type: 1}},
+    mrs: {mr: {access: [LOCAL_WRITE, MW_BIND]}}}
+  when: {access: []}
+  then: open
+  afterwards:
+    - {call: connect_qp, then: {outcome: success, completion: none, after: refused}}
+    - {call: connect_qp, then: {outcome: open, completion: one, after: success}}
+"""
+SKIPPED = status("not made", not_made=True)
+
+
+@pytest.mark.parametrize(
+    ("returned", "completed", "verdict"),
+    [
+        ("EINVAL", [], Verdict.PASS),
+        ("EINVAL", ["SUCCESS"], Verdict.FAIL),
+        ("EINVAL", ["MW_BIND_ERR"], Verdict.FAIL),
+        ("0", ["SUCCESS"], Verdict.PASS),
+        ("0", ["MW_BIND_ERR"], Verdict.PASS),
+        ("0", [], Verdict.FAIL),
+    ],
+)
+def test_what_was_refused_is_not_done_later_and_what_was_posted_completes(
+    returned: str, completed: list[str], verdict: str
+) -> None:
+    judged = status(returned, wc=[NOT_AWAITED] if returned == "0" else [], rkey={"before": 1, "after": 1})
+    later = status("0", wc=completed)
+    steps = [SKIPPED, later] if returned == "0" else [later, SKIPPED]
+    assert judge(case(LATER, "bind_mw"), [], {**judged, "afterwards": steps}).verdict == verdict

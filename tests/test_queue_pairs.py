@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from conformance.device.qp_states import transitions
+from conformance.device.qp_states import modify_to, transitions
 from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue
 from conformance.model.case import QpSpec
 from conformance.model.transport import ROCE
@@ -71,3 +71,22 @@ def test_each_transition_sets_the_attributes_that_the_manual_page_requires(
     expected = [(state, sum(1 << bit for bit in bits)) for state, bits in zip((1, 2, 3), masks, strict=False)]
     assert transitions(kind) == expected
     assert all(type(mask) is int for _, mask in transitions(kind)), "C gets these numbers"
+
+
+@pytest.mark.parametrize(
+    ("since", "to", "expected"),
+    [
+        ("RESET", "RTS", [1, 2, 3]),
+        ("INIT", "RTS", [2, 3]),
+        ("RTR", "RTS", [3]),
+        ("RTS", "RTS", []),
+        ("RTS", "ERR", [6]),
+        ("RESET", "INIT", [1]),
+    ],
+)
+def test_a_queue_pair_moves_on_from_where_it_is(since: str, to: str, expected: list[int]) -> None:
+    taken: list[int] = []
+    attributes = SimpleNamespace(qp_state=0)
+    qp = SimpleNamespace(modify=lambda given, mask: taken.append(given.qp_state))
+    modify_to(qp, "RC", attributes, to, since)
+    assert taken == expected

@@ -88,7 +88,16 @@ def test_two_references_never_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "seed", "steps"), [("busy-for-ever", 6, 4), ("rights-are-only-added", 3, 3), ("one-byte-too-long", 5, 2)]
+    ("name", "seed", "steps"),
+    [
+        ("busy-for-ever", 6, 4),
+        ("rights-are-only-added", 3, 3),
+        ("one-byte-too-long", 5, 2),
+        ("keys-outlive-the-region", 1, 2),
+        ("old-key-stays", 1, 2),
+        ("old-key-of-the-unbound-stays", 1, 3),
+        ("only-the-first-element-is-checked", 1, 1),
+    ],
 )
 def test_a_violation_is_found_and_told_in_few_steps_that_show_it_again(
     name: str, seed: int, steps: int, tmp_path: Path, suite: Suite
