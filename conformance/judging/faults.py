@@ -74,7 +74,7 @@ def data_fault(step: Step, seen: Observation) -> str:
         return "before its data was there"
     if seen.get("guards"):
         return "and changed bytes beside the buffer of the other side"
-    expected = 1 if done and step.arguments.get("op") not in _READERS else 0
+    expected = 1 if (done or _came_before_refusal(step, seen)) and step.arguments.get("op") not in _READERS else 0
     if len(_stretches(seen)) > expected or any(start < 0 for start, _ in seen["changed"]):
         return _where(seen)
     return _reception_fault(seen) if done and seen["moved"] == "all" else ""
