@@ -185,6 +185,19 @@ def test_what_the_harness_raises_is_broken_and_of_its_own_errors_only_the_senten
         assert judgement.reason == f"the harness could not run the case: {text}"
 
 
+@pytest.mark.parametrize(("declared", "verdict"), [(True, Verdict.BROKEN), (False, Verdict.UNREACHABLE)])
+def test_an_environment_is_broken_only_if_the_device_has_what_it_is_needed_for(
+    declared: bool, verdict: Verdict, run: RunContext
+) -> None:
+    def fail(case: Case, run: RunContext, progress: Progress) -> CaseRun:
+        raise UserError("no such memory")
+
+    capabilities = replace(run.basis.capabilities, declared={"odp": declared})
+    judgement = judgement_on(samples.case(ON_DEMAND), replace(run, basis=Basis(capabilities), runners={Kind.ROW: fail}))
+    assert judgement.verdict == verdict
+    assert "no such memory" in judgement.reason
+
+
 def mistakes(row: str) -> list[str]:
     """What is wrong with a table of the API that has this row."""
     text = f"verb: api\ncases: 1\nrows:\n  - {row}\n"
