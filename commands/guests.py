@@ -24,15 +24,15 @@ from fixtures import packages
 from fixtures.cache import cache_directory
 from fixtures.softroce import accelerator, derivation, qemu, terminal
 from fixtures.softroce.build import find_tool
+from fixtures.softroce.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
 from fixtures.softroce.guest import Guest, boot
 from fixtures.softroce.image import ensure_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import DEFAULT_STACK, recipe_for
 from fixtures.softroce.request import PYTEST, PYTHON, Request
 from fixtures.softroce.start import Starter
-from fixtures.softroce.under_test import Prepared, UnderTest
+from fixtures.softroce.under_test import DriverModule, Prepared, UnderTest
 
-DEVICE = "rxe0"
 PORT = "/dev/virtio-ports/rdma-cts.results"
 # The parts of the project that the guest needs, by their names in the checkout.
 SUITE_PARTS = (
@@ -69,7 +69,9 @@ class Guests:
         image = ensure_image(recipe, cache_directory(), say)
         self._image = image
         self.stack = recipe.stack
-        self._under_test = UnderTest(builds.builds_from(options), image, recipe)
+        self.driver = driver = guest_driver(options)
+        module = DriverModule(driver.module, lambda: ensure_module(driver, recipe, image, cache_directory(), say))
+        self._under_test = UnderTest(builds.builds_from(options), image, recipe, module if driver.source else None)
         self.given = self._under_test.hashes()
         if self._environment:
             self.given["environment"] = self._environment
@@ -94,7 +96,7 @@ class Guests:
             began = time.monotonic()
             if guest := self._resume(request, prepared, console):
                 version, took = prepared.image.kernel_version, time.monotonic() - began
-                self._say(f"the Soft-RoCE guest is up after {took:.2f} s (kernel {version}; its console: {console})")
+                self._say(f"the guest is up after {took:.2f} s (kernel {version}; its console: {console})")
                 return guest
         watch = f"sh fixtures/softroce/watch.sh $$ {request.silence_s:.1f} &"
         command = shlex.join(["exec", *PYTHON, "-m", "pytest", *PYTEST, *request.folders, *request.arguments])
@@ -120,14 +122,15 @@ class Guests:
             with self._boot(terminal.SHELL, Request(()), *self._next(), guest_end):
                 guest_end.close()
                 self._say(
-                    f"a shell in the guest, in the suite's directory; the device is {DEVICE}, `exit` ends the guest"
+                    f"a shell in the guest, in the suite's directory; the device is {self.driver.device},"
+                    " `exit` ends the guest"
                 )
                 terminal.relay(host_end)
 
     def _request(self, cases: Sequence[str]) -> Request:
         """The request to run these cases."""
         tables = tuple(Path(name) for _, name in self._vendor)
-        inside = self._options.inside_guest(DEVICE, tables, _PROFILE if self._options.profile else None)
+        inside = self._options.inside_guest(self.driver.device, tables, _PROFILE if self._options.profile else None)
         arguments = ["--rdma-only", "only", "--rdma-stream", PORT, "--rdma-alone", *inside.plugin_arguments()]
         return Request(
             tuple(arguments),
@@ -147,7 +150,10 @@ class Guests:
         tree = [*((ROOT / part, part) for part in SUITE_PARTS), *more, *self._vendor]
         if self._options.profile:
             tree.append((self._options.profile, str(_PROFILE)))
-        environment = {derived.DIRECTORY: derivation.FOLDER, **prepared.environment, **self._environment}
+        environment = {
+            derived.DIRECTORY: derivation.FOLDER, **self.driver.environment,
+            **prepared.environment, **self._environment,
+        }  # fmt: skip
         kept = derivation.folder_of(cache_directory(), prepared.image.digest)
         return Job(tuple(tree), command, environment, prepared.prepare, kept)
 
@@ -156,7 +162,7 @@ class Guests:
     ) -> Guest:
         """A booted guest that runs the command, with the files of the request."""
         console = self._out / f"console{name}.log"
-        self._say(f"booting the Soft-RoCE guest (kernel {prepared.image.kernel_version}; its console: {console})")
+        self._say(f"booting the guest (kernel {prepared.image.kernel_version}; its console: {console})")
         with tempfile.TemporaryDirectory(prefix="work-", dir=self._out) as work:
             files = [(Path(work) / file, file) for file in request.files]
             for path, file in files:
@@ -188,6 +194,11 @@ class Guests:
                 stage = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))
             self._prepared = self._under_test.lay_out(stage)
         return self._prepared
+
+
+def guest_driver(options: RunOptions) -> Driver:
+    """The driver of the device in the guest of a run."""
+    return driver_for(options.driver or DEFAULT_DRIVER)
 
 
 def _unused(out: Path) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from commands.guests import DEVICE, PORT, SUITE_PARTS
+from commands.guests import PORT, SUITE_PARTS
 from conformance.errors import UserError
 from conformance.tables.suite import ROOT
 from fixtures import packages
 from fixtures.cache import cache_directory
+from fixtures.softroce.driver import driver_for
 from fixtures.softroce.guest import boot
 from fixtures.softroce.image import ensure_image
 from fixtures.softroce.job import Job
@@ -33,7 +34,7 @@ def messages_from_guest(
     packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
     image = ensure_image(recipe_for(stack), cache_directory(), say)
     tree = tuple((ROOT / part, part) for part in SUITE_PARTS)
-    command = " ".join(["python3 -m", module, DEVICE, PORT, *arguments])
+    command = " ".join(["python3 -m", module, driver_for().device, PORT, *arguments])
     with boot(image, Job(tree, command), console=console) as guest:
         while line := guest.next_line(_SILENCE_S):
             try:

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from commands import builds, case_options, report, run_arguments, target
-from commands.guests import Guests
+from commands.guests import Guests, guest_driver
 from commands.plan import Plan, read_plan, write_plan
 from conformance.errors import UserError
 from conformance.model.case import Case
@@ -105,7 +105,8 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
     options = target.with_target(options)
     if options.device and not options.hazardous:
         cases = _harmless(cases, progress)
-    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{options.device or target.GUEST_DEVICE}"
+    device = options.device or guest_driver(options).device
+    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{device}"
     file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device))
     with closing(file) as results, _tidied(out):
         before = results.recorded()

@@ -11,7 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.run_options import OPTIONS, RunOptions
+from fixtures.softroce.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.softroce.recipe import DEFAULT_STACK, STACKS
+
+# Choices that are defined in fixtures/, which conformance/ does not import, and their defaults.
+_CHOICES = {"stack": (tuple(STACKS), DEFAULT_STACK), "driver": (tuple(DRIVERS), DEFAULT_DRIVER)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +31,9 @@ def add_argument(group: argparse._ActionsContainer, name: str, default: Any) -> 
     """Adds the option of a field of RunOptions; SUPPRESS leaves its default to RunOptions."""
     option = OPTIONS[name]
     shown = option.default if default == argparse.SUPPRESS else default
-    if name == "stack":  # the stacks are defined in fixtures/, which conformance/ does not import
-        option, shown = replace(option, choices=tuple(STACKS)), DEFAULT_STACK
+    if name in _CHOICES:
+        choices, shown = _CHOICES[name]
+        option = replace(option, choices=choices)
     group.add_argument(option.flag, dest=name, default=default, **option.settings(shown))
 
 

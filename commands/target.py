@@ -12,7 +12,7 @@ from typing import Any
 
 from commands import builds
 from commands.durations import Durations
-from commands.guests import DEVICE, Guests
+from commands.guests import Guests
 from conformance.device.device import device_names
 from conformance.errors import UserError
 from conformance.kernel.netlink import RdmaNetlink
@@ -25,8 +25,6 @@ from fixtures.host import HostWorker
 from fixtures.rdma_core import find_rdma_core
 from fixtures.softroce.capacity import guests_at_once
 from fixtures.softroce.machine import MEMORY_MB
-
-GUEST_DEVICE = DEVICE
 
 Say = Callable[[str], None]
 
@@ -106,5 +104,6 @@ def _on_host(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Targ
 def _in_guest(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
     workers = guests_at_once(options.guests, MEMORY_MB)
     guests = Guests(options, out, say, assume_yes)
-    durations = Durations(cache_directory() / "durations" / f"{guests.stack}-{guests.accelerator}.json")
+    name = f"{guests.stack}-{guests.driver.name}-{guests.accelerator}.json"
+    durations = Durations(cache_directory() / "durations" / name)
     return Target(guests.stack, guests.run, guests.given, "", guests.run_again, workers, durations)

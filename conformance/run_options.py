@@ -83,6 +83,7 @@ class RunOptions:
     guest: bool = False
     guests: int | None = None
     stack: str | None = None
+    driver: str | None = None
     shared: bool = False
     hazardous: bool = False
     kernel: Path | None = None
@@ -226,6 +227,7 @@ OPTIONS: Mapping[str, Option] = {
         Option("guests", "--guests", "how many guests run at the same time (default: one for each processor, as far as"
                " memory allows)", WHERE, "N", positive_count, decides=False, only_on=GUEST),
         Option("stack", "--stack", "the Debian that the guest is made of", WHERE, only_on=GUEST),
+        Option("driver", "--driver", "the driver of the guest's device", WHERE, only_on=GUEST),
         Option("shared", "--shared", "on a device: even if others have queue pairs on it", WHERE, only_on=HOST),
         Option("hazardous", "--hazardous", "on a device: also what may take the kernel down", WHERE, only_on=HOST),
         Option("kernel", "--kernel", "in the guest: this kernel (bzImage or vmlinuz)", BUILDS, "FILE", Path,

@@ -15,6 +15,7 @@ from conformance.execution.offered import offered_by
 from conformance.header import Check
 from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
+from conformance.model.transport import INFINIBAND, IWARP
 from conformance.model.vocabulary import ENTRIES
 from reference import header
 from reference.device import Device
@@ -71,7 +72,8 @@ class HeldQueue:
 
     def move_to(self, state: str) -> None:
         """Moves the queue pair to a state."""
-        self.state = self.queue.state = state
+        self.state = state
+        self._device.move_qp(self.queue, state)
 
     @property
     def number(self) -> int:
@@ -91,6 +93,11 @@ class HeldQueue:
     def query_state(self) -> str:
         """Returns the present state."""
         return self.queue.state
+
+    def events(self) -> list[str]:
+        """Returns the asynchronous events since the last call."""
+        found, self.queue.events = self.queue.events, []
+        return found
 
     def post_send(self, request: SendRequest) -> Return:
         """ibv_post_send or an equivalent: 0, or the value of errno."""
@@ -115,8 +122,11 @@ class HeldQueue:
 class HeldPair:
     """Two queue pairs that are connected to each other."""
 
+    renews_by_reset = True
+
     def __init__(self, device: Device, spec: QpSpec, requester: Pd, responder: Pd) -> None:
         self._device, self._state = device, spec.state
+        self.transport = INFINIBAND if device.stack.has("iba_statuses") else IWARP
         self.responder = HeldQueue(device, responder, device.create_qp(_new(spec, responder)))
         self.requester = self.responder
         if spec.kind != "XRC_SEND":
@@ -127,6 +137,11 @@ class HeldPair:
     def _connect(self) -> None:
         self.requester.move_to("RTS" if self._state in ("RTS", "ERR") else "INIT")
         self.responder.move_to(self._state)
+
+    def connect(self) -> None:
+        """Moves both queue pairs on to RTS."""
+        for held in (self.requester, self.responder):
+            held.move_to("RTS")
 
     def renew(self) -> None:
         """Resets both queue pairs and connects them again."""
@@ -145,6 +160,11 @@ class ReferenceBench:
 
     page = PAGE
     hugepage = HUGEPAGE
+
+    @property
+    def max_read_elements(self) -> int:
+        """So many elements may an RDMA READ have."""
+        return _ELEMENTS if self.device.stack.has("read_lists") else 1
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Device()
@@ -228,6 +248,9 @@ def _checked(text: str, fault: tuple[str, str, int]) -> Sequence[Check]:
     if fault[0]:
         bindings = header.with_value(bindings, *fault)
     return header.checks(text, bindings)
+
+
+_ELEMENTS = 3
 
 
 def _new(spec: QpSpec, pd: Pd) -> Queue:

@@ -13,7 +13,8 @@ from reference.access import Access
 from reference.objects import Domain, Refused
 
 SUCCESS, FLUSHED = "SUCCESS", "WR_FLUSH_ERR"
-_KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND")
+_KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND", "RC_SRQ")
+_SHARED_RECEIVES = ("XRC", "RC_SRQ")  # their receives are in a shared receive queue, which knows no states
 # The opcode of the completion, from enum ibv_wc_opcode, for operations that have another name there.
 _COMPLETED = {
     "RDMA_WRITE_WITH_IMM": "RDMA_WRITE", "SEND_WITH_IMM": "SEND", "SEND_WITH_INV": "SEND",
@@ -34,6 +35,7 @@ class Queue:
     state: str = "RESET"
     receives: deque[tuple[int, tuple[Sge, ...]]] = field(default_factory=deque)
     polled: deque[Completion] = field(default_factory=deque)
+    events: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.peer: Queue = self
@@ -60,6 +62,10 @@ class Queues(Access):
         self.queues += 1
         return queue
 
+    def move_qp(self, queue: Queue, state: str) -> None:
+        """Moves a queue pair to a state."""
+        queue.state = state
+
     def destroy_qp(self, queue: Queue) -> None:
         """Destroys a queue pair and its completion queue."""
         queue.domain.users -= 1
@@ -72,7 +78,7 @@ class Queues(Access):
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
         """Adds a completion if the request asked for one or failed. A failure puts the queue pair into state ERR."""
         if status != SUCCESS or self.asks_completion(queue, request.flags):
-            opcode = _COMPLETED.get(request.opcode, request.opcode) if status == SUCCESS else ""
+            opcode = self.completed_opcode(request.opcode) if status == SUCCESS else ""
             queue.polled.append(Completion(self.reported_wr_id(request.wr_id), status, opcode))
         if status not in (SUCCESS, FLUSHED):
             self.fail(queue)
@@ -81,23 +87,33 @@ class Queues(Access):
         """Returns whether a request generates a completion on success."""
         return bool(flags & SIGNALED) or queue.sq_sig_all
 
+    def completed_opcode(self, opcode: str) -> str:
+        """Returns the opcode of a request's completion: ibv_poll_cq(3) has it name the operation of the request."""
+        return _COMPLETED.get(opcode, opcode)
+
+    def received_opcode(self, message: bool) -> str:
+        """Returns the opcode of a receive's completion: of a message, or of an RDMA WRITE with immediate data."""
+        return "RECV" if message else "RECV_RDMA_WITH_IMM"
+
     def reported_wr_id(self, wr_id: int) -> int:
         """Returns the wr_id of a completion."""
         return wr_id
 
     def fail(self, queue: Queue) -> None:
-        """Takes a queue pair to the error state and flushes its posted receives."""
+        """Takes a queue pair to the error state and flushes the receives that are posted to it alone."""
         if queue.state != "ERR":
             queue.state = "ERR"
+            if queue.kind in _SHARED_RECEIVES:
+                return
             for wr_id, _ in queue.receives:
                 queue.polled.append(Completion(wr_id, FLUSHED))
             queue.receives.clear()
 
     def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
         """Posts a receive. Returns 0 or errno."""
-        if queue.state == "RESET":
+        if queue.state == "RESET" and queue.kind not in _SHARED_RECEIVES:
             return errno.EINVAL
-        if queue.state == "ERR":
+        if queue.state == "ERR" and queue.kind not in _SHARED_RECEIVES:
             queue.polled.append(Completion(wr_id, FLUSHED))
         else:
             queue.receives.append((wr_id, tuple(sges)))

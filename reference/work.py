@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import Completion, SendRequest
+from conformance.model.transport import IWARP
 from reference.access import RIGHTS
 from reference.binding import Binding
 from reference.queues import FLUSHED, SUCCESS, Queue
@@ -19,7 +20,7 @@ from reference.queues import FLUSHED, SUCCESS, Queue
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
 _WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
-_RELIABLE = ("RC", "XRC", "XRC_SEND")
+_RELIABLE = ("RC", "XRC", "XRC_SEND", "RC_SRQ")
 _UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_WITH_INV")
 _WORD, _WRAP = 8, 1 << 64
 _GRH = 40  # bytes of the global route header
@@ -34,6 +35,8 @@ class Work(Binding):
         """Returns the errno for a request that cannot be posted to this queue pair, or 0."""
         if queue.state not in ("RTS", "ERR"):
             return errno.EINVAL
+        if opcode.endswith("_IMM") and not self.stack.has("immediate_data"):
+            return errno.EINVAL
         fits = queue.kind in _RELIABLE or (queue.kind == "UC" and opcode in _UNRELIABLE) or opcode in _SENDS[:2]
         return 0 if fits else errno.EINVAL
 
@@ -45,8 +48,18 @@ class Work(Binding):
         if fault:
             return fault
         status = FLUSHED if queue.state == "ERR" else self.carry_out(queue, request)
-        self.complete(queue, request, status)
+        told = status if self.stack.has("iba_statuses") else self.told_without_acknowledgement(request, status)
+        self.complete(queue, request, told)
+        if told != status:
+            self.fail(queue)
         return 0
+
+    def told_without_acknowledgement(self, request: SendRequest, status: str) -> str:
+        """Returns the status on a transport whose peers do not acknowledge: a request that was sent has succeeded."""
+        if status in (SUCCESS, FLUSHED):
+            return status
+        sent = status.startswith("REM_") and not IWARP.acknowledges(request.opcode)
+        return SUCCESS if sent else FLUSHED
 
     def carry_out(self, queue: Queue, request: SendRequest) -> str:
         """Carries out a request and returns its status."""
@@ -115,6 +128,8 @@ class Work(Binding):
             return SUCCESS
         if queue.peer.state == "ERR":
             return "RETRY_EXC_ERR"
+        if status == "REM_ACCESS_ERR":
+            queue.peer.events.append("QP_ACCESS_ERR")
         self.fail(queue.peer)
         return status
 
@@ -213,12 +228,18 @@ class Work(Binding):
             status, answer = "LOC_LEN_ERR", "REM_INV_REQ_ERR"
         elif content is not None and not self.scatter(peer, _fitting(sges, len(content)), content):
             status, answer = "LOC_PROT_ERR", "REM_OP_ERR"
-        opcode = "RECV" if content is not None else "RECV_RDMA_WITH_IMM"
-        done = Completion(wr_id, status, opcode, length, imm) if status == SUCCESS else Completion(wr_id, status)
+        opcode = self.received_opcode(content is not None)
+        done = Completion(wr_id, status)
+        if status == SUCCESS:
+            done = Completion(wr_id, status, opcode, self.received_length(length, sges), imm)
         peer.polled.append(done)
         if status != SUCCESS:
             self.fail(peer)
         return answer if queue.kind in _RELIABLE else SUCCESS
+
+    def received_length(self, length: int, sges: Sequence[Sge]) -> int:
+        """Returns the byte_len of a receive's completion: what was transferred, whatever the receive has room for."""
+        return length
 
     def next_receive(self, queue: Queue) -> tuple[int, tuple[Sge, ...]]:
         """Removes and returns the receive that the next message consumes: the oldest one."""

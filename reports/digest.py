@@ -232,11 +232,11 @@ class Digest:
         return dict(sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
 
     def documented(self, record: ResultRecord) -> Iterator[str]:
-        """For each rule that the result violates, a line with its id and what its document says, if that is known."""
+        """For each rule that the result violates, a line with what its document says, if that is known."""
         for rule in record["rules"]:
             facts = self.rules.get(rule)
             if facts and facts.documented and verdict_on(rule, record) in VIOLATIONS:
-                yield f"{rule}: {facts.documented}"
+                yield f"document of {rule}: {facts.documented}"
 
     def _of_rules(self, verdict: str) -> Iterator[tuple[str, ResultRecord]]:
         for record in self.results:

@@ -39,10 +39,15 @@ def tables(folder: Path, *rows: str) -> Path:
 
 def overlay(folder: Path) -> Path:
     """A folder for --overlay that preloads the library into every program of the guest."""
-    library = folder / "usr/local/lib/preload.so"
-    library.parent.mkdir(parents=True)
+    (folder / "usr/local/lib").mkdir(parents=True)
     (folder / "etc").mkdir()
-    source = ROOT / "tests" / "preload.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, source, "-ldl"], check=True)
+    library(folder / "usr/local/lib/preload.so")
     (folder / "etc/ld.so.preload").write_text("/usr/local/lib/preload.so\n")
     return folder
+
+
+def library(target: Path) -> Path:
+    """The library itself, compiled to `target`."""
+    source = ROOT / "tests" / "preload.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", target, source, "-ldl"], check=True)
+    return target

@@ -61,6 +61,7 @@ class FakeEntry:
 class FakeBench:
     page = 4096
     hugepage = 2 << 20
+    max_read_elements = 3
 
     def __init__(self) -> None:
         self._entry = FakeEntry()

@@ -122,7 +122,9 @@ def stuck() -> dict[str, Any]:
     FREEZER.mkdir()
     subprocess.run(["mount", "-t", "cgroup", "-o", "freezer", "freezer", FREEZER], check=True)
     (FREEZER / "ice").mkdir()
-    environment = {**os.environ, "PYTHONPATH": str(AUDIT)}
+    # What a host does not have in its environment: files kept from one run for the next.
+    nothing_kept = {"PYTHONDONTWRITEBYTECODE": "1", "RDMA_CTS_DERIVED": ""}
+    environment = {**os.environ, "PYTHONPATH": str(AUDIT), **nothing_kept}
     begun = subprocess.Popen(command("--cases", "bad", "-k", "bad/", "--deadline", DEADLINE_S, "--out", "stuck", "-q"),
                              env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
     await_true(lambda: any(line["type"] == "start" and line["case"].endswith("/hangs") for line in lines("stuck")))
@@ -134,7 +136,7 @@ def stuck() -> dict[str, Any]:
     again = run("--resume", "stuck", "-q")
     (FREEZER / "ice/freezer.state").write_text("THAWED")
     await_true(lambda: not Path(f"/proc/{pid}").exists())
-    last = run("--resume", "stuck", "-q", PYTHONPATH=str(AUDIT))
+    last = run("--resume", "stuck", "-q", PYTHONPATH=str(AUDIT), **nothing_kept)
     audit = sorted(set((AUDIT / "log").read_text(errors="replace").splitlines()))
     return {**found, "while it is stuck": again, "at last": last, "verdicts at last": verdicts("stuck"),
             "footer at last": footer("stuck"), "audit": audit, "out": str(Path("stuck").absolute())}  # fmt: skip

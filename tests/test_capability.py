@@ -37,8 +37,10 @@ def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         for index, gid in enumerate(gids):
             (folder / "gids" / str(index)).write_text(f"{gid}\n")
         monkeypatch.setattr(device_module, "SYSFS", tmp_path)
+        transport = device_module.transport_of(tmp_path / "any0", 1)
         found = Device.__new__(Device)
         found.name, found.port, found.gid_index, found._chosen_gid = "any0", 1, None, None
+        found.transport = transport
         found.__dict__["_port"] = SimpleNamespace(state=state)
         return found
 

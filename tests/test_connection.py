@@ -14,6 +14,7 @@ from conformance.bench.memory_areas import BEFORE, Area, pattern, repeated
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.execution import connection
 from conformance.execution.connection import ExchangeSpec, LoopbackConnection, exchanges
+from conformance.model.transport import INFINIBAND
 
 SIZE = 64
 
@@ -110,6 +111,9 @@ class Side:
 
 class Pair:
     """Two ends."""
+
+    renews_by_reset = True
+    transport = INFINIBAND
 
     def __init__(self, requester: Side, responder: Side) -> None:
         self.requester, self.responder = requester, responder

@@ -120,8 +120,8 @@ DOCUMENTED = [
 def test_what_the_document_says_stands_beside_a_violation(texts: dict[str, str], said: str) -> None:
     lines = [result(SUITE.cases[0], "FAIL"), result(SUITE.cases[1], "PASS")]
     run = digested(recorded(lines, rules={"REG-01": texts}))
-    assert ktap.render([run]).splitlines().count(f"# REG-01: {said}") == 1
-    assert junit.render([run]).decode().replace("&quot;", '"').count(f"REG-01: {said}") == 1
+    assert ktap.render([run]).splitlines().count(f"# document of REG-01: {said}") == 1
+    assert junit.render([run]).decode().replace("&quot;", '"').count(f"document of REG-01: {said}") == 1
     assert tables(markdown.render([run]))[-1][1] == said
 
 
@@ -131,7 +131,7 @@ def test_of_a_result_only_the_violated_rules_are_documented() -> None:
     )
     texts = {"document": "a page", "section": "NOTES", "quote": "It holds."}
     run = digested(recorded([line], rules={"REG-01": texts, "REG-02": texts}))
-    assert list(run.documented(line)) == ['REG-02: "It holds." (a page, NOTES)']
+    assert list(run.documented(line)) == ['document of REG-02: "It holds." (a page, NOTES)']
 
 
 def test_the_summary_keeps_to_its_published_schema() -> None:

@@ -14,10 +14,7 @@ import pytest
 
 import bad_driver
 from conformance.tables.suite import ROOT
-from fixtures.cache import cache_directory
-from fixtures.softroce.guest import Job, boot
-from fixtures.softroce.image import ensure_image
-from fixtures.softroce.recipe import recipe_for
+from own_guest import boot_own
 from patience import PATIENCE_S
 
 pytestmark = pytest.mark.guest
@@ -31,11 +28,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What tests/on_a_host.py saw."""
     place = tmp_path_factory.mktemp("host")
     tables = bad_driver.tables(place / "tables", "works", "dies", "hangs", "works-too")
-    tree = [*((ROOT / part, part) for part in PARTS), (tables, "bad"), (ROOT / "tests/on_a_host.py", "on_a_host.py")]
-    image = ensure_image(recipe_for(), cache_directory(), print)
+    tree = [
+        *((ROOT / part, part) for part in PARTS), (tables, "bad"), (ROOT / "tests/on_a_host.py", "on_a_host.py"),
+        (bad_driver.library(place / "preload.so"), "preload.so"),
+    ]  # fmt: skip
     console = place / "console.log"
-    job = Job(tuple(tree), f"python3 on_a_host.py {MOMENTS}")
-    with boot(image, job, console=console, overlay=bad_driver.overlay(place / "overlay")) as guest:
+    settings = "PYTHONDONTWRITEBYTECODE= LD_PRELOAD=/suite/preload.so"  # bytecode is kept as on a host
+    with boot_own(tree, f"{settings} python3 on_a_host.py {MOMENTS}", console) as guest:
         while guest.next_line(PATIENCE_S):
             pass
     text = console.read_text(errors="replace")

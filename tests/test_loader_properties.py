@@ -166,7 +166,7 @@ def arguments(call: str) -> st.SearchStrategy[dict[str, Any]]:
 def then(call: str) -> st.SearchStrategy[Any]:
     """What may be expected of a call."""
     more = {"mr": words("as_asked"), "code": words("ERR_CMD"), "completion": words("none"), "rkey": words("changed"),
-            "because": words("memory")}  # fmt: skip
+            "opcode": words("as_posted"), "because": words("memory")}  # fmt: skip
     fitting = {key: more[key] for key, spec in vocabulary.EXPECTATIONS.items() if spec.calls and call in spec.calls}
     errno = words("EINVAL", "any") | st.just(["EINVAL", "ENOMEM"])
     return words(*vocabulary.OUTCOMES) | mapping({"outcome": words(*vocabulary.OUTCOMES)}, errno=errno, **fitting)

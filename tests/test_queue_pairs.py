@@ -11,6 +11,7 @@ import pytest
 from conformance.device.qp_states import transitions
 from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue
 from conformance.model.case import QpSpec
+from conformance.model.transport import ROCE
 
 PEER, AH = 17, 0x5000
 
@@ -36,8 +37,9 @@ def queue(kind: str) -> DeviceQueue:
     made.pd = cast(Any, SimpleNamespace(pyverbs=None, pointer=0x4000))
     pointers = SimpleNamespace(ah=lambda *_: AH)
     device = SimpleNamespace(
-        pointers=pointers, port=1, active_mtu=3, gid="gid", source_gid_index=0, lid=0, capabilities={"atomics": True}
-    )
+        pointers=pointers, port=1, active_mtu=3, gid="gid", source_gid_index=0, lid=0, capabilities={"atomics": True},
+        transport=ROCE,
+    )  # fmt: skip
     made.device = cast(Any, device)
     return made
 

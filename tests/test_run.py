@@ -22,10 +22,7 @@ from lxml import etree
 from conformance.model.record import FooterRecord, ResultRecord
 from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
-from fixtures.cache import cache_directory
-from fixtures.softroce.guest import Job, boot
-from fixtures.softroce.image import ensure_image
-from fixtures.softroce.recipe import recipe_for
+from own_guest import boot_own
 from patience import PATIENCE_S
 
 pytestmark = pytest.mark.guest
@@ -230,9 +227,8 @@ def test_a_device_of_the_host_is_used_without_a_guest(tmp_path: Path) -> None:
         "./rdma-cts run --profile profiles/rxe.yaml --verb dereg_mr --out o -q; echo status $?; "
         "tail -n 1 o/results.jsonl"
     )
-    job = Job(tuple((ROOT / part, part) for part in (*folders, "conftest.py", "tox.ini", "rdma-cts")), command)
-    image = ensure_image(recipe_for(), cache_directory(), print)
-    with boot(image, job, console=tmp_path / "console.log") as guest:
+    tree = [(ROOT / part, part) for part in (*folders, "conftest.py", "tox.ini", "rdma-cts")]
+    with boot_own(tree, command, tmp_path / "console.log") as guest:
         while guest.next_line(PATIENCE_S):
             pass
     console = (tmp_path / "console.log").read_text(errors="replace")

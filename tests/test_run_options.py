@@ -22,6 +22,7 @@ from conformance.device.libibverbs import DIALECTS
 from conformance.device.native_exchange import NativeConnection
 from conformance.device.queue_pairs import DeviceQueue
 from conformance.errors import UserError
+from conformance.model.transport import INFINIBAND, IWARP, ROCE, Transport
 from conformance.model.vocabulary import TIERS
 from conformance.pytest_plugin.options import add_options
 from conformance.run_options import (
@@ -35,6 +36,7 @@ from conformance.run_options import (
 from conformance.supervision import CASE_DEADLINE_S
 from conformance.tables.suite import ROOT
 from fixtures import bench
+from fixtures.softroce.driver import DRIVERS
 from fixtures.softroce.recipe import STACKS
 
 ROWS = """\
@@ -46,7 +48,7 @@ HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).c
 # What does not decide a case's outcome, and what has an effect on one target alone; said here once more.
 NOT_DECIDING = {"guests", "no_confirm", "keep", "verbs", "rules", "words", "only", "tier", "waivers"}
 HOST_ONLY = {"device", "port", "gid_index", "shared", "hazardous"}
-GUEST_ONLY = {"guest", "guests", "stack", "kernel", "modules", "overlay", "guest_env", "keep"}
+GUEST_ONLY = {"guest", "guests", "stack", "driver", "kernel", "modules", "overlay", "guest_env", "keep"}
 
 # Words that a shell or a parser could take for something else; argparse before Python 3.13 takes no "--" as a value.
 TEXTS = st.sampled_from(["x", "-x", "--guest", "a b", "'\"", "$HOME", "#", "a=b", "-5", "*", "~", "é\n", "\\"])
@@ -64,7 +66,8 @@ def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 GIVEN = st.builds(
     RunOptions, device=st.none() | TEXTS, port=st.integers(), gid_index=st.none() | st.integers(), guest=st.booleans(),
     guests=st.none() | st.integers(1, 64),
-    stack=st.none() | st.sampled_from(sorted(STACKS)), shared=st.booleans(), hazardous=st.booleans(),
+    stack=st.none() | st.sampled_from(sorted(STACKS)), driver=st.none() | st.sampled_from(sorted(DRIVERS)),
+    shared=st.booleans(), hazardous=st.booleans(),
     kernel=st.none() | PATHS, modules=st.none() | PATHS, rdma_core=st.none() | PATHS, overlay=st.none() | PATHS,
     guest_env=several(TEXTS), keep=st.booleans(), verbs=several(TEXTS), rules=several(TEXTS), words=several(TEXTS),
     only=several(TEXTS), tier=st.sampled_from(sorted(TIERS)), cases=several(PATHS), profile=st.none() | PATHS,
@@ -279,20 +282,29 @@ def test_a_queue_awaits_a_completion_as_long_as_it_was_told_to() -> None:
 
 
 def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do() -> None:
-    struct = NativeConnection(queue(1.5), queue(2.5), 0.5, renewable=False)._struct
+    struct = NativeConnection(queue(1.5), queue(2.5), 0.5, renewable=False, by_reset=True)._struct
     assert (struct.send_timeout, struct.receive_timeout, struct.silence) == (1_500_000_000, 2_500_000_000, 500_000_000)
 
 
-@pytest.mark.parametrize("kind", ["RC", "XRC"])
-def test_the_bench_hands_the_deadline_to_each_pair(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "transport", "pair"),
+    [
+        ("RC", ROCE, "DevicePair"), ("RC", INFINIBAND, "DevicePair"), ("XRC", INFINIBAND, "XrcPair"),
+        ("RC", IWARP, "IwarpPair"), ("UD", IWARP, "IwarpPair"), ("XRC", IWARP, "XrcPair"),
+    ],
+)  # fmt: skip
+def test_the_bench_makes_each_pair_as_its_transport_connects_it(
+    kind: str, transport: Transport, pair: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[Any] = []
-    for name in ("DevicePair", "XrcPair"):
-        monkeypatch.setattr(bench, name, lambda *arguments: made.append(arguments))
+    for name in ("DevicePair", "XrcPair", "IwarpPair"):
+        monkeypatch.setattr(bench, name, lambda *arguments, name=name: made.append((name, *arguments)))
     some = object.__new__(bench.DeviceBench)
-    some.device, some._completion_deadline_s = cast(Any, "device"), 1.5
+    device = SimpleNamespace(transport=transport)
+    some.device, some._completion_deadline_s = cast(Any, device), 1.5
     spec = cast(Any, SimpleNamespace(kind=kind))
     some.pair(spec, cast(Any, "requester"), cast(Any, "responder"))
-    assert made == [("device", spec, "requester", "responder", 1.5)]
+    assert made == [(pair, device, spec, "requester", "responder", 1.5)]
 
 
 def test_by_default_a_completion_has_all_the_time_that_it_may_have() -> None:

@@ -418,7 +418,7 @@ def _fails_to_boot(image: Image, console: Path, deadline_s: float = PATIENCE_S) 
         ("echo 'SeaBIOS (version 1.16)'; exec sleep infinity", "something else than its greeting: b'SeaBIOS"),
         ("echo '[1]'; exec sleep infinity", "something else than its greeting"),
         ('echo \'{"type":"guest","event":"exit","status":0}\'; exec sleep infinity', "began with the event 'exit'"),
-        ('echo \'{"type":"guest","event":"broken","reason":"no rxe"}\'', "could not bring up Soft-RoCE: no rxe"),
+        ('echo \'{"type":"guest","event":"broken","reason":"no rxe"}\'', "could not bring up its RDMA device: no rxe"),
     ],
 )
 def test_a_guest_that_does_not_start(
@@ -640,7 +640,7 @@ def test_a_panic_ends_the_stream(real_image: Image, tmp_path: Path) -> None:
 def test_a_guest_without_the_driver_says_why(real_image: Image, tmp_path: Path) -> None:
     (tmp_path / "overlay/etc/modprobe.d").mkdir(parents=True)
     (tmp_path / "overlay/etc/modprobe.d/none.conf").write_text("install rdma_rxe /bin/false\n")
-    with pytest.raises(UserError, match=r"could not bring up Soft-RoCE: modprobe.*rdma_rxe") as caught:
+    with pytest.raises(UserError, match=r"could not bring up its RDMA device: modprobe.*rdma_rxe") as caught:
         boot(real_image, Job((), "true"), console=tmp_path / "console", overlay=tmp_path / "overlay")
     assert caught.value.log == str(tmp_path / "console")
 

@@ -9,11 +9,7 @@ import pytest
 
 from commands.guests import SUITE_PARTS
 from conformance.tables.suite import ROOT
-from fixtures.cache import cache_directory
-from fixtures.softroce.guest import boot
-from fixtures.softroce.image import ensure_image
-from fixtures.softroce.job import Job
-from fixtures.softroce.recipe import recipe_for
+from own_guest import boot_own
 from patience import PATIENCE_S
 
 pytestmark = pytest.mark.guest
@@ -102,10 +98,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
         path = "/none" if name == "without" else "$PATH"
         run = f"PATH={path} {python} '{CHOSEN}' {options} --rdma-out {name}"
         commands.append(f"rm -f loops; {run}; python3 tell.py {name}")
-    job = Job(tree, "export PYTHONPATH=.; " + "; ".join(commands), {"RDMA_CTS_DEVICES": "2"})
-    image = ensure_image(recipe_for(), cache_directory(), print)
+    command = "export PYTHONPATH=.; " + "; ".join(commands)
     lines: dict[str, list[dict[str, Any]]] = {name: [] for name in RUNS}
-    with boot(image, job, console=folder / "console") as guest:
+    with boot_own(tree, command, folder / "console", {"RDMA_CTS_DEVICES": "2"}) as guest:
         while data := guest.next_line(PATIENCE_S):
             told = json.loads(data)
             if "run" in told:

@@ -13,6 +13,7 @@ from conformance.bench.calls import Mr, Pd, Return, Sge, Window
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.header import Check
 from conformance.model.case import QpSpec
+from conformance.model.transport import Transport
 
 
 class Memory(Protocol):
@@ -49,7 +50,8 @@ class RegionElsewhere(Protocol):
 class Queue(Protocol):
     """A queue pair with its own completion queue. Posting returns 0 or errno.
 
-    `state` is the state of enum ibv_qp_state to which it was moved last; `query_state` queries the device.
+    `state` is the state of enum ibv_qp_state to which it was moved last; `query_state` queries the device. `events` are
+    the names of its asynchronous events that have come since they were asked for last.
     """
 
     @property
@@ -67,6 +69,7 @@ class Queue(Protocol):
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return: ...
     def completions(self, count: int = ..., deadline_s: float = ...) -> list[Completion]: ...
     def query_state(self) -> str: ...
+    def events(self) -> list[str]: ...
 
 
 class Pair(Protocol):
@@ -74,13 +77,19 @@ class Pair(Protocol):
 
     The responder is in the PD of the regions that are accessed remotely.
 
-    `renew` restores the state of both after creation.
+    `connect` moves both on to RTS, `renew` restores the state of both after creation. If `renews_by_reset` is false, it
+    makes other queue pairs.
     """
 
+    @property
+    def transport(self) -> Transport: ...
+    @property
+    def renews_by_reset(self) -> bool: ...
     @property
     def requester(self) -> Queue: ...
     @property
     def responder(self) -> Queue: ...
+    def connect(self) -> None: ...
     def renew(self) -> None: ...
     def close(self) -> None: ...
 
@@ -99,11 +108,16 @@ class Entry(Protocol):
 
 
 class Bench(Protocol):
-    """A device, its entries, and memory of every kind."""
+    """A device, its entries, and memory of every kind.
+
+    `page` and `hugepage` are sizes in bytes; `max_read_elements`: so many elements may an RDMA READ have.
+    """
 
     page: int
     hugepage: int
 
+    @property
+    def max_read_elements(self) -> int: ...
     def entry(self, name: str) -> Entry: ...
     def alloc_pd(self) -> Pd: ...
     def allocate(self, kind: str, size: int) -> Memory: ...

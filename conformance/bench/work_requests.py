@@ -15,6 +15,8 @@ from conformance.verbs import ENUMS
 
 SIGNALED = ENUMS["ibv_send_flags"].value_of("SIGNALED")
 
+# The elements of a receive for a message without data: some providers refuse a receive without elements.
+NO_BYTES = (Sge(0, 0, 0),)
 # The values of enum ibv_wr_opcode (<infiniband/verbs.h>) that are posted with ibv_post_send.
 WR_OPCODES = {
     "RDMA_WRITE": 0, "RDMA_WRITE_WITH_IMM": 1, "SEND": 2, "SEND_WITH_IMM": 3, "RDMA_READ": 4,
@@ -22,6 +24,14 @@ WR_OPCODES = {
 }  # fmt: skip
 # Operations that only the ibv_wr_* calls of an extended queue pair can post.
 EXTENDED_OPCODES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "ATOMIC_WRITE")
+# The opcodes of completions (enum ibv_wc_opcode) of the requests that have another name there.
+_COMPLETED_AS = {
+    "RDMA_WRITE_WITH_IMM": "RDMA_WRITE", "SEND_WITH_IMM": "SEND", "SEND_WITH_INV": "SEND",
+    "ATOMIC_CMP_AND_SWP": "COMP_SWAP", "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
+    "FLUSH_GLOBAL": "FLUSH", "FLUSH_PERSISTENT": "FLUSH",
+}  # fmt: skip
+# The opcodes of the completion of a receive, by the request that consumed it; of every other one it is RECV.
+_RECEIVED_AS = {"RDMA_WRITE_WITH_IMM": "RECV_RDMA_WITH_IMM"}
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,19 @@ class Exchange(NamedTuple):
     def succeeded(self) -> bool:
         """Whether the request completed with success."""
         return len(self.completions) == 1 and self.completions[0].status == "SUCCESS"
+
+
+def other_opcode(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> list[str]:
+    """[reported, specified] opcode of the first completion of a request that names another operation than was posted.
+
+    `found` begins with the completion of the request, `received` with that of the receive that it consumed, if any. An
+    empty list if both name the operation, or have failed: then the field is not valid.
+    """
+    specified = (found, _COMPLETED_AS.get(opcode, opcode)), (received, _RECEIVED_AS.get(opcode, "RECV"))
+    for completions, wanted in specified:
+        if completions and completions[0].status == "SUCCESS" and completions[0].opcode != wanted:
+            return [completions[0].opcode, wanted]
+    return []
 
 
 def next_rkey(rkey: int) -> int:

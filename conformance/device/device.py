@@ -6,8 +6,11 @@ Not for the verbs under test (libibverbs.py, uverbs.py) and not for finding out 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import re
+import socket
+import struct
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from conformance.bench.calls import IbvPd
+from conformance.device.connection_manager import ConnectionManager
 from conformance.device.pointers import Pointers
 from conformance.errors import UserError
 from conformance.kernel.netlink import RdmaNetlink
 from conformance.model.capability import DeviceAttributes, declared_capabilities
 from conformance.model.record import DeviceFacts, Environment
+from conformance.model.transport import INFINIBAND, IWARP, ROCE, Transport
 
 SYSFS = Path("/sys/class/infiniband")
 # enum ibv_port_state, from 0 upwards, and the states in which a port transmits data.
@@ -31,6 +36,13 @@ _DRIVERS = (
     "unknown", "mlx5", "mlx4", "cxgb3", "cxgb4", "mthca", "bnxt_re", "ocrdma", "nes", "irdma", "vmw_pvrdma", "qedr",
     "hns", "usnic", "rxe", "hfi1", "qib", "efa", "siw", "erdma", "mana", "ionic",
 )  # fmt: skip
+
+
+# Both ends of a connection are in this machine; software emulation on a busy one may take long.
+_CONNECTION_DEADLINE_S = 20.0
+_LINK_LOCAL = "20"  # the scope in /proc/net/if_inet6
+_SIOCGIFADDR = 0x8915  # <linux/sockios.h>
+_IFREQ = struct.Struct("=16sHH4s16x")  # struct ifreq with a struct sockaddr_in
 
 
 def device_names(sysfs: Path = SYSFS) -> list[str]:
@@ -104,6 +116,7 @@ class Device:
         # The number of exchanges for which C could be used (native_exchange.py); from a threshold on, C is compiled.
         self.exchanges_requested = 0
         self._chosen_gid: int | None = None
+        self.connection_manager: ConnectionManager | None = None
         self.netlink = RdmaNetlink(name)
         self.driver_id = self.netlink.driver_id() or 0
         attributes = self.context.query_device_ex()
@@ -113,8 +126,10 @@ class Device:
             atomic_cap=int(self.attributes.atomic_caps),
             odp_general_caps=attributes.odp_caps.general_caps,
             odp_rc_caps=attributes.odp_caps.rc_odp_caps,
+            max_sge_rd=self.attributes.max_sge_rd,
         )
-        self.capabilities = declared_capabilities(self.declared)
+        self.transport = transport_of(SYSFS / name, port)
+        self.capabilities = declared_capabilities(self.declared, self.transport)
 
     def check_port(self) -> None:
         """Raises UserError if the port is down, because the device would then seem to refuse every operation."""
@@ -140,6 +155,11 @@ class Device:
     def driver(self) -> str:
         """The kernel driver's name, such as mlx5 or rxe."""
         return _DRIVERS[self.driver_id] if self.driver_id < len(_DRIVERS) else f"driver {self.driver_id}"
+
+    @property
+    def max_read_elements(self) -> int:
+        """The number of scatter/gather elements that an RDMA READ may have."""
+        return int(self.attributes.max_sge_rd or self.attributes.max_sge)
 
     @property
     def lid(self) -> int:
@@ -179,9 +199,23 @@ class Device:
             return self.gid_index
         if self._chosen_gid is None:
             port = SYSFS / self.name / "ports" / str(self.port)
-            infiniband = _text_of(port / "link_layer") == "InfiniBand"
-            self._chosen_gid = 0 if infiniband else _last_gid(port / "gids", self._gid_indices())
+            self._chosen_gid = 0 if self.transport is INFINIBAND else _last_gid(port / "gids", self._gid_indices())
         return self._chosen_gid
+
+    def open_connection_manager(self) -> None:
+        """Opens the connection manager on the address of the port's network interface, for transports that need it.
+
+        To be called before objects are counted, since it has some of its own. Raises UserError without an address.
+        """
+        interface = self.netlink.network_interface(self.port)
+        address = address_of(interface) if interface else ""
+        if not address:
+            lacks = f"{interface} has no IP address" if interface else "it has no network interface"
+            raise UserError(
+                f"port {self.port} of {self.name} cannot connect queue pairs: {lacks}",
+                hint=f"ip address add ADDRESS dev {interface}" if interface else "name another with --port", status=3,
+            )  # fmt: skip
+        self.connection_manager = ConnectionManager(address, _CONNECTION_DEADLINE_S)
 
     def _gid_indices(self) -> list[int] | None:
         """The indices of the port's valid GIDs; None if the stack is too old for a query of the whole table."""
@@ -201,7 +235,7 @@ class Device:
             "fw": _text_of(SYSFS / self.name / "fw_ver"),
             "vendor_id": self.attributes.vendor_id,
             "vendor_part_id": self.attributes.vendor_part_id,
-            "transport": _text_of(SYSFS / self.name / "ports" / str(self.port) / "link_layer"),
+            "transport": self.transport.name,
             "caps": {
                 **self.capabilities,
                 "device_cap_flags": self.declared.device_cap_flags,
@@ -212,6 +246,29 @@ class Device:
                 "max_mw": self.attributes.max_mw,
             },
         }
+
+
+def transport_of(device: Path, port: int) -> Transport:
+    """The transport of a port, from the node type of its device and from its link layer."""
+    if "RNIC" in _text_of(device / "node_type"):
+        return IWARP
+    return INFINIBAND if _text_of(device / "ports" / str(port) / "link_layer") == "InfiniBand" else ROCE
+
+
+def address_of(interface: str) -> str:
+    """An IP address of a network interface, an IPv4 one if there is any; a link-local one with %INTERFACE."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            found = fcntl.ioctl(any_socket, _SIOCGIFADDR, _IFREQ.pack(interface.encode(), 0, 0, b""))
+            return socket.inet_ntoa(_IFREQ.unpack_from(found)[3])
+        except OSError:
+            pass
+    lines = [line.split() for line in _text_of(Path("/proc/net/if_inet6")).splitlines()]
+    own = sorted((line[3] == _LINK_LOCAL, line[0]) for line in lines if line[5] == interface)
+    if not own:
+        return ""
+    local, digits = own[0]
+    return socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) + (f"%{interface}" if local else "")
 
 
 def _last_gid(folder: Path, indices: Sequence[int] | None = None) -> int:

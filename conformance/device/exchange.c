@@ -24,7 +24,7 @@ struct area {
 struct end {
     struct ibv_qp *qp;
     struct ibv_qp_attr *attributes; /* those that connect it to its peer */
-    uint64_t receives;              /* posted, without elements, and not yet consumed */
+    uint64_t receives;              /* posted, without bytes, and not yet consumed */
 };
 
 /* A transition on the way from RESET to RTS: state and attribute mask of ibv_modify_qp. */
@@ -37,6 +37,7 @@ struct connection {
     struct end ends[ENDS];
     const struct transition *transitions; /* those that renew it after a reset; none if it must not be renewed */
     uint32_t transition_count, stale;
+    uint64_t made_anew; /* whether only Python can renew it */
     /* Nanoseconds. `silence` is for the error state of a queue pair and for the receives that it flushes. */
     uint64_t send_timeout, receive_timeout, silence;
 };
@@ -200,7 +201,8 @@ static int post_and_wait(struct exchange *this)
 {
     struct end *initiator = &this->connection->ends[this->initiator], *peer = &this->connection->ends[!this->initiator];
     struct ibv_send_wr behind = {.opcode = IBV_WR_SEND}, *bad;
-    struct ibv_recv_wr receive = {0}, *bad_receive;
+    struct ibv_sge no_bytes = {0}; /* as NO_BYTES of bench/work_requests.py */
+    struct ibv_recv_wr receive = {.sg_list = &no_bytes, .num_sge = 1}, *bad_receive;
     int found;
 
     for (; peer->receives < this->receives && !this->returned; peer->receives += !this->returned)
@@ -294,13 +296,13 @@ static int late(struct exchange *this)
 }
 
 /* Executes the exchanges up to and including the first that needs examination, and stops before one whose connection
- * cannot be renewed: the number of exchanges, or a negative errno of ibv_poll_cq or ibv_query_qp. */
+ * cannot be renewed here: the number of exchanges, or a negative errno of ibv_poll_cq or ibv_query_qp. */
 int rdma_cts_exchanges(struct exchange *all, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         int failed = all[i].connection->stale && all[i].connection->transition_count && renew(all[i].connection);
 
-        if (failed || (i && late(&all[i - 1])))
+        if ((i && late(&all[i - 1])) || failed || (all[i].connection->stale && all[i].connection->made_anew))
             return i;
         failed = exchange(&all[i]);
         if (failed)

@@ -54,8 +54,8 @@ class _End(ctypes.Structure):
 class _Connection(ctypes.Structure):
     _fields_ = (
         ("ends", _End * 2), ("transitions", ctypes.c_void_p), ("transition_count", ctypes.c_uint32),
-        ("stale", ctypes.c_uint32), ("send_timeout", ctypes.c_uint64), ("receive_timeout", ctypes.c_uint64),
-        ("silence", ctypes.c_uint64),
+        ("stale", ctypes.c_uint32), ("made_anew", ctypes.c_uint64), ("send_timeout", ctypes.c_uint64),
+        ("receive_timeout", ctypes.c_uint64), ("silence", ctypes.c_uint64),
     )  # fmt: skip
 
 
@@ -72,16 +72,25 @@ _LAYOUT = (
 class NativeConnection:
     """A pair in the form that C needs: its requester, its responder, and the transitions that renew it."""
 
-    def __init__(self, requester: DeviceQueue, responder: DeviceQueue, silence_s: float, renewable: bool) -> None:
-        """`silence_s`: seconds to wait for a completion that may be missing; for others the queues have deadlines."""
+    def __init__(
+        self, requester: DeviceQueue, responder: DeviceQueue, silence_s: float, renewable: bool, by_reset: bool
+    ) -> None:
+        """`silence_s`: seconds to wait for a completion that may be missing; for others the queues have deadlines.
+
+        C renews a `renewable` pair `by_reset`, or returns before it would use a stale one.
+        """
         self._queues = requester, responder
-        flat = [number for step in transitions(responder.kind) for number in step] if renewable else []
+        renewing = renewable and by_reset
+        flat = [number for step in transitions(responder.kind) for number in step] if renewing else []
         self._transitions = (_NUMBER * len(flat))(*flat)
         attributes = requester.device.pointers.attributes
         ends = (_End(queue.poster.qp, attributes(queue.attributes), 0) for queue in self._queues)
         receive_s = responder.deadline_s if responder.kind == "RC" else silence_s
         times = (int(seconds * _NS) for seconds in (requester.deadline_s, receive_s, silence_s))
-        self._struct = _Connection((_End * 2)(*ends), ctypes.addressof(self._transitions), len(flat) // 2, 0, *times)
+        anew = renewable and not by_reset
+        self._struct = _Connection(
+            (_End * 2)(*ends), ctypes.addressof(self._transitions), len(flat) // 2, 0, anew, *times
+        )
         self.address = ctypes.addressof(self._struct)
 
     def uses(self, pair: Pair) -> bool:
@@ -192,4 +201,4 @@ def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeCo
     responder.device.exchanges_requested += 1
     if responder.device.exchanges_requested <= COMPILE_THRESHOLD or not available():
         return None
-    return NativeConnection(requester, responder, silence_s, renewable)
+    return NativeConnection(requester, responder, silence_s, renewable, pair.renews_by_reset)

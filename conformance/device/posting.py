@@ -77,7 +77,7 @@ class Poster:
     def __init__(self, qp: int, srq: int = 0) -> None:
         """`qp` is struct ibv_qp *; `srq` is struct ibv_srq * if receives are posted to a shared receive queue."""
         struct = IbvQp.from_address(qp)
-        context = struct.context or 0
+        self.context = context = struct.context or 0
         self.qp, self._cq = qp, struct.send_cq
         self._post_send = _function(_Post, context, _POST_SEND)
         self._post_recv = _function(_Post, context, _POST_SRQ_RECV if srq else _POST_RECV)

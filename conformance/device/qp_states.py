@@ -1,6 +1,7 @@
 """The transitions of a queue pair from RESET to its last state, with the attributes that each type needs.
 
-As ibv_modify_qp(3) requires them. Not for the values of the attributes (queue_pairs.py).
+As ibv_modify_qp(3) requires them. On iWARP only the connection manager moves a queue pair further than to INIT.
+Not for the values of the attributes (queue_pairs.py).
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ _MASKS: Mapping[str, Mapping[str, Attr]] = {
     "XRC_SEND": {"INIT": _INIT | Attr.ACCESS_FLAGS, "RTR": _RTR, "RTS": _RTS_REQUESTER},
     "XRC_RECV": {"INIT": _INIT | Attr.ACCESS_FLAGS, "RTR": _RTR_RESPONDER},
     "UC": {"INIT": _INIT | Attr.ACCESS_FLAGS, "RTR": _RTR, "RTS": _RTS},
+    "iWARP": {"INIT": Attr.STATE | Attr.ACCESS_FLAGS},
     "UD": {"INIT": _INIT | Attr.QKEY, "RTR": Attr.STATE, "RTS": _RTS},
 }
 
@@ -54,12 +56,15 @@ def transitions(kind: str) -> list[tuple[int, int]]:
     return [(_STATES.value_of(state), int(mask)) for state, mask in _MASKS[kind].items()]
 
 
-def modify_to(qp: Any, kind: str, attributes: Any, state: str) -> None:
-    """Moves a pyverbs queue pair from RESET to `state`, through the states between. Raises PyverbsRDMAError.
+def modify_to(qp: Any, kind: str, attributes: Any, state: str, since: str = "RESET") -> None:
+    """Moves a pyverbs queue pair from the state `since` on to `state`. Raises PyverbsRDMAError.
 
-    ERR is entered from the last of these states, as after an error of a connected queue pair.
+    It passes through the states between. ERR is entered from the last of these, as after an error of a connected queue
+    pair.
     """
-    for step, mask in _MASKS[kind].items():
+    steps = list(_MASKS[kind])
+    for step in steps[steps.index(since) + 1 if since in steps else 0 :]:
+        mask = _MASKS[kind][step]
         attributes.qp_state = _STATES.value_of(step)
         qp.modify(attributes, mask)
         if step == state:

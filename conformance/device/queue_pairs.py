@@ -11,12 +11,14 @@ from typing import Any, cast
 
 from conformance.bench.calls import Pd, Return, Sge, Window
 from conformance.bench.work_requests import EXTENDED_OPCODES, BindInfo, Completion, SendRequest
+from conformance.device.async_events import events_of
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.libibverbs import exact
 from conformance.device.posting import Poster
 from conformance.device.qp_states import Attr, modify_to
 from conformance.device.windows import DeviceWindow
 from conformance.model.case import QpSpec
+from conformance.model.transport import IWARP
 from conformance.verbs import ENUMS
 
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
@@ -45,6 +47,8 @@ _RANGE = 0
 class DeviceQueue:
     """One queue pair with a completion queue of its own."""
 
+    shared: Any = None  # the pyverbs SRQ in which its receives are, if any
+
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
         """Waits at most `deadline_s` seconds for a completion.
 
@@ -71,8 +75,8 @@ class DeviceQueue:
         from pyverbs.qp import QP, QPInitAttr
 
         attributes = QPInitAttr(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.kind),
-            sq_sig_all=int(self.sq_sig_all),
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.spec),
+            sq_sig_all=int(self.sq_sig_all), srq=self.shared,
         )  # fmt: skip
         return QP(self.pyverbs_pd, attributes)
 
@@ -85,21 +89,28 @@ class DeviceQueue:
         from pyverbs.qp import QPEx, QPInitAttrEx
 
         attributes = QPInitAttrEx(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.kind),
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.spec),
             pd=self.pyverbs_pd, comp_mask=_INIT_ATTR_PD | _INIT_ATTR_SEND_OPS,
             send_ops_flags=_SEND_OPS[self.spec.extended],
         )  # fmt: skip
         return QPEx(self.device.context, attributes)
 
     def move_to(self, state: str, peer: int) -> None:
-        """Moves the queue pair from RESET to INIT, RTR, RTS or ERR, connected to the queue pair number `peer`."""
+        """Moves the queue pair on to INIT, RTR, RTS or ERR, connected to the queue pair number `peer`."""
         if state == "RESET":
             return
         if self._attributes is None:
             self._attributes = self.connection_attributes(peer)
             self._create_address_handle(peer)
-        modify_to(self.qp, self.kind, self._attributes, state)
+        kind = "iWARP" if self.device.transport is IWARP else self.spec.kind
+        modify_to(self.qp, kind, self._attributes, state, self.state)
         self.state = state
+
+    def fail(self) -> None:
+        """Moves the queue pair from RTS to the error state."""
+        self._attributes.qp_state = _STATES.value_of("ERR")
+        self.qp.modify(self._attributes, Attr.STATE)
+        self.state = "ERR"
 
     def reset(self) -> None:
         """Moves the queue pair to RESET, and removes all completions from its completion queue."""
@@ -124,7 +135,8 @@ class DeviceQueue:
         attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = _TIMEOUT, _RETRIES, _RNR_RETRIES
         attributes.min_rnr_timer = _MIN_RNR_TIMER
         attributes.qkey = DATAGRAM_QKEY
-        attributes.ah_attr = self._path()
+        if device.transport is not IWARP:  # which has no address vector: the connection of TCP knows the path
+            attributes.ah_attr = self._path()
         return attributes
 
     def _path(self) -> Any:
@@ -158,6 +170,10 @@ class DeviceQueue:
     def query_state(self) -> str:
         """The state that ibv_query_qp returns, such as ERR after an error."""
         return _STATES.name_of(self.poster.state())
+
+    def events(self) -> list[str]:
+        """The names of its asynchronous events that have come since the last call for any queue pair."""
+        return events_of(self.poster.qp, self.poster.context)
 
     def post_send(self, request: SendRequest) -> Return:
         """ibv_post_send, or the ibv_wr_* call if only that can post the request: 0, or the value of errno."""
@@ -203,9 +219,13 @@ class DeviceQueue:
 
 
 class DevicePair:
-    """Two queue pairs of one type, each the peer of the other."""
+    """Two queue pairs of one type, each the peer of the other.
+
+    `renews_by_reset`: `renew` moves them through RESET, so that they remain the same queue pairs.
+    """
 
     kind: type[DeviceQueue] = DeviceQueue
+    renews_by_reset = True
 
     def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
         """`responder_pd` is the PD of the regions that are accessed remotely; `spec` is that of the responder.
@@ -213,6 +233,7 @@ class DevicePair:
         Waits at most `deadline_s` seconds for a completion.
         """
         self._spec = device, spec, requester_pd, responder_pd, deadline_s
+        self.transport = device.transport
         self._create(*self._spec)
 
     def _create(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
@@ -234,17 +255,28 @@ class DevicePair:
             self.requester.move_to("RTS" if self._state in ("RTS", "ERR") else "INIT", self.responder.number)
         self.responder.move_to(self._state, self.requester.number)
 
+    def connect(self) -> None:
+        """Moves both queue pairs from the states after creation on to RTS."""
+        self.requester.move_to("RTS", self.responder.number)
+        self.responder.move_to("RTS", self.requester.number)
+
     def renew(self) -> None:
         """Restores the state after creation: moves both through RESET, or creates them again."""
         from pyverbs.pyverbs_error import PyverbsRDMAError
 
+        if not self.renews_by_reset:
+            self._create_again()
+            return
         try:
             for queue in {self.responder, self.requester}:
                 queue.reset()
             self._connect()
         except PyverbsRDMAError:  # no rule is about whether a queue pair can be moved to RESET
-            self.close()
-            self._create(*self._spec)
+            self._create_again()
+
+    def _create_again(self) -> None:
+        self.close()
+        self._create(*self._spec)
 
     def close(self) -> None:
         """Destroys both queue pairs."""
@@ -252,8 +284,11 @@ class DevicePair:
             queue.close()
 
 
-def _capacity(kind: str) -> Any:
+def _capacity(spec: QpSpec) -> Any:
     from pyverbs.qp import QPCap
 
-    depth, elements = (0, 0) if kind in _SEND_ONLY else (QUEUE_DEPTH, ELEMENTS)
-    return QPCap(max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=ELEMENTS, max_recv_sge=elements)
+    depth, elements = (0, 0) if spec.kind in _SEND_ONLY else (QUEUE_DEPTH, ELEMENTS)
+    return QPCap(
+        max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=ELEMENTS, max_recv_sge=elements,
+        max_inline_data=spec.inline,
+    )  # fmt: skip

@@ -18,7 +18,8 @@ from conformance.bench.work_requests import SendRequest
 from conformance.device.device import Device
 from conformance.device.posting import Poster
 from conformance.device.qp_states import modify_to, query_state
-from conformance.device.queue_pairs import QUEUE_DEPTH, DevicePair, DeviceQueue
+from conformance.device.queue_pairs import QUEUE_DEPTH, DeviceQueue
+from conformance.device.shared_receives import SharedReceivesPair
 from conformance.model.case import QpSpec
 
 XRC = "XRC"
@@ -85,10 +86,11 @@ class XrcQueue(DeviceQueue):
         self._made.close()
 
 
-class XrcPair(DevicePair):
+class XrcPair(SharedReceivesPair):
     """Two ends, each the peer of the other."""
 
     kind = XrcQueue
+    renews_by_reset = False  # a shared receive queue would keep its receives
 
     def _connect(self) -> None:
         requester, responder = self.requester, self.responder
@@ -96,8 +98,3 @@ class XrcPair(DevicePair):
         assert isinstance(responder, XrcQueue)
         requester.connect(responder)
         responder.connect(requester)
-
-    def renew(self) -> None:
-        """Creates both ends again: a shared receive queue would keep its receives."""
-        self.close()
-        self._create(*self._spec)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from conformance.bench.calls import Return
 from conformance.bench.interface import Pair, Queue
 from conformance.bench.memory_areas import Area
-from conformance.bench.work_requests import Completion, Exchange, SendRequest
+from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, SendRequest
 from conformance.device import native_exchange
 from conformance.model.expected_errors import RELIABLE
 
@@ -26,8 +26,8 @@ _SHORT_SILENCE_S = 0.001
 # Completion statuses with this prefix report an error that the peer has detected: its queue pair is in error, too.
 _REMOTE_ERROR = "REM_"
 ERROR_STATE = "ERR"
-# Its receives are in a shared receive queue, where they remain after an error of the queue pair.
-_SHARED_RECEIVES = "XRC"
+# Their receives are in a shared receive queue, where they remain after an error of the queue pair.
+_SHARED_RECEIVES = ("XRC", "RC_SRQ")
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
 REQUESTER, RESPONDER = range(2)
@@ -115,7 +115,7 @@ class LoopbackConnection:
         """Posts `receives` receives, the request and the SEND behind it, and waits for the completions of both ends."""
         returned = Return(0, 0)
         while receives > 0 and returned.value == 0:
-            returned = peer.post_receive((), self._next_wr_id())
+            returned = peer.post_receive(NO_BYTES, self._next_wr_id())
             receives -= 1
         returned = returned if returned.value else initiator.post_send(spec.request)
         if returned.value:
@@ -123,7 +123,7 @@ class LoopbackConnection:
         initiator.post_send(SendRequest("SEND", self._next_wr_id(), flags=0))
         found = initiator.completions(1)
         if [each.status for each in found] != ["SUCCESS"]:
-            flushed = _detected_by_peer(found) and peer.kind != _SHARED_RECEIVES
+            flushed = _detected_by_peer(found) and peer.kind not in _SHARED_RECEIVES
             return Exchange(returned, found, peer.completions(1, self._error_s) if flushed else [])
         # A send completion promises that the initiator's own memory is up to date; a receive completion with immediate
         # data promises it for the peer's memory.
@@ -141,6 +141,8 @@ class LoopbackConnection:
 
     def native(self) -> native_exchange.NativeConnection | None:
         """This connection, in its present state, for exchanges in C; None if C cannot execute exchanges on it."""
+        if not self.pair.renews_by_reset:
+            self.renew_if_stale()  # C renews a pair only by RESET, and leaves a stale one to this
         if self._native is None or not self._native.uses(self.pair):
             self._native = native_exchange.native_connection(self.pair, SILENCE_S, self._renewable)
         if self._native is not None:

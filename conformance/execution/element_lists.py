@@ -59,7 +59,11 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     `moved` and `changed` are about the memory `guarded` alone: the others may have taken part already.
     """
     operation, sges = str(step.arguments["op"]), _elements(context, step)
-    connection = context.harness.connection("RC", str(step.arguments["pd"]))
+    if operation == "READ" and len(sges) > context.bench.max_read_elements:
+        most = context.bench.max_read_elements
+        raise SetupRefused(f"an RDMA READ with {len(sges)} elements, of which the device takes {most}", "")
+    kind = str(step.arguments["qp_type"])
+    connection = context.harness.connection(kind, str(step.arguments["pd"]))
     connection.renew_if_stale()
     owner, peer = connection.pair.responder, connection.pair.requester
     memory = list({id(each): each for each in (context.memory_around(s.addr, s.length) for s in sges)}.values())
@@ -92,7 +96,7 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     arrived = ctypes.string_at(other.addr, size) if gathers else b""
     moved, changed = _compared(context, step, sges, parts, memory, before, arrived, done)
     return {
-        **result_of(returned), "wc": [each.status for each in found], "qp_type": "RC",
+        **result_of(returned), "wc": [each.status for each in found], "qp_type": kind,
         "side": "gather" if gathers else "answer", "moved": moved, "changed": changed, "peer_wc": [],
     }  # fmt: skip
 
@@ -137,7 +141,10 @@ def post_receive(context: CaseContext, step: Step) -> Observation:
 
 
 def send_to_receive(context: CaseContext, step: Step) -> Observation:
-    """Sends `length` bytes into a receive that was posted before. All bytes of `memory` that change are recorded."""
+    """Sends `length` bytes into a receive that was posted before. All bytes of `memory` that change are recorded.
+
+    The elements of the receive are in the order of their addresses.
+    """
     pair, memory = context.pairs[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     length = context.number(step.arguments["length"])
     source = context.harness.scratch(pair.requester.pd, length, "source")
@@ -148,9 +155,13 @@ def send_to_receive(context: CaseContext, step: Step) -> Observation:
     found = pair.responder.completions(1, SILENCE_S)
     after = ctypes.string_at(memory.addr, memory.size)
     changed = [number for number, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-    moved = "nothing" if not changed else "all" if len(changed) == length else "part"
-    return {
+    arrived = bytes(after[number] for number in changed) == pattern(length)
+    observation: Observation = {
         **result_of(returned), "wc": [each.status for each in found], "qp_type": "RC", "side": "receive",
-        "moved": moved, "changed": [[changed[0], changed[-1] + 1 - changed[0]]] if changed else [],
+        "moved": "nothing" if not changed else "all" if arrived else "part",
+        "changed": [[changed[0], changed[-1] + 1 - changed[0]]] if changed else [],
         "peer_wc": [each.status for each in sent if each.status != "SUCCESS"],
     }  # fmt: skip
+    if found and found[0].status == "SUCCESS":
+        observation["byte_len"] = [found[0].byte_len, length]
+    return observation

@@ -26,15 +26,18 @@ class HarnessResources:
     def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
         """`pds` may be filled later. What the device does not release is added to `left_behind`."""
         self._bench, self._pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
-        self._connections: dict[tuple[str, str, int | None, str], LoopbackConnection] = {}
+        self._connections: dict[tuple[str, str, int | None, str, int], LoopbackConnection] = {}
         self._scratch: dict[tuple[int, str, int], Sge] = {}
         self._work_requests = _FIRST_WR_ID
 
-    def connection(self, kind: str, pd: str, access: int | None = None, extended: str = "") -> LoopbackConnection:
+    def connection(
+        self, kind: str, pd: str, access: int | None = None, extended: str = "", inline: int = 0
+    ) -> LoopbackConnection:
         """The connection with this QpSpec, created on first use. Raises SetupRefused."""
-        key = (kind, pd, access, extended)
+        key = (kind, pd, access, extended, inline)
         if key not in self._connections:
-            pair = create_pair(self._bench, QpSpec(kind, pd, access=access, extended=extended), self._pds)
+            spec = QpSpec(kind, pd, access=access, extended=extended, inline=inline)
+            pair = create_pair(self._bench, spec, self._pds)
             self._cleanup.callback(release, self._left_behind, f"queue pair {kind}", pair.close)
             self._connections[key] = LoopbackConnection(pair, self._next_wr_id)
         return self._connections[key]

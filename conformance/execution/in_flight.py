@@ -10,7 +10,7 @@ import ctypes
 
 from conformance.bench.calls import errno_name
 from conformance.bench.memory_areas import CANARY, pattern, repeated
-from conformance.bench.work_requests import SendRequest
+from conformance.bench.work_requests import Completion, SendRequest
 from conformance.errors import SetupRefused
 from conformance.execution.context import CaseContext
 from conformance.model.case import Step
@@ -55,6 +55,20 @@ def await_traffic(context: CaseContext, step: Step) -> Observation:
     same = ctypes.string_at(memory.addr, memory.size) == repeated(CANARY, memory.size)
     seen = _answer("0" if same and len(found) == REQUESTS else "changed" if not same else "no completion")
     return {**seen, "marker": [each.status for each in found]}
+
+
+def connect_qp(context: CaseContext, step: Step) -> Observation:
+    """Moves a pair on to RTS; `wc` are the statuses of what completes there and was posted to the responder before."""
+    pair = context.pairs[str(step.arguments["qp"])]
+    pair.connect()
+    # Requests of one queue complete in order; this one moves no bytes, and needs no key.
+    marker = context.next_wr_id()
+    pair.responder.post_send(SendRequest("RDMA_WRITE", marker))
+    found: list[Completion] = []
+    while not any(each.wr_id == marker for each in found) and (more := pair.responder.completions(1)):
+        found += more
+    own = [each for each in found if each.wr_id != marker]
+    return {**_answer("0"), "wc": [each.status for each in own], "marker": [each.status for each in found]}
 
 
 def destroy_qp(context: CaseContext, step: Step) -> Observation:

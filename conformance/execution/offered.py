@@ -20,7 +20,7 @@ from conformance.verbs import ENUMS
 
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
-_OPTIONAL = ("UC", "UD")
+_OPTIONAL = ("UC", "UD", "RC_SRQ")
 _CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.value_of("CHANGE_TRANSLATION")
 
 

@@ -10,7 +10,7 @@ import ctypes
 
 from conformance.bench.calls import Sge
 from conformance.bench.memory_areas import EMPTY
-from conformance.bench.work_requests import SIGNALED, SendRequest
+from conformance.bench.work_requests import NO_BYTES, SIGNALED, SendRequest
 from conformance.execution.context import CaseContext, result_of
 from conformance.model.case import Step
 from conformance.model.observation import Observation
@@ -69,7 +69,7 @@ def immediates_in_order(context: CaseContext, step: Step) -> Observation:
         messages = [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
         ctypes.memmove(source.addr, b"".join(messages), length * _BURST)
         for _ in range(_BURST):
-            receiver.post_receive((), context.next_wr_id())
+            receiver.post_receive(NO_BYTES, context.next_wr_id())
         for each in range(_BURST):
             part = Sge(source.addr + each * length, length, source.lkey)
             request = SendRequest("RDMA_WRITE_WITH_IMM", context.next_wr_id(), (part,), rkey=rkey % (1 << 32), imm=each)
@@ -89,38 +89,58 @@ def immediates_in_order(context: CaseContext, step: Step) -> Observation:
 
 
 def atomics_in_order(context: CaseContext, step: Step) -> Observation:
-    """Posts an RDMA WRITE of a word and FETCH-AND-ADDs behind it: each must read the sum of those before it.
+    """Posts an RDMA WRITE of a word and atomics behind it: each must return what those before it have left.
 
-    The WRITE asks for a completion in every other round only.
+    FETCH-AND-ADDs, or COMPARE-AND-SWAPs of which every other one compares with another value and so swaps nothing. The
+    WRITE asks for a completion in every other round only.
     """
+    operation = str(step.arguments["op"])
     rkey, addr, rounds = context.numbers(step.arguments, "rkey", "addr", "rounds")
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
     queue = connection.pair.requester
     local = context.harness.scratch(queue.pd, _WORD * _BURST, "burst")
     for number in range(rounds):
         connection.renew_if_stale()
-        begin = number << 16
-        ctypes.memmove(local.addr, begin.to_bytes(_WORD, "little"), _WORD)
+        values = _values(operation, number << 16)
+        ctypes.memset(local.addr, EMPTY, _WORD * _BURST)
+        ctypes.memmove(local.addr, values[0].to_bytes(_WORD, "little"), _WORD)
+        silent = number % 2 == 1 and not queue.sq_sig_all
         for each in range(_BURST):
-            opcode = "ATOMIC_FETCH_AND_ADD" if each else "RDMA_WRITE"
             part = Sge(local.addr + _WORD * each, _WORD, local.lkey)
-            request = SendRequest(opcode, context.next_wr_id(), (part,), rkey=rkey % (1 << 32), remote_addr=addr)
-            silent = number % 2 == 1 and each == 0 and not queue.sq_sig_all
-            returned = queue.post_send(request._replace(compare_add=each, flags=0 if silent else SIGNALED))
+            request = SendRequest("RDMA_WRITE", context.next_wr_id(), (part,), rkey=rkey % (1 << 32), remote_addr=addr)
+            if each:
+                request = _atomic(request._replace(opcode=operation), values[each - 1], values[each])
+            returned = queue.post_send(request._replace(flags=0 if silent and not each else SIGNALED))
             if returned.value:
                 return result_of(returned)
-        expected = _BURST - (number % 2 == 1 and not queue.sq_sig_all)
+        expected = _BURST - silent
         found = queue.completions(expected)
         if [each.status for each in found] != ["SUCCESS"] * expected:
             connection.stale = True
             return _wrong(f"round {number} completed with {' '.join(each.status for each in found)}")
-        total = begin
         for each in range(1, _BURST):
             seen = int.from_bytes(ctypes.string_at(local.addr + _WORD * each, _WORD), "little")
-            if seen != total:
-                return _wrong(f"atomic {each} of round {number} found {seen:#x} instead of {total:#x}")
-            total += each
+            if seen != values[each - 1]:
+                return _wrong(f"atomic {each} of round {number} found {seen:#x} instead of {values[each - 1]:#x}")
     return _wrong("0")
+
+
+def _values(operation: str, begin: int) -> list[int]:
+    """The value of the word after each request of a burst. A COMPARE-AND-SWAP at an even place swaps nothing."""
+    values = [begin]
+    for each in range(1, _BURST):
+        swaps = operation == "ATOMIC_FETCH_AND_ADD" or each % 2
+        values.append(values[-1] + each if swaps else values[-1])
+    return values
+
+
+def _atomic(request: SendRequest, before: int, after: int) -> SendRequest:
+    """The atomic that finds one value and leaves another, or the same."""
+    if request.opcode == "ATOMIC_FETCH_AND_ADD":
+        return request._replace(compare_add=after - before)
+    if after == before:
+        return request._replace(compare_add=before + 1)
+    return request._replace(compare_add=before, swap=after)
 
 
 def _wrong(what: str) -> Observation:

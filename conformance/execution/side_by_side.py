@@ -79,7 +79,7 @@ def _write(rkey: int, at: int, length: int, outcome: str) -> Step:
 def _probe(call: str, at: int, length: int, outcome: str, **arguments: Argument) -> Step:
     given: dict[str, Argument] = {
         "addr": _number(at), "length": _number(length), "at": "", "position": "whole", "contents": "made", "pd": "pd",
-        "qp_type": "RC",
+        "qp_type": "RC", "with_flags": Flags(0, ()),
     }  # fmt: skip
     wanted = {**given, **arguments}
     return Step(call, {key: wanted[key] for key in CALLS[call]}, Expectation(outcome))

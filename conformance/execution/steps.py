@@ -6,18 +6,25 @@ model/observation.py describes the keys of an observation. Not for the order of 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from conformance.bench.calls import Mr, Return, Sge, Window, errno_name
 from conformance.bench.interface import Queue
-from conformance.bench.work_requests import SIGNALED, SendRequest, next_rkey
+from conformance.bench.work_requests import (
+    NO_BYTES,
+    SIGNALED,
+    Completion,
+    SendRequest,
+    next_rkey,
+    other_opcode,
+)
 from conformance.errors import SetupRefused
 from conformance.execution import element_lists, in_flight, memory_events, ordering, side_by_side, traffic
 from conformance.execution.connection import ERROR_STATE, SILENCE_S
 from conformance.execution.context import CaseContext, null_result, result_of
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE
-from conformance.model.observation import MrFields, Observation
+from conformance.model.observation import NOT_AWAITED, MrFields, Observation
 from conformance.model.vocabulary import NULL
 from conformance.verbs import ENUMS
 
@@ -224,7 +231,7 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     observation["layer"] = _bind_layer(returned)
     if failed:
         observation["state_before"] = ERROR_STATE
-    observation |= _completions(context, queue, returned, bool(flags & SIGNALED), wr_id)
+    observation |= _completions(context, queue, returned, bool(flags & SIGNALED), SendRequest("BIND_MW", wr_id))
     if observation["wc"] == ["SUCCESS"] and queue.query_state() == ERROR_STATE:
         observation["state"] = ERROR_STATE
     return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
@@ -234,40 +241,51 @@ def _bind_layer(returned: Return) -> str:
     return "provider" if returned.value else "device"
 
 
-def _completions(context: CaseContext, queue: Queue, returned: Return, expected: bool, wr_id: int) -> Observation:
+def _completions(
+    context: CaseContext, queue: Queue, returned: Return, expected: bool, posted: SendRequest
+) -> Observation:
     """The observation of the completion of a posted request. An unsignaled request must have none."""
     if returned.value:
         return {"wc": [], "wr_id_matches": None}
     if queue.state not in ("RTS", ERROR_STATE):  # requests complete only in these states
-        return {"wc": ["not awaited"], "wr_id_matches": None}
+        return {"wc": [NOT_AWAITED], "wr_id_matches": None}
     if expected or queue.sq_sig_all:
         found = queue.completions(1)
-        return {"wc": [each.status for each in found], "wr_id_matches": [each.wr_id for each in found] == [wr_id]}
+        return _completed(posted, found) | {"wr_id_matches": [each.wr_id for each in found] == [posted.wr_id]}
     # Requests of one queue complete in order: a completion would come before that of the next request.
     marker = context.next_wr_id()
     queue.post_send(SendRequest("RDMA_WRITE", marker))  # of zero bytes: it needs no key and changes nothing
     found = queue.completions(1)
     own = [each for each in found if each.wr_id != marker]
-    return {"wc": [each.status for each in own], "wr_id_matches": None, "marker": [each.status for each in found]}
+    return _completed(posted, own) | {"wr_id_matches": None, "marker": [each.status for each in found]}
+
+
+def _completed(posted: SendRequest, found: Sequence[Completion], received: Sequence[Completion] = ()) -> Observation:
+    """The statuses of a request's completions, and the opcode of one that names another operation."""
+    differing = other_opcode(posted.opcode, found, received)
+    statuses: Observation = {"wc": [each.status for each in found]}
+    return statuses | {"opcode": differing} if differing else statuses
 
 
 def _local_inv(context: CaseContext, step: Step) -> Observation:
     queue = context.pairs[str(step.arguments["qp"])].responder
     wr_id = context.next_wr_id()
     rkey = context.number(step.arguments["rkey"])
-    returned = queue.post_send(SendRequest("LOCAL_INV", wr_id, invalidate_rkey=rkey))
-    return result_of(returned) | _completions(context, queue, returned, True, wr_id)
+    request = SendRequest("LOCAL_INV", wr_id, invalidate_rkey=rkey)
+    returned = queue.post_send(request)
+    return result_of(returned) | _completions(context, queue, returned, True, request)
 
 
 def _send_with_inv(context: CaseContext, step: Step) -> Observation:
     pair = context.pairs[str(step.arguments["qp"])]
-    posted = pair.responder.post_receive((), context.next_wr_id())
+    posted = pair.responder.post_receive(NO_BYTES, context.next_wr_id())
     if posted.value:
         raise SetupRefused("posting a receive", errno_name(posted.value))
     wr_id = context.next_wr_id()
     rkey = context.number(step.arguments["rkey"])
-    returned = pair.requester.post_send(SendRequest("SEND_WITH_INV", wr_id, invalidate_rkey=rkey))
-    observation = result_of(returned) | _completions(context, pair.requester, returned, True, wr_id)
+    request = SendRequest("SEND_WITH_INV", wr_id, invalidate_rkey=rkey)
+    returned = pair.requester.post_send(request)
+    observation = result_of(returned) | _completions(context, pair.requester, returned, True, request)
     arrived = observation["wc"] == ["SUCCESS"] and pair.responder.kind in RELIABLE
     received = pair.responder.completions(1) if arrived else pair.responder.completions(1, SILENCE_S)
     observation["responder_wc"] = [each.status for each in received]
@@ -325,6 +343,7 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "send_to_receive": element_lists.send_to_receive,
     "post_traffic": in_flight.post_traffic,
     "await_traffic": in_flight.await_traffic,
+    "connect_qp": in_flight.connect_qp,
     "destroy_qp": in_flight.destroy_qp,
     "register_elsewhere": _register_elsewhere,
 }

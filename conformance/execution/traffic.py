@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 
 from conformance.bench.calls import Return, Sge, errno_name
 from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, pattern, repeated
-from conformance.bench.work_requests import Completion, Exchange, SendRequest
+from conformance.bench.work_requests import NO_BYTES, SIGNALED, Completion, Exchange, SendRequest, other_opcode
 from conformance.errors import SetupRefused
 from conformance.execution.connection import (
     ERROR_STATE,
@@ -36,6 +36,9 @@ MOST_TRIES = 3
 _IMMEDIATE = 0xC0FFEE01
 # The bit in which the compared value differs from the one in memory.
 _UNEQUAL = {"UNEQUAL_CMP_AND_SWP": 1, "UPPER_UNEQUAL_CMP_AND_SWP": 1 << 63}
+_ZERO_ADD = "ZERO_FETCH_AND_ADD"
+_INEFFECTIVE = (*_UNEQUAL, _ZERO_ADD)  # atomics that leave the value as it is
+_INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _RIGHTS = ENUMS["ibv_access_flags"]
 
 
@@ -48,8 +51,19 @@ def probe(context: CaseContext, step: Step) -> Observation:
 
     What must arrive over an unreliable transport is sent again if it was lost, up to MOST_TRIES times.
     """
-    seen = _once(context, step)
+    seen = _with_events(context, step)
     return again_if_lost(seen, lambda: _once(context, step)) if step.then.outcome == "success" else seen
+
+
+def _with_events(context: CaseContext, step: Step) -> Observation:
+    """One operation; if it is to be refused, with the asynchronous events of the responder's queue pair."""
+    if step.then.outcome != "refused":
+        return _once(context, step)
+    connection = _connection(context, step)
+    connection.pair.responder.events()
+    seen = _once(context, step)
+    found = connection.pair.responder.events()
+    return {**seen, "events": found} if found else seen
 
 
 def again_if_lost(seen: Observation, once_more: Callable[[], Observation]) -> Observation:
@@ -101,29 +115,34 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     """A peer's operation on a range by an rkey: RDMA, the atomics, FLUSH."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     rkey, addr, at, length = _range(context, step, operation, "rkey")
-    connection = _connection(context, step, operation, kind)
+    connection = _connection(context, step)
     reads, words = operation == "RDMA_READ", operation in WORD_OPERATIONS
     content = pattern(length)
-    unchanged = reads or operation in _UNEQUAL or operation in FLUSHES
+    unchanged = reads or operation in _INEFFECTIVE or operation in FLUSHES
     target = _target(context, at, length, str(step.arguments["contents"]), content if reads else None, not unchanged)
     before = repeated(EMPTY, length) if reads or words else content
     returns_value = reads or (words and operation != "ATOMIC_WRITE")
-    local = LocalBuffer(context, connection, length, before, target.before if returns_value else before)
+    access = _RIGHTS.mask_of(*connection.pair.transport.read_sink) if reads else 0
+    local = LocalBuffer(context, connection, length, before, target.before if returns_value else before, access)
     request = _request(context, operation, local.sge, rkey, addr, length, (target.before, content))
+    request = request._replace(flags=SIGNALED | context.number(step.arguments["with_flags"]))
     failed = step.arguments["via"] != NULL and connection.has_failed()
     exchange = yield ExchangeSpec(connection, request, (target, local.area))
     observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, "remote")
+    observation |= _named(request.opcode, exchange.completions, exchange.peer_completions)
     if failed:
         observation["state_before"] = ERROR_STATE
+    if not connection.pair.transport.acknowledges(request.opcode):
+        observation["unacknowledged"] = True
     late = exchange.late
     if operation in FLUSHES:
         moved = "all" if exchange.succeeded else "nothing"
-    elif reads or operation in _UNEQUAL:
+    elif reads or operation in _INEFFECTIVE:
         moved = local.area.received(target)
     else:
         moved = target.moved()
     if (
-        returns_value and not reads and operation not in _UNEQUAL
+        returns_value and not reads and operation not in _INEFFECTIVE
     ):  # the old value must be returned iff the new was written
         back = local.area.received(target)
         moved = moved if back == moved else "other" if (moved, back) == ("nothing", "other") else "part"
@@ -138,7 +157,7 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
     """An access to a range by an lkey: SEND and WRITE read from it, the others write to it."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     lkey, addr, at, length = _range(context, step, operation, "lkey")
-    connection = context.harness.connection(kind, str(step.arguments["pd"]))
+    connection = _connection(context, step)
     gathers, receives = operation in ("SEND", "WRITE"), operation.startswith("RECV")
     content = pattern(length)
     target = _target(context, at, length, str(step.arguments["contents"]), content if gathers else None, not gathers)
@@ -159,6 +178,9 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
         exchange = yield ExchangeSpec(connection, request, (target, other.area), RESPONDER)
         side = "gather" if gathers else "answer"
         observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, side)
+        observation |= _named(opcode, exchange.completions, exchange.peer_completions)
+        if not connection.pair.transport.acknowledges(opcode):
+            observation["unacknowledged"] = True
         final_state, late = exchange.responder_state, exchange.late
     moved = other.area.moved() if gathers else target.moved(length - size)
     done = observation["wc"] == ["SUCCESS"]
@@ -191,7 +213,7 @@ def _send(
     received = peer.completions(1) if done else []
     if not received:
         connection.mark_failed(*(() if done or returned.value else (initiator,)))
-    return _answered(returned, found, [], kind, "gather")
+    return _answered(returned, found, [], kind, "gather") | _named("SEND", found, received)
 
 
 def _receive(
@@ -213,10 +235,11 @@ def _receive(
     if returned.value:
         return _answered(returned, [], [], kind, "receive")
     if kind not in RELIABLE:  # if the message is dropped, the SEND behind it consumes its receive
-        receiver.post_receive((), context.next_wr_id())
+        receiver.post_receive(NO_BYTES, context.next_wr_id())
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
     posted = sender.post_send(SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
     if posted.value:
+        connection.stale = True  # the receive is still posted
         raise SetupRefused("posting a send", errno_name(posted.value))
     if kind not in RELIABLE:
         sender.post_send(SendRequest("SEND", context.next_wr_id(), flags=0))
@@ -226,6 +249,7 @@ def _receive(
     if kind in RELIABLE and not Exchange(returned, found).succeeded:
         connection.mark_failed(sender, receiver)
     observation = _answered(returned, found, sender_completions, kind, "receive")
+    observation |= _named(opcode, sender_completions, found)
     if Exchange(returned, found).succeeded:
         observation |= _received(found, region.length, operation == "RECV_WITH_IMM")
     return observation
@@ -281,15 +305,18 @@ def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[
     return number % (1 << 32), (addr + offset) % (1 << 64), at + offset, size
 
 
-def _connection(context: CaseContext, step: Step, operation: str, kind: str) -> LoopbackConnection:
-    """The connection of a remote operation: over the pair that the case names, else one of the harness."""
-    via = str(step.arguments["via"])
+def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
+    """The connection of an operation: over the pair that the case names, else one of the harness."""
+    kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])
+    if step.call == "local_traffic":
+        return context.harness.connection(kind, pd)
+    via, operation, access = str(step.arguments["via"]), str(step.arguments["op"]), step.arguments["qp_access"]
     if via != NULL:
         return context.connection(via)
-    access = step.arguments["qp_access"]
     assert isinstance(access, Flags)
     extended = "FLUSH" if operation in FLUSHES else "ATOMIC_WRITE" if operation == "ATOMIC_WRITE" else ""
-    return context.harness.connection(kind, str(step.arguments["pd"]), access.mask, extended)
+    flags, length = context.numbers(step.arguments, "with_flags", "length")
+    return context.harness.connection(kind, pd, access.mask, extended, length if flags & _INLINE else 0)
 
 
 def _request(
@@ -304,6 +331,8 @@ def _request(
     before, after = (int.from_bytes(content, "little") for content in contents)
     if operation in _UNEQUAL:
         operation, before = "ATOMIC_CMP_AND_SWP", before ^ _UNEQUAL[operation]
+    if operation == _ZERO_ADD:
+        operation, after = "ATOMIC_FETCH_AND_ADD", before
     compare_add = {"ATOMIC_CMP_AND_SWP": before, "ATOMIC_FETCH_AND_ADD": (after - before) % (1 << 64)}
     return SendRequest(
         operation, wr_id, (local,), rkey=rkey, remote_addr=addr, compare_add=compare_add.get(operation, 0), swap=after
@@ -321,6 +350,12 @@ def _answered(
     if statuses != ["SUCCESS"] or set(others) - {"SUCCESS"}:
         observation["peer_wc"] = others
     return observation
+
+
+def _named(opcode: str, found: Sequence[Completion], received: Sequence[Completion]) -> Observation:
+    """The opcode of a completion, if it is not that of the request."""
+    differing = other_opcode(opcode, found, received)
+    return {"opcode": differing} if differing else {}
 
 
 def _received(completions: Sequence[Completion], length: int, with_imm: bool = True) -> Observation:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from conformance.model.case import Step
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE, refusal
-from conformance.model.observation import Observation
+from conformance.model.observation import NOT_AWAITED, Observation
 from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
@@ -30,8 +30,13 @@ def fault_of(step: Step, seen: Observation, when: str = "") -> str:
     if outcome != then.outcome:
         should = "succeed" if then.outcome == "success" else "fail"
         return f"{when}{step} should {should}, {format_answer(seen)}"
+    if then.opcode and "opcode" in seen:
+        reported, specified = seen["opcode"]
+        return f"{when}{step} {format_answer(seen)}, and its completion has the opcode {reported}, not {specified}"
     if then.rkey and (seen["rkey"]["before"] != seen["rkey"]["after"]) != (then.rkey == "changed"):
         return f"{when}{step}: the window's rkey should be {then.rkey}"
+    if seen.get("wr_id_matches") is False and seen["wc"]:
+        return f"{when}{step} completed with another wr_id than was posted"
     if outcome == "refused":
         return _refusal_fault(step, seen, when) or _code_fault(step, seen, when)
     wrong = wrong_fields(seen) if then.mr == "as_asked" else []
@@ -40,25 +45,30 @@ def fault_of(step: Step, seen: Observation, when: str = "") -> str:
     return _completion_fault(step, seen, when)
 
 
+# Positions of a whole message.
+_FROM_START = ("whole",)
 # Operations that leave the range as it is.
-_READERS = ("RDMA_READ", "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP", "SEND", "WRITE", *FLUSHES)
+_READERS = (
+    "RDMA_READ", "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP", "ZERO_FETCH_AND_ADD", "SEND", "WRITE", *FLUSHES,
+)  # fmt: skip
 
 
 def data_fault(step: Step, seen: Observation) -> str:
     """Bytes that are where they should not be, whatever the completion says."""
     if "moved" not in seen:
         return ""
-    arrived = seen["moved"] not in ("nothing", "other")
-    if step.then.outcome == "refused" and (arrived or seen["changed"]):
+    arrived = seen["moved"] not in ("nothing", "other") and not _came_before_refusal(step, seen)
+    if step.then.outcome == "refused" and (arrived or (seen["changed"] and not _came_before_refusal(step, seen))):
         if step.arguments.get("op") in FLUSHES and not seen["changed"]:
             return "and flushed memory that it may not: a FLUSH moves no bytes"
         return "and moved bytes that it should not" if arrived else _where(seen)
     if step.then.outcome == "refused" and seen.get("imm", (None,))[0] is not None and seen["side"] == "remote":
         return "and told the receiver that it had come"
     done = seen["wc"] == ["SUCCESS"]
-    if done and set(seen.get("peer_wc", ())) - {"SUCCESS"}:
+    dropped = _success_means_sent(seen) and (seen["moved"] == "nothing" or _came_before_refusal(step, seen))
+    if done and not dropped and set(seen.get("peer_wc", ())) - {"SUCCESS"}:
         return f"and at the other side with {' '.join(seen['peer_wc'])}"
-    if done and seen["moved"] != "all" and not _may_be_lost(seen):
+    if done and not dropped and seen["moved"] != "all":
         return f"but {'nothing' if seen['moved'] == 'nothing' else 'something else'} has arrived; {_where(seen)}"
     if seen.get("late"):
         return "before its data was there"
@@ -68,6 +78,16 @@ def data_fault(step: Step, seen: Observation) -> str:
     if len(_stretches(seen)) > expected or any(start < 0 for start, _ in seen["changed"]):
         return _where(seen)
     return _reception_fault(seen) if done and seen["moved"] == "all" else ""
+
+
+def _came_before_refusal(step: Step, seen: Observation) -> bool:
+    """Whether only the first segments of a message are there, whose last ones were refused.
+
+    InfiniBand announces the length of a message in its first packet; iWARP checks each segment for itself and places it
+    (RFC 5041, DDP), so that those before the first refused one may be there.
+    """
+    segments = seen.get("unacknowledged") and seen["moved"] == "part" and step.arguments.get("position") in _FROM_START
+    return bool(segments) and len(seen["changed"]) == 1 and seen["changed"][0][0] == 0
 
 
 def _stretches(seen: Observation) -> list[list[int]]:
@@ -82,9 +102,9 @@ def _stretches(seen: Observation) -> list[list[int]]:
     return [*header[:1], *found[len(header) :]]
 
 
-def _may_be_lost(seen: Observation) -> bool:
-    """Whether nobody tells the sender that a message was dropped."""
-    return seen["moved"] == "nothing" and seen.get("qp_type", "RC") not in RELIABLE
+def _success_means_sent(seen: Observation) -> bool:
+    """Whether SUCCESS of a request does not say that the peer has taken it, since nobody tells the sender."""
+    return seen.get("qp_type", "RC") not in RELIABLE or seen.get("unacknowledged", False)
 
 
 def _reception_fault(seen: Observation) -> str:
@@ -170,9 +190,8 @@ def _spellings(names: Sequence[str]) -> set[str]:
 
 def _completion_fault(step: Step, seen: Observation, when: str) -> str:
     if step.then.completion == "none" and seen["wc"]:
-        return f"{when}{step} asked for no completion and got {' '.join(seen['wc'])}"
-    if seen.get("wr_id_matches") is False:
-        return f"{when}{step} completed with another wr_id than was posted"
+        what = "asked for no completion" if step.call in BINDS else "should find nothing posted"
+        return f"{when}{step} {what} and got {' '.join(seen['wc'])}"
     if step.call in BINDS and "state" in seen:
         return f"{when}{step} {format_answer(seen)}, and its queue pair is in state {seen['state']}"
     told, sent = seen.get("invalidated", (None, None))
@@ -186,6 +205,8 @@ def outcome_of(step: Step, seen: Observation) -> str:
     """Whether the call did what it is for, by the page's own convention."""
     if seen["returned"] not in ("MR", "MW", "0"):
         return "refused"
+    if seen.get("wc") == [NOT_AWAITED]:
+        return "success"
     if "wc" not in seen or (step.then.completion == "none" and not seen["wc"]):
         return "success"
     done = seen["wc"] == ["SUCCESS"] and seen.get("moved", "all") == "all"

@@ -17,10 +17,11 @@ _NETLINK_RDMA = 20
 _NLDEV = 5  # RDMA_NL_NLDEV
 _REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
 _DONE, _ERROR = 3, 2
-_GET, _GET_CHARDEV = 1, 15  # RDMA_NLDEV_CMD_…
+_GET, _GET_PORT, _GET_CHARDEV = 1, 5, 15  # RDMA_NLDEV_CMD_…
 # RDMA_NLDEV_CMD_RES_…_GET
 _KINDS = {"QP": 10, "CQ": 12, "MR": 13, "PD": 14}
-_DEV_INDEX, _DEV_NAME, _RES_PID, _CHARDEV_TYPE, _DRIVER_ID = 1, 2, 28, 69, 73  # RDMA_NLDEV_ATTR_…
+# RDMA_NLDEV_ATTR_…
+_DEV_INDEX, _DEV_NAME, _PORT_INDEX, _RES_PID, _NDEV_NAME, _CHARDEV_TYPE, _DRIVER_ID = 1, 2, 3, 28, 51, 69, 73
 _RES_QP, _RES_TYPE, _RES_KERN_NAME = 19, 26, 29
 _MANAGEMENT = (0, 1)  # IB_QPT_SMI and IB_QPT_GSI: the kernel creates them on every port
 _UD = 4  # IB_QPT_UD
@@ -79,6 +80,17 @@ class RdmaNetlink:
         except OSError:
             pass
         return None
+
+    def network_interface(self, port: int) -> str:
+        """Returns the name of the network interface of a port; empty if it has none or the kernel does not tell."""
+        if self._socket is None:
+            return ""
+        body = self._device() + _attribute(_PORT_INDEX, struct.pack("=I", port))
+        try:
+            attributes = [dict(_attributes(message)) for message in self._ask(_GET_PORT, body, _ACK)]
+        except OSError:
+            return ""
+        return next((each[_NDEV_NAME].rstrip(b"\0").decode() for each in attributes if _NDEV_NAME in each), "")
 
     def _device(self) -> bytes:
         return _attribute(_DEV_INDEX, struct.pack("=I", self._index))

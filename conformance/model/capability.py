@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from conformance.model.transport import INFINIBAND, Transport
+
 # Each capability, and how a device declares it or how the suite finds it out.
 MEANING: Mapping[str, str] = {
     "atomics": "atomic_cap of ibv_query_device is not ATOMIC_NONE",
@@ -19,9 +21,13 @@ MEANING: Mapping[str, str] = {
     "flush_persistent": "device_cap_flags_ex has the persistent flush bit (39)",
     "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
+    "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data, and does not declare it",
+    "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
+    "iba_statuses": "the transport is InfiniBand or RoCE: the specification that defines the statuses is not iWARP's",
     "odp_atomic": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_ATOMIC",
     "uc": "a queue pair of type UC can be created: no declaration exists",
     "ud": "a queue pair of type UD can be created: no declaration exists",
+    "rc_srq": "a queue pair of type RC with a shared receive queue can be created",
     "reg_dmabuf_mr": "offered by the provider: no declaration exists",
     "rereg_mr": "offered by the provider: no declaration exists",
     "rereg_translation": "offered by the provider: no declaration exists",
@@ -51,6 +57,14 @@ FLAG_NEEDS: Mapping[str, str] = {
     "FLUSH_GLOBAL": "flush_global",
     "FLUSH_PERSISTENT": "flush_persistent",
     "RELAXED_ORDERING": "",
+}
+# For each operation or call that not every device has, the capability that it needs. Tables do not name it: it is a
+# need of every row with that operation or call. A key is either of them, or a call with an operation.
+OPERATION_NEEDS: Mapping[str, str] = {
+    "RDMA_WRITE_WITH_IMM": "immediate_data",
+    "RECV_WITH_IMM": "immediate_data",
+    "immediates_in_order": "immediate_data",
+    "list_traffic READ": "read_lists",
 }
 # Preconditions of running a case at all. They are not properties of the device: if one is missing, the verdict of
 # the case is UNREACHABLE, with this reason.
@@ -82,6 +96,7 @@ _FLUSH_PERSISTENT = 1 << 39
 _ATOMIC_WRITE = 1 << 40
 _ODP_SUPPORT = 1 << 0
 _ODP_SUPPORT_IMPLICIT = 1 << 1
+_READ_LIST = 3  # the elements of the longest list of an RDMA READ in the tables
 _ODP_SUPPORT_ATOMIC = 1 << 4  # of the capabilities of one transport
 
 
@@ -93,9 +108,10 @@ class DeviceAttributes:
     atomic_cap: int
     odp_general_caps: int
     odp_rc_caps: int
+    max_sge_rd: int = 0
 
 
-def declared_capabilities(declared: DeviceAttributes) -> dict[str, bool]:
+def declared_capabilities(declared: DeviceAttributes, transport: Transport = INFINIBAND) -> dict[str, bool]:
     """Returns, for each capability that a device can declare, whether it declares it."""
     flags = declared.device_cap_flags
     return {
@@ -109,6 +125,9 @@ def declared_capabilities(declared: DeviceAttributes) -> dict[str, bool]:
         "flush_persistent": bool(flags & _FLUSH_PERSISTENT),
         "atomic_write": bool(flags & _ATOMIC_WRITE),
         "xrc": bool(flags & _XRC),
+        "immediate_data": transport.immediate_data,
+        "iba_statuses": transport.iba,
+        "read_lists": declared.max_sge_rd not in range(1, _READ_LIST),
     }
 
 

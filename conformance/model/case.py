@@ -81,7 +81,8 @@ class QpSpec:
     """A queue pair with a peer of the same type. `state` is one of vocabulary.QP_STATES.
 
     `access` are its qp_access_flags; None means all that the device supports. `extended` is FLUSH or ATOMIC_WRITE if
-    the pair is to use that operation, which needs extended queue pairs.
+    the pair is to use that operation, which needs extended queue pairs. `inline` is the number of bytes that a request
+    of the peer can carry itself.
     """
 
     kind: str
@@ -90,11 +91,12 @@ class QpSpec:
     sq_sig_all: bool = False
     access: int | None = None
     extended: str = ""
+    inline: int = 0
 
     @property
     def peer(self) -> QpSpec:
         """The peer: in the state RTS, with all rights."""
-        return QpSpec(self.kind, self.pd, extended=self.extended)
+        return QpSpec(self.kind, self.pd, extended=self.extended, inline=self.inline)
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,8 @@ class Expectation:
     ("any",) means any errno. `code`: the allowed codes, for a verb with an enumeration of codes. `mr`: "as_asked" if
     the fields of the region must be those requested. `completion`: "none" if the request must not have a completion,
     "one" if it must have one once it is posted, whatever became of it. `rkey`: whether the key in the structure of the
-    window must be "changed" or "unchanged". `because`: the reason for which traffic is refused, one of
+    window must be "changed" or "unchanged". `opcode`: "as_posted" if the completions must name the operation that was
+    posted. `because`: the reason for which traffic is refused, one of
     expected_errors.REASONS, if the completions must show it. `after`: of a step afterwards, the outcome of the judged
     call without which the step is not made.
     """
@@ -138,6 +141,7 @@ class Expectation:
     mr: str = ""
     completion: str = ""
     rkey: str = ""
+    opcode: str = ""
     because: str = ""
     after: str = ""
 
@@ -147,7 +151,7 @@ class Expectation:
         for name in ("errno", "code"):
             if getattr(self, name):
                 data[name] = list(getattr(self, name))
-        for name in ("mr", "completion", "rkey", "because", "after"):
+        for name in ("mr", "completion", "rkey", "opcode", "because", "after"):
             if getattr(self, name):
                 data[name] = getattr(self, name)
         return data
@@ -159,6 +163,7 @@ _ALL_RIGHTS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), _RIGHTS)
 _HIDDEN: Mapping[str, tuple[Argument, ...]] = {
     "at": ("",), "via": ("NULL",), "handle": ("own",), "pd_handle": ("own",), "position": ("whole",),
     "contents": ("made",), "qp_type": ("RC",), "qp_access": (_ALL_RIGHTS,), "rkey": ("",), "pages": ("present",),
+    "with_flags": (Flags(0, ()),),
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ REASONS = {
     "queue_pair": "the queue pair's qp_access_flags",
 }
 DATAGRAM_HEADER = 40  # bytes in front of a datagram in the memory that receives it: its routing header
-RELIABLE = ("RC", "XRC")
+RELIABLE = ("RC", "XRC", "RC_SRQ")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
+# In place of the statuses of a request that was posted to a queue pair on which nothing can complete yet.
+NOT_AWAITED = "not awaited"
+
 
 class MrFields(TypedDict):
     """The struct ibv_mr of a region: addresses in this process, `length` in bytes."""
@@ -86,6 +89,7 @@ class Observation(TypedDict, total=False):
 
     # Of posted requests.
     wc: list[str]  # the statuses of the completions
+    opcode: list[str]  # [reported, specified] of a completion that names another operation than the request
     wr_id_matches: bool | None  # None if there is no completion to compare
     marker: list[str]  # all statuses after an unsignaled request, with that of the signaled request behind it
     responder_wc: list[str]  # the statuses at the receiver of a SEND_WITH_INV
@@ -93,6 +97,7 @@ class Observation(TypedDict, total=False):
 
     # Of operations on a range.
     peer_wc: list[str]  # the statuses at the peer, unless all are SUCCESS
+    unacknowledged: bool  # on this transport, SUCCESS of the request says only that it was sent
     qp_type: str
     side: str  # how the range is used: remote, gather, answer or receive
     moved: str  # how much of the data was transferred: all, nothing or part; `other`: the requester's buffer changed,
@@ -104,6 +109,7 @@ class Observation(TypedDict, total=False):
     bytes: PartialContents
     state_before: str  # of a queue pair that was in the error state before the request
     state: str  # of the responder's queue pair after a refusal
+    events: list[str]  # asynchronous events of that queue pair, such as QP_ACCESS_ERR, that had come by then
     byte_len: list[int]  # [reported to the receiver, sent], in bytes
     imm: list[int | None]  # [reported to the receiver, sent] of the immediate data
     pages: list[int]  # [pages in core, all pages] of the memory

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 # Operations on a word: eight bytes at an address that is a multiple of eight.
 WORD_OPERATIONS = (
-    "ATOMIC_CMP_AND_SWP", "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE",
-    "FETCH_AND_ADD",
+    "ATOMIC_CMP_AND_SWP", "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD",
+    "ZERO_FETCH_AND_ADD", "ATOMIC_WRITE", "FETCH_AND_ADD",
 )  # fmt: skip
 POSITIONS = {
     "whole": "all of the range; for a word operation the first word that lies in the range",

@@ -90,18 +90,20 @@ PROBES = ("traffic", "local_traffic")
 FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
 REMOTE_OPERATIONS = (
     "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE",
-    # Both compare with a value that is not in memory, so that nothing may be swapped. It differs in the lowest bit, or
-    # in the highest.
-    "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP",
+    # Atomics that leave the value as it is, and return it. The first two compare with a value that differs from it in
+    # the lowest bit, or in the highest; the last adds zero.
+    "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP", "ZERO_FETCH_AND_ADD",
     *FLUSHES,
 )  # fmt: skip
 # Accesses of a region by its lkey. SEND and WRITE read the region. RECV writes to it, and so do the responses of
 # READ and FETCH_AND_ADD at their requester.
 LOCAL_OPERATIONS = ("SEND", "WRITE", "RECV", "RECV_WITH_IMM", "READ", "FETCH_AND_ADD")
 LIST_OPERATIONS = ("SEND", "WRITE", "RECV", "READ")
+ATOMICS_IN_ORDER = ("ATOMIC_FETCH_AND_ADD", "ATOMIC_CMP_AND_SWP")
 IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
-# The queue-pair types that traffic can use.
-TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC")
+# The queue-pair types that traffic can use. RC_SRQ: type RC, with the receives in a shared receive queue.
+TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC", "RC_SRQ")
+LIST_TYPES = ("RC", "RC_SRQ")
 FORK_CHILDREN = ("writes", "waits")
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
 
@@ -213,7 +215,13 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "rounds": _ROUNDS,
         "pd": _PD,
     },
-    "atomics_in_order": {"rkey": ArgumentSpec("quantity"), "addr": _ADDR, "rounds": _ROUNDS, "pd": _PD},
+    "atomics_in_order": {
+        "op": ArgumentSpec("word", "operation", "ATOMIC_FETCH_AND_ADD", words=ATOMICS_IN_ORDER),
+        "rkey": ArgumentSpec("quantity"),
+        "addr": _ADDR,
+        "rounds": _ROUNDS,
+        "pd": _PD,
+    },
     "bind_and_send": _BIND,
     "traffic": {
         "op": ArgumentSpec("word", "operation", words=REMOTE_OPERATIONS),
@@ -230,6 +238,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "via": ArgumentSpec("object", "qp", NULL, nullable=True),
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
         "qp_access": ArgumentSpec("flags", "ibv_access_flags", QP_RIGHTS),
+        # The send flags of the request beside SIGNALED.
+        "with_flags": ArgumentSpec("flags", "ibv_send_flags", ""),
     },
     # An operation whose local side is a list of elements; `guarded` is memory that must not take part if it is refused.
     "list_traffic": {
@@ -237,6 +247,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "sg_list": ArgumentSpec("sges"),
         "guarded": ArgumentSpec("object", "memory", NULL, nullable=True),
         "pd": _PD,
+        "qp_type": ArgumentSpec("word", "qp_type", "RC", words=LIST_TYPES),
     },
     "post_receive": {"qp": _QP, "sg_list": ArgumentSpec("sges")},
     "send_to_receive": {"qp": _QP, "memory": _MEMORY, "length": ArgumentSpec("quantity", default="8")},
@@ -248,6 +259,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "length": _LENGTH,
     },
     "await_traffic": {"qp": _QP, "memory": _MEMORY},
+    "connect_qp": {"qp": _QP},
     "destroy_qp": {"qp": _QP},
     # Another process registers its mapping of shared memory.
     "register_elsewhere": {"memory": _MEMORY, "access": _ACCESS},
@@ -302,8 +314,9 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "errno": ExpectationSpec(ERRNO_NAMES, "refused", several=True),
     "code": ExpectationSpec(verbs.ENUMS["ibv_rereg_mr_err_code"].short_names, "refused", ("ibv_rereg_mr",), True),
     "mr": ExpectationSpec(("as_asked",), "success", (*REGISTRATIONS, "ibv_rereg_mr")),
-    "completion": ExpectationSpec(("none", "one"), calls=BINDS),
+    "completion": ExpectationSpec(("none", "one"), calls=(*BINDS, "connect_qp")),
     "rkey": ExpectationSpec(("changed", "unchanged"), calls=BINDS),
+    "opcode": ExpectationSpec(("as_posted",), "success", (*PROBES, *BINDS, "post_local_inv")),
     "because": ExpectationSpec(tuple(REASONS), "refused", (*PROBES, *BINDS)),
     # Of a step afterwards: it is made only if the judged call had this outcome.
     "after": ExpectationSpec(("success", "refused")),

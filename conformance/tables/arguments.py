@@ -173,10 +173,8 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
         if key in fields and not spec.applies_to(call):
             calls = ", ".join(spec.calls)
             reader.note(fields[key].location, f"{key} can only be expected of {calls}, not of {call}")
-    mr, completion, rkey, because, after = (
-        words[key][0] if words[key] else "" for key in ("mr", "completion", "rkey", "because", "after")
-    )
-    return Expectation(outcome, words["errno"], words["code"], mr, completion, rkey, because, after)
+    single = {key: found[0] for key, found in words.items() if found and not vocabulary.EXPECTATIONS[key].several}
+    return Expectation(outcome, words["errno"], words["code"], **single)
 
 
 def _expected(reader: Reader, node: Node | None, key: str) -> tuple[str, ...]:

@@ -179,6 +179,7 @@ class _Rows:
             sweep, parts = swept or (None, None)
         else:
             parts = read_row_body(reader, self.call, self.given, fields, row)
+            needs = list(dict.fromkeys([*needs, *_needs_of_operations(parts)]))
             kind = BY_CALL.get(parts.when.call, Kind.ROW)
             if kind is Kind.SEQUENCES:  # they only make calls that the device offers
                 needs = []
@@ -229,3 +230,13 @@ class _Rows:
                 )
             )
         return cases
+
+
+def _needs_of_operations(row: RowBody) -> list[str]:
+    """The capabilities that the row's operations need."""
+    needs = []
+    for step in (*row.before, row.when, *row.afterwards):
+        operation = str(step.arguments.get("op"))
+        keys = (step.call, operation, f"{step.call} {operation}")
+        needs += [capability.OPERATION_NEEDS.get(key) for key in keys]
+    return [need for need in needs if need]

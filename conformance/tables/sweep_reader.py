@@ -212,6 +212,7 @@ def _clauses(
             call = row.fields.get("call")
             then = read_then(reader, fields["then"], str(call.value) if call else row.call)
             clauses.append(Clause(text, when, then, rule or ""))
+    clauses += _operation_clauses(reader, row, registry)
     deciding = [clause for clause in clauses if clause.then]
     if node is not None and isinstance(node.value, tuple):
         last = items[-1].value if items else {}
@@ -226,6 +227,16 @@ def _clauses(
     if len({need for clause in clauses for need in clause.needs}) > 8:
         reader.note(row.row.location, "a sweep can need at most 8 capabilities")
     return clauses
+
+
+def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iterator[Clause]:
+    """For each operation on an axis that needs a capability: a device without it may refuse the operation."""
+    for axis in row.space.axes:
+        for operation in axis.labels:
+            if operation in capability.OPERATION_NEEDS:
+                where = f"{axis.name}={operation}"
+                when = _expression(reader, Node(where, row.row.location), row.space, registry)
+                yield Clause(where, when, None, needs=(capability.OPERATION_NEEDS[operation],))
 
 
 def _flag_clauses(reader: Reader, node: Node, text: str, space: Space, registry: Registry) -> Iterator[Clause]:

@@ -31,7 +31,7 @@ from trial.data_path.alteration import DataPath
 from trial.data_path.objects import QueuePair
 from trial.data_path.operations import FUNCTIONS
 
-_KINDS = {"RC": 2, "UC": 3, "UD": 4, "XRC_SEND": 9}
+_KINDS = {"RC": 2, "RC_SRQ": 2, "UC": 3, "UD": 4, "XRC_SEND": 9}
 _NAMES = {number: name for name, number in WR_OPCODES.items()}
 _STATUSES = {wc_status(number): number for number in range(24)}
 _OPCODES = {wc_opcode(number): number for number in (*range(10), 128, 129)}

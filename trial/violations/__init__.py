@@ -8,6 +8,7 @@ from trial.violations import (
     binding,
     changing,
     codes,
+    completing,
     declaring,
     dmabufs,
     extent,
@@ -27,7 +28,7 @@ from trial.violations import (
 _THEMES = (
     registration, memory, rights, extent, kinds, translation, dmabufs, changing, revoking, codes, advising,
     binding, windows, window_requests, special_regions, lists_and_lengths,
-    declaring, statuses,
+    declaring, statuses, completing,
 )  # fmt: skip
 VIOLATIONS: tuple[Violation, ...] = tuple(violations_in(_THEMES))
 # Rules that no driver can break in a way that a case could detect, and why.

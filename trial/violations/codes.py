@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 
 from reference.device import Device
+from reference.memory import PAGE
 from reference.objects import REMOTE_READ, Domain, Refused, Region
 from reference.reregistration import (
     CHANGE_ACCESS,
+    CHANGE_PD,
     CHANGE_TRANSLATION,
     CMD,
     CMD_AND_DO_FORK_NEW,
@@ -67,6 +69,28 @@ class InputErrorEndsTheRegion(Device):
 
 
 @violates("REREG-06")
+class InputErrorMovesTheRegion(Device):
+    """After an input error the region belongs to the domain that was asked for."""
+
+    def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
+        code, error, region = super().rereg_code(handle, change)
+        if code == INPUT and change.flags & CHANGE_PD and change.pd:
+            self.move(self.regions[handle], self.domain_of(change.pd))
+        return code, error, region
+
+
+@violates("REREG-06")
+class InputErrorGrantsRights(Device):
+    """After an input error the region has the rights that were asked for beside its own."""
+
+    def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
+        code, error, region = super().rereg_code(handle, change)
+        if code == INPUT and change.flags & CHANGE_ACCESS:
+            self.regions[handle].access |= change.access
+        return code, error, region
+
+
+@violates("REREG-06")
 class ZeroLengthPassedOn(Device):
     """The library does not check addr and length."""
 
@@ -101,6 +125,28 @@ class ForkFailureEndsTheRegion(Device):
         for region in self.regions.values() if not done else ():
             region.usable = False
         return done
+
+
+@violates("REREG-07")
+class ForkFailureMovesTheRegion(Device):
+    """If the new range cannot be protected from fork, the region belongs to the new domain already."""
+
+    def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
+        code, error, region = super().rereg_code(handle, change)
+        if code == DONT_FORK_NEW and change.flags & CHANGE_PD and change.pd:
+            self.move(self.regions[handle], self.domain_of(change.pd))
+        return code, error, region
+
+
+@violates("REREG-08")
+class OldRangeFailureShortens(Device):
+    """If the fork protection of the old range cannot be removed, the new region ends one page early."""
+
+    def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
+        code, error, region = super().rereg_code(handle, change)
+        if code == DO_FORK_OLD and region:
+            region.length -= PAGE
+        return code, error, region
 
 
 @violates("REREG-08")
@@ -169,6 +215,24 @@ class StuckAfterFailure(Device):
         if handle in self.regions and not self.regions[handle].usable:
             raise Refused(errno.EBUSY)
         super().deregister(handle)
+
+
+@violates("REREG-11")
+class KeyOutlivesAFailedRegion(Device):
+    """The key of a region that was deregistered after a command error still opens it."""
+
+    def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
+        code, error, region = super().rereg_code(handle, change)
+        if code in (CMD, CMD_AND_DO_FORK_NEW) and handle in self.regions:
+            self.regions[handle].usable = True
+            self.failed = (*self.failed, self.regions[handle])
+        return code, error, region
+
+    failed: tuple[Region, ...] = ()
+
+    def forget_key(self, region: Region) -> None:
+        if region not in self.failed:
+            super().forget_key(region)
 
 
 @violates("REREG-11")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
-from reference.objects import REMOTE_ATOMIC, Domain, Region, Window
+from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, Domain, Region, Window
 from reference.queues import Queue
 from trial.violation import violates
 
@@ -188,3 +188,57 @@ class WindowsOutliveTheirDeallocation(Device):
     def release_region(self, window: Window, region: Region) -> None:
         if window.queue:
             super().release_region(window, region)
+
+
+class _SharedReceives(Device):
+    """Receives of a shared receive queue are checked less than others."""
+
+    def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
+        found = super().memory_of_sge(queue, sge, write)
+        region = self.keys.get(sge.lkey)
+        if found is None and write and queue.kind == "RC_SRQ" and isinstance(region, Region):
+            return self.unchecked(queue, region, sge)
+        return found
+
+    def unchecked(self, queue: Queue, region: Region, sge: Sge) -> int | None:
+        """Returns the address of an element that would be refused elsewhere, or None."""
+        return None
+
+
+@violates("REG-04")
+class SharedReceivesNeedNoLocalWrite(_SharedReceives):
+    """A message into a shared receive queue is written to a region without LOCAL_WRITE."""
+
+    def unchecked(self, queue: Queue, region: Region, sge: Sge) -> int | None:
+        return self.place(region, sge.addr, sge.length) if region.domain is queue.domain else None
+
+
+@violates("REG-20")
+class SharedReceivesHaveNoEnd(_SharedReceives):
+    """A message into a shared receive queue may end behind its region."""
+
+    def unchecked(self, queue: Queue, region: Region, sge: Sge) -> int | None:
+        fits = region.access & LOCAL_WRITE and region.domain is queue.domain
+        return self.translate(region, sge.addr) if fits and sge.addr >= region.iova else None
+
+
+@violates("REG-22")
+class SharedReceivesOfEveryDomain(_SharedReceives):
+    """A message into a shared receive queue is written to a region of another domain."""
+
+    def unchecked(self, queue: Queue, region: Region, sge: Sge) -> int | None:
+        return self.place(region, sge.addr, sge.length) if region.access & LOCAL_WRITE else None
+
+
+@violates("REG-26")
+class LaterElementsOfSharedReceivesUnchecked(_SharedReceives):
+    """Only the first element of a receive in a shared receive queue is checked."""
+
+    first = 0
+
+    def scatter(self, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
+        self.first = sges[0].addr if sges else 0
+        return super().scatter(queue, sges, content)
+
+    def unchecked(self, queue: Queue, region: Region, sge: Sge) -> int | None:
+        return self.translate(region, sge.addr) if sge.addr != self.first else None

@@ -10,6 +10,27 @@ from reference.queues import FLUSHED, SUCCESS, Queue
 from trial.violation import violates
 
 
+@violates("BIND-11")
+class RefusedBindIsMadeLater(Device):
+    """A bind that is refused because the queue pair cannot send yet is made when it can."""
+
+    waiting: tuple[tuple[Queue, Window, Region, BindInfo, int], ...] = ()
+
+    def bind_fault(self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool) -> int:
+        fault = super().bind_fault(queue, window, region, info, posted)
+        if fault and region and queue.state in ("RESET", "INIT", "RTR"):
+            key = self.next_key(window.key)
+            self.waiting = (*self.waiting, (queue, window, region, info, key))
+        return fault
+
+    def move_qp(self, queue: Queue, state: str) -> None:
+        super().move_qp(queue, state)
+        for waiting, window, region, info, key in self.waiting if state == "RTS" else ():
+            if waiting is queue:
+                self.bind(window, region, info.addr, info.length, info.access, key, queue.number)
+                self.complete(queue, SendRequest("BIND_MW", 0), SUCCESS)
+
+
 @violates("BIND-17")
 class EndOfABindWraps(Device):
     """The end of a window is computed in 64 bits, so that a huge length ends within the region."""

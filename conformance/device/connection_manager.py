@@ -1,0 +1,185 @@
+"""Connects queue pairs through the RDMA connection manager (librdmacm), in loopback on one device.
+
+iWARP needs it: a queue pair runs over a connection of TCP, which only the connection manager sets up. It takes queue
+pairs that were created beforehand, by their numbers (rdma_connect(3), rdma_accept(3)). Not for creating queue pairs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import select
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.errors import UserError
+
+_LIBRARY = "librdmacm.so.1"
+_PS_TCP = 0x0106  # RDMA_PS_TCP of <rdma/rdma_cma.h>
+# enum rdma_cm_event_type, from 0 upwards.
+_EVENTS = (
+    "ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "ROUTE_ERROR", "CONNECT_REQUEST", "CONNECT_RESPONSE",
+    "CONNECT_ERROR", "UNREACHABLE", "REJECTED", "ESTABLISHED", "DISCONNECTED", "DEVICE_REMOVAL", "MULTICAST_JOIN",
+    "MULTICAST_ERROR", "ADDR_CHANGE", "TIMEWAIT_EXIT",
+)  # fmt: skip
+# Events that tell of connections that are over.
+_PAST = ("DISCONNECTED", "TIMEWAIT_EXIT")
+_RESOURCES = 1  # outstanding RDMA READs and atomics at each side, as on pairs that are connected without the manager
+_BACKLOG = 16
+_Pointer = ctypes.c_void_p
+
+
+class _ConnParam(ctypes.Structure):
+    """struct rdma_conn_param."""
+
+    _fields_ = (
+        ("private_data", _Pointer), ("private_data_len", ctypes.c_uint8), ("responder_resources", ctypes.c_uint8),
+        ("initiator_depth", ctypes.c_uint8), ("flow_control", ctypes.c_uint8), ("retry_count", ctypes.c_uint8),
+        ("rnr_retry_count", ctypes.c_uint8), ("srq", ctypes.c_uint8), ("qp_num", ctypes.c_uint32),
+    )  # fmt: skip
+
+
+class _Event(ctypes.Structure):
+    """The beginning of struct rdma_cm_event."""
+
+    _fields_ = (("id", _Pointer), ("listen_id", _Pointer), ("event", ctypes.c_int), ("status", ctypes.c_int))
+
+
+class _Channel(ctypes.Structure):
+    """struct rdma_event_channel."""
+
+    _fields_ = (("fd", ctypes.c_int),)
+
+
+class CmError(OSError):
+    """A step of the connection manager failed; `error_code` is the errno."""
+
+    def __init__(self, code: int, what: str) -> None:
+        super().__init__(code, f"{what}: {os.strerror(code)}")
+        self.error_code = code
+
+
+@dataclass(frozen=True)
+class Connection:
+    """The two ends of a connection, which lasts until `close`. Its queue pairs are destroyed before."""
+
+    manager: ConnectionManager
+    ids: tuple[int, int]
+
+    def close(self) -> None:
+        """Releases both ends."""
+        for each in self.ids:
+            self.manager.destroy(each)
+
+
+class ConnectionManager:
+    """An event channel with a listener on one address of this host."""
+
+    def __init__(self, address: str, deadline_s: float) -> None:
+        """`address` is that of the device's network interface; waits at most `deadline_s` seconds for an event.
+
+        Raises UserError if the library or the kernel's connection manager is missing.
+        """
+        try:
+            self._library = ctypes.CDLL(_LIBRARY, use_errno=True)
+        except OSError as error:
+            raise UserError(
+                f"{_LIBRARY} cannot be loaded; iWARP connects queue pairs with it", hint="install librdmacm", status=3
+            ) from error
+        self._deadline_s = deadline_s
+        create = self._library.rdma_create_event_channel
+        create.restype = _Pointer
+        self._channel = create()
+        if not self._channel:
+            raise UserError(
+                f"the RDMA connection manager cannot be used: {os.strerror(ctypes.get_errno())}",
+                hint="modprobe rdma_ucm, and check that /dev/infiniband/rdma_cm can be read and written", status=3,
+            )  # fmt: skip
+        self._events = select.poll()
+        self._events.register(_Channel.from_address(self._channel).fd, select.POLLIN)
+        self._listener = self._create_id()
+        try:
+            self._call("rdma_bind_addr", self._listener, _socket_address(address, 0))
+            self._call("rdma_listen", self._listener, _BACKLOG)
+        except CmError as error:
+            raise UserError(
+                f"the RDMA connection manager cannot listen on {address}: {error.strerror}", status=3
+            ) from error
+        port = self._library.rdma_get_src_port
+        port.restype, port.argtypes = ctypes.c_uint16, (_Pointer,)
+        self._address = _socket_address(address, socket.ntohs(port(self._listener)))
+
+    def connect(self, active: int, passive: int) -> Connection:
+        """Connects two queue pairs, by their numbers, of which `active` asks for the connection. Raises CmError."""
+        asking, accepting = self._create_id(), 0
+        try:
+            wait_ms = int(self._deadline_s * 1000)
+            self._call("rdma_resolve_addr", asking, None, self._address, wait_ms)
+            self._await("ADDR_RESOLVED", asking)
+            self._call("rdma_resolve_route", asking, wait_ms)
+            self._await("ROUTE_RESOLVED", asking)
+            self._call("rdma_connect", asking, _parameters(active))
+            accepting = self._await("CONNECT_REQUEST")
+            self._call("rdma_accept", accepting, _parameters(passive))
+            for _ in (asking, accepting):
+                self._await("ESTABLISHED", asking, accepting)
+        except BaseException:
+            for each in filter(None, (asking, accepting)):
+                self.destroy(each)
+            raise
+        return Connection(self, (asking, accepting))
+
+    def destroy(self, id_: int) -> None:
+        """Releases one end of a connection, which ends it."""
+        self._call("rdma_destroy_id", id_)
+
+    def _create_id(self) -> int:
+        created = _Pointer()
+        self._call("rdma_create_id", self._channel, ctypes.byref(created), None, _PS_TCP)
+        return created.value or 0
+
+    def _call(self, name: str, first: int, *others: Any) -> None:
+        """Calls a function of the library that returns 0, or -1 with errno. Raises CmError."""
+        if getattr(self._library, name)(_Pointer(first), *others):
+            raise CmError(ctypes.get_errno(), name)
+
+    def _await(self, wanted: str, *ids: int) -> int:
+        """Waits for an event at one of the ends, or at a new one if none is given; returns the end. Raises CmError."""
+        until = time.monotonic() + self._deadline_s
+        while self._events.poll(max(0.0, until - time.monotonic()) * 1000):
+            pointer = _Pointer()
+            self._call("rdma_get_cm_event", self._channel, ctypes.byref(pointer))
+            event = _Event.from_address(pointer.value or 0)
+            name = _EVENTS[event.event] if event.event < len(_EVENTS) else f"event {event.event}"
+            end, status = event.id or 0, event.status
+            self._call("rdma_ack_cm_event", pointer.value or 0)
+            if name == wanted and (not ids or end in ids):
+                return end
+            if name not in _PAST:
+                raise CmError(_errno_of(status), f"the connection manager reported {name} instead of {wanted}")
+        raise CmError(errno.ETIMEDOUT, f"the connection manager did not report {wanted}")
+
+
+def _parameters(number: int) -> Any:
+    return ctypes.byref(_ConnParam(responder_resources=_RESOURCES, initiator_depth=_RESOURCES, qp_num=number))
+
+
+def _errno_of(status: int) -> int:
+    """The errno of an event's status, which is negative for an error of the kernel."""
+    return -status if status < 0 else errno.ECONNREFUSED
+
+
+def _socket_address(address: str, port: int) -> Any:
+    """struct sockaddr_in or sockaddr_in6; a link-local address names its interface behind a %."""
+    host, _, interface = address.partition("%")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    packed, place = socket.inet_pton(family, host), port.to_bytes(2, "big")
+    head = int(family).to_bytes(2, sys.byteorder)
+    if family == socket.AF_INET:
+        return ctypes.create_string_buffer(head + place + packed + bytes(8), 16)
+    scope = socket.if_nametoindex(interface) if interface else 0
+    return ctypes.create_string_buffer(head + place + bytes(4) + packed + scope.to_bytes(4, sys.byteorder), 28)

@@ -1,0 +1,39 @@
+"""What differs between the transports of RDMA devices, as far as the suite has to know it.
+
+RoCE is InfiniBand's transport over Ethernet: what the InfiniBand Architecture Specification says of completions holds
+for it too. iWARP is defined by RFC 5040 to 5044, which know other operations and have no acknowledgements. Data only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Requests to which the peer sends no answer of its own; the completion of any other needs that answer everywhere.
+_UNANSWERED = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
+
+
+@dataclass(frozen=True)
+class Transport:
+    """One transport.
+
+    `acknowledged`: on a reliable connection, SEND and WRITE complete when the peer has taken them, so that a refusal by
+    the peer is their status. Without it they may complete when they have been sent, and a refusal only ends the
+    connection. `immediate_data`: a message can have immediate data. `iba`: the completion statuses are those of the
+    InfiniBand Architecture Specification. `read_sink`: the rights that peers need on memory that receives the answer of
+    an RDMA READ, beside LOCAL_WRITE.
+    """
+
+    name: str
+    acknowledged: bool = True
+    immediate_data: bool = True
+    iba: bool = True
+    read_sink: tuple[str, ...] = ()
+
+    def acknowledges(self, opcode: str) -> bool:
+        """Whether SUCCESS of a request on a reliable connection says that the peer has taken it."""
+        return self.acknowledged or opcode not in _UNANSWERED
+
+
+INFINIBAND = Transport("InfiniBand")
+ROCE = Transport("RoCE")
+IWARP = Transport("iWARP", acknowledged=False, immediate_data=False, iba=False, read_sink=("REMOTE_WRITE",))

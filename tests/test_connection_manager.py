@@ -1,0 +1,162 @@
+"""The connection manager, with a stand-in for its library that records the calls and reports events."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import itertools
+import os
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from conformance.device import connection_manager
+from conformance.device.connection_manager import CmError, ConnectionManager, _Channel, _ConnParam, _Event
+from conformance.errors import UserError
+
+ACTIVE, PASSIVE = 17, 42
+ADDRESS_RESOLVED, ROUTE_RESOLVED, REQUEST, REJECTED, ESTABLISHED, DISCONNECTED = 0, 2, 4, 8, 9, 10
+# What the real manager reports after each call, as (event, which end): the one that calls, or one that is new.
+REPORTS = {
+    "rdma_resolve_addr": [(ADDRESS_RESOLVED, "own")],
+    "rdma_resolve_route": [(ROUTE_RESOLVED, "own")],
+    "rdma_connect": [(REQUEST, "new")],
+    "rdma_accept": [(ESTABLISHED, "own"), (ESTABLISHED, "asking")],
+}
+
+
+class Library:
+    """librdmacm of no device: `alive` are its ids, `connected` the queue pairs by the call that named them."""
+
+    def __init__(self) -> None:
+        self.read, self.write = os.pipe()
+        self.channel = _Channel(self.read)
+        self.numbers = itertools.count(1)
+        self.alive: set[int] = set()
+        self.connected: dict[str, tuple[int, int, int]] = {}
+        self.reports = {name: list(reports) for name, reports in REPORTS.items()}
+        self.failing = ""
+        self.status = 0
+        self.events: deque[_Event] = deque()
+        self.asking = 0
+        self.rdma_create_event_channel: Any = lambda: ctypes.addressof(self.channel)
+        self.rdma_get_src_port: Any = lambda _: 0x3412
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: self.call(name, *arguments)
+
+    def call(self, name: str, first: Any, *others: Any) -> int:
+        if name == self.failing:
+            ctypes.set_errno(errno.ENODEV)
+            return -1
+        own = first.value
+        if name == "rdma_create_id":
+            others[0]._obj.value = self.new()
+        elif name == "rdma_destroy_id":
+            self.alive.remove(own)
+        elif name == "rdma_get_cm_event":
+            os.read(self.read, 1)
+            self.told = self.events.popleft()
+            others[0]._obj.value = ctypes.addressof(self.told)
+        if name in ("rdma_connect", "rdma_accept"):
+            parameters: _ConnParam = others[0]._obj
+            self.connected[name] = (
+                parameters.qp_num, parameters.initiator_depth, parameters.responder_resources,
+            )  # fmt: skip
+        if name == "rdma_connect":
+            self.asking = own
+        for event, end in self.reports.get(name, ()):
+            self.report(event, {"own": own, "asking": self.asking}.get(end) or self.new())
+        return 0
+
+    def new(self) -> int:
+        number = next(self.numbers)
+        self.alive.add(number)
+        return number
+
+    def report(self, event: int, end: int) -> None:
+        self.events.append(_Event(end, None, event, self.status))
+        os.write(self.write, b".")
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
+    """Replaces the library."""
+    made = Library()
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: made)
+    yield made
+    os.close(made.read)
+    os.close(made.write)
+
+
+def test_two_queue_pairs_are_connected_by_their_numbers_and_released_with_the_connection(library: Library) -> None:
+    manager = ConnectionManager("10.77.0.1", 5.0)
+    listener = set(library.alive)
+    connection = manager.connect(ACTIVE, PASSIVE)
+    assert library.connected == {"rdma_connect": (ACTIVE, 1, 1), "rdma_accept": (PASSIVE, 1, 1)}
+    assert len(library.alive - listener) == 2
+    connection.close()
+    assert library.alive == listener
+
+
+def test_events_of_earlier_connections_are_passed_over(library: Library) -> None:
+    manager = ConnectionManager("10.77.0.1", 5.0)
+    library.report(DISCONNECTED, 99)
+    library.reports["rdma_accept"].insert(1, (DISCONNECTED, "new"))
+    manager.connect(ACTIVE, PASSIVE).close()
+
+
+def test_a_refused_connection_tells_why_and_leaves_nothing(library: Library) -> None:
+    manager = ConnectionManager("10.77.0.1", 5.0)
+    listener = set(library.alive)
+    library.reports["rdma_connect"], library.status = [(REJECTED, "own")], -errno.ECONNRESET
+    with pytest.raises(CmError, match="reported REJECTED instead of CONNECT_REQUEST") as caught:
+        manager.connect(ACTIVE, PASSIVE)
+    assert caught.value.error_code == errno.ECONNRESET
+    assert library.alive == listener
+
+
+def test_a_manager_that_falls_silent_ends_the_wait(library: Library) -> None:
+    manager = ConnectionManager("10.77.0.1", 0.01)
+    listener = set(library.alive)
+    library.reports["rdma_accept"] = [(ESTABLISHED, "own")]
+    with pytest.raises(CmError, match="did not report ESTABLISHED") as caught:
+        manager.connect(ACTIVE, PASSIVE)
+    assert caught.value.error_code == errno.ETIMEDOUT
+    assert library.alive == listener
+
+
+def test_an_address_on_which_nobody_can_listen_is_named(library: Library) -> None:
+    library.failing = "rdma_bind_addr"
+    with pytest.raises(UserError, match=r"cannot listen on 10\.77\.0\.1: rdma_bind_addr: No such device") as caught:
+        ConnectionManager("10.77.0.1", 5.0)
+    assert caught.value.status == 3
+
+
+def test_a_kernel_without_the_connection_manager_is_told_of(library: Library) -> None:
+    library.rdma_create_event_channel = lambda: None
+    with pytest.raises(UserError, match="modprobe rdma_ucm"):
+        ConnectionManager("10.77.0.1", 5.0)
+
+
+def test_a_host_without_the_library_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(*_: object, **__: object) -> None:
+        raise OSError("no such file")
+
+    monkeypatch.setattr(ctypes, "CDLL", absent)
+    with pytest.raises(UserError, match=r"librdmacm\.so\.1 cannot be loaded"):
+        ConnectionManager("10.77.0.1", 5.0)
+
+
+@pytest.mark.parametrize(
+    ("address", "packed"),
+    [
+        ("10.77.0.1", "0200 1234 0a4d0001 0000000000000000"),
+        ("fd00::1", "0a00 1234 00000000 fd000000000000000000000000000001 00000000"),
+        ("fe80::1%lo", "0a00 1234 00000000 fe800000000000000000000000000001 01000000"),
+    ],
+)
+def test_an_address_is_laid_out_as_the_system_calls_expect_it(address: str, packed: str) -> None:
+    assert connection_manager._socket_address(address, 0x1234).raw == bytes.fromhex(packed.replace(" ", ""))

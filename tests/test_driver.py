@@ -1,0 +1,145 @@
+"""The drivers of the guest's device: their names, and the modules that are compiled once for a kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from conformance.errors import UserError
+from fixtures.softroce import build, driver
+from fixtures.softroce.driver import DRIVERS, driver_for, ensure_module, module_digest
+from fixtures.softroce.image import Image
+from fixtures.softroce.recipe import SCRIPTS, STACKS, Recipe, recipe_for
+
+SIW = DRIVERS["siw"]
+KERNEL = "7.0-test"
+
+
+@dataclasses.dataclass
+class Compiler:
+    """Stands for mmdebstrap with its hook: writes the module and counts; `log` is what it says when it fails."""
+
+    count: int = 0
+    log: str = ""
+    started: threading.Event = dataclasses.field(default_factory=threading.Event)
+    may_end: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+    def __call__(
+        self, command: Sequence[str], log: Path, progress: Callable[[str], None], steps: Mapping[str, str]
+    ) -> int:
+        self.count += 1
+        self.started.set()
+        assert self.may_end.wait(30)
+        log.write_text(self.log, encoding="utf-8")
+        if self.log:
+            return 1
+        folder = Path(command[-1] if command[-1].startswith("/") else command[-2]) / "build"
+        folder.mkdir(parents=True)
+        (folder / "siw.ko").write_bytes(b"\x7fELF module")
+        return 0
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
+    """Replaces the build by one that takes no time."""
+    made = Compiler()
+    made.may_end.set()
+    monkeypatch.setattr(build, "run_logged", made)
+    monkeypatch.setattr(build, "check_tools", lambda *_: None)
+    monkeypatch.setattr(build, "find_tool", lambda name: name)
+    return made
+
+
+def image(tmp_path: Path) -> Image:
+    root = tmp_path / "images" / "forky-0123" / "root.erofs"
+    return Image(tmp_path / "vmlinuz", tmp_path / "initrd", root, "0123", KERNEL)
+
+
+def test_an_unknown_driver_names_those_that_exist() -> None:
+    with pytest.raises(UserError, match=r"unknown driver: siv.*did you mean siw.*rxe, siw") as caught:
+        driver_for("siv")
+    assert caught.value.status == 2
+
+
+def test_a_module_is_compiled_once_and_again_when_it_is_damaged(tmp_path: Path, compiler: Compiler) -> None:
+    made = ensure_module(SIW, recipe_for(), image(tmp_path), tmp_path, print)
+    assert made.read_bytes() == b"\x7fELF module"
+    assert ensure_module(SIW, recipe_for(), image(tmp_path), tmp_path, print) == made
+    assert compiler.count == 1
+    made.write_bytes(b"something else")
+    assert ensure_module(SIW, recipe_for(), image(tmp_path), tmp_path, print).read_bytes() == b"\x7fELF module"
+    assert compiler.count == 2
+    assert [path.name for path in (tmp_path / "modules").iterdir()] == [made.parent.name], "no remnants"
+
+
+def test_two_runs_at_once_compile_it_once(tmp_path: Path, compiler: Compiler) -> None:
+    compiler.may_end.clear()
+    waiting = threading.Event()
+
+    def second() -> None:
+        ensure_module(SIW, recipe_for(), image(tmp_path), tmp_path, lambda text: waiting.set())
+
+    def first() -> None:
+        ensure_module(SIW, recipe_for(), image(tmp_path), tmp_path, print)
+
+    threads = [threading.Thread(target=first)]
+    threads[0].start()
+    assert compiler.started.wait(30)
+    threads.append(threading.Thread(target=second))
+    threads[1].start()
+    assert waiting.wait(30), "the second run says that it waits"
+    compiler.may_end.set()
+    for thread in threads:
+        thread.join()
+    assert compiler.count == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        dataclasses.replace(Recipe(), suite="sid"), dataclasses.replace(Recipe(), kernel_suite="sid"),
+        dataclasses.replace(Recipe(), mirror="http://mirror.example/debian"),
+    ],
+)  # fmt: skip
+def test_whatever_shapes_a_module_changes_its_digest(other: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    digests = [
+        module_digest(SIW, Recipe(), KERNEL), module_digest(SIW, other, KERNEL),
+        module_digest(SIW, Recipe(), "7.1-test"),
+        module_digest(dataclasses.replace(SIW, option="CONFIG_OTHER"), Recipe(), KERNEL),
+    ]  # fmt: skip
+    monkeypatch.setattr(driver, "_SCRIPT", SCRIPTS / "init.sh")
+    digests.append(module_digest(SIW, Recipe(), KERNEL))
+    assert len(set(digests)) == len(digests)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_module_is_made_from_the_suites_of_its_stack(stack: str, tmp_path: Path, compiler: Compiler) -> None:
+    recipe = dataclasses.replace(recipe_for(stack), mirror="http://mirror.example/debian")
+    command = build.mmdebstrap_command(recipe, driver.build_packages(KERNEL), "true", tmp_path / "root")
+    assert f"--include=make,xz-utils,linux-headers-{KERNEL}" in command
+    assert recipe.suite in command
+    assert any(recipe.kernel_suite in word for word in command)
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        (f"E: Unable to locate package linux-headers-{KERNEL}\n", f"no longer has the headers of .* kernel {KERNEL}"),
+        ("E: Failed to fetch http://x  Could not connect to x:80\n", "downloading Debian packages"),
+        ("E: drivers/infiniband/sw/siw could not be compiled\n", "drivers/infiniband/sw/siw could not be compiled"),
+    ],
+)
+def test_a_module_that_cannot_be_made_says_why_in_one_line(
+    log: str, message: str, tmp_path: Path, compiler: Compiler
+) -> None:
+    compiler.log = log
+    with pytest.raises(UserError, match=message) as caught:
+        ensure_module(SIW, recipe_for(), image(tmp_path), tmp_path, print)
+    assert caught.value.status == 3
+    assert "\n" not in str(caught.value)
+    assert Path(caught.value.log).read_text(encoding="utf-8") == log
+    assert list((tmp_path / "modules").iterdir()) == []
