@@ -103,11 +103,19 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
     try:
         return run.runners[case.kind](case, run, progress)
     except UserError as error:
-        undeclared = run.basis.undeclared(case)
+        undeclared = run.basis.capabilities.undeclared(_needs(case), case.entry)
         if not undeclared:
             raise
         reason = f"the device does not declare {', '.join(undeclared)}, and here is nothing to try it with: {error}"
         return CaseRun(case, Judgement(Verdict.UNREACHABLE, reason), {}, run.watch.since_last(), 0)
+
+
+def _needs(case: Case) -> list[str]:
+    """The capabilities without which the case proves nothing; of a sweep, also those that all of its rules need."""
+    if case.sweep is None:
+        return list(case.needs)
+    first, *others = case.sweep.needs_of.values()
+    return [*case.needs, *(need for need in first if all(need in each for each in others))]
 
 
 def run_calls(case: Case, run: RunContext, progress: Progress) -> CaseRun:
