@@ -29,7 +29,7 @@ from fixtures.softroce.guest import Guest, boot
 from fixtures.softroce.image import ensure_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import DEFAULT_STACK, recipe_for
-from fixtures.softroce.request import PYTEST, PYTHON, Request
+from fixtures.softroce.request import PYTEST, PYTHON, Request, recorded_to
 from fixtures.softroce.start import Starter
 from fixtures.softroce.under_test import DriverModule, Prepared, UnderTest
 
@@ -38,9 +38,10 @@ PORT = "/dev/virtio-ports/rdma-cts.results"
 SUITE_PARTS = (
     "conformance", "reference", "trial", "cases", "conftest.py", "tox.ini",
     "fixtures/__init__.py", "fixtures/bench.py", "fixtures/dmabuf.py", "fixtures/limits.py", "fixtures/memory.py",
-    "fixtures/other_process.py",
-    "fixtures/persistent.py", "fixtures/softroce/__init__.py", "fixtures/softroce/derivation.py",
-    "fixtures/softroce/request.py", "fixtures/softroce/warm.py", "fixtures/softroce/watch.sh",
+    "fixtures/other_process.py", "fixtures/persistent.py",
+    *(f"fixtures/softroce/{name}" for name in (
+        "__init__.py", "derivation.py", "ready.py", "request.py", "warm.py", "watch.sh",
+    )),
 )  # fmt: skip
 _PROFILE = Path("profile.yaml")
 
@@ -129,20 +130,23 @@ class Guests:
 
     def _request(self, cases: Sequence[str]) -> Request:
         """The request to run these cases."""
-        tables = tuple(Path(name) for _, name in self._vendor)
-        inside = self._options.inside_guest(self.driver.device, tables, _PROFILE if self._options.profile else None)
-        arguments = ["--rdma-only", "only", "--rdma-stream", PORT, "--rdma-alone", *inside.plugin_arguments()]
         return Request(
-            tuple(arguments),
+            (*recorded_to(PORT), *self._arguments(self._options)),
             tuple(sorted({f"cases/{case.partition('/')[0]}" for case in cases})),  # pytest collects no others
             {"only": "".join(f"{case}\n" for case in cases)},
             self._options.deadline / 3,
         )
 
+    def _arguments(self, options: RunOptions) -> list[str]:
+        """The options of pytest in the guest, without those that are different for each guest."""
+        tables = tuple(Path(name) for _, name in self._vendor)
+        inside = options.inside_guest(self.driver.device, tables, _PROFILE if self._options.profile else None)
+        return ["--rdma-alone", *inside.plugin_arguments()]
+
     def _resume(self, request: Request, prepared: Prepared, console: Path) -> Guest | None:
         """A guest resumed from a template, which has taken the request; None if no template can be used."""
-        tables = [word for _, name in self._vendor for word in ("--rdma-cases", name)]
-        wait = shlex.join(["exec", *PYTHON, "-m", "fixtures.softroce.warm", PORT, *tables])
+        usual = self._arguments(RunOptions(guest=True))
+        wait = shlex.join(["exec", *PYTHON, "-m", "fixtures.softroce.warm", PORT, *usual])
         job = self._job("\n".join([_COUNTED, wait]), prepared)
         return self._starter.resume(prepared.image, job, request, console, prepared.overlay)
 

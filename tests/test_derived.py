@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,12 @@ from commands import __main__ as commands
 from conformance import derived
 from conformance.device import compiled
 from conformance.errors import UserError
+from conformance.header.answers import ask
+from conformance.header.program import Answers, Toolchain
 from conformance.tables import suite as suites
-from conformance.tables.suite import CASES, Suite, load_suite
+from conformance.tables.suite import CASES, load_suite
 from fixtures.softroce import derivation, job
+from patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -26,8 +30,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def never(*_: object) -> Suite:
-    raise AssertionError("the tables were read again")
+def never(*_: object) -> Any:
+    raise AssertionError("what was kept was made again")
 
 
 def test_a_suite_that_was_read_is_not_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,6 +64,47 @@ def test_a_damaged_file_is_ignored(folder: Path, content: bytes) -> None:
     (file,) = folder.glob("suite-*.pickle")
     file.write_bytes(content)
     assert load_suite() == first
+
+
+HEADER = """
+#define ANSWER 41
+enum answer { IS = ANSWER + 1 };
+"""
+
+
+@pytest.fixture
+def toolchain(tmp_path: Path) -> Toolchain:
+    """A compiler and a header of a few lines."""
+    (tmp_path / "few.h").write_text(HEADER)
+    return Toolchain.found(None, [tmp_path], "few.h", PATIENCE_S)
+
+
+def answered(toolchain: Toolchain, *expressions: str) -> Answers:
+    return ask(toolchain, toolchain.preprocessed(), expressions, {}, ())
+
+
+def test_a_header_that_was_compared_is_not_compiled_again(
+    folder: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = answered(toolchain, "IS", "NOWHERE")
+    assert (first.values, list(first.refused)) == ({"IS": 42}, ["NOWHERE"])
+    monkeypatch.setattr(Toolchain, "ask", never)
+    assert answered(toolchain, "IS", "NOWHERE") == first
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b"[[], {}]", b'[{"IS": "42"}, {}]', b'[{"IS": 42}, {"NOWHERE": 1}]'])
+def test_damaged_answers_are_asked_for_again(folder: Path, toolchain: Toolchain, damage: bytes) -> None:
+    first = answered(toolchain, "IS")
+    (file,) = folder.glob("answers-*.json")
+    file.write_bytes(damage)
+    assert answered(toolchain, "IS") == first
+
+
+def test_another_header_or_question_is_asked_anew(folder: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    assert answered(toolchain, "IS").values == {"IS": 42}
+    assert answered(toolchain, "IS + 1").values == {"IS + 1": 43}
+    (tmp_path / "few.h").write_text(HEADER.replace("41", "6"))
+    assert answered(toolchain, "IS").values == {"IS": 7}
 
 
 def test_nothing_is_kept_without_a_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from conformance.tables.suite import load_suite
 from fixtures.host import HostWorker
 from project import Project
 
+REFUSAL = encode({"type": "guest", "event": "broken", "reason": "loopback does not work"})
+
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
@@ -114,6 +116,19 @@ def test_a_worker_that_never_says_what_it_is_on_is_an_error(stage: Stage, last_w
         stage.play(last_words)
     assert caught.value.status == 3
     assert str(stage.console) in str(caught.value)
+
+
+@pytest.mark.parametrize("before", [[], [HEADER]])
+def test_a_worker_that_can_run_no_case_says_why_in_the_error(stage: Stage, before: list[bytes]) -> None:
+    with pytest.raises(UserError, match="no case was begun: loopback does not work") as caught:
+        stage.play([*before, REFUSAL])
+    assert caught.value.status == 3
+
+
+def test_a_second_worker_that_can_run_no_case_leaves_the_rest_missed_with_its_reason(stage: Stage) -> None:
+    recorded = stage.play([*ran(0), start(1)], [HEADER, REFUSAL])
+    assert verdicts(recorded) == ["PASS", "CRASH", "MISSED", "MISSED"]
+    assert recorded.results[-1]["reason"] == "not run: loopback does not work"
 
 
 @pytest.mark.parametrize("last_words", [[], [SILENCE], [HEADER], [HEADER, SILENCE]])

@@ -22,7 +22,7 @@ from conformance.tables.given import read_given
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Location, read_bytes
 from conformance.yamldoc.reader import Reader
-from trial.nearest import nearest_rule
+from trial.nearest import ENDED, nearest_rule
 
 _NOWHERE = Location("sequence", 1, 1)
 _ANY_CODE = ENUMS["ibv_rereg_mr_err_code"].short_names
@@ -124,7 +124,7 @@ class Comparison:
             key = arguments.get("rkey", arguments.get("lkey", arguments.get("mw", "")))
             signature = " ".join([call, arguments.get("op", ""), key, arguments.get("flags", ""),
                                   arguments.get("advice", ""), outcome])  # fmt: skip
-            rule = nearest_rule(call, arguments, outcome, self._bound(arguments))
+            rule = nearest_rule(call, arguments, outcome, self._bound(arguments), self._ended(arguments))
             self.divergence = Divergence(
                 self.subject.entry, self.given, tuple(self.taken), judgement.reason, " ".join(signature.split()), rule
             )
@@ -137,6 +137,16 @@ class Comparison:
         window = arguments.get("rkey", "").partition(".")[0]
         binds = [text["access"] for call, text, _ in self.taken if "bind_mw" in call and text["mw"] == window]
         return binds[-1] if binds else ""
+
+    def _ended(self, arguments: Text) -> str:
+        """The call that released the object whose rkey the step uses; empty if it exists."""
+        name = arguments.get("rkey", "").partition(".")[0]
+        for call, text, outcome in reversed(self.taken):
+            if call == "ibv_reg_mr" and name == "new":
+                break
+            if call in ENDED and name in text.values() and outcome == "success":
+                return call
+        return ""
 
     def _judged(self, step: Step, outcome: str, seen: Observation) -> judging.Judgement:
         refused = outcome == "refused"

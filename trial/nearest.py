@@ -23,26 +23,43 @@ _RULES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("post_local_inv", ""): ("BIND-15", "BIND-15"),
     ("ibv_dealloc_mw", ""): ("BIND-16", "BIND-16"),
     ("traffic", "RDMA_WRITE"): ("REG-05", "REG-05"),
+    ("traffic", "RDMA_WRITE_WITH_IMM"): ("REG-05", "REG-05"),
     ("traffic", "RDMA_READ"): ("REG-06", "REG-06"),
     ("traffic", "ATOMIC_CMP_AND_SWP"): ("REG-07", "REG-07"),
     ("traffic", "ATOMIC_FETCH_AND_ADD"): ("REG-07", "REG-07"),
     ("window traffic", "RDMA_WRITE"): ("BIND-05", "BIND-09"),
+    ("window traffic", "RDMA_WRITE_WITH_IMM"): ("BIND-05", "BIND-09"),
     ("window traffic", "RDMA_READ"): ("BIND-06", "BIND-09"),
     ("window traffic", "ATOMIC_CMP_AND_SWP"): ("BIND-07", "BIND-09"),
     ("window traffic", "ATOMIC_FETCH_AND_ADD"): ("BIND-07", "BIND-09"),
     ("local_traffic", "SEND"): ("REG-03", "REG-21"),
+    ("local_traffic", "WRITE"): ("REG-03", "REG-21"),
     ("local_traffic", "RECV"): ("REG-04", "REG-04"),
+    ("local_traffic", "RECV_WITH_IMM"): ("REG-04", "REG-04"),
     ("local_traffic", "READ"): ("REG-04", "REG-04"),
+    **{("list_traffic", operation): ("REG-26", "REG-26") for operation in ("SEND", "WRITE", "RECV", "READ")},
 }
 _OUTSIDE = "BIND-10"  # a window grants no access outside its range
 _ON_DEMAND = "REG-12"  # access to an on-demand region
-_RIGHTS = {"RDMA_WRITE": "REMOTE_WRITE", "RDMA_READ": "REMOTE_READ"}
-RULES = frozenset([_OUTSIDE, _ON_DEMAND, *(rule for rules in _RULES.values() for rule in rules)])
+_REBOUND = "BIND-02"  # the key that a window had before its latest bind
+ENDED = {"ibv_dereg_mr": "DEREG-01", "ibv_dealloc_mw": "BIND-16"}  # the key of an object that is gone, by how it went
+_RIGHTS = {"RDMA_WRITE": "REMOTE_WRITE", "RDMA_WRITE_WITH_IMM": "REMOTE_WRITE", "RDMA_READ": "REMOTE_READ"}
+_EVERY = (rule for rules in _RULES.values() for rule in rules)
+RULES = frozenset([_OUTSIDE, _ON_DEMAND, _REBOUND, *ENDED.values(), *_EVERY])
 
 
-def nearest_rule(call: str, arguments: Mapping[str, str], outcome: str = "success", bound: str = "") -> str:
-    """The nearest rule of a step with the expected `outcome`; `bound` are the access flags of the window in it."""
+def nearest_rule(
+    call: str, arguments: Mapping[str, str], outcome: str = "success", bound: str = "", ended: str = ""
+) -> str:
+    """The nearest rule of a step with the expected `outcome`; `bound` are the access flags of the window in it.
+
+    `ended` is the call that released the object whose key the step uses.
+    """
     operation = arguments.get("op", "")
+    if ended in ENDED:
+        return ENDED[ended]
+    if arguments.get("rkey", "").endswith(".old_rkey"):
+        return _REBOUND
     if call == "traffic" and arguments["rkey"].startswith("mw"):
         if outcome == "refused" and _RIGHTS.get(operation, "atomics") in bound:
             return _OUTSIDE

@@ -7,7 +7,7 @@ calls that are known to crash a kernel (see HAZARDS). Only this module needs Hyp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -32,21 +32,36 @@ _REGION = {"addr": "buf + 1 page", "length": "2 pages"}
 _INSIDE = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 8")
 _OUTSIDE = ("buf + 3 pages - 7", "buf + 1 page - 1", "buf + 1 page - 8", "buf + 3 pages")
 _ADDRESSES = (*_INSIDE, *_INSIDE, *_OUTSIDE)
+# Where a window of 64 bytes can begin; from the last of them it ends outside of the region.
+_STARTS = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 64", "buf + 3 pages - 63")
 # Mostly the PD that all objects belong to at first.
 _DOMAINS = ("pd", "pd", "pd", "other")
 # Hypothesis shrinks towards the first elements: the widest access explains a divergence best.
 _ACCESSES = (
+    "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, MW_BIND]",
     "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, MW_BIND]", "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ]",
     "[LOCAL_WRITE, REMOTE_WRITE]", "[LOCAL_WRITE]", "[REMOTE_READ]", "[]", "[LOCAL_WRITE, MW_BIND]",
     "[REMOTE_READ, MW_BIND]",
 )  # fmt: skip
 _CHANGES = ("[CHANGE_ACCESS]", "[CHANGE_PD]", "[CHANGE_PD, CHANGE_ACCESS]", "[CHANGE_TRANSLATION]")
-_REGIONS, _WINDOWS = ("mr", "new", "odp"), ("mw", "mw2")
+_REGIONS = ("mr", "new", "odp")
+_TYPE_1, _TYPE_2 = ("mw", "mw3"), ("mw2", "mw4")
+_WINDOWS = (*_TYPE_1, *_TYPE_2)
 _REFUSED = ("[REMOTE_WRITE]", "[REMOTE_WRITE, REMOTE_READ]")
-_OPERATIONS = ("RDMA_WRITE", "RDMA_READ")
+_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "RDMA_WRITE_WITH_IMM")
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
-_LOCAL = ("SEND", "RECV", "READ")
-_WINDOW_ACCESSES = ("[]", "[REMOTE_WRITE]", "[REMOTE_READ]", "[REMOTE_WRITE, REMOTE_READ]")
+_LOCAL = ("SEND", "RECV", "READ", "WRITE", "RECV_WITH_IMM")
+_LISTS = ("SEND", "RECV", "READ", "WRITE")
+# Where a second element can be, beside the first one at the beginning of the region: inside it, and outside of it.
+_ELEMENTS = ("buf + 2 pages - 8", "buf + 3 pages - 64", "buf + 3 pages - 63")
+_WINDOW_ACCESSES = (
+    "[REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC]", "[REMOTE_WRITE, REMOTE_READ]", "[REMOTE_WRITE]", "[REMOTE_READ]",
+    "[]",
+)  # fmt: skip
+# One of the objects that exist; Hypothesis shrinks towards the first.
+_ANY = st.integers(0, 11)
+# Places in a window of 64 bytes: its first and its last eight bytes, and outside of it on both sides.
+_PLACES = ("", " + 56", " + 57", " + 64", " - 8")
 
 
 class Diverged(Exception):
@@ -86,14 +101,18 @@ def _size(divergence: Divergence) -> tuple[int, int]:
 
 
 class Sequences(RuleBasedStateMachine):
-    """A PD with two regions, windows of both types and a queue pair, and calls on them in any order."""
+    """A PD with two regions, two windows of each type and a queue pair, and calls on them in any order."""
 
     current_search: ClassVar[Search]
 
     def __init__(self) -> None:
         super().__init__()
         self.live: dict[str, str] = {}  # the existing objects, with their kinds
-        self.bound: set[str] = set()
+        self.bound: dict[str, str] = {}  # the bound windows, with their addresses
+        # Keys that have ended since the last key was given out, each with two addresses that it may have opened. A
+        # device may give out an ended key again.
+        self.dead: dict[str, tuple[str, str]] = {}
+        self.changes = 0  # most changes leave nothing that a window could be bound to
         self.over = False
         self.queue_broken = False
         self.comparison: Comparison | None = None
@@ -103,9 +122,10 @@ class Sequences(RuleBasedStateMachine):
         """What is compared."""
         return self.current_search.subject
 
-    @initialize(access=st.sampled_from(_ACCESSES), on_demand=st.sampled_from(_ACCESSES[1:6]))
-    def begin(self, access: str, on_demand: str) -> None:
-        """Sets up the same objects on both sides."""
+    @initialize(access=st.sampled_from((*_ACCESSES[:2], *_ACCESSES)), on_demand=st.sampled_from(_ACCESSES[2:7]),
+                windows=st.sampled_from(((), ("mw",), ("mw", "mw3"), ("mw2", "mw"))))  # fmt: skip
+    def begin(self, access: str, on_demand: str, windows: tuple[str, ...]) -> None:
+        """Sets up the same objects on both sides, and binds some windows if the region can have them."""
         self.current_search.begins()
         subject = self.subject
         given: dict[str, dict[str, str]] = {"pds": {"other": ""}, "mrs": {}, "qps": {}, "windows": {}}
@@ -115,17 +135,28 @@ class Sequences(RuleBasedStateMachine):
             given["mrs"]["odp"] = flow({**_REGION, "access": paged})
         if subject.entry == "libibverbs":  # a window cannot be bound to a region without an ibv_mr
             given["qps"]["qp"] = "{type: RC}"
-            kinds = {name: number for name, number in (("mw", 1), ("mw2", 2)) if f"mw_type_{number}" in subject.has}
-            given["windows"] = {name: f"{{type: {number}}}" for name, number in kinds.items()}
+            kinds = {name: 1 if name in _TYPE_1 else 2 for name in _WINDOWS}
+            given["windows"] = {
+                name: f"{{type: {number}}}" for name, number in kinds.items() if f"mw_type_{number}" in subject.has
+            }
         self.live = {**dict.fromkeys(given["mrs"], "mr"), **dict.fromkeys(given["windows"], "window")}
         try:
             self.comparison = Comparison(subject, given)
         except SetupRefused:  # nothing to compare; the tables test whether the set-up has to succeed
             self.over = True
+        for number, name in enumerate(windows if "MW_BIND" in access else ()):
+            self.bind_to(self.among((name,), 0), "mr", _STARTS[number], "64", self.declared(_WINDOW_ACCESSES[number]))
 
     def declared(self, access: str) -> str:
-        """The access flags, without MW_BIND if the device declares no windows."""
-        return access if self.subject.has & {"mw_type_1", "mw_type_2"} else access.replace(", MW_BIND", "")
+        """The access flags, without those that the device does not declare."""
+        if not self.subject.has & {"mw_type_1", "mw_type_2"}:
+            access = access.replace(", MW_BIND", "")
+        return access if "atomics" in self.subject.has else access.replace(", REMOTE_ATOMIC", "")
+
+    def among(self, names: Iterable[str], number: int) -> str:
+        """One of those of the objects that exist; an empty text if there is none."""
+        found = [name for name in names if name in self.live]
+        return found[number % len(found)] if found else ""
 
     def teardown(self) -> None:
         """Releases all objects, in steps that are compared like all others."""
@@ -143,7 +174,9 @@ class Sequences(RuleBasedStateMachine):
             call, key = ("ibv_dealloc_mw", "mw") if kind == "window" else ("ibv_dereg_mr", "mr")
             if self.take(call, {key: name}):
                 del self.live[name]
-                self.bound.discard(name)
+                addr = self.bound.pop(name, "buf + 1 page")
+                if name not in _TYPE_2:
+                    self.dead[f"{name}.rkey"] = (addr, addr)
 
     def take(self, call: str, arguments: Text) -> bool:
         """Takes one step on both sides; returns whether it succeeded. Raises Diverged for a new divergence."""
@@ -159,23 +192,26 @@ class Sequences(RuleBasedStateMachine):
     @rule(access=st.sampled_from((*_ACCESSES, *_REFUSED)), pd=st.sampled_from(_DOMAINS))
     def register(self, access: str, pd: str) -> None:
         """ibv_reg_mr."""
+        self.dead.clear()
         if self.take("ibv_reg_mr", {"pd": pd, **_REGION, "access": self.declared(access)}):
             self.live["new"] = "mr"
 
     @precondition(lambda self: not self.over)
-    @rule(name=st.sampled_from((*_REGIONS, *_WINDOWS)))
-    def release(self, name: str) -> None:
+    @rule(number=_ANY)
+    def release(self, number: int) -> None:
         """ibv_dereg_mr or ibv_dealloc_mw."""
-        self.destroy(name)
+        self.destroy(self.among((*_REGIONS, *_WINDOWS), number))
 
-    @precondition(lambda self: not self.over and not self.bound and "rereg_mr" in self.subject.has)
-    @rule(name=st.sampled_from(_REGIONS[:2]), flags=st.sampled_from(_CHANGES),
+    @precondition(lambda self: not self.over and not self.bound and "rereg_mr" in self.subject.has and self.changes < 1)
+    @rule(number=_ANY, flags=st.sampled_from(_CHANGES),
           access=st.sampled_from(_ACCESSES), pd=st.sampled_from(_DOMAINS))  # fmt: skip
-    def change(self, name: str, flags: str, access: str, pd: str) -> None:
+    def change(self, number: int, flags: str, access: str, pd: str) -> None:
         """ibv_rereg_mr of a region that is not on demand, while no window is bound."""
-        translates = "TRANSLATION" in flags
-        if name not in self.live or (translates and "rereg_translation" not in self.subject.has):
+        name, translates = self.among(_REGIONS[:2], number), "TRANSLATION" in flags
+        if not name or (translates and "rereg_translation" not in self.subject.has):
             return
+        self.dead.clear()
+        self.changes += 1
         arguments = {"mr": name, "flags": flags}
         if "PD" in flags:
             arguments["pd"] = pd
@@ -194,42 +230,80 @@ class Sequences(RuleBasedStateMachine):
         self.take("ibv_advise_mr", {"pd": pd, "advice": advice, "flags": "[FLUSH]", "sg_list": sges})
 
     @precondition(lambda self: not self.over and not self.queue_broken)
-    @rule(name=st.sampled_from(_WINDOWS), region=st.sampled_from(_REGIONS[:2]), addr=st.sampled_from(_ADDRESSES),
+    @rule(window=_ANY, region=_ANY, addr=st.sampled_from((*_STARTS[:-1], *_STARTS)),
           access=st.sampled_from(_WINDOW_ACCESSES))  # fmt: skip
-    def bind(self, name: str, region: str, addr: str, access: str) -> None:
-        """ibv_bind_mw, or a posted bind of a window of type 2 that is not bound."""
-        if not {name, region} <= set(self.live) or (name == "mw2" and name in self.bound):
+    def bind(self, window: int, region: int, addr: str, access: str) -> None:
+        """ibv_bind_mw, also of a window that is bound, or a posted bind of a window of type 2 that is not bound."""
+        free = [name for name in _WINDOWS if name in _TYPE_1 or name not in self.bound]
+        self.bind_to(self.among(free, window), self.among(_REGIONS[:2], region), addr, "64", self.declared(access))
+
+    @precondition(lambda self: not self.over and not self.queue_broken)
+    @rule(window=_ANY, region=_ANY)
+    def unbind(self, window: int, region: int) -> None:
+        """ibv_bind_mw of no bytes, which ends the binding of a window of type 1."""
+        bound = [name for name in _TYPE_1 if name in self.bound]
+        self.bind_to(self.among(bound, window), self.among(_REGIONS[:2], region), "buf + 1 page", "0", "[]")
+
+    def bind_to(self, name: str, region: str, addr: str, length: str, access: str) -> None:
+        """A bind, if there are a window and a region for it."""
+        if self.over or self.queue_broken or not name or not region:
             return
-        arguments = {"qp": "qp", "mw": name, "mr": region, "addr": addr, "length": "64", "access": access}
-        call = "ibv_bind_mw" if name == "mw" else "post_bind_mw"
-        if self.take(call, arguments):
-            self.bound.add(name)
-        else:
+        self.dead.clear()
+        arguments = {"qp": "qp", "mw": name, "mr": region, "addr": addr, "length": length, "access": access}
+        if not self.take("ibv_bind_mw" if name in _TYPE_1 else "post_bind_mw", arguments):
+            self.queue_broken = True
+            return
+        if name in _TYPE_1:  # a wrong key would break the queue pair of those of type 2
+            self.dead[f"{name}.old_rkey"] = (addr, self.bound.get(name, addr))
+        self.bound[name] = addr
+        if length == "0":
+            del self.bound[name]
+
+    @precondition(lambda self: not self.over and not self.queue_broken)
+    @rule(number=_ANY)
+    def invalidate(self, number: int) -> None:
+        """LOCAL_INV of a bound window of type 2."""
+        name = self.among([name for name in _TYPE_2 if name in self.bound], number)
+        if name and self.take("post_local_inv", {"qp": "qp", "rkey": f"{name}.rkey"}):
+            del self.bound[name]
+        elif name:
             self.queue_broken = True
 
-    @precondition(lambda self: not self.over and not self.queue_broken and "mw2" in self.bound)
-    @rule()
-    def invalidate(self) -> None:
-        """LOCAL_INV of a bound window of type 2."""
-        if self.take("post_local_inv", {"qp": "qp", "rkey": "mw2.rkey"}):
-            self.bound.discard("mw2")
-        else:
-            self.queue_broken = True
+    @precondition(lambda self: not self.over and self.dead)
+    @rule(number=_ANY, which=st.integers(0, 1), operation=st.sampled_from((*_OPERATIONS, *_ATOMICS)))
+    def dead_key(self, number: int, which: int, operation: str) -> None:
+        """A remote operation with the rkey of an object that is gone, or that a window had before its latest bind."""
+        key = sorted(self.dead)[number % len(self.dead)]
+        addr = self.dead[key][which]
+        if operation not in _ATOMICS or self.fits_atomics(addr):
+            self.take("traffic", {"op": operation, "rkey": key, "addr": addr})
 
     @precondition(lambda self: not self.over)
-    @rule(name=st.sampled_from((*_REGIONS, *_WINDOWS)), addr=st.sampled_from(_ADDRESSES),
+    @rule(number=_ANY, addr=st.sampled_from(_ADDRESSES),
           operation=st.sampled_from((*_OPERATIONS, *_OPERATIONS, *_ATOMICS)), pd=st.sampled_from(_DOMAINS))  # fmt: skip
-    def remote(self, name: str, addr: str, operation: str, pd: str) -> None:
+    def remote(self, number: int, addr: str, operation: str, pd: str) -> None:
         """A remote operation with the rkey of any existing object."""
-        if name not in self.live or (operation in _ATOMICS and not self.fits_atomics(addr)):
+        self.operate(self.among((*_REGIONS, *_WINDOWS), number), addr, operation, pd)
+
+    @precondition(lambda self: not self.over and self.bound)
+    @rule(number=_ANY, place=st.sampled_from(_PLACES),
+          operation=st.sampled_from((*_OPERATIONS, *_ATOMICS)), pd=st.sampled_from(_DOMAINS))  # fmt: skip
+    def through_window(self, number: int, place: str, operation: str, pd: str) -> None:
+        """A remote operation within a bound window, at its ends or beyond them."""
+        name = self.among(self.bound, number)
+        self.operate(name, f"{self.bound[name]}{place}", operation, pd)
+
+    def operate(self, name: str, addr: str, operation: str, pd: str) -> None:
+        """A remote operation by the rkey of an object, if it exists and the operation can be made."""
+        if not name or (operation in _ATOMICS and not self.fits_atomics(addr)):
             return
         arguments = {"op": operation, "rkey": f"{name}.rkey", "addr": addr, "pd": pd}
-        if name == "mw2":
+        if name in _TYPE_2:
             if self.queue_broken:
                 return
             arguments["via"] = "qp"
             del arguments["pd"]
-        if not self.take("traffic", arguments) and name == "mw2":
+        if not self.take("traffic", arguments) and name in _TYPE_2:
             self.queue_broken = True
 
     def fits_atomics(self, addr: str) -> bool:
@@ -237,12 +311,24 @@ class Sequences(RuleBasedStateMachine):
         return "atomics" in self.subject.has and not addr.endswith(("7", "1"))
 
     @precondition(lambda self: not self.over)
-    @rule(name=st.sampled_from(_REGIONS), addr=st.sampled_from(_ADDRESSES), operation=st.sampled_from(_LOCAL),
+    @rule(number=_ANY, addr=st.sampled_from(_ADDRESSES), operation=st.sampled_from(_LOCAL),
           pd=st.sampled_from(_DOMAINS))  # fmt: skip
-    def local(self, name: str, addr: str, operation: str, pd: str) -> None:
+    def local(self, number: int, addr: str, operation: str, pd: str) -> None:
         """A local access with an lkey."""
-        if name in self.live:
+        name = self.among(_REGIONS, number)
+        if name:
             self.take("local_traffic", {"op": operation, "lkey": f"{name}.lkey", "addr": addr, "pd": pd})
+
+    @precondition(lambda self: not self.over)
+    @rule(numbers=st.tuples(_ANY, _ANY), addr=st.sampled_from(_ELEMENTS),
+          operation=st.sampled_from(_LISTS), pd=st.sampled_from(_DOMAINS))  # fmt: skip
+    def listed(self, numbers: tuple[int, int], addr: str, operation: str, pd: str) -> None:
+        """A request of two elements."""
+        first, second = (self.among(_REGIONS[:2], number) for number in numbers)
+        if first and second:
+            elements = (("buf + 1 page", "61", first), (addr, "64", second))
+            sges = ", ".join(f"{{addr: {at}, length: {size}, lkey: {name}.lkey}}" for at, size, name in elements)
+            self.take("list_traffic", {"op": operation, "sg_list": f"[{sges}]", "pd": pd})
 
     @precondition(lambda self: self.over)
     @rule()

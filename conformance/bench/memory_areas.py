@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from typing import NamedTuple
 
 from conformance.bench.interface import Memory
 
@@ -32,6 +33,16 @@ _PATTERN = bytes(0x80 + (number * 31 + 7) % _PERIOD for number in range(_PERIOD)
 def pattern(length: int) -> bytes:
     """Returns the `length` bytes that an operation transfers. None of them is BEFORE, CANARY, EMPTY or zero."""
     return (_PATTERN * (length // _PERIOD + 1))[:length]
+
+
+class Part(NamedTuple):
+    """A part of memory that somebody else releases: its address, and its size in bytes."""
+
+    addr: int
+    size: int
+
+    def close(self) -> None:
+        """Nothing."""
 
 
 class Area:

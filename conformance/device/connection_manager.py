@@ -133,6 +133,13 @@ class ConnectionManager:
             raise
         return Connection(self, (asking, accepting))
 
+    def close(self) -> None:
+        """Stops listening. Connections that still exist must be closed before."""
+        self.destroy(self._listener)
+        destroy = self._library.rdma_destroy_event_channel
+        destroy.restype, destroy.argtypes = None, (_Pointer,)
+        destroy(self._channel)
+
     def destroy(self, id_: int) -> None:
         """Releases one end of a connection, which ends it."""
         self._call("rdma_destroy_id", id_)

@@ -149,6 +149,8 @@ class Device:
 
     def close(self) -> None:
         """Closes the device and all objects on it."""
+        if self.connection_manager is not None:
+            self.connection_manager.close()
         self.context.close()
 
     @property
@@ -320,6 +322,12 @@ def library_version() -> str:
         if match:
             return match[1]
     return "unknown"
+
+
+def library_release() -> int | None:
+    """The release of rdma-core whose libibverbs this process has loaded; None if unknown."""
+    release = library_version().partition(".")[0]
+    return int(release) if release.isdecimal() else None
 
 
 @cache

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import NamedTuple
 
 from conformance.bench.calls import Mr, Pd, Return, Window, errno_name
 from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair
+from conformance.bench.memory_areas import Part
 from conformance.bench.work_requests import BindInfo
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.harness_resources import HarnessResources, create_pair, release
@@ -23,19 +23,9 @@ from conformance.model.vocabulary import NULL, PROBES
 _EXAMINED, _MARGIN = 64 << 20, 64 << 10
 
 
-class _Part(NamedTuple):
-    """A part of a case's memory, which the case releases."""
-
-    addr: int
-    size: int
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-def _part_around(memory: Memory, addr: int, length: int) -> _Part:
+def _part_around(memory: Memory, addr: int, length: int) -> Part:
     start = max(memory.addr, addr - _MARGIN)
-    return _Part(start, min(memory.addr + memory.size, addr + length + _MARGIN) - start)
+    return Part(start, min(memory.addr + memory.size, addr + length + _MARGIN) - start)
 
 
 def result_of(returned: Return) -> Observation:

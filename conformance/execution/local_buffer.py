@@ -6,10 +6,9 @@ Not for the range under test, which is memory of the case (bench/memory_areas.py
 from __future__ import annotations
 
 import ctypes
-from typing import NamedTuple
 
 from conformance.bench.calls import Sge
-from conformance.bench.memory_areas import EMPTY, Area, repeated
+from conformance.bench.memory_areas import EMPTY, Area, Part, repeated
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.context import CaseContext
 
@@ -38,7 +37,7 @@ class LocalBuffer:
         start = scratch.addr + _GUARD
         self.sink = Sge(start, length + skipped, scratch.lkey, scratch.rkey)
         self.sge = Sge(start + skipped, length, scratch.lkey, scratch.rkey) if skipped else self.sink
-        self.area = Area(_Scratch(scratch.addr, size), start + skipped, length, EMPTY, before, wanted)
+        self.area = Area(Part(scratch.addr, size), start + skipped, length, EMPTY, before, wanted)
         self._skipped = skipped
 
     def guards_changed(self) -> bool:
@@ -47,13 +46,3 @@ class LocalBuffer:
             return self.area.changed_outside()
         ends = (self.area.memory.addr, self.area.start + self.area.length)
         return any(ctypes.string_at(end, _GUARD) != repeated(EMPTY, _GUARD) for end in ends)
-
-
-class _Scratch(NamedTuple):
-    """A part of the harness's own memory, which HarnessResources releases."""
-
-    addr: int
-    size: int
-
-    def close(self) -> None:
-        """Nothing."""

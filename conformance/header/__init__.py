@@ -9,6 +9,7 @@ would see. No device is needed and no library is loaded. Not for what the verbs 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,6 +48,12 @@ def check_api(
     return [*check_header(compiler=compiler, include_dirs=include_dirs, release=release), *check_bindings()]
 
 
+@functools.cache
+def installed_api(release: int | None) -> tuple[Check, ...]:
+    """The checks of what is installed, the rdma-core `release`, made once in this process."""
+    return tuple(check_api(release=release))
+
+
 __all__ = [
     "FAIL",
     "NOT_COVERED",
@@ -56,4 +63,5 @@ __all__ = [
     "check_api",
     "check_bindings",
     "check_header",
+    "installed_api",
 ]

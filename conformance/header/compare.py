@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from conformance.header.answers import ask
 from conformance.header.check import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check, missing, same
 from conformance.header.program import Answers, Toolchain
 from conformance.header.source import Source
@@ -43,10 +44,13 @@ def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
 
     `release` is the rdma-core that the header belongs to; None if unknown.
     """
-    source = Source(toolchain.preprocessed())
+    text = toolchain.preprocessed()
+    source = Source(text)
     unknown_names = _undescribed_names(source)
     unknown_fields = {struct.name: _undescribed_fields(source, struct) for struct in STRUCTS.values()}
-    answers = toolchain.ask(
+    answers = ask(
+        toolchain,
+        text,
         _questions([name for _, name in unknown_names], unknown_fields),
         {**FOREIGN, **{_ours(struct): _layout(struct) for struct in STRUCTS.values()}},
         undefine=VERBS,  # ibv_reg_mr and ibv_reg_mr_iova are macros over functions of the same name

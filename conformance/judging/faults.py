@@ -237,6 +237,8 @@ def format_answer(seen: Observation) -> str:
         clause += f" with errno {seen['errno']}"
     if "wc" in seen and seen["returned"] == "0":
         clause += f", completed with {' '.join(seen['wc'])}" if seen["wc"] else ", gave no completion"
+    if seen.get("unacknowledged") and seen["wc"] == ["SUCCESS"] and seen["moved"] == "nothing":
+        clause += ", and nothing arrived"
     if "tries" in seen:
         clause += f" at try {seen['tries']}" + (", and nothing arrived at any" if seen["moved"] == "nothing" else "")
     return clause

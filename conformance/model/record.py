@@ -340,6 +340,8 @@ class ConfirmationRecord(TypedDict):
 class GuestRecord(TypedDict):
     """An event of a guest, only in its stream: it is up, it is broken, its command has ended, and so on.
 
+    `broken` is also what a session says, on a host too, that ends before its first case; `reason` says why.
+
     `files` are those that it has derived from the suite, in base64, by their paths.
     """
 

@@ -135,7 +135,7 @@ def cases_of(session: pytest.Session) -> list[Case]:
 def check(config: pytest.Config) -> DeviceFacts | None:
     """The facts of the device under test; None if the session is to run no cases.
 
-    Raises pytest.UsageError, with one line, if it is to run cases and cannot.
+    Raises UserError or pytest.UsageError, with one line, if it is to run cases and cannot.
     """
     folder = config.rootpath / "cases"
     named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
@@ -146,15 +146,12 @@ def check(config: pytest.Config) -> DeviceFacts | None:
     if config.option.collectonly:
         return None
     profile = profile_of(config)
-    try:
-        check_workers(config)
-        with open_device(config) as device:
-            device.check_port()
-            if profile.device and profile.device != device.driver:
-                raise UserError(f"the profile is of {profile.device} devices; {device.name} is {device.driver}")
-            return device.describe()
-    except UserError as error:
-        raise pytest.UsageError(str(error)) from error
+    check_workers(config)
+    with open_device(config) as device:
+        device.check_port()
+        if profile.device and profile.device != device.driver:
+            raise UserError(f"the profile is of {profile.device} devices; {device.name} is {device.driver}")
+        return device.describe()
 
 
 def open_device(config: pytest.Config) -> Device:

@@ -15,21 +15,23 @@ from pathlib import Path
 import pytest
 
 from conformance.bench.interface import Bench
+from conformance.errors import UserError
 from conformance.execution.runner import CaseRun, Progress, RunContext, Watch, no_progress, run_case
 from conformance.judging import Basis, broken
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import Observation
-from conformance.model.record import ResultRecord
+from conformance.model.record import DeviceFacts, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
-from conformance.pytest_plugin.recorder import PROPERTY, Recorder
+from conformance.pytest_plugin.recorder import PROPERTY, Recorder, tell_supervisor
 from conformance.results.case_record import case_record
 from conformance.results.records import result_record
 from conformance.sweeps.runners import RandomSequences, runners
 from conformance.tables.tiers import of_tier, ordered
 
+FACTS = pytest.StashKey[DeviceFacts | None]()
 RECORDER = pytest.StashKey[Recorder]()
 RECORD = pytest.StashKey[ResultRecord]()
 
@@ -41,10 +43,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Checks what the session needs. Runs last, so that a plugin can set the options in its own hook before."""
-    config = session.config
-    if hasattr(config, "workerinput"):
+    if hasattr(session.config, "workerinput"):
         return
-    facts = check(config)
+    try:
+        session.config.stash[FACTS] = check(session.config)
+    except UserError as error:
+        tell_supervisor(session.config, error)
+        raise pytest.UsageError(str(error)) from error
+    start_recording(session.config)
+
+
+def start_recording(config: pytest.Config) -> None:
+    """Records what the session will report, if it has a device and its options say where to."""
+    facts = config.stash[FACTS]
     if facts and (config.getoption("--rdma-out") or config.getoption("--rdma-stream")):
         recorder = Recorder(config, facts)
         config.stash[RECORDER] = recorder

@@ -22,7 +22,7 @@ from conformance.kernel.build_ids import under_test
 from conformance.model.record import SCHEMA, DeviceFacts, HeaderRecord, ProgressRecord, Record, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.device_lock import has_several, named_devices
-from conformance.pytest_plugin.options import options_of, suite_of
+from conformance.pytest_plugin.options import case_of, cases_of, options_of, suite_of
 from conformance.results.files import write_all
 from conformance.results.records import FILE_NAME, decode, encode, footer_record, result_record
 from conformance.results.writer import ResultsFile
@@ -48,6 +48,14 @@ class Stream:
         os.close(self._fd)
 
 
+def tell_supervisor(config: pytest.Config, error: UserError) -> None:
+    """Tells the supervisor, if there is one, why the session ends before its first case."""
+    if path := config.getoption("--rdma-stream"):
+        stream = Stream(path)
+        stream.append({"type": "guest", "event": "broken", "reason": str(error)})
+        stream.close()
+
+
 class Recorder:
     """A pytest plugin that is registered only if results are to be recorded."""
 
@@ -62,16 +70,16 @@ class Recorder:
         self.sink: Stream | ResultsFile | None = None  # opened with the header
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._begin([item.nodeid for item in session.items])
+        self._begin([case.id for case in cases_of(session)])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
         if not self.planned:
-            self._begin(ids)
+            self._begin([case_id(nodeid) for nodeid in ids])
 
-    def _begin(self, nodeids: Sequence[str]) -> None:
+    def _begin(self, cases: Sequence[str]) -> None:
         suite = suite_of(self.config)
-        self.planned = [case for nodeid in nodeids if (case := case_id(nodeid)) and suite.find(case)]
+        self.planned = [case for case in cases if suite.find(case)]
         if not self.planned or self.config.option.collectonly:
             return
         try:
@@ -97,9 +105,9 @@ class Recorder:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
         """Records the start of a case. A death during the set-up of the session is not attributed to a case."""
-        case = case_id(item.nodeid)
+        case = case_of(item)
         if self.sink and self.live and case:
-            self.sink.append({"type": "start", "case": case})
+            self.sink.append({"type": "start", "case": case.id})
 
     def progress(self, case: str, point: str, done: int, row: str = "", rule: str = "") -> None:
         """Records the progress of a case, so that the supervisor knows where the kernel died.

@@ -22,7 +22,8 @@ EVIDENCE_LINES = 80
 class Session:
     """One worker, as the supervisor follows it.
 
-    After `listen`, `end_reason` says why the worker ended, and `progress` whether starting another one makes sense.
+    After `listen`, `end_reason` says why the worker ended, `refused` whether it has said that it can run no case, and
+    `progress` whether starting another one makes sense.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Session:
         self._seen: set[str] = set()
         self._changes = 0  # grows with each line that is new; noise does not extend the deadline
         self.end_reason = ""
+        self.refused = False
         self.progress = False
 
     def listen(self) -> None:
@@ -94,6 +96,7 @@ class Session:
         elif record["type"] == "guest":
             if record.get("event") == "broken":
                 self.end_reason = str(record.get("reason"))
+                self.refused = True
         elif record["type"] == "progress":
             if record["case"] == self._in_flight and record != self._last_progress:
                 self._last_progress = record

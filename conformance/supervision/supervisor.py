@@ -71,6 +71,7 @@ class Supervisor:
         self._workers: set[Worker] = set()
         self._started = 0
         self._busy = 0
+        self._refused = False  # a worker has said that it can run no case
         self._stopped = False
 
     def run(self, *starts: Start, again: Start | None = None) -> FooterRecord:
@@ -78,7 +79,7 @@ class Supervisor:
 
         Each of `starts` starts one worker at a time. `again` starts a worker in which a violation is tried once more;
         without it, and as long as cases are missing, violations are not confirmed. Raises UserError if no worker sent a
-        header, or if the header of a worker has another stack than the run began with.
+        header or could run a case, or if the header of a worker has another stack than the run began with.
         """
         began = time.monotonic()
         if self.prior:
@@ -86,7 +87,7 @@ class Supervisor:
         remaining = [case for id_, case in self.recording.cases.items() if id_ not in self.recording.done]
         self._schedule = Schedule(remaining, len(starts), self.durations)
         run_together([functools.partial(self._serve, start) for start in starts], self._stop)
-        if self._started and not self.recording.header_received:
+        if self._started and (not self.recording.header_received or (self._refused and not self.recording.done)):
             raise UserError(f"no case was begun: {self.end_reason}", log=str(self.console), status=3)
         missing = [case for case in self.recording.cases if case not in self.recording.done]
         if again and not missing:
@@ -164,6 +165,7 @@ class Supervisor:
             worker.close()
         stuck = worker.stuck_reason()
         with self._changed:
+            self._refused |= session.refused
             if not self._stopped:
                 self.end_reason = f"the device is suspect: {stuck}" if stuck else session.end_reason
         if stuck:

@@ -1,0 +1,53 @@
+"""A second kernel driver, of another transport, in the guest: siw, whose module is compiled for the guest's kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.model.verdict import Verdict
+from conformance.results.records import read_results
+from conformance.tables.suite import ROOT
+from patience import PATIENCE_S
+
+pytestmark = pytest.mark.guest
+VERDICTS = {
+    # Two queue pairs that rdma_cm has connected: bytes arrive, and after a refusal the next operation has a new pair.
+    "reg_mr/rights/remote-write-refused-by-local-write": Verdict.PASS,
+    "reg_mr/sizes/message-of-a-megabyte": Verdict.PASS,
+    # siw has no atomics; iWARP has no immediate data, and one element in the list of a READ.
+    "reg_mr/atomics_and_order/unequal-values-by-kind": Verdict.UNSUPPORTED,
+    "reg_mr/atomics_and_order/immediates-in-order-of-8": Verdict.UNSUPPORTED,
+    "reg_mr/element_lists/two-regions-read": Verdict.UNSUPPORTED,
+    "reg_mr/element_lists/two-regions-write": Verdict.PASS,
+    # siw answers an RDMA READ of a region that does not allow it: siw_qp_sq_proc_tx checks the range alone.
+    "reg_mr/rights/remote-read-refused-by-local-write": Verdict.FAIL,
+}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`./rdma-cts run ARGUMENTS…` as a person runs it."""
+    return subprocess.run(
+        [str(ROOT / "rdma-cts"), "run", *arguments], cwd=ROOT, env={**os.environ, "RDMA_CTS_PYTHON": sys.executable},
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+
+
+def test_the_same_cases_run_on_iwarp(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    only = [word for case in VERDICTS for word in ("--only", case)]
+    done = run("--guest", "--driver", "siw", "--yes", "--no-confirm", "--out", str(out), *only)
+    assert done.returncode == 1, done.stdout + done.stderr
+    recorded = read_results(out)
+    device = recorded.header["device"]
+    assert (device["name"], device["driver"], device["transport"]) == ("siw0", "siw", "iWARP")
+    assert list(recorded.header["under_test"]["given"]["modules"]["files"]) == ["siw.ko"]
+    assert {result["case"]: result["verdict"] for result in recorded.results} == VERDICTS
+    assert all(result["repro"].startswith("./rdma-cts run --guest --driver siw ") for result in recorded.results)
+    plan = json.loads((out / "plan.json").read_text(encoding="utf-8"))
+    assert plan["argv"][:3] == ["--guest", "--driver", "siw"]
