@@ -36,6 +36,8 @@ from fixtures.softroce.start import Starter
 from fixtures.softroce.template import FILES, MANIFEST, Templates, checksum
 from patience import PATIENCE_S
 
+FAILING_POINT = "rereg_mr/change_space/rights@uverbs#old=none,flags=CHANGE_ACCESS,new=LOCAL_WRITE"
+OTHER_OPTIONS = ("--deadline", "100")  # which the session that waits in a template does not have
 REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 20.0)
 
 
@@ -458,27 +460,31 @@ def test_a_run_goes_on_without_templates_and_says_so_once(
 
 @pytest.mark.guest
 def test_a_resumed_guest_gives_the_results_of_a_booted_one(tmp_path: Path) -> None:
-    """Two cases that stand for a PASS and, on a resumed guest, for its own clock and random state."""
+    """Rows, and a point of a sweep that fails, in the session that waits with the device open and in the other one."""
     found = {}
-    for wish in ("off", "auto", "again"):
+    chosen = ("dealloc_mw/deallocation/key-ends-for-rdma-write", FAILING_POINT)
+    for wish, templates, options in (
+        ("booted", "off", ()), ("resumed", "auto", ()), ("again", "auto", ()), ("other options", "auto", OTHER_OPTIONS),
+    ):  # fmt: skip
         out = tmp_path / wish
-        environment = {
-            **os.environ,
-            "RDMA_CTS_PYTHON": sys.executable,
-            "RDMA_CTS_TEMPLATES": "off" if wish == "off" else "auto",
-        }
+        environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "RDMA_CTS_TEMPLATES": templates}
+        only = [word for case in chosen for word in ("--only", case)]
         done = subprocess.run(
-            ["./rdma-cts", "run", "--guest", "--yes", "--verb", "dealloc_mw", "--out", str(out)],
+            ["./rdma-cts", "run", "--guest", "--guests", "1", "--no-confirm", "--yes", *only, *options,
+             "--out", str(out)],
             cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
         assert "booting it instead" not in done.stdout + done.stderr
-        assert done.returncode == 0, done.stdout + done.stderr
-        recorded = read_results(out)
-        assert recorded.footer is not None
-        found[wish] = recorded
-    same = [
+        assert done.returncode == 1, done.stdout + done.stderr
+        found[wish] = read_results(out)
+    results = [
         {line["case"]: (line["verdict"], line["reason"]) for line in recorded.results} for recorded in found.values()
     ]
-    assert same[0] == same[1] == same[2]
+    assert results == [results[0]] * 4
+    assert set(results[0]) == set(chosen)
+    assert results[0][FAILING_POINT][0] == "FAIL"
+    for recorded in found.values():
+        assert recorded.header["planned"] == found["booted"].header["planned"]
+        assert recorded.header["under_test"] == found["booted"].header["under_test"]
     started = [str(recorded.header["started"]) for recorded in found.values()]
     assert started == sorted(set(started))
