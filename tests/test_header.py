@@ -351,6 +351,15 @@ def test_a_header_without_anything_described_fails_item_by_item(tmp_path: Path) 
     assert len(failed) == values + len(CONSTANTS) + len(STRUCTS) + len(VERBS)
 
 
+def test_a_header_need_not_have_what_is_newer_than_its_release(header: Callable[..., Path]) -> None:
+    own = [header(("IBV_ACCESS_HUGETLB = 128,", ""), ("IBV_ACCESS_LOCAL_WRITE = 1,", ""))]
+    flag = "enum ibv_access_flags.HUGETLB"
+    old = only(check_header(include_dirs=own, release=27), flag)
+    assert (old.outcome, old.reason) == (UNREACHABLE, "rdma-core has it since 28, and this is 27")
+    assert only(check_header(include_dirs=own, release=28), flag).outcome == FAIL
+    assert only(check_header(include_dirs=own, release=27), "enum ibv_access_flags.LOCAL_WRITE").outcome == FAIL
+
+
 def test_no_header_is_unreachable_and_names_the_package(tmp_path: Path) -> None:
     # -nostdinc hides an installed header, the empty directory keeps the search path from being empty.
     checks = check_header(compiler="cc -nostdinc", include_dirs=[tmp_path])

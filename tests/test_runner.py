@@ -185,6 +185,32 @@ def test_what_the_harness_raises_is_broken_and_of_its_own_errors_only_the_senten
         assert judgement.reason == f"the harness could not run the case: {text}"
 
 
+ON_DEMAND_SPACE = """
+- id: space
+  rules: [REG-12]
+  sweep:
+    axes: {access: [[ON_DEMAND], [ON_DEMAND, LOCAL_WRITE]]}
+    points: 2
+    expect: [{then: success, rule: REG-12}]
+  when: {access: $access}
+"""
+
+
+@pytest.mark.parametrize("row", [ON_DEMAND, ON_DEMAND_SPACE], ids=["row", "sweep"])
+@pytest.mark.parametrize(("declared", "verdict"), [(True, Verdict.BROKEN), (False, Verdict.UNREACHABLE)])
+def test_an_environment_is_broken_only_if_the_device_has_what_it_is_needed_for(
+    declared: bool, verdict: Verdict, row: str, run: RunContext
+) -> None:
+    def fail(case: Case, run: RunContext, progress: Progress) -> CaseRun:
+        raise UserError("no such memory")
+
+    capabilities = replace(run.basis.capabilities, declared={"odp": declared})
+    run = replace(run, basis=Basis(capabilities), runners=dict.fromkeys(Kind, fail))
+    judgement = judgement_on(samples.case(row), run)
+    assert judgement.verdict == verdict
+    assert "no such memory" in judgement.reason
+
+
 def mistakes(row: str) -> list[str]:
     """What is wrong with a table of the API that has this row."""
     text = f"verb: api\ncases: 1\nrows:\n  - {row}\n"

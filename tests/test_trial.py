@@ -15,6 +15,7 @@ from commands.programs import messages_from_guest
 from conformance.errors import UserError
 from conformance.execution.runner import Unwatched
 from conformance.model.case import Case
+from conformance.model.kind import Kind
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from reference.bench import ReferenceBench
@@ -41,7 +42,7 @@ def default_cases(suite: Suite) -> list[Case]:
 
 
 def cases_of(suite: Suite, *rules: str) -> list[Case]:
-    return [case for case in suite.cases if case.sweep is None and set(case.rules) & set(rules)]
+    return [case for case in suite.cases if case.kind is Kind.ROW and set(case.rules) & set(rules)]
 
 
 def test_every_rule_has_a_violation_or_a_reason_why_it_can_have_none(suite: Suite) -> None:

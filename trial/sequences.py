@@ -17,7 +17,7 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from conformance.errors import SetupRefused
-from conformance.model.capability import needs_of_operation
+from conformance.model.capability import OPERATION_NEEDS
 from trial.comparison import Comparison, Divergence, Subject, Text, flow, shortest
 
 # Calls that crash the kernel of a known driver (Soft-RoCE), with the reason; such calls are never made.
@@ -276,7 +276,7 @@ class Sequences(RuleBasedStateMachine):
         """A remote operation with the rkey of an object that is gone, or that a window had before its latest bind."""
         key = sorted(self.dead)[number % len(self.dead)]
         addr = self.dead[key][which]
-        if self.has("traffic", operation) and (operation not in _ATOMICS or self.fits_atomics(addr)):
+        if self.can(operation, addr):
             self.take("traffic", {"op": operation, "rkey": key, "addr": addr})
 
     @precondition(lambda self: not self.over)
@@ -296,8 +296,7 @@ class Sequences(RuleBasedStateMachine):
 
     def operate(self, name: str, addr: str, operation: str, pd: str) -> None:
         """A remote operation by the rkey of an object, if it exists and the operation can be made."""
-        fits = operation not in _ATOMICS or self.fits_atomics(addr)
-        if not name or not fits or not self.has("traffic", operation):
+        if not name or not self.can(operation, addr):
             return
         arguments = {"op": operation, "rkey": f"{name}.rkey", "addr": addr, "pd": pd}
         if name in _TYPE_2:
@@ -308,13 +307,11 @@ class Sequences(RuleBasedStateMachine):
         if not self.take("traffic", arguments) and name in _TYPE_2:
             self.queue_broken = True
 
-    def has(self, call: str, operation: str) -> bool:
-        """Whether the device has what an operation needs, whatever its arguments are."""
-        return self.subject.has.issuperset(needs_of_operation(call, operation))
-
-    def fits_atomics(self, addr: str) -> bool:
-        """Whether the device has atomics, and the address is a multiple of eight."""
-        return "atomics" in self.subject.has and not addr.endswith(("7", "1"))
+    def can(self, operation: str, addr: str = "") -> bool:
+        """Whether the device has an operation of OPERATION_NEEDS or an atomic one, which fits a multiple of eight."""
+        if operation in _ATOMICS:
+            return "atomics" in self.subject.has and not addr.endswith(("7", "1"))
+        return OPERATION_NEEDS.get(operation, "") in ("", *self.subject.has)
 
     @precondition(lambda self: not self.over)
     @rule(number=_ANY, addr=st.sampled_from(_ADDRESSES), operation=st.sampled_from(_LOCAL),
@@ -322,7 +319,7 @@ class Sequences(RuleBasedStateMachine):
     def local(self, number: int, addr: str, operation: str, pd: str) -> None:
         """A local access with an lkey."""
         name = self.among(_REGIONS, number)
-        if name and self.has("local_traffic", operation):
+        if name and self.can(operation):
             self.take("local_traffic", {"op": operation, "lkey": f"{name}.lkey", "addr": addr, "pd": pd})
 
     @precondition(lambda self: not self.over)
@@ -331,7 +328,7 @@ class Sequences(RuleBasedStateMachine):
     def listed(self, numbers: tuple[int, int], addr: str, operation: str, pd: str) -> None:
         """A request of two elements."""
         first, second = (self.among(_REGIONS[:2], number) for number in numbers)
-        if first and second and self.has("list_traffic", operation):
+        if first and second and self.can(f"list_traffic {operation}"):
             elements = (("buf + 1 page", "61", first), (addr, "64", second))
             sges = ", ".join(f"{{addr: {at}, length: {size}, lkey: {name}.lkey}}" for at, size, name in elements)
             self.take("list_traffic", {"op": operation, "sg_list": f"[{sges}]", "pd": pd})

@@ -324,6 +324,12 @@ def library_version() -> str:
     return "unknown"
 
 
+def library_release() -> int | None:
+    """The release of rdma-core whose libibverbs this process has loaded; None if unknown."""
+    release = library_version().partition(".")[0]
+    return int(release) if release.isdecimal() else None
+
+
 @cache
 def _package_version(package: str) -> str:
     for query in (["dpkg-query", "-W", "-f=${Version}", package], ["rpm", "-q", "--qf=%{VERSION}", package]):

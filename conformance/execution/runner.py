@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from conformance.bench.interface import Bench
+from conformance.errors import UserError
 from conformance.execution.api_comparison import observe_api
 from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up, set_up_and_call
@@ -89,13 +90,32 @@ KindRunner = Callable[[Case, RunContext, Progress], CaseRun]
 
 
 def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> CaseRun:
-    """Runs a case of any kind. Failures of the harness are raised as exceptions (see judging.broken)."""
+    """Runs a case of any kind. Failures of the harness are raised as exceptions (see judging.broken).
+
+    If the environment lacks what the set-up needs, and the device does not declare what the case needs either, the case
+    is UNREACHABLE: a complete environment would not prove a rule.
+    """
     case = run.basis.resolved(case)  # a point of a sweep becomes a row
     run.watch.since_last()  # discards messages from before the case
     unreachable = run.basis.capabilities.unreachable(case.needs, case.entry)
     if unreachable:
         return CaseRun(case, Judgement(Verdict.UNREACHABLE, unreachable), {}, run.watch.since_last(), 0)
-    return run.runners[case.kind](case, run, progress)
+    try:
+        return run.runners[case.kind](case, run, progress)
+    except UserError as error:
+        undeclared = run.basis.capabilities.undeclared(_needs(case), case.entry)
+        if not undeclared:
+            raise
+        reason = f"the device does not declare {', '.join(undeclared)}, and here is nothing to try it with: {error}"
+        return CaseRun(case, Judgement(Verdict.UNREACHABLE, reason), {}, run.watch.since_last(), 0)
+
+
+def _needs(case: Case) -> list[str]:
+    """The capabilities without which the case proves nothing; of a sweep, also those that all of its rules need."""
+    if case.sweep is None:
+        return list(case.needs)
+    first, *others = case.sweep.needs_of.values()
+    return [*case.needs, *(need for need in first if all(need in each for each in others))]
 
 
 def run_calls(case: Case, run: RunContext, progress: Progress) -> CaseRun:

@@ -25,29 +25,33 @@ def check_header(
     include_dirs: Sequence[Path | str] = (),
     header: str = HEADER,
     timeout_s: float = COMPILER_S,
+    release: int | None = None,
 ) -> list[Check]:
     """Returns a check for each described enumerator, field and prototype, and for each that is not described.
 
     `compiler` is a command line, by default $CC or the first of cc, gcc and clang on PATH. `include_dirs`
-    are searched before those of the system. `timeout_s` limits each run of the compiler, in seconds. If the
-    comparison cannot be made (no compiler, no header, or a header that does not compile), the result is one
-    UNREACHABLE check, never an exception and never PASS.
+    are searched before those of the system. `timeout_s` limits each run of the compiler, in seconds. `release` is the
+    installed rdma-core, whose header need not have what is newer; None if unknown. If the comparison cannot be made (no
+    compiler, no header, or a header that does not compile), the result is one UNREACHABLE check, never an exception and
+    never PASS.
     """
     try:
-        return compare(Toolchain.found(compiler, include_dirs, header, timeout_s))
+        return compare(Toolchain.found(compiler, include_dirs, header, timeout_s), release)
     except Unreachable as reason:
         return [Check(f"<{header}>", UNREACHABLE, reason=str(reason))]
 
 
-def check_api(*, compiler: str | None = None, include_dirs: Sequence[Path | str] = ()) -> list[Check]:
-    """Returns the checks of the header, then those of the bindings."""
-    return [*check_header(compiler=compiler, include_dirs=include_dirs), *check_bindings()]
+def check_api(
+    *, compiler: str | None = None, include_dirs: Sequence[Path | str] = (), release: int | None = None
+) -> list[Check]:
+    """Returns the checks of the header, then those of the bindings; see check_header."""
+    return [*check_header(compiler=compiler, include_dirs=include_dirs, release=release), *check_bindings()]
 
 
 @functools.cache
-def installed_api() -> tuple[Check, ...]:
-    """The checks of what is installed, made once in this process."""
-    return tuple(check_api())
+def installed_api(release: int | None) -> tuple[Check, ...]:
+    """The checks of what is installed, the rdma-core `release`, made once in this process."""
+    return tuple(check_api(release=release))
 
 
 __all__ = [

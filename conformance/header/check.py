@@ -30,8 +30,13 @@ class Check:
     reason: str = ""
 
 
-def missing(item: str, expected: str, since: str = "") -> Check:
-    """Returns FAIL for an item that the header does not have. `since` is the first rdma-core with it, if known."""
+def missing(item: str, expected: str, since: str = "", release: int | None = None) -> Check:
+    """Returns FAIL for an item that the header does not have. `since` is the first rdma-core with it, if known.
+
+    An item that is newer than `release`, the installed rdma-core, is UNREACHABLE: the header owes it to nobody.
+    """
+    if since and release is not None and release < int(since):
+        return Check(item, UNREACHABLE, expected, "", f"rdma-core has it since {since}, and this is {release}")
     reason = f"{MISSING}; rdma-core has it since {since}" if since else MISSING
     return Check(item, FAIL, expected, "", reason)
 

@@ -39,8 +39,11 @@ FOREIGN = {
 VENDOR_ONLY = "vendor-only: this header does not have it"
 
 
-def compare(toolchain: Toolchain) -> list[Check]:
-    """Returns all checks of one header. Raises Unreachable if the header cannot be compiled."""
+def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
+    """Returns all checks of one header. Raises Unreachable if the header cannot be compiled.
+
+    `release` is the rdma-core that the header belongs to; None if unknown.
+    """
     text = toolchain.preprocessed()
     source = Source(text)
     unknown_names = _undescribed_names(source)
@@ -53,12 +56,12 @@ def compare(toolchain: Toolchain) -> list[Check]:
         undefine=VERBS,  # ibv_reg_mr and ibv_reg_mr_iova are macros over functions of the same name
     )
     return [
-        *_enum_checks(answers),
-        *_constant_checks(answers),
+        *_enum_checks(answers, release),
+        *_constant_checks(answers, release),
         *_unknown_name_checks(unknown_names, answers),
         *(check for struct in STRUCTS.values() for check in _struct_checks(struct, answers, source)),
         *_unknown_field_checks(unknown_fields, answers, source),
-        *(_prototype_check(verb, answers, source) for verb in VERBS.values()),
+        *(_prototype_check(verb, answers, source, release) for verb in VERBS.values()),
         *_vendor_checks(answers, source),
     ]
 
@@ -185,21 +188,22 @@ def _unknown_field_checks(
 # Items that the descriptions have.
 
 
-def _enum_checks(answers: Answers) -> Iterator[Check]:
+def _enum_checks(answers: Answers, release: int | None) -> Iterator[Check]:
     for enum in ENUMS.values():
         for each in enum:
-            yield _value_check(f"enum {enum.name}.{enum.short(each.name)}", each, answers)
+            yield _value_check(f"enum {enum.name}.{enum.short(each.name)}", each, answers, release)
 
 
-def _value_check(item: str, described: EnumValue, answers: Answers) -> Check:
+def _value_check(item: str, described: EnumValue, answers: Answers, release: int | None) -> Check:
     if described.name in answers.refused:
-        return missing(item, str(described.value), described.since)
+        return missing(item, str(described.value), described.since, release)
     return same(item, described.value, answers.values[described.name], "the header has another value")
 
 
-def _constant_checks(answers: Answers) -> Iterator[Check]:
+def _constant_checks(answers: Answers, release: int | None) -> Iterator[Check]:
     for each in CONSTANTS.values():
-        yield _value_check(f"constant {each.name}", EnumValue(each.name, each.value, each.meaning, each.since), answers)
+        described = EnumValue(each.name, each.value, each.meaning, each.since)
+        yield _value_check(f"constant {each.name}", described, answers, release)
 
 
 def _struct_checks(struct: Struct, answers: Answers, source: Source) -> Iterator[Check]:
@@ -252,10 +256,10 @@ def _type_check(item: str, question: str, expected: str, answers: Answers, decla
     return Check(item, FAIL, expected, declared, "the header declares another type")
 
 
-def _prototype_check(verb: Verb, answers: Answers, source: Source) -> Check:
+def _prototype_check(verb: Verb, answers: Answers, source: Source, release: int | None) -> Check:
     item, declared = f"prototype {verb.name}", source.prototype(verb.name)
     if _prototype(verb) in answers.refused and not declared:
-        return missing(item, verb.signature, verb.since)
+        return missing(item, verb.signature, verb.since, release)
     return _type_check(item, _prototype(verb), verb.signature, answers, declared)
 
 

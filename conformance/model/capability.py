@@ -111,12 +111,6 @@ class DeviceAttributes:
     max_sge_rd: int = 0
 
 
-def needs_of_operation(call: str, operation: str) -> list[str]:
-    """Returns what a call with this operation needs by OPERATION_NEEDS; `operation` is empty if the call has none."""
-    keys = (call, operation, f"{call} {operation}")
-    return [OPERATION_NEEDS[key] for key in keys if key in OPERATION_NEEDS]
-
-
 def declared_capabilities(declared: DeviceAttributes, transport: Transport = INFINIBAND) -> dict[str, bool]:
     """Returns, for each capability that a device can declare, whether it declares it."""
     flags = declared.device_cap_flags

@@ -234,7 +234,9 @@ class _Rows:
 
 def _needs_of_operations(row: RowBody) -> list[str]:
     """The capabilities that the row's operations need."""
-    steps = (*row.before, row.when, *row.afterwards)
-    return [
-        need for step in steps for need in capability.needs_of_operation(step.call, str(step.arguments.get("op", "")))
-    ]
+    needs = []
+    for step in (*row.before, row.when, *row.afterwards):
+        operation = str(step.arguments.get("op"))
+        keys = (step.call, operation, f"{step.call} {operation}")
+        needs += [capability.OPERATION_NEEDS.get(key) for key in keys]
+    return [need for need in needs if need]
