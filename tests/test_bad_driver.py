@@ -26,7 +26,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     place = tmp_path_factory.mktemp("bad")
     tables, overlay = bad_driver.tables(place / "tables", *ROWS), bad_driver.overlay(place / "overlay")
     command = ["./rdma-cts", "run", "--guest", "--yes", "--cases", str(tables), "--overlay", str(overlay),
-               "-k", "bad/", "--deadline", DEADLINE_S, "--out", str(place / "out")]  # fmt: skip
+               "-k", "bad/", "--deadline", DEADLINE_S, "--guests", "1", "--out", str(place / "out")]  # fmt: skip
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S,
                           check=False)  # fmt: skip

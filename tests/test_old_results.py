@@ -106,7 +106,10 @@ def test_a_rule_and_a_case_of_it_are_explained(id_: str, expected: str, capsys: 
 
 def test_its_coverage_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     data = json.loads(output(capsys, 0, "coverage", "--json", "--results", str(OLD)))
-    assert data["totals"]["cases_run"] == len(VERDICTS)
+    suite = load_suite()
+    known = [record["case"] for record in read_results(OLD).results if suite.find(record["case"])]  # others are retired
+    assert 0 < len(known) < len(VERDICTS)
+    assert data["totals"]["cases_run"] == len(known)
     assert data["complete"] is True
 
 

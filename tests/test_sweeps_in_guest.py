@@ -54,7 +54,7 @@ with open("{PORT}", "w") as port:
     loops = sorted(set(pathlib.Path("loops").read_text().splitlines()))
     port.write(json.dumps({{"run": sys.argv[1], "file": "loops", "line": loops}}) + "\\n")
 """
-# `without`: no directory in PATH, so that no compiler is found.
+# `without`: no directory in PATH, so that no compiler is found, and nothing that was compiled before.
 RUNS = {"one": "--rdma-device rxe0", "two": "-n 2 --rdma-device rxe0,rxe1", "without": "--rdma-device rxe0"}
 KEPT = ("verdict", "rules", "expected", "space", "points", "rule_verdicts", "deviations")
 
@@ -97,7 +97,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
     for name, options in RUNS.items():
         path = "/none" if name == "without" else "$PATH"
         run = f"PATH={path} {python} '{CHOSEN}' {options} --rdma-out {name}"
-        commands.append(f"rm -f loops; {run}; python3 tell.py {name}")
+        compiled = "derived/*.so" if name == "without" else ""
+        commands.append(f"rm -f loops {compiled}; {run}; python3 tell.py {name}")
     command = "export PYTHONPATH=.; " + "; ".join(commands)
     lines: dict[str, list[dict[str, Any]]] = {name: [] for name in RUNS}
     with boot_own(tree, command, folder / "console", {"RDMA_CTS_DEVICES": "2"}) as guest:
