@@ -212,7 +212,8 @@ def test_a_run_that_was_cut_short_is_carried_on_by_several_workers(tmp_path: Pat
     path = tmp_path / "cut" / "results.jsonl"
     supervised(tmp_path / "two", Together(2), 2)
     data = (tmp_path / "two" / "results.jsonl").read_bytes()
-    path.write_bytes(data[: len(data) // 2])
+    header = data.index(b"\n")
+    path.write_bytes(data[: header + (len(data) - header) // 2])
     with closing(ResultsFile(path, carry_on=True)) as file:
         prior = file.cut_back(file.recorded())
         Supervisor(

@@ -99,7 +99,8 @@ class Recording:
             self._prior.check(self._completed(worker_header))
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
-        header: HeaderRecord = {**worker_header, **self._header_facts, "planned": list(self.cases)}
+        rules = {rule.id: rule.as_data() for rule in self._registry.values()}
+        header: HeaderRecord = {**worker_header, **self._header_facts, "rules": rules, "planned": list(self.cases)}
         header["under_test"] = {**worker_header.get("under_test", {}), **self._header_facts.get("under_test", {})}
         return header
 
