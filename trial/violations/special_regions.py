@@ -144,7 +144,7 @@ class PrefetchWriteOnlyReads(Device):
         return super().follow(addr, length, PREFETCH if advice == PREFETCH_WRITE else advice, flags)
 
 
-@violates("REG-09")
+@violates("REG-09a")
 class OrdinaryMemoryIsPersistent(Device):
     """A flush reports ordinary memory as persistent."""
 
