@@ -216,7 +216,12 @@ class Sequences(RuleBasedStateMachine):
         if not name or (translates and "rereg_translation" not in self.subject.has):
             return
         # Whether the kernel's command adds rights that write is open (REREG-12).
-        if self.subject.entry == "uverbs" and name in self.unwritten and "ACCESS" in flags and access != "[REMOTE_READ]":
+        if (
+            self.subject.entry == "uverbs"
+            and name in self.unwritten
+            and "ACCESS" in flags
+            and access != "[REMOTE_READ]"
+        ):
             access = "[]"
         self.dead.clear()
         self.changes += 1
