@@ -152,6 +152,22 @@ class OrdinaryMemoryIsPersistent(Device):
         return True
 
 
+@violates("REG-09a")
+class ShortFlushesArePersistent(Device):
+    """A flush of at most 64 bytes reports ordinary memory as persistent."""
+
+    def is_persistent(self, addr: int, length: int) -> bool:
+        return length <= 64 or super().is_persistent(addr, length)
+
+
+@violates("REG-09a")
+class PagesArePersistent(Device):
+    """A flush from the beginning of a page reports ordinary memory as persistent."""
+
+    def is_persistent(self, addr: int, length: int) -> bool:
+        return addr % PAGE == 0 or super().is_persistent(addr, length)
+
+
 class _RightsUnchecked(Device):
     """A device that grants rights to write over read-only memory by a change of access, and writes by force."""
 
