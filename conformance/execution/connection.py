@@ -82,7 +82,7 @@ class LoopbackConnection:
         renewable: bool = True,
         control: Callable[[], LoopbackConnection] | None = None,
     ) -> None:
-        """`control` is a connection of the same kind, for a pair on which a case depends and which is not `renewable`."""
+        """`control` is a connection of the same kind, for a pair that is not `renewable`, as a case depends on it."""
         self.pair = pair
         self.sink: Sequence[Sge] = NO_BYTES  # where the responder receives a message of no bytes
         self.stale = False
