@@ -134,6 +134,11 @@ class HeldPair:
         """Whether `renew` resets them, so that they remain the same queue pairs."""
         return self._bench.findings.renews_by_reset
 
+    @property
+    def tells_state(self) -> bool:
+        """Whether ibv_query_qp tells of the error state, as far as preflight has found."""
+        return self._bench.findings.tells_state
+
     def _create(self, spec: QpSpec, requester: Pd, responder: Pd) -> None:
         device = self._device
         self.responder = HeldQueue(device, responder, device.create_qp(_new(spec, responder)))

@@ -117,7 +117,7 @@ class Side:
 class Pair:
     """Two ends."""
 
-    renews_by_reset = True
+    renews_by_reset = tells_state = True
     transport = INFINIBAND
 
     def __init__(self, requester: Side, responder: Side) -> None:

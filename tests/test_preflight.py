@@ -156,7 +156,7 @@ def test_what_was_found_is_told() -> None:
     found = found_on(ReferenceBench())
     assert found.as_data() == {
         "pairs": {"RC": "works", "UC": "works", "UD": "works", "RC_SRQ": "works"},
-        "refused_write": "REM_ACCESS_ERR", "renews_by_reset": True, "queries_state": True,
+        "refused_write": "REM_ACCESS_ERR", "renews_by_reset": True, "tells_state": True,
     }  # fmt: skip
     assert format_findings(found.as_data()) == []
 
@@ -213,10 +213,37 @@ def test_a_pair_that_is_dead_after_reset_is_made_anew_from_then_on() -> None:
 def test_without_ibv_query_qp_pairs_are_made_anew_and_nothing_is_broken() -> None:
     with closing(WithoutQuery()) as bench:
         found = preflight(bench)
-        assert (found.queries_state, found.renews_by_reset) == (False, False)
+        assert (found.tells_state, found.renews_by_reset) == (False, False)
         assert "ibv_query_qp" in format_findings(found.as_data())[0]
         for case in REFUSED:
             assert (case.id, verdict_on(bench, case)) == (case.id, Verdict.PASS)
+
+
+class StateOfTheProgram(ReferenceBench):
+    """ibv_query_qp returns the state to which the program has moved the queue pair."""
+
+    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
+        made = super().pair(spec, requester, responder)
+        for queue in (made.requester, made.responder):
+            vars(queue)["query_state"] = lambda queue=queue: queue.state
+        return made
+
+
+def test_where_the_state_is_that_of_the_program_no_state_is_judged() -> None:
+    with closing(StateOfTheProgram()) as bench:
+        assert preflight(bench).tells_state is False
+        for case in REFUSED:
+            assert (case.id, verdict_on(bench, case)) == (case.id, Verdict.PASS)
+
+
+def test_a_responder_that_goes_on_after_a_refusal_is_judged_by_its_state() -> None:
+    class GoesOn(Device):
+        def fail(self, queue: Queue) -> None:
+            pass
+
+    with closing(ReferenceBench(GoesOn())) as bench:
+        assert preflight(bench).tells_state is True
+        assert {verdict_on(bench, case) for case in REFUSED if case.rules[0] == "STAT-01"} == {Verdict.FAIL}
 
 
 def test_how_a_refusal_shows_is_told() -> None:

@@ -80,11 +80,13 @@ class Pair(Protocol):
     The responder is in the PD of the regions that are accessed remotely.
 
     `connect` moves both on to RTS, `renew` restores the state of both after creation. If `renews_by_reset` is false, it
-    makes other queue pairs.
+    makes other queue pairs. `tells_state`: ibv_query_qp tells of the error state.
     """
 
     @property
     def transport(self) -> Transport: ...
+    @property
+    def tells_state(self) -> bool: ...
     @property
     def renews_by_reset(self) -> bool: ...
     @property

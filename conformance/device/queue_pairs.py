@@ -253,6 +253,11 @@ class DevicePair:
             self.close()
             raise
 
+    @property
+    def tells_state(self) -> bool:
+        """Whether ibv_query_qp tells of the error state, as far as preflight has found."""
+        return self._spec[0].findings.tells_state
+
     def _connect_new(self) -> None:
         """Connects the queue pairs that were just made. Raises NotConnected."""
         try:

@@ -52,8 +52,10 @@ class ExchangeSpec(NamedTuple):
     initiator: int = REQUESTER
 
 
-def state_of(queue: Queue) -> str:
-    """The state that ibv_query_qp returns; empty if the device does not have ibv_query_qp. Raises OSError."""
+def state_of(pair: Pair, queue: Queue) -> str:
+    """The state of an end that ibv_query_qp returns; empty if the device cannot tell. Raises OSError."""
+    if not pair.tells_state:
+        return ""
     try:
         return queue.query_state()
     except OSError as error:
@@ -101,7 +103,7 @@ class LoopbackConnection:
 
     def has_failed(self) -> bool:
         """Whether an end of the pair is in the error state, as after an earlier request that was refused."""
-        return ERROR_STATE in (state_of(self.pair.requester), state_of(self.pair.responder))
+        return ERROR_STATE in (state_of(self.pair, end) for end in (self.pair.requester, self.pair.responder))
 
     def mark_failed(self, *queues: Queue) -> None:
         """Marks the pair stale and waits until `queues`, whose requests have failed, are in the error state.
@@ -111,7 +113,7 @@ class LoopbackConnection:
         self.stale = True
         for queue in queues:
             until = time.monotonic() + self._error_s
-            while state_of(queue) not in (ERROR_STATE, ""):
+            while state_of(self.pair, queue) not in (ERROR_STATE, ""):
                 if time.monotonic() >= until:
                     self._error_s = _SHORT_SILENCE_S
                     break
@@ -139,7 +141,7 @@ class LoopbackConnection:
         if exchange.succeeded and moved and all_received:
             return exchange
         self.stale = True
-        return exchange._replace(responder_state=state_of(self.pair.responder))
+        return exchange._replace(responder_state=state_of(self.pair, self.pair.responder))
 
     def check_answered(self, found: Sequence[Completion], received: Sequence[Completion], opcode: str) -> None:
         """Checks that a request was answered, if not by an end, then by what this connection carries afterwards.

@@ -16,9 +16,9 @@ from dataclasses import replace
 from conformance.bench.calls import Pd, Sge, errno_name
 from conformance.bench.interface import Bench
 from conformance.bench.memory_areas import BEFORE, EMPTY, Area, Part, pattern, repeated
-from conformance.bench.work_requests import Completion, Exchange, SendRequest
+from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, SendRequest
 from conformance.errors import HarnessFailure, SetupRefused, UserError
-from conformance.execution.connection import ExchangeSpec, LoopbackConnection, state_of
+from conformance.execution.connection import ERROR_STATE, SILENCE_S, ExchangeSpec, LoopbackConnection, state_of
 from conformance.execution.harness_resources import HarnessResources
 from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.preflight import NOT_OFFERED, WORKS, Findings
@@ -71,9 +71,9 @@ class _Preflight:
         failed = self._basics(connection)
         if failed:
             raise UserError(f"loopback does not work on this device: {failed}", hint=_HINT, status=3)
-        queries_state = bool(state_of(connection.pair.responder))
         refused = self._refused_write(connection)
-        found = Findings({"RC": WORKS}, refused, connection.pair.renews_by_reset and queries_state, queries_state)
+        tells_state = _tells_state(connection)
+        found = Findings({"RC": WORKS}, refused, connection.pair.renews_by_reset and tells_state, tells_state)
         if found.renews_by_reset:
             connection.renew_if_stale()
             if self._one_sided(connection, "RDMA_WRITE"):
@@ -159,6 +159,19 @@ def _sent(connection: LoopbackConnection, own: Sge, other: Sge) -> str:
     arrived = ctypes.string_at(other.addr + header, len(content)) == content
     succeeded = [each.status for each in (*found, *received)] == ["SUCCESS", "SUCCESS"]
     return "" if succeeded and arrived else _described("SEND", [*found, *received])
+
+
+def _tells_state(connection: LoopbackConnection) -> bool:
+    """Whether ibv_query_qp tells the state of a responder that has refused a request.
+
+    It is in the error state if it flushes a receive that is posted now.
+    """
+    pair = connection.pair
+    told = state_of(pair, pair.responder)
+    if told in (ERROR_STATE, ""):
+        return bool(told)
+    posted = pair.responder.post_receive(NO_BYTES, 3)
+    return bool(posted.value) or [each.status for each in pair.responder.completions(1, SILENCE_S)] != ["WR_FLUSH_ERR"]
 
 
 def _described(opcode: str, found: Sequence[Completion]) -> str:

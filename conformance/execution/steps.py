@@ -212,12 +212,13 @@ def _dealloc_mw(context: CaseContext, step: Step) -> Observation:
 
 
 def _bind(context: CaseContext, step: Step) -> Observation:
-    queue = context.pairs[str(step.arguments["qp"])].responder
+    pair = context.pairs[str(step.arguments["qp"])]
+    queue = pair.responder
     window = context.windows[str(step.arguments["mw"])]
     flags, wr_id = context.number(step.arguments["send_flags"]), context.next_wr_id()
     info = context.bind_info(step.arguments)
     window.old_rkey = window.rkey
-    failed = queue.state == "RTS" and state_of(queue) == ERROR_STATE
+    failed = queue.state == "RTS" and state_of(pair, queue) == ERROR_STATE
     if step.call == "ibv_bind_mw":
         returned = queue.bind_mw(window, info, flags, wr_id)
     else:
@@ -231,7 +232,7 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     if failed:
         observation["state_before"] = ERROR_STATE
     observation |= _completions(context, queue, returned, bool(flags & SIGNALED), SendRequest("BIND_MW", wr_id))
-    if observation["wc"] == ["SUCCESS"] and state_of(queue) == ERROR_STATE:
+    if observation["wc"] == ["SUCCESS"] and state_of(pair, queue) == ERROR_STATE:
         observation["state"] = ERROR_STATE
     return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
 

@@ -190,7 +190,7 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
     done = observation["wc"] == ["SUCCESS"]
     if moved != "all" or not done:
         connection.stale = connection.stale or not final_state
-        state = final_state or state_of(connection.pair.responder)
+        state = final_state or state_of(connection.pair, connection.pair.responder)
         observation |= {"state": state} if state else {}
         if answer and observation["returned"] == "0":
             connection.check_answered(*answer)

@@ -19,19 +19,20 @@ class Findings:
 
     `pairs`: for each type of queue pair that was tried, WORKS, NOT_OFFERED, or what did not work. `refused_write`: what
     became of an RDMA WRITE to memory that peers must not write; empty if none could be tried. `renews_by_reset`: a pair
-    works again after it was moved through RESET. `queries_state`: the device has ibv_query_qp.
+    works again after it was moved through RESET. `tells_state`: ibv_query_qp tells that a queue pair is in the error
+    state.
     """
 
     pairs: Mapping[str, str] = field(default_factory=dict)
     refused_write: str = ""
     renews_by_reset: bool = True
-    queries_state: bool = True
+    tells_state: bool = True
 
     def as_data(self) -> PreflightFacts:
         """The findings for the header of results."""
         return {
             "pairs": dict(self.pairs), "refused_write": self.refused_write, "renews_by_reset": self.renews_by_reset,
-            "queries_state": self.queries_state,
+            "tells_state": self.tells_state,
         }  # fmt: skip
 
 
@@ -41,8 +42,8 @@ def format_findings(found: PreflightFacts) -> list[str]:
         f"two queue pairs of type {kind} were made, but {what}"
         for kind, what in found.get("pairs", {}).items() if what not in (WORKS, NOT_OFFERED)
     ]  # fmt: skip
-    if not found.get("queries_state", True):
-        lines.append("the device has no ibv_query_qp: states of queue pairs are not judged, and pairs are made anew")
+    if not found.get("tells_state", True):
+        lines.append("ibv_query_qp does not tell of the error state: states are not judged, and pairs are made anew")
     elif not found.get("renews_by_reset", True):
         lines.append("a queue pair of this device does not work again after RESET: pairs are made anew")
     return lines

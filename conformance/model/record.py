@@ -42,7 +42,7 @@ class PreflightFacts(TypedDict, total=False):
     pairs: dict[str, str]
     refused_write: str
     renews_by_reset: bool
-    queries_state: bool
+    tells_state: bool
 
 
 class DeviceFacts(TypedDict, total=False):
