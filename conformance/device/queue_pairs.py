@@ -131,6 +131,7 @@ class DeviceQueue:
 
         device = self.device
         attributes = QPAttr(port_num=device.port)
+        attributes.pkey_index = device.pkey_index
         attributes.qp_access_flags = self._access()
         attributes.path_mtu = device.active_mtu
         attributes.dest_qp_num = peer
@@ -146,6 +147,8 @@ class DeviceQueue:
         """The path from this device to itself, as struct ibv_ah_attr."""
         from pyverbs.addr import AHAttr, GlobalRoute
 
+        if not self.device.uses_grh:
+            return AHAttr(is_global=0, port_num=self.device.port, dlid=self.device.lid)
         route = GlobalRoute(dgid=self.device.gid, sgid_index=self.device.source_gid_index)
         return AHAttr(gr=route, is_global=1, port_num=self.device.port, dlid=self.device.lid)
 
