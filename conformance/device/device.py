@@ -127,6 +127,7 @@ class Device:
             odp_general_caps=attributes.odp_caps.general_caps,
             odp_rc_caps=attributes.odp_caps.rc_odp_caps,
             max_sge_rd=self.attributes.max_sge_rd,
+            max_sge=self.attributes.max_sge,
         )
         self.transport = transport_of(SYSFS / name, port)
         self.capabilities = declared_capabilities(self.declared, self.transport)
@@ -169,6 +170,11 @@ class Device:
     def driver(self) -> str:
         """The kernel driver's name, such as mlx5 or rxe."""
         return _DRIVERS[self.driver_id] if self.driver_id < len(_DRIVERS) else f"driver {self.driver_id}"
+
+    @property
+    def max_elements(self) -> int:
+        """The number of scatter/gather elements that a request or a receive may have; 0 if the driver does not tell."""
+        return int(self.attributes.max_sge)
 
     @property
     def max_read_elements(self) -> int:

@@ -22,6 +22,7 @@ MEANING: Mapping[str, str] = {
     "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
     "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data, and does not declare it",
+    "lists": "max_sge of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "iba_statuses": "the transport is InfiniBand or RoCE: the specification that defines the statuses is not iWARP's",
     "odp_send": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_SEND",
@@ -69,6 +70,7 @@ OPERATION_NEEDS: Mapping[str, str] = {
     "RDMA_WRITE_WITH_IMM": "immediate_data",
     "RECV_WITH_IMM": "immediate_data",
     "immediates_in_order": "immediate_data",
+    "list_traffic": "lists",
     "list_traffic READ": "read_lists",
 }
 # The same for operations on memory that is registered on demand.
@@ -115,7 +117,7 @@ _FLUSH_PERSISTENT = 1 << 39
 _ATOMIC_WRITE = 1 << 40
 _ODP_SUPPORT = 1 << 0
 _ODP_SUPPORT_IMPLICIT = 1 << 1
-_READ_LIST = 3  # the elements of the longest list of an RDMA READ in the tables
+_LIST = 3  # the elements of the longest list in the tables
 # The bits of the capabilities of one transport, by the operation on on-demand memory.
 _ODP_OPERATIONS = {
     "odp_send": 1 << 0, "odp_recv": 1 << 1, "odp_write": 1 << 2, "odp_read": 1 << 3, "odp_atomic": 1 << 4,
@@ -131,6 +133,7 @@ class DeviceAttributes:
     odp_general_caps: int
     odp_rc_caps: int
     max_sge_rd: int = 0
+    max_sge: int = 0
 
 
 def declared_capabilities(declared: DeviceAttributes, transport: Transport = INFINIBAND) -> dict[str, bool]:
@@ -149,7 +152,8 @@ def declared_capabilities(declared: DeviceAttributes, transport: Transport = INF
         "xrc": bool(flags & _XRC),
         "immediate_data": transport.immediate_data,
         "iba_statuses": transport.iba,
-        "read_lists": declared.max_sge_rd not in range(1, _READ_LIST),
+        "lists": declared.max_sge not in range(1, _LIST),
+        "read_lists": declared.max_sge_rd not in range(1, _LIST),
     }
 
 
