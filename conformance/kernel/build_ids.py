@@ -38,7 +38,7 @@ def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> UnderTest:
 
 
 def suspects_of(device: str, driver: str, sys: Path = _SYS) -> list[str]:
-    """Returns the names by which a kernel's log speaks of a device: its own, and those of its driver and the RDMA core."""
+    """Returns the names by which a kernel's log speaks of a device, of its driver, and of the RDMA core."""
     bound = sys / "class" / "infiniband" / device / "device" / "driver" / "module"
     of_bus = [bound.resolve().name] if bound.exists() else []
     own = [name for name in _modules(sys / "module") if driver in name]
