@@ -19,7 +19,7 @@ from conformance.execution.api_comparison import observe_api
 from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up, set_up_and_call
 from conformance.judging import Basis, Judgement, conclude
-from conformance.kernel.resources import count_when_settled, leaked, resource_evidence
+from conformance.kernel.resources import count_when_settled, kept, leaked, resource_evidence
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation
@@ -142,6 +142,8 @@ def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation
     leak = leaked(before, after)
     if leak:
         observed.setdefault("left_behind", []).append(leak)
+    if remark := kept(before, after):
+        observed.setdefault("remarks", []).append(remark)
     kernel = run.watch.since_last() | resource_evidence(before, after)
     conclusion = conclude(case, run.basis, observed, kernel)
     return CaseRun(case, conclusion.judgement, conclusion.observation, kernel, duration_us)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.model import capability, vocabulary
-from conformance.model.case import Case
+from conformance.model.case import Case, Flags
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
 from conformance.model.sweep import Sweep
@@ -239,4 +239,16 @@ def _needs_of_operations(row: RowBody) -> list[str]:
         operation = str(step.arguments.get("op"))
         keys = (step.call, operation, f"{step.call} {operation}")
         needs += [capability.OPERATION_NEEDS.get(key) for key in keys]
+        elements = step.arguments.get("sg_list")
+        if step.call == "post_receive" and isinstance(elements, tuple) and len(elements) > 1:
+            needs.append("lists")
+        needs += [capability.ON_DEMAND_NEEDS.get(key) for key in keys[2:] if _is_on_demand(row)]
     return [need for need in needs if need]
+
+
+def _is_on_demand(row: RowBody) -> bool:
+    """Whether the row registers memory on demand; of several regions, any."""
+    steps = (*row.before, row.when, *row.afterwards)
+    calls = [*(spec.arguments for spec in row.given.mrs.values()), *(step.arguments for step in steps)]
+    access = [arguments.get("access") for arguments in calls]
+    return any(isinstance(each, Flags) and "ON_DEMAND" in each.names for each in access)
