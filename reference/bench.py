@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import cast
@@ -91,8 +92,11 @@ class HeldQueue:
         return self.queue.sq_sig_all
 
     def query_state(self) -> str:
-        """Returns the present state."""
-        return self.queue.state
+        """Returns the present state. Raises OSError if the device does not tell."""
+        try:
+            return self._device.query_qp(self.queue)
+        except Refused as refused:
+            raise OSError(refused.errno, os.strerror(refused.errno)) from refused
 
     def events(self) -> list[str]:
         """Returns the asynchronous events since the last call."""
@@ -146,7 +150,7 @@ class HeldPair:
     def renew(self) -> None:
         """Resets both queue pairs and connects them again."""
         for held in (self.responder, self.requester):
-            held.queue.reset()
+            self._device.reset_qp(held.queue)
         self._connect()
 
     def close(self) -> None:
@@ -256,7 +260,7 @@ _ELEMENTS = 3
 def _new(spec: QpSpec, pd: Pd) -> Queue:
     assert isinstance(pd, Domain)
     access = _ALL_RIGHTS if spec.access is None else spec.access
-    return Queue(0, spec.kind, pd, spec.sq_sig_all, access)
+    return Queue(0, spec.kind, pd, spec.sq_sig_all, access, spec.inline)
 
 
 def _value(errno: int) -> Return:
