@@ -77,7 +77,7 @@ PRECONDITIONS: Mapping[str, str] = {
     "fork_race": "the new range would have to be unmapped between the command and the removal of its fork protection,"
     " both inside one call",
     "advise_absent": "this stack has the verb",
-    "swap": "this system has no swap space, so that pages cannot be swapped out",
+    "swap": "this system has no swap space, so that pages cannot be swapped out: make some, with mkswap and swapon",
     "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",
     "advise_enomem": "a prefetch pins no pages, so that no limit of this process can make it fail for lack of memory",
     "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
