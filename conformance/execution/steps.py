@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from conformance.bench.calls import Mr, Return, Sge, Window, errno_name
 from conformance.bench.interface import Queue
 from conformance.bench.work_requests import (
-    NO_BYTES,
     SIGNALED,
     Completion,
     SendRequest,
@@ -20,7 +19,7 @@ from conformance.bench.work_requests import (
 )
 from conformance.errors import SetupRefused
 from conformance.execution import element_lists, in_flight, memory_events, ordering, side_by_side, traffic
-from conformance.execution.connection import ERROR_STATE, SILENCE_S
+from conformance.execution.connection import ERROR_STATE, SILENCE_S, post_receives, state_of
 from conformance.execution.context import CaseContext, null_result, result_of
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE
@@ -213,12 +212,13 @@ def _dealloc_mw(context: CaseContext, step: Step) -> Observation:
 
 
 def _bind(context: CaseContext, step: Step) -> Observation:
-    queue = context.pairs[str(step.arguments["qp"])].responder
+    pair = context.pairs[str(step.arguments["qp"])]
+    queue = pair.responder
     window = context.windows[str(step.arguments["mw"])]
     flags, wr_id = context.number(step.arguments["send_flags"]), context.next_wr_id()
     info = context.bind_info(step.arguments)
     window.old_rkey = window.rkey
-    failed = queue.state == "RTS" and queue.query_state() == ERROR_STATE
+    failed = queue.state == "RTS" and state_of(pair, queue) == ERROR_STATE
     if step.call == "ibv_bind_mw":
         returned = queue.bind_mw(window, info, flags, wr_id)
     else:
@@ -232,7 +232,7 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     if failed:
         observation["state_before"] = ERROR_STATE
     observation |= _completions(context, queue, returned, bool(flags & SIGNALED), SendRequest("BIND_MW", wr_id))
-    if observation["wc"] == ["SUCCESS"] and queue.query_state() == ERROR_STATE:
+    if observation["wc"] == ["SUCCESS"] and state_of(pair, queue) == ERROR_STATE:
         observation["state"] = ERROR_STATE
     return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
 
@@ -278,9 +278,7 @@ def _local_inv(context: CaseContext, step: Step) -> Observation:
 
 def _send_with_inv(context: CaseContext, step: Step) -> Observation:
     pair = context.pairs[str(step.arguments["qp"])]
-    posted = pair.responder.post_receive(NO_BYTES, context.next_wr_id())
-    if posted.value:
-        raise SetupRefused("posting a receive", errno_name(posted.value))
+    post_receives(pair.responder, [context.next_wr_id()])
     wr_id = context.next_wr_id()
     rkey = context.number(step.arguments["rkey"])
     request = SendRequest("SEND_WITH_INV", wr_id, invalidate_rkey=rkey)

@@ -25,6 +25,7 @@ MEANING: Mapping[str, str] = {
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "iba_statuses": "the transport is InfiniBand or RoCE: the specification that defines the statuses is not iWARP's",
     "odp_atomic": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_ATOMIC",
+    "rc": "a queue pair of type RC can be created: no declaration exists",
     "uc": "a queue pair of type UC can be created: no declaration exists",
     "ud": "a queue pair of type UD can be created: no declaration exists",
     "rc_srq": "a queue pair of type RC with a shared receive queue can be created",

@@ -201,7 +201,6 @@ _EFA = Persona(
         **_without("providers/efa/verbs.c: efa_check_qp_attr", "rc_srq"),
         **_without("providers/efa/efa.c: efa_ctx_ops", *_PAGING, *_CHANGING, *_WINDOWS),
         **_without(f"{_HW}/efa/efa_verbs.c: efa_reg_mr", "atomics", *_FLUSHING),
-        **_without("providers/efa/verbs.c: to_ibv_status", "iba_statuses"),
     },
     {
         **_CORE,
