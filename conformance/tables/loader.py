@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.model import capability, vocabulary
-from conformance.model.case import Case
+from conformance.model.case import Case, Flags
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
 from conformance.model.sweep import Sweep
@@ -179,7 +179,7 @@ class _Rows:
             sweep, parts = swept or (None, None)
         else:
             parts = read_row_body(reader, self.call, self.given, fields, row)
-            needs = list(dict.fromkeys([*needs, *_needs_of_operations(parts)]))
+            needs = list(dict.fromkeys([*needs, *_needs_of_operations(parts), *_needs_of_regions(parts)]))
             kind = BY_CALL.get(parts.when.call, Kind.ROW)
             if kind is Kind.SEQUENCES:  # they only make calls that the device offers
                 needs = []
@@ -240,3 +240,12 @@ def _needs_of_operations(row: RowBody) -> list[str]:
         keys = (step.call, operation, f"{step.call} {operation}")
         needs += [capability.OPERATION_NEEDS.get(key) for key in keys]
     return [need for need in needs if need]
+
+
+def _needs_of_regions(row: RowBody) -> list[str]:
+    """The capabilities that the row's registrations need without saying so."""
+    steps = [step for step in (*row.before, row.when, *row.afterwards) if step.call in vocabulary.REGISTRATIONS]
+    arguments = [*(spec.arguments for spec in row.given.mrs.values()), *(step.arguments for step in steps)]
+    access = [each.get("access") for each in arguments]
+    flags = {name for each in access if isinstance(each, Flags) for name in each.names}
+    return [need for flag, need in capability.UNNAMED_FLAG_NEEDS.items() if flag in flags]

@@ -9,6 +9,8 @@ from reference.device import Device
 from reference.stack import Stack
 
 _REACHED = ("swap", "persistent_memory")
+# What no driver has on Linux, because drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr refuses it for all.
+_NOT_ON_LINUX = ("iova_page_offset",)
 _RAW = "raw_registration"
 
 
@@ -32,9 +34,8 @@ class Persona:
     def stack(self) -> Stack:
         """The capabilities and preconditions of its device."""
         reaches = _REACHED if self.raw_registration else (*_REACHED, _RAW)
-        return Stack(
-            self.name, frozenset(self.lacks), frozenset(reaches), frozenset(self.claims), frozenset(self.hides)
-        )
+        lacks = frozenset((*self.lacks, *_NOT_ON_LINUX))
+        return Stack(self.name, lacks, frozenset(reaches), frozenset(self.claims), frozenset(self.hides))
 
     def kind(self, base: type[Device] = Device) -> type[Device]:
         """The reference that behaves so; `base` is a reference with a seeded violation, which comes before all else."""

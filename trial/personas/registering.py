@@ -8,19 +8,11 @@ from __future__ import annotations
 import errno
 
 from reference.device import Device
-from reference.memory import PAGE
-from reference.objects import HUGETLB, MW_BIND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, ZERO_BASED, Refused, Region
+from reference.objects import HUGETLB, MW_BIND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Refused, Region
 from reference.reregistration import Change
 from reference.stack import WHOLE, Stack
 
 _REMOTE = REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC
-
-
-class ZeroBasedNotOffered(Device):
-    """ZERO_BASED is refused: there is no bit with which a device declares it."""
-
-    def access_fault(self, access: int) -> int:
-        return super().access_fault(access) or (errno.EOPNOTSUPP if access & ZERO_BASED else 0)
 
 
 class UnsupportedFlagsAreInvalid(Device):
@@ -35,15 +27,6 @@ class HugePagesNotOffered(Device):
 
     def access_fault(self, access: int) -> int:
         return super().access_fault(access) or (errno.EOPNOTSUPP if access & HUGETLB else 0)
-
-
-class PageOffsetsAgree(Device):
-    """A registration whose hca_va has another offset in its page than addr is refused."""
-
-    def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
-        if (addr - hca_va) % PAGE:
-            raise Refused(errno.EINVAL)
-        return super().reg_mr_iova(pd, addr, length, hca_va, access)
 
 
 class PinningFaultsAreEfault(Device):

@@ -51,11 +51,9 @@ from trial.personas.registering import (
     NoChangeIsACommandError,
     NoRemoteKeyWithoutRights,
     NoWritingOfReadOnlyPins,
-    PageOffsetsAgree,
     PinnedForWriting,
     PinningFaultsAreEfault,
     UnsupportedFlagsAreInvalid,
-    ZeroBasedNotOffered,
 )
 from trial.personas.windows import (
     BindsOnReliableConnectionsOnly,
@@ -69,7 +67,6 @@ from trial.personas.windows import (
 _HW = "drivers/infiniband/hw"
 # What the kernel's RDMA core does before it asks a driver, and the library's handles.
 _CORE: Mapping[type[Device], str] = {
-    PageOffsetsAgree: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr",
     UnknownBitsAreNotSupported: "include/rdma/ib_verbs.h: ib_check_mr_access",
     HandlesAreReused: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr, by uobj_alloc",
 }
@@ -86,7 +83,7 @@ _PAGING = ("odp", "odp_implicit", "odp_atomic", "advise_mr")
 _FLUSHING = ("flush_global", "flush_persistent", "atomic_write")
 _WINDOWS = ("mw_type_1", "mw_type_2")
 _CHANGING = ("rereg_mr", "rereg_translation")
-_ELSEWHERE = ("immediate_data", "iba_statuses")
+_ELSEWHERE = ("immediate_data", "iba_statuses", "read_sinks")
 
 _MLX5 = Persona(
     "mlx5",
@@ -200,11 +197,10 @@ _EFA = Persona(
         **_without("providers/efa/verbs.c: efa_create_qp", "rc", "uc", "xrc"),
         **_without("providers/efa/verbs.c: efa_check_qp_attr", "rc_srq"),
         **_without("providers/efa/efa.c: efa_ctx_ops", *_PAGING, *_CHANGING, *_WINDOWS),
-        **_without(f"{_HW}/efa/efa_verbs.c: efa_reg_mr", "atomics", *_FLUSHING),
+        **_without(f"{_HW}/efa/efa_verbs.c: efa_reg_mr", "atomics", "zero_based", *_FLUSHING),
     },
     {
         **_CORE,
-        ZeroBasedNotOffered: f"{_HW}/efa/efa_verbs.c: efa_reg_mr",
         HugePagesNotOffered: f"{_HW}/efa/efa_verbs.c: efa_reg_mr",
         RelaxedOrderingIgnored: f"{_HW}/efa/efa_verbs.c: efa_reg_mr, which takes all optional flags out",
         EverySendIsSignaled: "providers/efa/verbs.c: efa_post_send_validate",
@@ -219,10 +215,10 @@ _MANA = Persona(
         **_without("providers/mana/qp.c: mana_create_qp", "uc", "ud", "xrc"),
         **_without(f"{_HW}/mana/device.c: mana_ib_dev_ops", *_PAGING, *_CHANGING, *_WINDOWS, *_FLUSHING, "rc_srq"),
         **_without("providers/mana/wr.c: is_opcode_supported", "atomics"),
+        **_without(f"{_HW}/mana/mr.c: mana_ib_reg_user_mr", "zero_based"),
     },
     {
         **_CORE,
-        ZeroBasedNotOffered: f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
         HugetlbWithoutPagingRefused: f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
         UnsupportedFlagsAreInvalid: f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
         NoQueryOfQueuePairs: f"{_HW}/mana/device.c: mana_ib_dev_ops",
@@ -237,7 +233,7 @@ _ERDMA = Persona(
         **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_qp_validate_attr", "uc", "ud", "xrc", "rc_srq"),
         **_without("providers/erdma/erdma.c: erdma_context_ops", *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"),
         **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_query_device", *_FLUSHING),
-        **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_get_port_immutable", "iba_statuses"),
+        **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_get_port_immutable", "iba_statuses", "read_sinks"),
         **_without("providers/erdma/erdma_verbs.c: erdma_push_one_sqe, which sends one element", "read_lists"),
     },
     {
@@ -259,7 +255,7 @@ _CXGB4 = Persona(
         **_without("providers/cxgb4/dev.c: c4iw_ctx_common_ops", *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"),
         **_without(f"{_HW}/cxgb4/qp.c: c4iw_create_qp", "uc", "ud", "xrc"),
         **_without(f"{_HW}/cxgb4/provider.c: c4iw_query_device", *_FLUSHING, "read_lists"),
-        **_without(f"{_HW}/cxgb4/provider.c: c4iw_port_immutable", "iba_statuses"),
+        **_without(f"{_HW}/cxgb4/provider.c: c4iw_port_immutable", "iba_statuses", "read_sinks"),
     },
     {
         **_CORE,
@@ -319,7 +315,7 @@ _SIW = Persona(
         **_without("providers/siw/siw.c: siw_context_ops", *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"),
         **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_create_qp", "uc", "ud", "xrc"),
         **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_query_device", *_FLUSHING, "read_lists"),
-        **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_get_port_immutable", "iba_statuses"),
+        **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_get_port_immutable", "iba_statuses", "read_sinks"),
     },
     {
         **_CORE,
