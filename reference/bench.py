@@ -12,6 +12,7 @@ from conformance.bench.calls import Mr, Pd, Return, Sge
 from conformance.bench.calls import Window as AnyWindow
 from conformance.bench.interface import Entry, Memory
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
+from conformance.execution.claims import absent_on
 from conformance.execution.offered import offered_by
 from conformance.header import Check
 from conformance.model.capability import Capabilities
@@ -265,7 +266,7 @@ class ReferenceBench:
         """Returns what is known of this stack before any case, determined as on a real one."""
         stack = self.device.stack
         offered = {name: offered_by(self, name) for name in ENTRIES}
-        return Capabilities(stack.declared, offered, stack.reachable)
+        return Capabilities(stack.declared, offered, stack.reachable, absent_on(self, stack.declared))
 
 
 @functools.cache

@@ -73,7 +73,8 @@ OPTIONAL = (
     "rereg_translation", "advise_mr",
 )  # fmt: skip
 # The capabilities that depend on another one.
-_DEPENDENT = {"odp": ("odp_implicit", "odp_atomic"), "rereg_mr": ("rereg_translation",)}
+_OPERATIONS = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
+_DEPENDENT = {"odp": ("odp_implicit", *_OPERATIONS), "rereg_mr": ("rereg_translation",)}
 
 
 def without(*names: str) -> Stack:

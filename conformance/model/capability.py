@@ -6,7 +6,7 @@ Not for what the device really does: the cases find that out, and a difference i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from conformance.model.transport import INFINIBAND, Transport
 
@@ -25,6 +25,10 @@ MEANING: Mapping[str, str] = {
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "read_sinks": "memory for the answer of an RDMA READ needs no right of peers: iWARP may want REMOTE_WRITE for it",
     "iba_statuses": "the transport is InfiniBand or RoCE: the specification that defines the statuses is not iWARP's",
+    "odp_send": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_SEND",
+    "odp_recv": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_RECV",
+    "odp_write": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_WRITE",
+    "odp_read": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_READ",
     "odp_atomic": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_ATOMIC",
     "rc": "a queue pair of type RC can be created: no declaration exists",
     "uc": "a queue pair of type UC can be created: no declaration exists",
@@ -73,6 +77,20 @@ OPERATION_NEEDS: Mapping[str, str] = {
     "READ": "read_sinks",
     "list_traffic READ": "read_lists",
 }
+# The same for operations on memory that is registered on demand.
+ON_DEMAND_NEEDS: Mapping[str, str] = {
+    "traffic RDMA_WRITE": "odp_write",
+    "traffic RDMA_WRITE_WITH_IMM": "odp_write",
+    "traffic RDMA_READ": "odp_read",
+    "traffic ATOMIC_CMP_AND_SWP": "odp_atomic",
+    "traffic ATOMIC_FETCH_AND_ADD": "odp_atomic",
+    "local_traffic SEND": "odp_send",
+    "local_traffic RECV": "odp_recv",
+    "local_traffic RECV_WITH_IMM": "odp_recv",
+    "local_traffic WRITE": "odp_write",
+    "local_traffic READ": "odp_read",
+    "local_traffic FETCH_AND_ADD": "odp_atomic",
+}
 # Preconditions of running a case at all. They are not properties of the device: if one is missing, the verdict of
 # the case is UNREACHABLE, with this reason.
 PRECONDITIONS: Mapping[str, str] = {
@@ -104,7 +122,10 @@ _ATOMIC_WRITE = 1 << 40
 _ODP_SUPPORT = 1 << 0
 _ODP_SUPPORT_IMPLICIT = 1 << 1
 _READ_LIST = 3  # the elements of the longest list of an RDMA READ in the tables
-_ODP_SUPPORT_ATOMIC = 1 << 4  # of the capabilities of one transport
+# The bits of the capabilities of one transport, by the operation on on-demand memory.
+_ODP_OPERATIONS = {
+    "odp_send": 1 << 0, "odp_recv": 1 << 1, "odp_write": 1 << 2, "odp_read": 1 << 3, "odp_atomic": 1 << 4,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -127,7 +148,7 @@ def declared_capabilities(declared: DeviceAttributes, transport: Transport = INF
         "mw_type_2": bool(flags & (_MEM_WINDOW_TYPE_2A | _MEM_WINDOW_TYPE_2B)),
         "odp": bool(declared.odp_general_caps & _ODP_SUPPORT),
         "odp_implicit": bool(declared.odp_general_caps & _ODP_SUPPORT_IMPLICIT),
-        "odp_atomic": bool(declared.odp_rc_caps & _ODP_SUPPORT_ATOMIC),
+        **{name: bool(declared.odp_rc_caps & bit) for name, bit in _ODP_OPERATIONS.items()},
         "flush_global": bool(flags & _FLUSH_GLOBAL),
         "flush_persistent": bool(flags & _FLUSH_PERSISTENT),
         "atomic_write": bool(flags & _ATOMIC_WRITE),
@@ -144,18 +165,20 @@ class Capabilities:
     """What is known of the stack before any case runs.
 
     `declared`: by capability, whether the device declares it. `offered`: by entry and capability, whether a call was
-    offered when it was tried. `reachable`: by precondition of PRECONDITIONS, whether it is met. A capability that is in
-    none of them counts as present.
+    offered when it was tried. `reachable`: by precondition of PRECONDITIONS, whether it is met. `absent`: by capability
+    that is declared and was not there when it was tried, the call that showed it. A capability that is in none of them
+    counts as present.
     """
 
     declared: Mapping[str, bool]
     offered: Mapping[str, Mapping[str, bool]]
     reachable: Mapping[str, bool]
+    absent: Mapping[str, str] = field(default_factory=dict)
 
     def undeclared(self, needs: Sequence[str], entry: str) -> list[str]:
-        """Returns those of `needs` that are neither declared nor offered at `entry`."""
+        """Returns those of `needs` that the device lacks at `entry`: neither declared nor offered, or absent."""
         known = {**self.declared, **self.offered.get(entry, {})}
-        return [need for need in needs if known.get(need) is False]
+        return [need for need in needs if known.get(need) is False or need in self.absent]
 
     def unreachable(self, needs: Sequence[str], entry: str) -> str:
         """Returns why a case with these needs cannot be run at `entry`, or an empty text if it can."""

@@ -239,13 +239,19 @@ def _needs_of_operations(row: RowBody) -> list[str]:
         operation = str(step.arguments.get("op"))
         keys = (step.call, operation, f"{step.call} {operation}")
         needs += [capability.OPERATION_NEEDS.get(key) for key in keys]
+        needs += [capability.ON_DEMAND_NEEDS.get(key) for key in keys[2:] if "ON_DEMAND" in _registered_flags(row)]
     return [need for need in needs if need]
 
 
 def _needs_of_regions(row: RowBody) -> list[str]:
     """The capabilities that the row's registrations need without saying so."""
+    flags = _registered_flags(row)
+    return [need for flag, need in capability.UNNAMED_FLAG_NEEDS.items() if flag in flags]
+
+
+def _registered_flags(row: RowBody) -> set[str]:
+    """The access flags with which the row registers memory; of several regions, those of any."""
     steps = [step for step in (*row.before, row.when, *row.afterwards) if step.call in vocabulary.REGISTRATIONS]
     arguments = [*(spec.arguments for spec in row.given.mrs.values()), *(step.arguments for step in steps)]
     access = [each.get("access") for each in arguments]
-    flags = {name for each in access if isinstance(each, Flags) for name in each.names}
-    return [need for flag, need in capability.UNNAMED_FLAG_NEEDS.items() if flag in flags]
+    return {name for each in access if isinstance(each, Flags) for name in each.names}
