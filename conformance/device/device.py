@@ -129,6 +129,7 @@ class Device:
             odp_general_caps=attributes.odp_caps.general_caps,
             odp_rc_caps=attributes.odp_caps.rc_odp_caps,
             max_sge_rd=self.attributes.max_sge_rd,
+            max_sge=self.attributes.max_sge,
         )
         self.transport = transport_of(SYSFS / name, port)
         self.capabilities = declared_capabilities(self.declared, self.transport)

@@ -78,7 +78,7 @@ class DeviceQueue:
         from pyverbs.qp import QP, QPInitAttr
 
         attributes = QPInitAttr(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.spec),
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.device, self.spec),
             sq_sig_all=int(self.sq_sig_all), srq=self.shared,
         )  # fmt: skip
         return QP(self.pyverbs_pd, attributes)
@@ -92,7 +92,7 @@ class DeviceQueue:
         from pyverbs.qp import QPEx, QPInitAttrEx
 
         attributes = QPInitAttrEx(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.spec),
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.device, self.spec),
             pd=self.pyverbs_pd, comp_mask=_INIT_ATTR_PD | _INIT_ATTR_SEND_OPS,
             send_ops_flags=_SEND_OPS[self.spec.extended],
         )  # fmt: skip
@@ -305,11 +305,12 @@ class DevicePair:
         self._way.close()
 
 
-def _capacity(spec: QpSpec) -> Any:
+def _capacity(device: Device, spec: QpSpec) -> Any:
     from pyverbs.qp import QPCap
 
-    depth, elements = (0, 0) if spec.kind in _SEND_ONLY else (QUEUE_DEPTH, ELEMENTS)
+    most = min(ELEMENTS, device.declared.max_sge or ELEMENTS)
+    depth, elements = (0, 0) if spec.kind in _SEND_ONLY else (QUEUE_DEPTH, most)
     return QPCap(
-        max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=ELEMENTS, max_recv_sge=elements,
+        max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=most, max_recv_sge=elements,
         max_inline_data=spec.inline,
     )  # fmt: skip

@@ -30,7 +30,8 @@ class SharedReceivesQueue(DeviceQueue):
         from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 
         with ExitStack() as made:
-            attributes = SrqAttr(max_wr=QUEUE_DEPTH, max_sge=ELEMENTS)
+            most = min(ELEMENTS, device.attributes.max_srq_sge or ELEMENTS)
+            attributes = SrqAttr(max_wr=QUEUE_DEPTH, max_sge=most)
             self.shared = SRQ(cast(ProtectionDomain, pd).pyverbs, SrqInitAttr(attributes))
             made.callback(self.shared.close)
             super().__init__(device, pd, replace(spec, kind="RC"), deadline_s)

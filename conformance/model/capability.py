@@ -22,6 +22,7 @@ MEANING: Mapping[str, str] = {
     "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
     "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data, and does not declare it",
+    "lists": "max_sge of ibv_query_device, for requests and receives alike, is at least 3, or 0 if it is not filled in",
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "read_sinks": "memory for the answer of an RDMA READ needs no right of peers: iWARP may want REMOTE_WRITE for it",
     "iba_statuses": "the transport is InfiniBand or RoCE: the specification that defines the statuses is not iWARP's",
@@ -75,6 +76,7 @@ OPERATION_NEEDS: Mapping[str, str] = {
     "RECV_WITH_IMM": "immediate_data",
     "immediates_in_order": "immediate_data",
     "READ": "read_sinks",
+    "list_traffic": "lists",
     "list_traffic READ": "read_lists",
 }
 # The same for operations on memory that is registered on demand.
@@ -121,7 +123,7 @@ _FLUSH_PERSISTENT = 1 << 39
 _ATOMIC_WRITE = 1 << 40
 _ODP_SUPPORT = 1 << 0
 _ODP_SUPPORT_IMPLICIT = 1 << 1
-_READ_LIST = 3  # the elements of the longest list of an RDMA READ in the tables
+_LIST = 3  # the elements of the longest list in the tables
 # The bits of the capabilities of one transport, by the operation on on-demand memory.
 _ODP_OPERATIONS = {
     "odp_send": 1 << 0, "odp_recv": 1 << 1, "odp_write": 1 << 2, "odp_read": 1 << 3, "odp_atomic": 1 << 4,
@@ -137,6 +139,7 @@ class DeviceAttributes:
     odp_general_caps: int
     odp_rc_caps: int
     max_sge_rd: int = 0
+    max_sge: int = 0
 
 
 def declared_capabilities(declared: DeviceAttributes, transport: Transport = INFINIBAND) -> dict[str, bool]:
@@ -156,7 +159,8 @@ def declared_capabilities(declared: DeviceAttributes, transport: Transport = INF
         "immediate_data": transport.immediate_data,
         "iba_statuses": transport.iba,
         "read_sinks": not transport.read_sink,
-        "read_lists": declared.max_sge_rd not in range(1, _READ_LIST),
+        "lists": declared.max_sge not in range(1, _LIST),
+        "read_lists": declared.max_sge_rd not in range(1, _LIST),
     }
 
 
