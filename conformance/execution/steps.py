@@ -41,20 +41,22 @@ def registered(context: CaseContext, step: Step, returned: Return, addr: int, le
     context.keep_mr(step.name, returned.mr, context.entry)
     return {
         "rc": None, "returned": "MR", "errno": errno_name(returned.errno), "layer": returned.layer,
-        "mr": _fields(context, returned.mr, str(step.arguments["pd"])), "asked": {"addr": addr, "length": length},
+        "mr": _fields(context, returned.mr, context.pds[str(step.arguments["pd"])].pointer),
+        "asked": {"addr": addr, "length": length},
     }  # fmt: skip
 
 
-def _fields(context: CaseContext, mr: Mr, pd: str) -> MrFields:
-    requested, fields = context.pds[pd], mr.fields()
+def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
+    """The fields of a region's structure; `pd` is the pointer that it should have (None: that of no PD)."""
+    fields = mr.fields()
     return {
         "addr": fields["addr"],
         "length": fields["length"],
         "handle": fields["handle"],
         "lkey": fields["lkey"],
         "rkey": fields["rkey"],
-        "pd_is_the_asked": mr.struct.pd == requested.pointer,
-        "context_is_the_pds": mr.struct.context == requested.context_pointer,
+        "pd_is_the_asked": mr.struct.pd == pd,
+        "context_is_the_pds": mr.struct.context == context.pds["pd"].context_pointer,
     }
 
 
@@ -125,7 +127,7 @@ def _rereg_mr(context: CaseContext, step: Step) -> Observation:
     name, pd_name = str(step.arguments["mr"]), str(step.arguments["pd"])
     mr = context.mrs[name]
     before = mr.fields()
-    old_pd = next(known for known, pd in context.pds.items() if pd.pointer == mr.struct.pd)
+    old_pd = mr.struct.pd
     flags, addr, length, access = context.numbers(step.arguments, "flags", "addr", "length", "access")
     pd = None if pd_name == NULL else context.pds[pd_name]
     returned = context.entry.rereg_mr(mr, flags, pd, addr, length, access)
@@ -142,7 +144,7 @@ def _rereg_mr(context: CaseContext, step: Step) -> Observation:
             "addr": addr if moved else before["addr"], "length": length if moved else before["length"],
         }  # fmt: skip
         observation["keys"] = {"before": [before["lkey"], before["rkey"]], "after": [mr.struct.lkey, mr.struct.rkey]}
-        observation["mr"] = _fields(context, mr, pd_name if flags & _CHANGE_PD and pd else old_pd)
+        observation["mr"] = _fields(context, mr, pd.pointer if flags & _CHANGE_PD and pd else old_pd)
     return observation
 
 

@@ -22,7 +22,7 @@ MEANING: Mapping[str, str] = {
     "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
     "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data, and does not declare it",
-    "lists": "max_sge of ibv_query_device, for requests and receives alike, is at least 3, or 0 if it is not filled in",
+    "lists": "max_sge of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "read_sinks": "memory for the answer of an RDMA READ needs no right of peers: iWARP may want REMOTE_WRITE for it",
     "iba_statuses": "the transport is InfiniBand or RoCE: the specification that defines the statuses is not iWARP's",
@@ -45,7 +45,7 @@ MEANING: Mapping[str, str] = {
     "shared_mr": "a region that is shared with other processes",
     "peer_memory": "memory of a peer device",
     "dontfork": "libibverbs protects registered ranges from being copied on fork",
-    "fork_race": "the new range is unmapped between two steps of one ibv_rereg_mr",
+    "fork_race": "the fork protection of the new range cannot be taken back when the command has failed",
     "advise_absent": "the entry does not have ibv_advise_mr",
     "swap": "pages of this system can be swapped out",
     "persistent_memory": "the run was given a device DAX",
@@ -101,8 +101,8 @@ PRECONDITIONS: Mapping[str, str] = {
     " process runs other cases as well, or the library cannot be made to",
     "shared_mr": "shared regions are created by another experimental verb of the vendor, which the suite does not call",
     "peer_memory": "PeerDirect memory needs a GPU and the vendor's kernel",
-    "fork_race": "the new range would have to be unmapped between the command and the removal of its fork protection,"
-    " both inside one call",
+    "fork_race": "libibverbs returns this code only if it finds no memory for its list of ranges when it takes the fork"
+    " protection back, after the command: inside the call that had memory for it before, and freed as much in between",
     "advise_absent": "this stack has the verb",
     "swap": "this system has no swap space, so that pages cannot be swapped out: make some, with mkswap and swapon",
     "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",

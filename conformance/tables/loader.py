@@ -239,6 +239,9 @@ def _needs_of_operations(row: RowBody) -> list[str]:
         operation = str(step.arguments.get("op"))
         keys = (step.call, operation, f"{step.call} {operation}")
         needs += [capability.OPERATION_NEEDS.get(key) for key in keys]
+        elements = step.arguments.get("sg_list")
+        if step.call == "post_receive" and isinstance(elements, tuple) and len(elements) > 1:
+            needs.append("lists")
         needs += [capability.ON_DEMAND_NEEDS.get(key) for key in keys[2:] if "ON_DEMAND" in _registered_flags(row)]
     return [need for need in needs if need]
 
