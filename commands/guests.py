@@ -22,6 +22,7 @@ from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures import packages
 from fixtures.cache import cache_directory
+from fixtures.marks import new_mark
 from fixtures.softroce import accelerator, derivation, qemu, terminal
 from fixtures.softroce.build import find_tool
 from fixtures.softroce.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
@@ -29,7 +30,7 @@ from fixtures.softroce.guest import Guest, boot
 from fixtures.softroce.image import ensure_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import DEFAULT_STACK, recipe_for
-from fixtures.softroce.request import PYTEST, PYTHON, Request, recorded_to
+from fixtures.softroce.request import MARK, ONLY, PYTEST, PYTHON, Request, recorded_to
 from fixtures.softroce.start import Starter
 from fixtures.softroce.under_test import DriverModule, Prepared, UnderTest
 
@@ -133,7 +134,7 @@ class Guests:
         return Request(
             (*recorded_to(PORT), *self._arguments(self._options)),
             tuple(sorted({f"cases/{case.partition('/')[0]}" for case in cases})),  # pytest collects no others
-            {"only": "".join(f"{case}\n" for case in cases)},
+            {ONLY: "".join(f"{case}\n" for case in cases), MARK: new_mark()},
             self._options.deadline / 3,
         )
 
@@ -175,7 +176,7 @@ class Guests:
             guest = boot(
                 prepared.image, job, console=console, overlay=prepared.overlay,
                 keep=self._out / f"guest{name}" if self._options.keep else None,
-                terminal=shell.fileno() if shell else None,
+                terminal=shell.fileno() if shell else None, mark=request.mark,
             )  # fmt: skip
         self._say(f"the guest is up after {guest.up['uptime_s']} s")
         return guest

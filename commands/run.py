@@ -98,8 +98,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
     cases = ordered(case_options.selection_from(options).apply(suite), options.seed)
     if not options.sequences:
         cases = _without_sequences(cases)
-    if options.profile:
-        read_profile(options.profile)
+    profile = read_profile(options.profile) if options.profile else None
     waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
     progress = Progress(level=arguments.level)
     options = target.with_target(options)
@@ -124,7 +123,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
             reproduction = options.seen_from_project(Path.cwd()).reproduction
             supervisor = Supervisor(
                 suite, cases, results, progress, header, out / "console.log", reproduction,
-                deadline_s=options.deadline, boot_id=chosen.boot_id, prior=prior, waivers=waivers,
+                deadline_s=options.deadline, boot_id=chosen.boot_id, prior=prior, waivers=waivers, profile=profile,
                 durations=chosen.durations.read() if chosen.durations else None,
             )  # fmt: skip
             again = None if options.no_confirm else chosen.again

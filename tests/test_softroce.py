@@ -397,7 +397,7 @@ def no_image(tmp_path: Path) -> Image:
 
 
 # Shell: the file that QEMU was told to write the console to.
-CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/ .*//'); "
+CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/[ ,].*//'); "
 
 
 def _fails_to_boot(image: Image, console: Path, deadline_s: float = PATIENCE_S) -> UserError:

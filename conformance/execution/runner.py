@@ -23,7 +23,6 @@ from conformance.kernel.resources import count_when_settled, leaked, resource_ev
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation
-from conformance.model.verdict import Verdict
 
 
 class Watch(Protocol):
@@ -99,7 +98,7 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
     run.watch.since_last()  # discards messages from before the case
     unreachable = run.basis.capabilities.unreachable(case.needs, case.entry)
     if unreachable:
-        return CaseRun(case, Judgement(Verdict.UNREACHABLE, unreachable), {}, run.watch.since_last(), 0)
+        return _not_run(case, run, unreachable)
     try:
         return run.runners[case.kind](case, run, progress)
     except UserError as error:
@@ -107,7 +106,14 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
         if not undeclared:
             raise
         reason = f"the device does not declare {', '.join(undeclared)}, and here is nothing to try it with: {error}"
-        return CaseRun(case, Judgement(Verdict.UNREACHABLE, reason), {}, run.watch.since_last(), 0)
+        return _not_run(case, run, reason)
+
+
+def _not_run(case: Case, run: RunContext, unreachable: str) -> CaseRun:
+    """The run of a case that cannot be run here. Why is what was observed, so that it can be judged elsewhere too."""
+    kernel = run.watch.since_last()
+    conclusion = conclude(case, run.basis, {"unreachable": unreachable}, kernel)
+    return CaseRun(case, conclusion.judgement, conclusion.observation, kernel, 0)
 
 
 def _needs(case: Case) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from conformance.errors import UserError
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.results.checked_json import parse
 from conformance.results.files import write_atomically
 from conformance.sweeps.formula import explain
 from conformance.sweeps.outcome import Points
@@ -71,8 +72,8 @@ def read_points(folder: Path, record: ResultRecord) -> Points:
     """The points of a store_points record, from the results in `folder`. Raises UserError if the file is invalid."""
     path = points_path(folder, record)
     try:
-        return Points.of_data(json.loads(path.read_bytes()))
+        return Points.of_data(parse(path.read_bytes()))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{path}: not the points of a sweep ({type(error).__name__}: {error})") from error

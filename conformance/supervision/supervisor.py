@@ -15,6 +15,7 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.model.case import Case
+from conformance.model.profile import Profile
 from conformance.model.record import FooterRecord, SupervisorFacts
 from conformance.model.verdict import Verdict
 from conformance.results.prior_sessions import PriorSessions
@@ -46,6 +47,7 @@ class Supervisor:
         boot_id: str = "",
         prior: PriorSessions | None = None,
         waivers: Waivers | None = None,
+        profile: Profile | None = None,
         durations: Mapping[str, float] | None = None,
     ) -> None:
         """`console` is the file with the other output of workers.
@@ -53,12 +55,15 @@ class Supervisor:
         `header` are the facts of the run that workers do not know. `reproduction` returns the command that runs one
         case on the same target. A case may take `deadline_s` seconds. `boot_id` identifies the boot of the kernel under
         test if it is that of this host, which may take this process down: the file then records the start of each
-        case, too. `prior` are the earlier sessions of a run that is carried on. `waivers` determine effective verdicts.
-        `durations` are the seconds that cases took in an earlier run, by id; they only decide who runs what.
+        case, too. `prior` are the earlier sessions of a run that is carried on. `waivers` determine effective verdicts,
+        and `profile` what the device must have. `durations` are the seconds that cases took in an earlier run, by id;
+        they only decide who runs what.
         """
+        self._suite = suite
         self.recording = Recording(
-            suite.registry, cases, results, listener, header, reproduction, boot_id, prior, waivers
-        )
+            suite.registry, cases, results, listener, header, reproduction, boot_id, prior, waivers,
+            profile or Profile(),
+        )  # fmt: skip
         self.listener = listener
         self.console = console
         self.deadline_s = deadline_s or CASE_DEADLINE_S
@@ -103,8 +108,8 @@ class Supervisor:
         # On a device of this host, what took the process down may have damaged the kernel.
         repeats_losses = not self.recording.boot_id
         confirmation = Confirmation(
-            found, self.recording.append_confirmation, self.recording.check, self.listener.say, self.deadline_s,
-            repeats_losses,
+            found, self.recording.append_confirmation, self.recording.examiner, self._suite.find, self.listener.say,
+            self.deadline_s, repeats_losses,
         )  # fmt: skip
         confirmation.run(*starts)
 
@@ -155,8 +160,9 @@ class Supervisor:
             self._workers.add(worker)
             number = self.recording.worker_started()
         session = Session(
-            worker, number, self.recording, self._changed, self.deadline_s, self._external_ends, lambda: self._stopped
-        )
+            worker, number, batch, self.recording, self._changed, self.deadline_s, self._external_ends,
+            lambda: self._stopped,
+        )  # fmt: skip
         try:
             session.listen()
         finally:
