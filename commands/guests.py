@@ -18,8 +18,10 @@ from pathlib import Path
 from commands import builds
 from conformance import derived
 from conformance.errors import UserError
+from conformance.results.files import not_written
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
+from fixtures import console as consoles
 from fixtures import packages
 from fixtures.cache import cache_directory
 from fixtures.marks import new_mark
@@ -184,10 +186,7 @@ class Guests:
     def _next(self) -> tuple[Prepared, str]:
         """What the next guest is made of, and the suffix of its files, which nobody else is given."""
         with self._lock:
-            self._out.mkdir(parents=True, exist_ok=True)
-            name = _unused(self._out)
-            (self._out / f"console{name}.log").touch()
-            return self._lay_out(), name
+            return self._lay_out(), _new_console(self._out)
 
     def _lay_out(self) -> Prepared:
         """The overlay of the image: prepared for the first guest and used by all."""
@@ -206,7 +205,17 @@ def guest_driver(options: RunOptions) -> Driver:
     return driver_for(options.driver or DEFAULT_DRIVER)
 
 
-def _unused(out: Path) -> str:
-    """The suffix of the next guest's files: none, -2, -3 …, so that files of earlier guests are kept as evidence."""
-    endings = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
-    return next(ending for ending in endings if not (out / f"console{ending}.log").exists())
+def _new_console(out: Path) -> str:
+    """Creates the next guest's console; returns the suffix of its files: none, -2, -3 …, so that those of earlier
+    guests are kept as evidence."""
+    for ending in itertools.chain([""], (f"-{number}" for number in itertools.count(2))):
+        path = out / f"console{ending}.log"
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            consoles.create(path)
+            return ending
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise not_written(path, error) from error
+    raise AssertionError("there is always another name")

@@ -91,7 +91,11 @@ class Supervisor:
             self.recording.carry_on(self.prior)
         remaining = [case for id_, case in self.recording.cases.items() if id_ not in self.recording.done]
         self._schedule = Schedule(remaining, len(starts), self.durations)
-        run_together([functools.partial(self._serve, start) for start in starts], self._stop)
+        try:
+            run_together([functools.partial(self._serve, start) for start in starts], self._stop)
+        except Exception as error:
+            self._end_broken(error, time.monotonic() - began)
+            raise
         if self._started and (not self.recording.header_received or (self._refused and not self.recording.done)):
             raise UserError(f"no case was begun: {self.end_reason}", log=str(self.console), status=3)
         missing = [case for case in self.recording.cases if case not in self.recording.done]
@@ -100,6 +104,16 @@ class Supervisor:
         for case in missing:
             self.recording.record(case, Verdict.MISSED, f"not run: {self.end_reason}")
         return self.recording.finish(time.monotonic() - began)
+
+    def _end_broken(self, error: Exception, duration_s: float) -> None:
+        """Records a footer where the harness itself has failed; nothing where the file or the stack is the reason."""
+        if isinstance(error, UserError) or not self.recording.header_received:
+            return
+        reason = f"not run: the harness failed ({type(error).__name__})"
+        for case in self.recording.cases:
+            if case not in self.recording.done:
+                self.recording.record(case, Verdict.MISSED, reason)
+        self.recording.finish(duration_s)
 
     def _confirm(self, starts: Sequence[Start]) -> None:
         found = self.recording.unconfirmed()
