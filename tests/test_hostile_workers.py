@@ -1,7 +1,7 @@
 """Workers that forge, babble, stall and break: none gets a PASS that the device has not earned, and every run ends.
 
-Each is a process that stands in for QEMU and speaks the port's protocol (hostile_worker.py); what reads it is what reads
-a guest. The first worker of a run is hostile in its second case, and all later ones are good.
+Each is a process that stands in for QEMU and speaks the port's protocol (hostile_worker.py), read as a guest is. The
+first worker of a run is hostile in its second case, and all later ones are good.
 """
 
 from __future__ import annotations
