@@ -23,7 +23,6 @@ from conformance.kernel.resources import count_when_settled, kept, leaked, resou
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation
-from conformance.model.verdict import Verdict
 
 
 class Watch(Protocol):
@@ -99,14 +98,20 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
     run.watch.since_last()  # discards messages from before the case
     unreachable = run.basis.capabilities.unreachable(case.needs, case.entry)
     if unreachable:
-        return CaseRun(case, Judgement(Verdict.UNREACHABLE, unreachable), {}, run.watch.since_last(), 0)
+        return _not_run(case, run, unreachable)
     try:
         return run.runners[case.kind](case, run, progress)
     except HostLacks as error:
         undeclared = run.basis.capabilities.undeclared(_needs(case), case.entry)
         absent = f"the device does not declare {', '.join(undeclared)}, and here is nothing to try it with: "
-        reason = f"{absent if undeclared else ''}{error}"
-        return CaseRun(case, Judgement(Verdict.UNREACHABLE, reason), {}, run.watch.since_last(), 0)
+        return _not_run(case, run, f"{absent if undeclared else ''}{error}")
+
+
+def _not_run(case: Case, run: RunContext, unreachable: str) -> CaseRun:
+    """The run of a case that cannot be run here. Why is what was observed, so that it can be judged elsewhere too."""
+    kernel = run.watch.since_last()
+    conclusion = conclude(case, run.basis, {"unreachable": unreachable}, kernel)
+    return CaseRun(case, conclusion.judgement, conclusion.observation, kernel, 0)
 
 
 def _needs(case: Case) -> list[str]:

@@ -308,6 +308,16 @@ class ProgressRecord(TypedDict):
     rule: NotRequired[str]
 
 
+class OfferedRecord(TypedDict):
+    """By entry and capability, whether the entry offers what no device attribute declares; only in a worker's stream.
+
+    It comes before the first result.
+    """
+
+    type: Literal["offered"]
+    offered: dict[str, dict[str, bool]]
+
+
 class WorkerRecord(TypedDict):
     """A worker has started. `boot_id` is empty unless the kernel under test is that of this host."""
 
@@ -366,5 +376,7 @@ class GuestRecord(TypedDict):
     files: NotRequired[dict[str, str]]
 
 
-OtherRecord: TypeAlias = StartRecord | ProgressRecord | WorkerRecord | ResumedRecord | ConfirmationRecord | GuestRecord
+OtherRecord: TypeAlias = (
+    StartRecord | ProgressRecord | OfferedRecord | WorkerRecord | ResumedRecord | ConfirmationRecord | GuestRecord
+)
 Record: TypeAlias = HeaderRecord | ResultRecord | FooterRecord | OtherRecord

@@ -32,6 +32,7 @@ from conformance.model.record import (
 from conformance.model.record_shape import check, record_of
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
+from conformance.results.checked_json import parse
 from conformance.results.conclusions import conclude_rules
 
 FILE_NAME = "results.jsonl"
@@ -44,10 +45,7 @@ def encode(record: Mapping[str, object]) -> bytes:
 
 def decode(data: bytes | str) -> Record:
     """The record in a line. Raises ValueError if it is invalid or lacks a key that every reader needs."""
-    try:
-        return record_of(json.loads(data))
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    return record_of(parse(data))
 
 
 def result_record(
