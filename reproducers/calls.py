@@ -8,6 +8,7 @@ from conformance.model.vocabulary import NULL, REGISTRATIONS
 from conformance.verbs import ENUMS
 from reproducers import expressions
 from reproducers.expressions import identifier
+from reproducers.needed import names_in
 from reproducers.writer import Inexpressible, Writer, documented
 
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
@@ -87,6 +88,17 @@ def _answer(writer: Writer, step: Step, kept: str, should: str) -> None:
     writer.check(kept, f"{step.title} should {should}, gave %d, %s", "error", "strerror(error)")
 
 
+def copied(writer: Writer, name: str) -> None:
+    """Keeps the structure of a region that is about to go, if a later step asks for something of it."""
+    case, own = writer.case, identifier(name)
+    ranges = [each.arguments for each in (*case.given.mrs.values(), *case.before, case.when, *case.afterwards)]
+    ranges += [each.bound for each in case.given.windows.values() if each.bound]
+    quantities = {key for each in ranges for key in names_in({k: v for k, v in each.items() if not isinstance(v, str)})}
+    if name in quantities:
+        writer.say(f"struct ibv_mr {own}_was = *{own};")
+        writer.names.region(name, f"{own}_was.")
+
+
 def dereg(writer: Writer, step: Step) -> None:
     """ibv_dereg_mr."""
     name = str(step.arguments["mr"])
@@ -94,9 +106,9 @@ def dereg(writer: Writer, step: Step) -> None:
     which = step.arguments["handle"]
     if which == "stale":
         raise Inexpressible("it needs the handle of a region that is gone")
-    writer.say(f"struct ibv_mr {own}_was = *{own};")
-    writer.names.region(name, f"{own}_was.")
+    copied(writer, name)
     if which == "invented":
+        writer.assign("handle", f"{own}->handle", "uint32_t")
         writer.say(f"{own}->handle = {_INVENTED_HANDLE};")
     if raw:
         _commands(writer, "uverbs_dereg_mr")
@@ -108,7 +120,7 @@ def dereg(writer: Writer, step: Step) -> None:
         kept = f"({kept}) && (!errno || errno == error)"
     _answer(writer, step, kept, should)
     if which == "invented":
-        writer.say_if("error", f"{own}->handle = {own}_was.handle;")
+        writer.say_if("error", f"{own}->handle = handle;")
     writer.released.add(name)
 
 
@@ -171,7 +183,7 @@ def advise(writer: Writer, step: Step) -> None:
         writer.use(verb)
         writer.headers |= {"rdma/rdma_user_ioctl_cmds.h", "rdma/ib_user_ioctl_cmds.h", "sys/ioctl.h"}
     if step.arguments["pd_handle"] == "invented":
-        writer.say(f"uint32_t handle = {domain}->handle;")
+        writer.assign("handle", f"{domain}->handle", "uint32_t")
         writer.say(f"{domain}->handle = {_INVENTED_HANDLE};")
     writer.assign("error", f"{verb}({domain}, {advice}, {mask}, {name}, {count})")
     if step.arguments["pd_handle"] == "invented":

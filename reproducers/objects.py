@@ -6,7 +6,7 @@ from conformance.model.case import Flags, MemorySpec, MrSpec, QpSpec, SgeSpec, S
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import QP_RIGHTS
 from conformance.verbs import ENUMS, VERBS
-from reproducers.calls import bind_call, bound, registration
+from reproducers.calls import bind_call, bound, copied, registration
 from reproducers.expressions import identifier
 from reproducers.writer import Inexpressible, Writer
 
@@ -111,9 +111,14 @@ def type_of(writer: Writer, kind: str) -> None:
     """Notes that the program has queue pairs of a type. Raises Inexpressible."""
     if kind not in _TYPES:
         raise Inexpressible(f"it needs queue pairs of type {kind}")
-    if {"rc", "uc"} - {_TYPES[kind]} & writer.features:
-        raise Inexpressible("it needs queue pairs of several types")
     writer.features.add(_TYPES[kind])
+
+
+def connected(writer: Writer, kind: str, domain: str, access: str) -> str:
+    """The expression of a new pair in the state RTS."""
+    writer.use("pair")
+    writer.headers.add("stdlib.h")
+    return f"pair({domain}, {access}{f', IBV_QPT_{kind}' if 'mixed' in writer.features else ''})"
 
 
 def rights(writer: Writer, access: Flags | int | None) -> str:
@@ -130,11 +135,10 @@ def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
     if spec.extended or spec.inline:
         raise Inexpressible("it needs an extended queue pair")
     own, domain = identifier(name), identifier(spec.pd)
-    writer.headers.add("stdlib.h")
-    if spec.state == "RTS" and not spec.sq_sig_all and "parts" not in writer.features:
-        writer.use("pair")
-        writer.say(f"struct ibv_qp **{own} = pair({domain}, {rights(writer, spec.access)});")
+    if "parts" not in writer.features:
+        writer.say(f"struct ibv_qp **{own} = {connected(writer, spec.kind, domain, rights(writer, spec.access))};")
         return
+    writer.headers.add("stdlib.h")
     writer.use("parts", "move")
     writer.say(f"struct ibv_qp **{own} = parts({domain}, {int(spec.sq_sig_all)});")
     last = "RTS" if spec.state == "ERR" else spec.state
@@ -151,8 +155,7 @@ def _region(writer: Writer, name: str, spec: MrSpec) -> None:
     writer.say(f"SET_UP({own});")
     writer.names.region(name, f"{own}->")
     if spec.gone:
-        writer.say(f"struct ibv_mr {own}_was = *{own};")
-        writer.names.region(name, f"{own}_was.")
+        copied(writer, name)
         writer.say(f"SET_UP(!ibv_dereg_mr({own}));")
 
 

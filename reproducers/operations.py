@@ -10,7 +10,7 @@ from conformance.model.vocabulary import FLUSHES, NULL
 from reproducers import calls
 from reproducers.calls import bind_call, bound, wanted
 from reproducers.expressions import identifier
-from reproducers.objects import rights, type_of
+from reproducers.objects import connected, rights, type_of
 from reproducers.writer import Inexpressible, Writer
 
 _WANTED = {"success": "1", "refused": "0", "open": "-1"}
@@ -46,8 +46,7 @@ def _pair(writer: Writer, step: Step) -> str:
     domain, access = identifier(str(step.arguments["pd"])), step.arguments.get("qp_access")
     allowed = rights(writer, access)  # type: ignore[arg-type]
     if "parts" not in writer.pieces:
-        writer.use("pair")
-        return f"pair({domain}, {allowed})"
+        return connected(writer, str(step.arguments["qp_type"]), domain, allowed)
     name = f"pair{writer.next_number('pair') or ''}_"
     writer.say(f"struct ibv_qp **{name} = parts({domain}, 0);")
     writer.say(f"move({name}, IBV_QPS_RESET, IBV_QPS_RTS, {allowed});")
@@ -72,6 +71,8 @@ def traffic(writer: Writer, step: Step) -> None:
         raise Inexpressible(f"it needs the operation {operation}")
     if step.arguments["with_flags"].mask:  # type: ignore[union-attr]
         raise Inexpressible("it needs other flags of a request")
+    if operation == "RDMA_READ":
+        writer.features.add("read")
     if operation.startswith("ATOMIC"):
         writer.features.add("atomic")
     if operation.endswith("IMM"):

@@ -9,9 +9,11 @@ from conformance.model.capability import PRECONDITIONS
 from conformance.model.case import Case, Step
 from conformance.model.kind import Kind
 from conformance.model.rules import Rule
+from conformance.model.vocabulary import NULL
 from reproducers import snippets
 from reproducers.expressions import identifier
-from reproducers.layout import comment, statement
+from reproducers.layout import WIDTH, comment, fitted, statement
+from reproducers.needed import without_idle
 from reproducers.objects import set_up
 from reproducers.operations import STEPS
 from reproducers.writer import Inexpressible, Writer
@@ -56,29 +58,51 @@ class Program:
         return self.text.count("\n")
 
 
-def program_of(case: Case, rules: Mapping[str, Rule]) -> Program:
-    """The program of a row whose expectation is known. Raises Inexpressible."""
+class TooLong(Inexpressible):
+    """A program would have more lines than MOST_LINES."""
+
+
+def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH) -> Program:
+    """The program of a row whose expectation is known, in so many columns. Raises Inexpressible.
+
+    Only with the usual width has it at most MOST_LINES.
+    """
     if case.kind is not Kind.ROW:
         raise Inexpressible("it is no row of calls: name one point, as CASE#axis=value")
     unmet = [need for need in case.needs if need in PRECONDITIONS]
     if unmet:
         raise Inexpressible(f"it needs {', '.join(unmet)}")
-    writer = Writer(case)
+    case = without_idle(case)
+    writer = Writer(case, width)
     if any(step.call == "connect_qp" for step in case.afterwards) or any(
         qp.state != "RTS" or qp.sq_sig_all for qp in case.given.qps.values()
     ):
         writer.features.add("parts")
+    if len(_types(case)) > 1:
+        if "parts" in writer.features:
+            raise Inexpressible("it needs queue pairs of several types in several states")
+        writer.features.add("mixed")
     _needs(writer)
     set_up(writer)
     for step in case.before:
         _before(writer, step)
     _step(writer, case.when, "")
     _afterwards(writer)
-    text = "\n".join([*_top(writer, rules), *_main(writer)]) + "\n"
+    if "mixed" in writer.features:
+        writer.features -= {"rc", "uc"}
+    lines = [*_top(writer, rules), *_main(writer)]
+    text = "\n".join(part for line in lines for part in fitted(line, width)) + "\n"
     program = Program(case.id, text)
-    if program.lines > MOST_LINES:
-        raise Inexpressible(f"the program would have {program.lines} lines, more than {MOST_LINES}")
+    if width == WIDTH and program.lines > MOST_LINES:
+        raise TooLong(f"the program would have {program.lines} lines, more than {MOST_LINES}")
     return program
+
+
+def _types(case: Case) -> set[str]:
+    """The types of queue pairs that a case needs."""
+    steps = (*case.before, case.when, *case.afterwards)
+    new = [step for step in steps if "qp_type" in step.arguments and step.arguments.get("via", NULL) == NULL]
+    return {qp.kind for qp in case.given.qps.values()} | {str(step.arguments["qp_type"]) for step in new}
 
 
 def _needs(writer: Writer) -> None:
@@ -141,7 +165,7 @@ def _afterwards(writer: Writer) -> None:
 
 def _top(writer: Writer, rules: Mapping[str, Rule]) -> list[str]:
     case, lines = writer.case, []
-    lines += comment(_told(case, rules))
+    lines += comment(_told(case, rules), writer.width)
     headers = set(writer.headers)
     if "sys/mman.h" not in headers and "memory" in writer.pieces:
         headers.add("sys/mman.h")
@@ -166,7 +190,7 @@ def _top(writer: Writer, rules: Mapping[str, Rule]) -> list[str]:
     lines += ["static struct ibv_context *context;", "static struct ibv_pd *pd;", "static int violations;"]
     if "traffic" in writer.features:
         lines += [
-            f"static unsigned char own[{max(1, writer.largest)}], *area; /* the peer's, the case's */",
+            f"static unsigned char own[{max(1, writer.largest)}], *area; /* the peer's, the case's memory */",
             "static struct ibv_mr *own_mr;", "static size_t size;",
         ]  # fmt: skip
     if "hugepage" in writer.features:
@@ -205,5 +229,5 @@ def _main(writer: Writer) -> list[str]:
     if "traffic" in writer.features:
         body.append("SET_UP(own_mr = ibv_reg_mr(pd, own, sizeof(own), IBV_ACCESS_LOCAL_WRITE | REMOTE));")
     for text in body:
-        lines += statement(text.lstrip(), 1 + (len(text) - len(text.lstrip())) // 4)
+        lines += statement(text.lstrip(), 1 + (len(text) - len(text.lstrip())) // 4, writer.width)
     return [*lines, *writer.lines, "    return violations != 0;", "}"]

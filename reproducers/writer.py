@@ -11,7 +11,7 @@ from conformance.model.quantity import Quantity, Term
 from conformance.verbs import VERBS
 from reproducers import expressions
 from reproducers.expressions import Names, identifier
-from reproducers.layout import statement
+from reproducers.layout import WIDTH, statement
 
 
 class Inexpressible(Exception):
@@ -26,8 +26,8 @@ _APART = 1 << 44  # between the addresses that memory is given to find out which
 class Writer:
     """Collects the statements of main(). `case` is a row, whose expectation is known."""
 
-    def __init__(self, case: Case) -> None:
-        self.case = case
+    def __init__(self, case: Case, width: int = WIDTH) -> None:
+        self.case, self.width = case, width
         self.names = Names()
         self.lines: list[str] = []
         self.pieces: dict[str, None] = {}
@@ -54,7 +54,7 @@ class Writer:
 
     def say(self, text: str) -> None:
         """Adds a statement."""
-        self.lines += statement(text, self._depth)
+        self.lines += statement(text, self._depth, self.width)
 
     def check(self, kept: str, told: str, *values: str) -> None:
         """Adds a check: a condition, and what is told with these values, in the form of printf."""
@@ -62,21 +62,15 @@ class Writer:
 
     def say_if(self, condition: str, text: str) -> None:
         """Adds a statement under a condition."""
-        self.lines += [*statement(f"if ({condition})", self._depth), *statement(text, self._depth + 1)]
+        self.lines += statement(f"if ({condition})", self._depth, self.width)
+        self.lines += statement(text, self._depth + 1, self.width)
 
     def assign(self, name: str, text: str, kind: str = "int") -> None:
         """Sets a variable, which the first such statement declares."""
-        new = name not in self.declared and self._depth == 1
-        if not new and name not in self.declared:
-            raise Inexpressible(f"{name} would be declared in a block")
-        self.declared.add(name)
-        self.say(f"{kind}{'' if kind.endswith('*') else ' '}{name} = {text};" if new else f"{name} = {text};")
-
-    def declare(self, name: str) -> None:
-        """Declares an int, unless it is."""
-        if name not in self.declared:
+        new = name not in self.declared
+        if self._depth == 1:
             self.declared.add(name)
-            self.say(f"int {name};")
+        self.say(f"{kind}{'' if kind.endswith('*') else ' '}{name} = {text};" if new else f"{name} = {text};")
 
     def next_number(self, of: str) -> int:
         """How often this was asked before."""

@@ -9,8 +9,8 @@ static void move(struct ibv_qp **two, int from, int to, int access)
 @rc         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER |
         IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
 @rc         IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-@rc         IBV_QP_MAX_QP_RD_ATOMIC |
-        IBV_QP_SQ_PSN };
+@rc         IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_SQ_PSN };
+@uc         IBV_QP_SQ_PSN };
     union ibv_gid gid;
 
     for (int i = 0; i < 16; i++)
