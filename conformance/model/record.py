@@ -309,13 +309,15 @@ class ProgressRecord(TypedDict):
 
 
 class OfferedRecord(TypedDict):
-    """By entry and capability, whether the entry offers what no device attribute declares; only in a worker's stream.
+    """What the worker has tried of capabilities; only in a worker's stream, before the first result.
 
-    It comes before the first result.
+    `offered`: by entry and capability, whether the entry offers what no device attribute declares. `absent`: by
+    capability that is declared and was not there, the call that showed it.
     """
 
     type: Literal["offered"]
     offered: dict[str, dict[str, bool]]
+    absent: dict[str, str]
 
 
 class WorkerRecord(TypedDict):

@@ -39,7 +39,7 @@ REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "worker": {"boot_id": str},
     "resumed": {"started": str, "earlier_s": (int, float)},
     "progress": {"case": str, "point": str},
-    "offered": {"offered": dict},
+    "offered": {"offered": dict, "absent": dict},
     "confirmation": {"case": str, "confirmed": bool, "by": str},
     "result": {"case": str, "rules": list, "verdict": str, "effective": str, "reason": str},
     "footer": {"complete": bool, "verdicts": dict, "rules": dict},
