@@ -156,7 +156,7 @@ class Recording:
         }
         if worker:
             record["worker"] = worker
-        return self._file.prepared(record)
+        return self._file.prepared(record, case)
 
     def append(self, record: ResultRecord) -> None:
         """Records a result that is prepared."""
