@@ -45,8 +45,8 @@ def execute(arguments: argparse.Namespace) -> int:
     if _FINGERPRINT.fullmatch(wanted):
         print("\n".join(of_defect(*_defect(wanted, run))))
         return 0
-    case = None if wanted.upper() in suite.registry else _case(suite, wanted)
-    lines = of_case(suite, case, run) if case else of_rule(suite, suite.registry[wanted.upper()], run)
+    rule = next((id_ for id_ in suite.registry if id_.upper() == wanted.upper()), None)
+    lines = of_rule(suite, suite.registry[rule], run) if rule else of_case(suite, _case(suite, wanted), run)
     print("\n".join(lines))
     return 0
 
