@@ -25,6 +25,7 @@ from conformance.model.record import (
     Record,
     ResultRecord,
     ResumedRecord,
+    SetUp,
     SpaceFacts,
     StartRecord,
     WorkerRecord,
@@ -60,7 +61,8 @@ HEADER: HeaderRecord = {
 RESULT: ResultRecord = {
     "type": "result", "case": "", "rules": [], "level": "", "entry": "", "layer": "", "verdict": Verdict.MISSED,
     "effective": Verdict.MISSED, "waiver": {}, "reason": "", "call": "", "expected": {}, "observed": {}, "source": {},
-    "kernel": {}, "duration_us": 0.0, "repro": "", "worker": 0, "notes": [], "space": {}, "points": {},
+    "kernel": {}, "duration_us": 0.0, "repro": "", "worker": 0, "notes": [], "set_up": {"given": [], "before": []},
+    "space": {}, "points": {},
     "rule_verdicts": {}, "alarms": [], "deviations": [], "points_file": "",
 }  # fmt: skip
 FOOTER: FooterRecord = {
@@ -68,14 +70,15 @@ FOOTER: FooterRecord = {
     "duration_s": 0.0, "waivers": {},
 }  # fmt: skip
 DEVIATION: Deviation = {
-    "when": "", "clause": "", "expected": "", "observed": "", "count": 0, "of": 0, "smallest": {}, "rules": [],
-    "repro": "", "row": "",
+    "when": "", "clause": "", "expected": "", "observed": "", "count": 0, "of": 0, "smallest": {},
+    "set_up": {"given": [], "before": []}, "call": "", "afterwards": [], "rules": [], "repro": "", "row": "",
 }  # fmt: skip
 CONFIRMATION: ConfirmationRecord = {
     "type": "confirmation", "case": "", "point": "", "confirmed": False, "by": "",
     "in_run": {"verdict": Verdict.MISSED, "reason": ""}, "alone": {"verdict": Verdict.MISSED, "reason": ""},
     "after": [],
 }  # fmt: skip
+SET_UP: SetUp = {"given": [], "before": []}
 SPACE: SpaceFacts = {"axes": {}, "size": 0}
 
 
@@ -136,6 +139,7 @@ def completed_result(result: ResultRecord, where: str) -> ResultRecord:
     shaped = _completed(result, RESULT, where)
     _check_texts(shaped["rules"], f"{where}: `rules`")
     _check_texts(shaped["notes"], f"{where}: `notes`")
+    shaped["set_up"] = _set_up(shaped["set_up"], where)
     shaped["kernel"] = {"log": [], **shaped["kernel"]}
     shaped["source"] = {"file": "", "line": "", **shaped["source"]}
     if shaped["waiver"]:
@@ -176,6 +180,15 @@ def check_confirmation(record: ConfirmationRecord, where: str) -> None:
 def _deviation(data: Any, where: str) -> dict[str, Any]:
     shaped = _completed(data, DEVIATION, where)
     _check_texts(shaped["rules"], f"{where}: `rules`")
+    _check_texts(shaped["afterwards"], f"{where}: `afterwards`")
+    shaped["set_up"] = _set_up(shaped["set_up"], where)
+    return shaped
+
+
+def _set_up(data: Any, where: str) -> dict[str, Any]:
+    shaped = _completed(data, SET_UP, f"{where}: `set_up`")
+    for name in SET_UP:
+        _check_texts(shaped[name], f"{where}: `set_up.{name}`")
     return shaped
 
 

@@ -175,6 +175,8 @@ class Recorder:
             case = suite_of(self.config).find(record["case"])
             if case is not None:
                 record = {**record, "repro": self.options.reproduction(case)}
+            if isinstance(self.sink, ResultsFile):
+                record = self.sink.prepared(record, case)
             self.results.append(record)
             self._start(record["case"])  # of a case whose fixtures failed, the call has not begun
             self.sink.append(record)

@@ -170,7 +170,7 @@ class Recording:
         record = {**record, "repro": self._reproduction(self.cases[record["case"]])}
         if worker:
             record["worker"] = worker
-        return self._file.prepared(record)
+        return self._file.prepared(record, case)
 
     def append(self, record: ResultRecord) -> None:
         """Records a result that is prepared."""
