@@ -96,7 +96,7 @@ def test_what_a_transport_lacks_is_not_declared() -> None:
     attributes = DeviceAttributes(0, 0, 0, 0)
     lacking = {name for name, has in declared_capabilities(attributes, ROCE).items() if has}
     assert lacking - {name for name, has in declared_capabilities(attributes, IWARP).items() if has} == {
-        "immediate_data", "iba_statuses",
+        "immediate_data", "iba_statuses", "read_sinks",
     }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ MEANING: Mapping[str, str] = {
     "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data, and does not declare it",
     "lists": "max_sge of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
+    "read_sinks": "memory for the answer of an RDMA READ needs no right of peers: iWARP may want REMOTE_WRITE for it",
     "iba_statuses": "the transport is InfiniBand or RoCE: the specification that defines the statuses is not iWARP's",
     "odp_send": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_SEND",
     "odp_recv": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_RECV",
@@ -34,6 +35,8 @@ MEANING: Mapping[str, str] = {
     "uc": "a queue pair of type UC can be created: no declaration exists",
     "ud": "a queue pair of type UD can be created: no declaration exists",
     "rc_srq": "a queue pair of type RC with a shared receive queue can be created",
+    "zero_based": "a region with ZERO_BASED can be registered: no declaration exists",
+    "iova_page_offset": "ibv_reg_mr_iova takes an hca_va with another offset in its page than addr has",
     "reg_dmabuf_mr": "offered by the provider: no declaration exists",
     "rereg_mr": "offered by the provider: no declaration exists",
     "rereg_translation": "offered by the provider: no declaration exists",
@@ -57,19 +60,22 @@ FLAG_NEEDS: Mapping[str, str] = {
     "REMOTE_READ": "",
     "REMOTE_ATOMIC": "atomics",
     "MW_BIND": "mw_type_1",
-    "ZERO_BASED": "",
+    "ZERO_BASED": "zero_based",
     "ON_DEMAND": "odp",
     "HUGETLB": "",
     "FLUSH_GLOBAL": "flush_global",
     "FLUSH_PERSISTENT": "flush_persistent",
     "RELAXED_ORDERING": "",
 }
+# Those of them that tables need not name: they are a need of every row that registers memory with the flag.
+UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED",)}
 # For each operation or call that not every device has, the capability that it needs. Tables do not name it: it is a
 # need of every row with that operation or call. A key is either of them, or a call with an operation.
 OPERATION_NEEDS: Mapping[str, str] = {
     "RDMA_WRITE_WITH_IMM": "immediate_data",
     "RECV_WITH_IMM": "immediate_data",
     "immediates_in_order": "immediate_data",
+    "READ": "read_sinks",
     "list_traffic": "lists",
     "list_traffic READ": "read_lists",
 }
@@ -98,7 +104,7 @@ PRECONDITIONS: Mapping[str, str] = {
     "fork_race": "libibverbs returns this code only if it finds no memory for its list of ranges when it takes the fork"
     " protection back, after the command: inside the call that had memory for it before, and freed as much in between",
     "advise_absent": "this stack has the verb",
-    "swap": "this system has no swap space, so that pages cannot be swapped out",
+    "swap": "this system has no swap space, so that pages cannot be swapped out: make some, with mkswap and swapon",
     "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",
     "advise_enomem": "a prefetch pins no pages, so that no limit of this process can make it fail for lack of memory",
     "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
@@ -152,6 +158,7 @@ def declared_capabilities(declared: DeviceAttributes, transport: Transport = INF
         "xrc": bool(flags & _XRC),
         "immediate_data": transport.immediate_data,
         "iba_statuses": transport.iba,
+        "read_sinks": not transport.read_sink,
         "lists": declared.max_sge not in range(1, _LIST),
         "read_lists": declared.max_sge_rd not in range(1, _LIST),
     }
