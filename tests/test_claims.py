@@ -26,8 +26,7 @@ from samples import case, header, result
 from trial.running import on_reference
 
 CLAIMED = (
-    "mw_type_1", "mw_type_2", "xrc", "atomics", "odp", "odp_implicit", "flush_global", "flush_persistent",
-    "immediate_data",
+    "mw_type_1", "mw_type_2", "xrc", "atomics", "odp", "odp_implicit", "flush_global", "immediate_data",
 )  # fmt: skip
 
 
