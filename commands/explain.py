@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from commands import case_options
+from commands.output import show
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.record import ResultRecord
@@ -45,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> int:
     path = arguments.results or latest(OUT)
     run = read(path) if path else None
     lines = _of_case(suite, case, run) if case else _of_rule(suite, suite.registry[wanted.upper()], run)
-    print("\n".join(lines))
+    show(lines)
     return 0
 
 

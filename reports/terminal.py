@@ -41,7 +41,8 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None) -> str:
         lines.append(f"{remarks} results with remarks: the documents leave the outcome open or contradict each other")
     lines += confirmation.summary(run)
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
-    lines += [device_line(run.header), f"report: {out / REPORT} (results: {out})", f"next: {_next(run, out)}"]
+    last = (f"report: {out / REPORT} (results: {out})", f"next: {_next(run, out)}")
+    lines += [device_line(run.header), *map(one_line, last)]
     return "\n".join([*lines, f"{_conclusion(run)} (exit status {run.status})"])
 
 
