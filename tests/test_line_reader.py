@@ -75,7 +75,7 @@ def test_of_a_line_that_is_too_long_only_the_beginning_is_left(monkeypatch: pyte
 
 
 def test_time_is_over_though_there_is_always_something_to_read() -> None:
-    with written(b"x" * 4096, repeat=1 << 16) as reader:
+    with written(b"x" * 4096, repeat=1 << 20) as reader:
         began = time.monotonic()
         assert reader.next_line(0.5) is None
         assert time.monotonic() - began < PATIENCE_S / 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from commands import listing
 from commands.__main__ import main
 from commands.output import show
+from conformance.errors import UserError
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from fixtures import cache
@@ -86,13 +88,13 @@ def test_a_user_without_home_and_entry_has_a_cache_of_its_own(tmp_path: Path, mo
     for name in ("RDMA_CTS_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", no_home)
-    monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     place = cache.cache_directory()
     assert place.parent == tmp_path
     assert place.stat().st_mode & 0o777 == 0o700
     place.rmdir()
     place.symlink_to("/etc")
-    with pytest.raises(cache.UserError, match="set RDMA_CTS_CACHE"):
+    with pytest.raises(UserError, match="set RDMA_CTS_CACHE"):
         cache.cache_directory()
 
 
