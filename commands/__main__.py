@@ -23,7 +23,8 @@ from reports.digest import one_line
 
 # The commands in the order of the help text; _MODULES has the module names that differ from the command.
 COMMANDS = (
-    "run", "test", "doctor", "list", "report", "compare", "judge", "explain", "coverage", "describe", "trial", "schema",
+    "run", "test", "doctor", "list", "report", "compare", "judge", "explain", "waivers", "coverage", "describe",
+    "trial", "schema",
 )  # fmt: skip
 _MODULES = {"list": "listing"}
 
@@ -32,17 +33,22 @@ def _module(command: str) -> ModuleType:
     return importlib.import_module(f"commands.{_MODULES.get(command, command)}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command that `argv` names and returns its exit status."""
+def parser_of(commands: Sequence[str]) -> Parser:
+    """The parser of these commands' arguments. Importing all commands would dominate the start-up time of one."""
     parser = Parser(prog="rdma-cts", description="Conformance tests for the memory-region verbs of RDMA devices.")
     parser.add_argument("--version", action="version", version=f"rdma-cts {VERSION}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    given = sys.argv[1:] if argv is None else list(argv)
-    # Importing all commands would dominate the start-up time, so only the named one is loaded.
-    for module in map(_module, given[:1] if given and given[0] in COMMANDS else COMMANDS):
+    for module in map(_module, commands):
         command = subparsers.add_parser(module.NAME, help=module.HELP, description=module.HELP)
         module.add_arguments(command)
         command.set_defaults(execute=module.execute)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command that `argv` names and returns its exit status."""
+    given = sys.argv[1:] if argv is None else list(argv)
+    parser = parser_of(given[:1] if given and given[0] in COMMANDS else COMMANDS)
     arguments = parser.parse_args(given)
     arguments.argv = given[1:]
     try:

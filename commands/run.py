@@ -32,8 +32,8 @@ from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import ordered
 from reports.digest import read
-from reports.progress import NORMAL, QUIET, VERBOSE, Progress
-from reports.terminal import summary
+from reports.progress import Progress
+from reports.terminal import NORMAL, QUIET, VERBOSE, summary
 
 NAME = "run"
 HELP = "Run the cases on a device of this host or, without one, in the Soft-RoCE guest."
@@ -135,7 +135,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
                 chosen.durations.update(supervisor.recording.done.values())
     report.write_beside(out)
     digest = read(out)
-    print(summary(digest, out))
+    print(summary(digest, out, level=arguments.level))
     return digest.status
 
 

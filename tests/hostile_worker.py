@@ -211,7 +211,7 @@ def send_another_header(worker: Worker) -> None:
 
 
 def withdraw_what_is_offered(worker: Worker) -> None:
-    worker.tell({"type": "offered", "offered": {"libibverbs": {"reg_mr": False}}})
+    worker.tell({"type": "offered", "offered": {"libibverbs": {"reg_mr": False}}, "absent": {}})
     worker.result()
 
 

@@ -62,6 +62,7 @@ def test_a_result_has_every_field_of_the_contract() -> None:
         "duration_us": 7,
         "repro": "./rdma-cts run --only reg_mr/sample/sample",
         "notes": ["a note"],
+        "set_up": {"given": ["buf: memory, anonymous, 4 pages"], "before": []},
     }
 
 

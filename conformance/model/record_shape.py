@@ -25,6 +25,7 @@ from conformance.model.record import (
     Record,
     ResultRecord,
     ResumedRecord,
+    SetUp,
     SpaceFacts,
     StartRecord,
     WorkerRecord,
@@ -39,7 +40,7 @@ REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "worker": {"boot_id": str},
     "resumed": {"started": str, "earlier_s": (int, float)},
     "progress": {"case": str, "point": str},
-    "offered": {"offered": dict},
+    "offered": {"offered": dict, "absent": dict},
     "confirmation": {"case": str, "confirmed": bool, "by": str},
     "result": {"case": str, "rules": list, "verdict": str, "effective": str, "reason": str},
     "footer": {"complete": bool, "verdicts": dict, "rules": dict},
@@ -60,7 +61,8 @@ HEADER: HeaderRecord = {
 RESULT: ResultRecord = {
     "type": "result", "case": "", "rules": [], "level": "", "entry": "", "layer": "", "verdict": Verdict.MISSED,
     "effective": Verdict.MISSED, "waiver": {}, "reason": "", "call": "", "expected": {}, "observed": {}, "source": {},
-    "kernel": {}, "duration_us": 0.0, "repro": "", "worker": 0, "notes": [], "space": {}, "points": {},
+    "kernel": {}, "duration_us": 0.0, "repro": "", "worker": 0, "notes": [], "set_up": {"given": [], "before": []},
+    "space": {}, "points": {},
     "rule_verdicts": {}, "alarms": [], "deviations": [], "points_file": "",
 }  # fmt: skip
 FOOTER: FooterRecord = {
@@ -68,14 +70,15 @@ FOOTER: FooterRecord = {
     "duration_s": 0.0, "waivers": {},
 }  # fmt: skip
 DEVIATION: Deviation = {
-    "when": "", "clause": "", "expected": "", "observed": "", "count": 0, "of": 0, "smallest": {}, "rules": [],
-    "repro": "", "row": "",
+    "when": "", "clause": "", "expected": "", "observed": "", "count": 0, "of": 0, "smallest": {},
+    "set_up": {"given": [], "before": []}, "call": "", "afterwards": [], "rules": [], "repro": "", "row": "",
 }  # fmt: skip
 CONFIRMATION: ConfirmationRecord = {
     "type": "confirmation", "case": "", "point": "", "confirmed": False, "by": "",
     "in_run": {"verdict": Verdict.MISSED, "reason": ""}, "alone": {"verdict": Verdict.MISSED, "reason": ""},
     "after": [],
 }  # fmt: skip
+SET_UP: SetUp = {"given": [], "before": []}
 SPACE: SpaceFacts = {"axes": {}, "size": 0}
 
 
@@ -136,12 +139,15 @@ def completed_result(result: ResultRecord, where: str) -> ResultRecord:
     shaped = _completed(result, RESULT, where)
     _check_texts(shaped["rules"], f"{where}: `rules`")
     _check_texts(shaped["notes"], f"{where}: `notes`")
+    shaped["set_up"] = _set_up(shaped["set_up"], where)
     shaped["kernel"] = {"log": [], **shaped["kernel"]}
     shaped["source"] = {"file": "", "line": "", **shaped["source"]}
     if shaped["waiver"]:
         shaped["waiver"] = {"owner": "", "issue": "", "expires": "", **shaped["waiver"]}
     _check_texts(shaped["kernel"]["log"], f"{where}: `kernel.log`")
-    for name, labels in _completed(shaped["space"], SPACE, f"{where}: `space`")["axes"].items():
+    space = _completed(shaped["space"], SPACE, f"{where}: `space`")
+    shaped["space"] = shaped["space"] and space
+    for name, labels in space["axes"].items():
         _check_texts(labels["subsets"] if isinstance(labels, dict) and "subsets" in labels else labels,
                      f"{where}: axis {_printable(name)}")  # fmt: skip
     if any(not isinstance(count, int) for count in shaped["points"].values()):
@@ -176,6 +182,15 @@ def check_confirmation(record: ConfirmationRecord, where: str) -> None:
 def _deviation(data: Any, where: str) -> dict[str, Any]:
     shaped = _completed(data, DEVIATION, where)
     _check_texts(shaped["rules"], f"{where}: `rules`")
+    _check_texts(shaped["afterwards"], f"{where}: `afterwards`")
+    shaped["set_up"] = _set_up(shaped["set_up"], where)
+    return shaped
+
+
+def _set_up(data: Any, where: str) -> dict[str, Any]:
+    shaped = _completed(data, SET_UP, f"{where}: `set_up`")
+    for name in SET_UP:
+        _check_texts(shaped[name], f"{where}: `set_up.{name}`")
     return shaped
 
 

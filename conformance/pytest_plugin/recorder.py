@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from conformance.device.device import environment
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.kernel.build_ids import under_test
+from conformance.model.capability import Capabilities
 from conformance.model.record import SCHEMA, DeviceFacts, HeaderRecord, ProgressRecord, Record, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.device_lock import has_several, named_devices
@@ -142,11 +143,12 @@ class Recorder:
             self._begun = case
             self.sink.append({"type": "start", "case": case})
 
-    def offered(self, offered: Mapping[str, Mapping[str, bool]]) -> None:
-        """Tells the supervisor, once, what the entries were found to offer, so that it can judge too."""
+    def offered(self, found: Capabilities) -> None:
+        """Tells the supervisor, once, what was found when it was tried, so that it can judge too."""
         if self.sink and self.live and not self._offered:
             self._offered = True
-            self.sink.append({"type": "offered", "offered": {entry: dict(found) for entry, found in offered.items()}})
+            offered = {entry: dict(names) for entry, names in found.offered.items()}
+            self.sink.append({"type": "offered", "offered": offered, "absent": dict(found.absent)})
 
     def progress(self, case: str, point: str, done: int, row: str = "", rule: str = "") -> None:
         """Records the progress of a case, so that the supervisor knows where the kernel died.
@@ -173,6 +175,8 @@ class Recorder:
             case = suite_of(self.config).find(record["case"])
             if case is not None:
                 record = {**record, "repro": self.options.reproduction(case)}
+            if isinstance(self.sink, ResultsFile):
+                record = self.sink.prepared(record, case)
             self.results.append(record)
             self._start(record["case"])  # of a case whose fixtures failed, the call has not begun
             self.sink.append(record)

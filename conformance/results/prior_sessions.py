@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from conformance.errors import UserError
-from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord, ResumedRecord
+from conformance.model.record import ConfirmationRecord, DeviceFacts, HeaderRecord, ResultRecord, ResumedRecord
 from conformance.model.verdict import Verdict
 from conformance.results.records import Recorded
 
@@ -78,11 +78,16 @@ class PriorSessions:
             raise UserError(f"the run cannot be resumed, because {changed}", hint="start a new one")
 
 
+def _known(device: DeviceFacts) -> dict[str, object]:
+    """The facts of a device without what a worker has tried, which need not come out the same each time."""
+    return {name: fact for name, fact in device.items() if name != "preflight"}
+
+
 def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
     """How the stack of one worker differs from that of an earlier one, as a clause; empty if it does not."""
     for what, first, found in (
         ("the suite", before["suite"], now["suite"]),
-        ("the device", before["device"], now["device"]),
+        ("the device", _known(before["device"]), _known(now["device"])),
         *((name, before["env"].get(name), now["env"].get(name)) for name in _STACK),
     ):
         if first != found:

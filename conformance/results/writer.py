@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.model.case import Case
 from conformance.model.record import Record, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.files import not_written, write_all
@@ -73,9 +74,9 @@ class ResultsFile:
         os.ftruncate(self._fd, len(whole) - len(end))
         return PriorSessions.of(recorded, ended)
 
-    def prepared(self, record: ResultRecord) -> ResultRecord:
-        """The stored form of the record. Writes the points of a sweep to their side file."""
-        return store_points(record, self.path.parent) if "points_data" in record else record
+    def prepared(self, record: ResultRecord, case: Case | None = None) -> ResultRecord:
+        """The stored form of the record. Writes the points of a sweep, which is `case`, to their side file."""
+        return store_points(record, self.path.parent, case) if "points_data" in record else record
 
     def append(self, record: Record) -> None:
         """Appends one record, after the points of a sweep. Raises UserError (status 3) if the disk is full."""

@@ -44,7 +44,12 @@ class Examiner:
         """The examiner for a worker that has sent this. Both records have the shape of their types."""
         caps = header["device"].get("caps", {})
         declared = {name: value for name, value in caps.items() if isinstance(value, bool)}
-        return cls(registry, Basis(Capabilities(declared, offered["offered"] if offered else {}, {}), profile))
+        found = (
+            Capabilities(declared, offered["offered"], {}, offered["absent"])
+            if offered
+            else Capabilities(declared, {}, {})
+        )
+        return cls(registry, Basis(found, profile))
 
     def judged(self, case: Case, line: ResultRecord) -> ResultRecord:
         """The result of a planned case by this side's judgement, with the points of a sweep under `points_data`.

@@ -167,10 +167,11 @@ class Recording:
 
         Explaining the deviations of a sweep takes a while; this is the only method that several threads may call.
         """
-        record = {**record, "repro": self._reproduction(self.cases[record["case"]])}
+        case = self.cases[record["case"]]
+        record = {**record, "repro": self._reproduction(case)}
         if worker:
             record["worker"] = worker
-        return self._file.prepared(record)
+        return self._file.prepared(record, case)
 
     def append(self, record: ResultRecord) -> None:
         """Records a result that is prepared."""
