@@ -7,12 +7,9 @@ import re
 from pathlib import Path
 
 from commands import case_options
-<<<<<<< HEAD
-from commands.output import show
-=======
 from commands.explanations import of_case, of_defect, of_rule
+from commands.output import show
 from conformance.defects import Defect
->>>>>>> main
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.results.records import FILE_NAME
@@ -46,17 +43,12 @@ def execute(arguments: argparse.Namespace) -> int:
     wanted = arguments.id
     path = arguments.results or latest(OUT)
     run = read(path) if path else None
-<<<<<<< HEAD
-    lines = _of_case(suite, case, run) if case else _of_rule(suite, suite.registry[wanted.upper()], run)
-    show(lines)
-=======
     if _FINGERPRINT.fullmatch(wanted):
-        print("\n".join(of_defect(*_defect(wanted, run))))
+        show(of_defect(*_defect(wanted, run)))
         return 0
     rule = next((id_ for id_ in suite.registry if id_.upper() == wanted.upper()), None)
     lines = of_rule(suite, suite.registry[rule], run) if rule else of_case(suite, _case(suite, wanted), run)
-    print("\n".join(lines))
->>>>>>> main
+    show(lines)
     return 0
 
 
