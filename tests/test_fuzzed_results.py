@@ -193,7 +193,7 @@ def seconds_to_read(folder: Path, planned: int) -> float:
     folder.mkdir()
     (folder / "results.jsonl").write_bytes(encode(data) + b"".join(rest))
     began = time.process_time()
-    assert f"{planned + 11} cases" in terminal.summary(read(folder), folder)
+    assert f"{planned + 11:,} cases" in terminal.summary(read(folder), folder)
     return time.process_time() - began
 
 
