@@ -90,14 +90,14 @@ def test_points_that_are_not_those_of_the_table_are_broken(
 ) -> None:
     case, line, judge = swept
     index = Points.of_data(line["points_data"]).index
-    more: dict[str, Any] = {
+    changes: dict[str, dict[str, Any]] = {
         "missing": {"index": encode_index(array("H", [OUTSIDE] * len(index)))},
         "fewer": {"index": encode_index(array("H", [index[0], OUTSIDE, *index[2:]]))},
         "other space": {"axes": {"x": ["a", "b"]}, "index": encode_index(array("H", [0, 0]))},
         "no examples": {"examples": []},
         "too many numbers": {"index": encode_index(array("H", [60_000] * len(index)))},
-    }[what]
-    judged = judge.judged(case, with_points(line, **more))
+    }
+    judged = judge.judged(case, with_points(line, **changes[what]))
     assert judged["verdict"] == "BROKEN"
     assert judged["rules"]
 
