@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.model.case import Arguments, Expectation, SgeSpec, Step
 from conformance.model.quantity import Quantity
-from conformance.model.vocabulary import NULL, REGISTRATIONS
+from conformance.model.vocabulary import NULL
 from conformance.verbs import ENUMS
 from reproducers import expressions
 from reproducers.expressions import identifier
