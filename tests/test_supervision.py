@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -296,6 +296,20 @@ def test_a_later_worker_on_another_stack_runs_nothing(stage: Stage) -> None:
     assert recorded.results[-1]["reason"] == (
         "not run: a later worker has another stack than the first: the device has changed"
     )
+
+
+def test_a_defect_of_the_harness_leaves_a_footer(stage: Stage) -> None:
+    def lines() -> Iterator[bytes]:
+        yield from ran(0)
+        raise RuntimeError("nobody foresaw this")
+
+    with pytest.raises(RuntimeError):
+        stage.play(lines())
+    recorded = read_results(stage.path)
+    assert verdicts(recorded) == ["PASS", "MISSED", "MISSED", "MISSED"]
+    assert recorded.results[-1]["reason"] == "not run: the harness failed (RuntimeError)"
+    assert recorded.footer is not None
+    assert exit_status(recorded.footer) == 3
 
 
 def test_what_a_worker_says_of_the_plan_does_not_count(stage: Stage) -> None:
