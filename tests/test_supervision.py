@@ -119,6 +119,29 @@ def test_a_worker_that_never_says_what_it_is_on_is_an_error(stage: Stage, last_w
     assert str(stage.console) in str(caught.value)
 
 
+BAD_HEADERS: dict[str, dict[str, object]] = {
+    "nothing": {"type": "header"},
+    "no device": {"type": "header", "schema": "rdma-cts/1", "env": {}, "planned": []},
+    "caps of another type": {**header(), "device": {"name": "x", "caps": [1]}},
+    "a name of another type": {**header(), "device": {"name": 7}},
+    "too many bytes": {**header(), "device": {"name": "x" * (2 << 20)}},
+}
+
+
+@pytest.mark.parametrize("bad", BAD_HEADERS.values(), ids=BAD_HEADERS)
+def test_a_header_of_another_shape_is_one_clear_error(stage: Stage, bad: dict[str, object]) -> None:
+    with pytest.raises(UserError) as caught:
+        stage.play([encode(bad), start(0), passed(0)])
+    assert caught.value.status == 3
+    assert len(str(caught.value)) < 500
+
+
+def test_a_header_without_what_only_reports_show_is_enough(stage: Stage) -> None:
+    short = encode({key: value for key, value in header().items() if key not in ("suite", "argv", "started", "stack")})
+    recorded = stage.play([short, *ran(0, 1)[1:], start(2)], [short, *ran(3)[1:]])
+    assert verdicts(recorded) == ["PASS", "PASS", "CRASH", "PASS"]
+
+
 @pytest.mark.parametrize("before", [[], [HEADER]])
 def test_a_worker_that_can_run_no_case_says_why_in_the_error(stage: Stage, before: list[bytes]) -> None:
     with pytest.raises(UserError, match="no case was begun: loopback does not work") as caught:

@@ -85,7 +85,7 @@ def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
     """
     shared = before.get("devices", ())
     for what, first, found in (
-        ("the suite", before["suite"], now["suite"]),
+        ("the suite", before.get("suite"), now.get("suite")),
         ("the device", _device(before, shared), _device(now, shared)),
         *((name, before["env"].get(name), now["env"].get(name)) for name in _STACK),
     ):
