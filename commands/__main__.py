@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 from commands.arguments import Parser
@@ -48,18 +49,20 @@ def parser_of(commands: Sequence[str]) -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command that `argv` names and returns its exit status."""
     given = sys.argv[1:] if argv is None else list(argv)
-    parser = parser_of(given[:1] if given and given[0] in COMMANDS else COMMANDS)
-    arguments = parser.parse_args(given)
-    arguments.argv = given[1:]
+    out: Path | None = None
     try:
-        return int(arguments.execute(arguments))
+        arguments = parser_of(given[:1] if given and given[0] in COMMANDS else COMMANDS).parse_args(given)
+        arguments.argv = given[1:]
+        try:
+            return int(arguments.execute(arguments))
+        finally:
+            out = getattr(arguments, "out", None)
     except UserError as error:
         return _told(error)
     except KeyboardInterrupt:
         print("rdma-cts: interrupted", file=sys.stderr)
         return 3
     except Exception as error:
-        out = getattr(arguments, "out", None)
         return _told(explained(error, out if out and out.is_dir() else None))
 
 

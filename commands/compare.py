@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from commands.output import show
 from reports import confirmation
 from reports.comparison import KINDS, NEW, REGRESSED, Change, Comparison, compare, stacks
 from reports.digest import Digest, read
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the comparison. Exit status 1: a regression, 3: the new run decides less than the old one, 0: neither."""
     comparison = compare(read(arguments.old), read(arguments.new), arguments.unlike_tables)
-    print("\n".join(render(comparison, most=None if arguments.all else _MOST)))
+    show(render(comparison, most=None if arguments.all else _MOST))
     return comparison.status
 
 

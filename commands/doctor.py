@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from commands.output import show
 from conformance.errors import UserError
 from fixtures import packages
 from fixtures.cache import cache_directory
@@ -62,7 +63,7 @@ def execute(arguments: argparse.Namespace) -> int:
     }
     for title, findings in ways.items():
         print(title)
-        print("\n".join(table(findings)), end="\n\n")
+        show([*table(findings), ""])
     ready = [title.partition(" (")[0] for title, findings in ways.items() if works(findings)]
     print(f"Works now: {'; '.join(ready)}." if ready else "Neither way works yet: follow the arrows of one of them.")
     return 0 if ready else NO_WAY

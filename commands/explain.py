@@ -8,6 +8,7 @@ from pathlib import Path
 
 from commands import case_options
 from commands.explanations import of_case, of_defect, of_rule
+from commands.output import show
 from conformance.defects import Defect
 from conformance.errors import UserError
 from conformance.model.case import Case
@@ -43,11 +44,11 @@ def execute(arguments: argparse.Namespace) -> int:
     path = arguments.results or latest(OUT)
     run = read(path) if path else None
     if _FINGERPRINT.fullmatch(wanted):
-        print("\n".join(of_defect(*_defect(wanted, run))))
+        show(of_defect(*_defect(wanted, run)))
         return 0
     rule = next((id_ for id_ in suite.registry if id_.upper() == wanted.upper()), None)
     lines = of_rule(suite, suite.registry[rule], run) if rule else of_case(suite, _case(suite, wanted), run)
-    print("\n".join(lines))
+    show(lines)
     return 0
 
 

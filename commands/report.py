@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from commands.output import show
 from conformance.results.files import write_atomically
 from reports import html, junit, ktap, markdown, summary
 from reports.digest import Digest, read
@@ -45,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> int:
         sys.stdout.buffer.write(data)
     else:
         write_atomically(out, data)
-        print(f"report: {out}")
+        show([f"report: {out}"])
     return 0
 
 

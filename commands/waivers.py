@@ -7,6 +7,7 @@ import sys
 from datetime import date, datetime
 from pathlib import Path
 
+from commands.output import show
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
 from conformance.results.make_waivers import FINGERPRINT, Run, waivers_text
@@ -44,7 +45,7 @@ def execute(arguments: argparse.Namespace) -> int:
     text = waivers_text([_run(read(path)) for path in arguments.runs], arguments.owner, arguments.issue, expires)
     if arguments.out:
         write_atomically(arguments.out, text.encode())
-        print(f"waivers: {arguments.out}")
+        show([f"waivers: {arguments.out}"])
     else:
         sys.stdout.write(text)
     return 0

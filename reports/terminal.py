@@ -58,7 +58,8 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
         )
     lines += confirmation.summary(run)
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
-    lines += [device_line(run.header), f"report: {out / REPORT} (results: {out})", f"next: {_next(run, out)}"]
+    last = (f"report: {out / REPORT} (results: {out})", f"next: {_next(run, out)}")
+    lines += [device_line(run.header), *map(one_line, last)]
     return "\n".join([*lines, conclusion])
 
 
