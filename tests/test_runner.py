@@ -170,7 +170,8 @@ def test_what_cannot_be_reached_is_not_run(run: RunContext, row: str) -> None:
     capabilities = replace(run.basis.capabilities, reachable={"swap": False})
     case = replace(samples.case(row), needs=("swap",))
     came = run_case(case, replace(run, basis=Basis(capabilities), runners={}))
-    assert (came.judgement.verdict, came.observation) == (Verdict.UNREACHABLE, {})
+    assert came.judgement.verdict == Verdict.UNREACHABLE
+    assert came.observation == {"unreachable": came.judgement.reason}
     assert case_record(came, samples.registry())["verdict"] == Verdict.UNREACHABLE
 
 

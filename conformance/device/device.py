@@ -39,6 +39,7 @@ _DRIVERS = (
 
 # Both ends of a connection are in this machine; software emulation on a busy one may take long.
 _CONNECTION_DEADLINE_S = 20.0
+_WORD = 8  # bytes of a pointer
 _LINK_LOCAL = "20"  # the scope in /proc/net/if_inet6
 _SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 _IFREQ = struct.Struct("=16sHH4s16x")  # struct ifreq with a struct sockaddr_in
@@ -89,6 +90,11 @@ class Device:
     """An open device. Use as a context manager."""
 
     def __init__(self, name: str, port: int = 1, gid_index: int | None = None) -> None:
+        if ctypes.sizeof(ctypes.c_void_p) != _WORD:
+            raise UserError(
+                "this Python is a 32-bit program, and the suite knows only the 64-bit structures of libibverbs",
+                hint="run it with a 64-bit Python and library", status=3,
+            )  # fmt: skip
         known = device_names()
         if name not in known:
             listed = f"devices here: {', '.join(known)}" if known else "this host has no RDMA device"

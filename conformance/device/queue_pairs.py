@@ -6,6 +6,7 @@ and posts the requests that it can express exactly; posting.py posts the others.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -206,7 +207,7 @@ class DeviceQueue:
         self.qp.wr_start()
         self.qp.wr_id, self.qp.wr_flags = request.wr_id, request.flags
         if request.opcode == "ATOMIC_WRITE":
-            self.qp.wr_atomic_write(request.rkey, request.remote_addr, request.swap.to_bytes(8, "little"))
+            self.qp.wr_atomic_write(request.rkey, request.remote_addr, request.swap.to_bytes(8, sys.byteorder))
         else:
             placement = _PLACEMENT[request.opcode]
             self.qp.wr_flush(request.rkey, request.remote_addr, request.length, placement, _RANGE)

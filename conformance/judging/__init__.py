@@ -8,12 +8,12 @@ FAIL. Not for making observations (execution/) and not for waivers (results/waiv
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from conformance.errors import HarnessFailure, UserError
 from conformance.judging.answering_layer import answering_layer, format_answering_layer
 from conformance.judging.faults import data_fault, fault_of, format_answer, outcome_of, without_status, wrong_fields
-from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm
+from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm, kernel_remark
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
@@ -25,7 +25,7 @@ from conformance.model.vocabulary import REGISTRATIONS
 
 _NONE: Mapping[str, str] = {}
 # What differs each time and changes no verdict by itself: addresses, keys, handles.
-_VARYING = ("mr", "asked", "keys", "rkey", "mw", "afterwards")
+_VARYING = ("mr", "asked", "keys", "rkey", "mw", "remarks", "afterwards")
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,9 @@ def judge(
     else:
         judgement = _judge_steps(case, observed)
     if judgement.verdict != Verdict.FAIL and observed.get("left_behind"):
-        return Judgement(Verdict.FAIL, f"could not be released: {'; '.join(observed['left_behind'])}")
-    return judgement
+        judgement = Judgement(Verdict.FAIL, f"could not be released: {'; '.join(observed['left_behind'])}")
+    remarks = [*observed.get("remarks", ()), *filter(None, [kernel_remark(kernel or {})])]
+    return replace(judgement, notes=(*judgement.notes, *remarks)) if remarks else judgement
 
 
 def verdict_key(observed: Observation) -> dict[str, object]:

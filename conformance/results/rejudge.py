@@ -21,6 +21,7 @@ from conformance.model.record import ResultRecord
 from conformance.results.points import read_points
 from conformance.results.records import Recorded, result_record
 from conformance.results.sweep_record import sweep_record
+from conformance.sweeps.outcome import OUTSIDE
 from conformance.sweeps.run import rejudge_sweep
 from conformance.tables.suite import Suite
 
@@ -95,7 +96,8 @@ def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basi
         return Rejudged(record, "nothing was observed")
     points = read_points(directory, record)
     assert case.sweep is not None
-    if points.space.as_data() != case.sweep.space.as_data():
+    inside = bytes(each != OUTSIDE for each in points.index)
+    if points.space.as_data() != case.sweep.space.as_data() or inside != case.sweep.space.bytes_of(case.sweep.inside):
         return Rejudged(record, "its space is another now")
     alarms, log = record.get("alarms", []), record["kernel"].get("log", [])
     result = rejudge_sweep(case, points, basis, alarms, log)
