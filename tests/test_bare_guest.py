@@ -1,4 +1,4 @@
-"""A guest laid bare: without huge pages, dma-bufs, swap space, persistent memory, C compiler and a large memory lock."""
+"""A guest laid bare: no huge pages, dma-bufs, swap space, persistent memory, C compiler, and little memory to lock."""
 
 from __future__ import annotations
 

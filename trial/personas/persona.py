@@ -24,7 +24,6 @@ class Persona:
     `lacks` are capabilities that it does not have. `claims` are those among them that it declares all the same, `hides`
     those that it has without declaring them. `behaves` are classes that override one decision of the reference.
     `raw_registration`: why the kernel's commands do not suffice to register memory, without the driver's own part.
-    `masks` are names of seeded violations that nothing shows while a driver behaves so, each with the reason.
     """
 
     name: str
@@ -33,7 +32,6 @@ class Persona:
     claims: Mapping[str, str] = field(default_factory=dict)
     hides: Mapping[str, str] = field(default_factory=dict)
     raw_registration: str = ""
-    masks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def violates(self) -> Mapping[str, str]:

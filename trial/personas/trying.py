@@ -1,8 +1,8 @@
 """Tries the suite on personas: without a mistake, where no case may fail, and with each seeded violation.
 
-A violation is offered on a persona if a case that kills it on the plain reference passes on the persona: the persona
-then does what the violation breaks. Only such a violation is tried, and it must be killed there as well. Exceptions
-are those that another behaviour of the persona masks (Persona.masks).
+A violation is offered on a persona if a case passes there that kills it on the plain reference, also with no more than
+the persona's capabilities: the persona then does what the violation breaks. Such a violation must be killed there as
+well, unless a behaviour of the persona masks it (masking.py).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from conformance.model.case import Case
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS, Verdict
 from reference.bench import ReferenceBench
+from trial.personas.masking import masked
 from trial.personas.persona import Persona
 from trial.running import on_reference
 from trial.trying import KILLED, Finding, finding, in_processes, try_violation
@@ -114,7 +115,8 @@ def try_on(
     for case, judgement in on_reference(suited, there.kind, persona.stack, clean.findings):
         if judgement.verdict in VIOLATIONS:
             return finding(violation, KILLED, {case.id: judgement.reason}, 1)
-    if violation.name in persona.masks:
+    judgements = on_reference(suited, violation.kind, persona.stack)
+    if not any(judgement.verdict in VIOLATIONS for _, judgement in judgements) or violation.name in masked(persona):
         return None
     rest = [case for case in passing if case.id not in killers]
     return try_violation(there, rest, only=persona.stack, findings=clean.findings)
