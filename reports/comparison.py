@@ -71,11 +71,15 @@ class Comparison:
 
         Those that are waived are left out.
         """
-        old, new = ({defect.fingerprint: defect for defect in run.open_defects} for run in (self.old, self.new))
+        known, now = (
+            {each for defect in run.open_defects for each in defect.fingerprints} for run in (self.old, self.new)
+        )
+        new, old = self.new.open_defects, self.old.open_defects
         return {
-            NEW: [new[each] for each in new if each not in old], GONE: [old[each] for each in old if each not in new],
-            IN_BOTH: [new[each] for each in new if each in old],
-        }  # fmt: skip
+            NEW: [each for each in new if known.isdisjoint(each.fingerprints)],
+            GONE: [each for each in old if now.isdisjoint(each.fingerprints)],
+            IN_BOTH: [each for each in new if not known.isdisjoint(each.fingerprints)],
+        }
 
     def of(self, kind: str) -> list[Change]:
         """The changes of a kind."""
