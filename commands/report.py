@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from commands.output import STANDARD_OUTPUT, write_out
+from commands.written import STANDARD_OUTPUT, write_out
 from conformance.results.files import write_atomically
 from reports import html, junit, ktap, markdown, summary
 from reports.digest import Digest, read

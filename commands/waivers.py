@@ -6,7 +6,7 @@ import argparse
 from datetime import date, datetime
 from pathlib import Path
 
-from commands.output import STANDARD_OUTPUT, write_out
+from commands.written import STANDARD_OUTPUT, write_out
 from conformance.errors import UserError
 from conformance.results.make_waivers import FINGERPRINT, Run, waivers_text
 from conformance.results.waiver_file import LONGEST, is_address

@@ -319,9 +319,13 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
         completed = completed_result(plain(record), where)
         found[completed["case"]] = completed
     by_case: dict[str, ResultRecord] = {}  # in the planned order: several workers record in the order of completion
+    missed = completed_result({**RESULT, "reason": "planned and never recorded"}, where)
     for case in map(str, header["planned"]):
-        missed: ResultRecord = {**RESULT, "case": case, "reason": "planned and never recorded"}
-        by_case[case] = found[case] if case in found else completed_result(missed, where)
+        if case in found:
+            by_case[case] = found[case]
+        else:
+            by_case[case] = missed.copy()  # in place of a new one: there may be many
+            by_case[case]["case"] = case
     by_case |= {case: record for case, record in found.items() if case not in by_case}
     footer = completed_footer(plain(recorded.footer), where) if recorded.footer else None
     return Digest(directory, header, tuple(by_case.values()), footer, recorded.torn, plain(recorded.confirmations))

@@ -320,6 +320,18 @@ class ProgressRecord(TypedDict):
     rule: NotRequired[str]
 
 
+class OfferedRecord(TypedDict):
+    """What the worker has tried of capabilities; only in a worker's stream, before the first result.
+
+    `offered`: by entry and capability, whether the entry offers what no device attribute declares. `absent`: by
+    capability that is declared and was not there, the call that showed it.
+    """
+
+    type: Literal["offered"]
+    offered: dict[str, dict[str, bool]]
+    absent: dict[str, str]
+
+
 class WorkerRecord(TypedDict):
     """A worker has started. `boot_id` is empty unless the kernel under test is that of this host."""
 
@@ -378,5 +390,7 @@ class GuestRecord(TypedDict):
     files: NotRequired[dict[str, str]]
 
 
-OtherRecord: TypeAlias = StartRecord | ProgressRecord | WorkerRecord | ResumedRecord | ConfirmationRecord | GuestRecord
+OtherRecord: TypeAlias = (
+    StartRecord | ProgressRecord | OfferedRecord | WorkerRecord | ResumedRecord | ConfirmationRecord | GuestRecord
+)
 Record: TypeAlias = HeaderRecord | ResultRecord | FooterRecord | OtherRecord

@@ -18,12 +18,19 @@ from conformance.model.record import (
     ConfirmationRecord,
     Deviation,
     FooterRecord,
+    GuestRecord,
     HeaderRecord,
+    OfferedRecord,
+    ProgressRecord,
     Record,
     ResultRecord,
+    ResumedRecord,
     SetUp,
     SpaceFacts,
+    StartRecord,
+    WorkerRecord,
 )
+from conformance.model.typed import mismatch
 from conformance.model.verdict import VERDICTS, Verdict
 
 # The keys that a record must have, by its type.
@@ -33,10 +40,18 @@ REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "worker": {"boot_id": str},
     "resumed": {"started": str, "earlier_s": (int, float)},
     "progress": {"case": str, "point": str},
+    "offered": {"offered": dict, "absent": dict},
     "confirmation": {"case": str, "confirmed": bool, "by": str},
     "result": {"case": str, "rules": list, "verdict": str, "effective": str, "reason": str},
     "footer": {"complete": bool, "verdicts": dict, "rules": dict},
 }
+
+# The type that describes each type of record.
+TYPES: Mapping[str, Any] = {
+    "header": HeaderRecord, "start": StartRecord, "worker": WorkerRecord, "resumed": ResumedRecord,
+    "progress": ProgressRecord, "offered": OfferedRecord, "confirmation": ConfirmationRecord, "result": ResultRecord,
+    "footer": FooterRecord, "guest": GuestRecord,
+}  # fmt: skip
 
 # The values of absent keys. A present key must have the same type; the type of a key with None is not checked.
 HEADER: HeaderRecord = {
@@ -86,6 +101,12 @@ def record_of(data: object) -> Record:
     return cast(Record, data)
 
 
+def mismatch_of(record: Record) -> str:
+    """What of a record does not fit its type, with the path to it; empty if all fits, or if the type is unknown."""
+    described = TYPES.get(record["type"])
+    return mismatch(record, described).removeprefix(".") if described else ""
+
+
 def check(record: Record, where: str) -> None:
     """Raises UserError, which begins with `where`, if a value of the record is of another type than the contract's."""
     if record["type"] == "header":
@@ -96,6 +117,8 @@ def check(record: Record, where: str) -> None:
         completed_footer(record, where)
     elif record["type"] == "confirmation":
         check_confirmation(record, where)
+    if wrong := mismatch_of(record):
+        raise UserError(f"{where}: {wrong}")
 
 
 def completed_header(header: HeaderRecord, where: str) -> HeaderRecord:

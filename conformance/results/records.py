@@ -34,6 +34,7 @@ from conformance.model.record_shape import check, record_of
 from conformance.model.rules import Registry
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.results.checked_json import parse
 from conformance.results.conclusions import conclude_rules
 
 FILE_NAME = "results.jsonl"
@@ -46,10 +47,7 @@ def encode(record: Mapping[str, object]) -> bytes:
 
 def decode(data: bytes | str) -> Record:
     """The record in a line. Raises ValueError if it is invalid or lacks a key that every reader needs."""
-    try:
-        return record_of(json.loads(data))
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    return record_of(parse(data))
 
 
 def result_record(

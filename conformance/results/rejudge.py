@@ -52,14 +52,20 @@ def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile 
 
 
 def known_capabilities(recorded: Recorded) -> Capabilities:
-    """The capabilities of the recorded stack: those declared, and those that results report as missing."""
+    """The capabilities of the recorded stack: those declared, and those that results report as missing.
+
+    What is declared and reported as missing was absent.
+    """
     caps = recorded.header["device"].get("caps", {})
     offered: dict[str, dict[str, bool]] = {}
+    absent: dict[str, str] = {}
     for record in recorded.results:
         for name in record.get("observed", {}).get("lacking", ()):
             if name not in caps:
                 offered.setdefault(str(record.get("entry", "")), {})[name] = False
-    return Capabilities({name: value for name, value in caps.items() if isinstance(value, bool)}, offered, {})
+            elif caps[name] is True:
+                absent[name] = ""
+    return Capabilities({name: value for name, value in caps.items() if isinstance(value, bool)}, offered, {}, absent)
 
 
 def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -> Rejudged:

@@ -37,7 +37,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 
 
 def test_a_full_device_is_one_line_and_stays_a_device(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*KTAP, "/dev/full"]) == 2
+    assert main([*KTAP, "/dev/full"]) == 3
     assert capsys.readouterr().err == "rdma-cts: /dev/full cannot be written: No space left on device\n"
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
 
