@@ -29,7 +29,7 @@ from conformance.model.verdict import VIOLATIONS
 from conformance.tables.suite import load_suite
 from recorded_reference import record as recorded_run
 from reports.digest import read
-from trial.violations.registration import RemoteAtomicNever
+from trial.violations.registration import RemoteWriteNever
 
 RUNS = Path(__file__).with_name("recorded_violations")
 # The defects of forky. Fingerprints are in trackers and waivers of other people: they must not change.
@@ -212,14 +212,14 @@ def test_a_title_names_the_shortest_condition_that_no_successful_call_has() -> N
 
 
 def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fingerprint(tmp_path: Path) -> None:
-    """A reference that refuses REMOTE_ATOMIC: the rules are apart until the run shows what their calls share."""
+    """A reference that refuses REMOTE_WRITE: the rules are apart until the run shows what their calls share."""
     suite = load_suite()
     cases = [case for case in suite.cases if case.id.startswith(("reg_mr/rights/", "reg_mr/registration/",
                                                                  "reg_mr/access_flags/"))]  # fmt: skip
-    run = read(recorded_run(tmp_path / "run", suite, cases, RemoteAtomicNever()))
+    run = read(recorded_run(tmp_path / "run", suite, cases, RemoteWriteNever()))
     refused = [defect for defect in run.defects if defect.severity is Severity.VALID_REFUSED]
     first = refused[0]
-    assert first.title == "ibv_reg_mr with REMOTE_ATOMIC is refused with EINVAL"
+    assert first.title == "ibv_reg_mr with REMOTE_WRITE is refused with EINVAL"
     assert len(first.rules) > 3
     assert len(first.fingerprints) == len(first.causes) > 3
     for case in first.cases:

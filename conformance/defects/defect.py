@@ -14,7 +14,7 @@ from conformance.defects.severity import Severity, severity_of
 from conformance.defects.symptom import Symptom, symptoms_of
 from conformance.defects.words import title_of
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import VERDICTS, Verdict
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,12 @@ def defects_of(results: Iterable[ResultRecord]) -> list[Defect]:
         symptoms = [symptom for cause in causes for symptom in by_cause[cause]]
         symptoms.sort(key=lambda symptom: (*_rank(symptom), place[id(symptom.record)]))
         found.append(Defect(tuple(causes), tuple(symptoms), title_of(symptoms, succeeded)))
-    return sorted(found, key=lambda each: (each.waived, each.severity.rank, -len(each.cases), each.rules))
+    return sorted(found, key=_order)
+
+
+def _order(defect: Defect) -> tuple[bool, int, int, int, tuple[str, ...]]:
+    verdict = VERDICTS.index(Verdict(defect.first.verdict))
+    return defect.waived, defect.severity.rank, verdict, -len(defect.cases), defect.rules
 
 
 def _rank(symptom: Symptom) -> tuple[int, bool]:
