@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import cast
@@ -11,10 +12,12 @@ from conformance.bench.calls import Mr, Pd, Return, Sge
 from conformance.bench.calls import Window as AnyWindow
 from conformance.bench.interface import Entry, Memory
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
+from conformance.execution.claims import absent_on
 from conformance.execution.offered import offered_by
 from conformance.header import Check
 from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
+from conformance.model.preflight import Findings
 from conformance.model.transport import INFINIBAND, IWARP
 from conformance.model.vocabulary import ENTRIES
 from reference import header
@@ -91,8 +94,11 @@ class HeldQueue:
         return self.queue.sq_sig_all
 
     def query_state(self) -> str:
-        """Returns the present state."""
-        return self.queue.state
+        """Returns the present state. Raises OSError if the device does not tell."""
+        try:
+            return self._device.query_qp(self.queue)
+        except Refused as refused:
+            raise OSError(refused.errno, os.strerror(refused.errno)) from refused
 
     def events(self) -> list[str]:
         """Returns the asynchronous events since the last call."""
@@ -122,11 +128,24 @@ class HeldQueue:
 class HeldPair:
     """Two queue pairs that are connected to each other."""
 
-    renews_by_reset = True
+    def __init__(self, bench: ReferenceBench, spec: QpSpec, requester: Pd, responder: Pd) -> None:
+        self._bench, self._device, self._state = bench, bench.device, spec.state
+        self._spec = spec, requester, responder
+        self.transport = INFINIBAND if self._device.stack.has("iba_statuses") else IWARP
+        self._create(*self._spec)
 
-    def __init__(self, device: Device, spec: QpSpec, requester: Pd, responder: Pd) -> None:
-        self._device, self._state = device, spec.state
-        self.transport = INFINIBAND if device.stack.has("iba_statuses") else IWARP
+    @property
+    def renews_by_reset(self) -> bool:
+        """Whether `renew` resets them, so that they remain the same queue pairs; those of iWARP do not."""
+        return self.transport is not IWARP and self._bench.findings.renews_by_reset
+
+    @property
+    def tells_state(self) -> bool:
+        """Whether ibv_query_qp tells of the error state, as far as preflight has found."""
+        return self._bench.findings.tells_state
+
+    def _create(self, spec: QpSpec, requester: Pd, responder: Pd) -> None:
+        device = self._device
         self.responder = HeldQueue(device, responder, device.create_qp(_new(spec, responder)))
         self.requester = self.responder
         if spec.kind != "XRC_SEND":
@@ -144,9 +163,13 @@ class HeldPair:
             held.move_to("RTS")
 
     def renew(self) -> None:
-        """Resets both queue pairs and connects them again."""
+        """Resets both queue pairs and connects them again, or creates them again."""
+        if not self.renews_by_reset:
+            self.close()
+            self._create(*self._spec)
+            return
         for held in (self.responder, self.requester):
-            held.queue.reset()
+            self._device.reset_qp(held.queue)
         self._connect()
 
     def close(self) -> None:
@@ -168,6 +191,7 @@ class ReferenceBench:
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Device()
+        self.findings = Findings()
         self.library = Library(self.device)
         self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": Kernel(self.device)}
 
@@ -197,7 +221,11 @@ class ReferenceBench:
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
         """Returns a new pair of queue pairs. Raises Refused if the device does not have the type."""
-        return HeldPair(self.device, spec, requester, responder)
+        return HeldPair(self, spec, requester, responder)
+
+    def adapt(self, findings: Findings) -> None:
+        """Pairs are renewed from now on as preflight has found."""
+        self.findings = findings
 
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[HeldWindow | None, Return]:
         """ibv_alloc_mw: returns the window, or None, and the result of the call."""
@@ -238,7 +266,7 @@ class ReferenceBench:
         """Returns what is known of this stack before any case, determined as on a real one."""
         stack = self.device.stack
         offered = {name: offered_by(self, name) for name in ENTRIES}
-        return Capabilities(stack.declared, offered, stack.reachable)
+        return Capabilities(stack.declared, offered, stack.reachable, absent_on(self, stack.declared))
 
 
 @functools.cache
@@ -256,7 +284,7 @@ _ELEMENTS = 3
 def _new(spec: QpSpec, pd: Pd) -> Queue:
     assert isinstance(pd, Domain)
     access = _ALL_RIGHTS if spec.access is None else spec.access
-    return Queue(0, spec.kind, pd, spec.sq_sig_all, access)
+    return Queue(0, spec.kind, pd, spec.sq_sig_all, access, spec.inline)
 
 
 def _value(errno: int) -> Return:

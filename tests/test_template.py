@@ -32,8 +32,9 @@ from fixtures.softroce.job import Job
 from fixtures.softroce.machine import Machine
 from fixtures.softroce.qmp import Qmp, QmpError
 from fixtures.softroce.request import Request
+from fixtures.softroce.sparse import checksum, save
 from fixtures.softroce.start import Starter
-from fixtures.softroce.template import FILES, MANIFEST, Templates, checksum
+from fixtures.softroce.template import FILES, MANIFEST, Templates
 from patience import PATIENCE_S
 
 FAILING_POINT = "rereg_mr/change_space/rights@uverbs#old=none,flags=CHANGE_ACCESS,new=LOCAL_WRITE"
@@ -201,6 +202,18 @@ def test_the_checksum_is_of_content_and_place_and_not_of_how_holes_lie(tmp_path:
     empty = tmp_path / "empty"
     empty.touch()
     assert checksum(empty) == 0
+
+
+def test_a_file_in_memory_is_saved_whole_and_with_holes(tmp_path: Path) -> None:
+    content = bytes(1 << 20) + b"x" * 100 + bytes(1 << 20) + b"y"
+    descriptor = os.memfd_create("test")
+    try:
+        os.write(descriptor, content)
+        save(descriptor, tmp_path / "saved")
+    finally:
+        os.close(descriptor)
+    assert (tmp_path / "saved").read_bytes() == content
+    assert (tmp_path / "saved").stat().st_blocks * 512 < len(content) / 4
 
 
 def test_trust_ends_with_any_write_and_with_the_hosts_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,14 @@ and omits others; the comparison of sizes then shows a difference.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 _ATTRIBUTE = re.compile(r"__attribute__\s*\(\(.*?\)\)", re.DOTALL)
+_LONGEST_TYPE = 1000  # characters before a function's name, at most
+_BRACE = re.compile(r"[{}]")
 _DEFINE = re.compile(r"^#define[ \t]+(\w+)(\(?)", re.MULTILINE)
 
 
@@ -21,7 +24,7 @@ class Source:
 
     text: str
 
-    @property
+    @functools.cached_property
     def code(self) -> str:
         """The text without preprocessor directives and attributes."""
         lines = (line for line in self.text.splitlines() if not line.startswith("#"))
@@ -42,8 +45,9 @@ class Source:
 
     def prototype(self, function: str) -> str:
         """Returns the first declaration of a function, on one line; empty if there is none."""
-        for match in re.finditer(rf"[\w\s*]*\b{function}\s*\([^()]*\)", self.code):
-            text = " ".join(match[0].split())
+        for match in re.finditer(rf"\b{function}\s*\([^()]*\)", self.code):
+            before = re.split(r"[^\w\s*]", self.code[max(0, match.start() - _LONGEST_TYPE) : match.start()])[-1]
+            text = " ".join(f"{before}{match[0]}".split())
             # A call of the function matches too; it has no type before the name.
             if not re.match(rf"(return\b|{function}\b)", text):
                 return text.removeprefix("extern ").removeprefix("static ").removeprefix("inline ")
@@ -56,10 +60,10 @@ def _braced(code: str, opening: str) -> str:
     if not match:
         return ""
     depth = 1
-    for index in range(match.end(), len(code)):
-        depth += {"{": 1, "}": -1}.get(code[index], 0)
+    for brace in _BRACE.finditer(code, match.end()):
+        depth += 1 if brace[0] == "{" else -1
         if not depth:
-            return code[match.end() : index]
+            return code[match.end() : brace.start()]
     return ""
 
 

@@ -77,7 +77,8 @@ class Observation(TypedDict, total=False):
     returned: str  # as text: MR, MW or NULL, 0, the name of an errno or code, or a description of the error
     errno: str  # its name; empty if the call did not set it
     layer: str  # which layer returned the result: library, provider, kernel, device, header or none
-    not_made: bool  # the step belongs to the other outcome of the judged call
+    not_made: bool  # the step belongs to the other outcome of the judged call, or had no queue pair to be made on
+    no_pair: str  # the capability of the type of queue pairs that the device refused to create, such as `rc`
     enumerated: bool  # `returned` is a code from the verb's enumeration
 
     # Of a registration, a re-registration, and an allocation or bind of a window.
@@ -131,6 +132,7 @@ class Observation(TypedDict, total=False):
     setup_refused_once: str  # the refused call of the set-up, if the same set-up succeeded when it was made again
     unreachable: str  # why nothing could be observed on this stack
     left_behind: list[str]  # what could not be released, and which kernel resources have leaked
+    remarks: list[str]  # what was noticed beside the calls, and changes no verdict
     lacking: list[str]  # needed capabilities that the device does not declare, for judging the record again
 
 
@@ -144,12 +146,14 @@ class ResourceCounts(TypedDict):
 class KernelEvidence(TypedDict, total=False):
     """Kernel log, taint and resources of the time in which a case ran; recorded as `kernel` of a result.
 
-    `log` is absent if it could not be read, `taint_before` if the taint has not changed.
+    `log` is absent if it could not be read, `taint_before` if the taint has not changed. `suspects` are the names one
+    of which a complaint must have to be about the device under test; absent if everything on that kernel is.
     """
 
     taint: int
     taint_before: int
     log: list[str]
+    suspects: list[str]
     resources: ResourceCounts
     memory: ResourceCounts
 
