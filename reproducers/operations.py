@@ -235,7 +235,8 @@ def send_with_inv(writer: Writer, step: Step) -> None:
     writer.say("struct ibv_recv_wr receive = { .num_sge = 0 }, *bad_receive;")
     writer.say(f"SET_UP(!ibv_post_recv({queue}[0], &receive, &bad_receive));")
     key = writer.number(step.arguments["rkey"])
-    writer.say(f"uint32_t sent = {key};")
+    if step.then.outcome == "success":
+        writer.assign("sent", key, "uint32_t")
     _invalidated(writer, step, 1, "IBV_WR_SEND_WITH_INV")
     writer.features.add("wc")
     writer.assign("received", f"status == IBV_WC_SUCCESS ? next({queue}[0]->recv_cq) : NONE")

@@ -22,9 +22,9 @@ MOST_LINES = 150
 # The exit statuses of a program.
 KEPT, VIOLATED, NOT_SET_UP, NOT_SUPPORTED = 0, 1, 2, 77
 _MACROS = [
-    "#define CHECK(kept, ...) \\", '    (violations += !(kept), printf((kept) ? "kept: " : "VIOLATED: "), \\',
-    "     printf(__VA_ARGS__), puts(\"\"))",
-    "#define SET_UP(done) \\", '    do { if (!(done)) err(2, "not set up: %s", #done); } while (0)', "",
+    '#define CHECK(kept, ...) (printf((kept) ? "kept: " : "VIOLATED: "), \\',
+    '    violations += !(kept), printf(__VA_ARGS__), puts(""))',
+    '#define SET_UP(done) ((done) ? (void)0 : err(2, "failed: %s", #done))', "",
 ]
 # How a program finds out whether the device declares a capability.
 _DECLARED: Mapping[str, str] = {
@@ -34,15 +34,16 @@ _DECLARED: Mapping[str, str] = {
                  "(IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)",
     "odp": "device.odp_caps.general_caps & IBV_ODP_SUPPORT",
     "odp_implicit": "device.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT",
-    "odp_atomic": "device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_ATOMIC",
+    **{f"odp_{name.lower()}": f"device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_{name}"
+       for name in ("SEND", "RECV", "WRITE", "READ", "ATOMIC")},
     "flush_global": "device.device_cap_flags_ex >> 38 & 1",
     "flush_persistent": "device.device_cap_flags_ex >> 39 & 1",
     "atomic_write": "device.device_cap_flags_ex >> 40 & 1",
 }  # fmt: skip
 # What a stack offers or not, which only the answer of the call tells.
-_OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr")
-# Queue pairs connected by their states are those of InfiniBand and RoCE; others are not set up.
-_IMPLIED = ("uc", "immediate_data", "iba_statuses", *_OFFERED)
+_OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero_based")
+# Queue pairs connected by their states are those of InfiniBand and RoCE; on other transports they are not set up.
+_IMPLIED = ("rc", "uc", "immediate_data", "iba_statuses", "read_sinks", "lists", "iova_page_offset", *_OFFERED)
 
 
 @dataclass(frozen=True)
@@ -217,8 +218,8 @@ def _main(writer: Writer) -> list[str]:
     lines = ["int main(int argc, char **argv)", "{"]
     body = [
         "struct ibv_device **found = ibv_get_device_list(NULL);",
-        "for (; argc > 1 && *found; found++)",
-        "    if (!strcmp(ibv_get_device_name(*found), argv[1])) break;",
+        "while (argc > 1 && *found && strcmp(ibv_get_device_name(*found), argv[1]))",
+        "    found++;",
         "SET_UP(*found && (context = ibv_open_device(*found)));",
         "SET_UP(pd = ibv_alloc_pd(context));",
     ]

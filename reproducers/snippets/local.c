@@ -41,8 +41,8 @@ static int local(struct ibv_qp **two, const char *call, int wanted,
 @uc           !came && !changed, /* SUCCESS says only that it was sent */
 @mixed           (two[0]->qp_type == IBV_QPT_UC || status != IBV_WC_SUCCESS) &&
 @mixed           !came && !changed,
-          "%s should %s: status %d, %s; %zu of %zu bytes moved, "
-          "%zu changed", call, wanted ? "succeed" : "be refused",
-          status, ibv_wc_status_str(status), came, count, changed);
+          "%s should %s: status %d, %s; %zu of %zu bytes came, %zu changed",
+          call, wanted ? "succeed" : "be refused", status,
+          ibv_wc_status_str(status), came, count, changed);
     return status;
 }

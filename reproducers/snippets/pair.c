@@ -1,5 +1,4 @@
-/* Two queue pairs connected in loopback: one of `domain` with these
- * rights, which is tested, and its peer. */
+/* Two queue pairs in loopback: the tested one, and its peer. */
 @!mixed static struct ibv_qp **pair(struct ibv_pd *domain, int access)
 @mixed static struct ibv_qp **pair(struct ibv_pd *domain, int access, int type)
 {
