@@ -16,7 +16,6 @@ from conformance.judging import Basis
 from conformance.results.files import write_atomically
 from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities
-from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
 from reproducers.mail import mail
@@ -30,14 +29,21 @@ _FILE = Path("repro.c")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("id", nargs="?", metavar="ID",
-                        help="a case, CASE#axis=value,... for a point of a sweep, or the fingerprint of a defect")  # fmt: skip
-    parser.add_argument("--run", type=Path, metavar="DIR",
-                        help=f"the run that has observed it (default: the latest in {OUT}/, if there is one)")  # fmt: skip
+    parser.add_argument(
+        "id",
+        nargs="?",
+        metavar="ID",
+        help="a case, CASE#axis=value,... for a point of a sweep, or a defect's fingerprint",
+    )
+    parser.add_argument(
+        "--run", type=Path, metavar="DIR", help=f"the run that has observed it (default: the latest in {OUT}/)"
+    )
     parser.add_argument("--all", action="store_true", help="one for each violation of the run, in a directory")
     parser.add_argument("--mail", action="store_true", help="write a text for a mailing list, with the program in it")
-    parser.add_argument("--history", nargs="+", type=Path, default=[], metavar="DIR",
-                        help="with --mail: runs of other stacks, of which the text tells whether they have it")  # fmt: skip
+    parser.add_argument(
+        "--history", nargs="+", type=Path, default=[], metavar="DIR",
+        help="with --mail: runs of other stacks, of which the text tells whether they have it",
+    )  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="FILE",
                         help=f"where to write; - is standard output (default: {_FILE}, with --mail -)")  # fmt: skip
     case_options.add_cases_argument(parser)

@@ -114,7 +114,8 @@ def summary(findings: Sequence[Finding], seconds: float) -> Iterator[str]:
     reproduced = sum(each.outcome == REPRODUCED for each in of)
     unexpressed = sum(each.outcome == NOT_MADE for each in of)
     share = f" ({100 * reproduced / len(of):.1f} %)" if of else ""
-    yield f"{reproduced} of {len(of)} violations reproduced{share}, {unexpressed} not expressed as C, in {seconds:.0f} s"
+    counted = f"{reproduced} of {len(of)} violations reproduced{share}, {unexpressed} not expressed as C"
+    yield f"{counted}, in {seconds:.0f} s"
     others = [each for each in findings if each.verdict not in VIOLATIONS and each.outcome != NOT_MADE]
     if others:
         agreed = sum(each.outcome == AGREED for each in others)
@@ -124,7 +125,7 @@ def summary(findings: Sequence[Finding], seconds: float) -> Iterator[str]:
 def compare(
     tried: Sequence[Trying], stack: str, out: Path, jobs: int, say: Callable[[str], None], assume_yes: bool = False
 ) -> Iterator[Finding]:
-    """Compiles and runs the programs in guests of a stack, `jobs` at a time, and compares each with the recorded verdict.
+    """Compiles and runs the programs in guests of a stack, `jobs` at a time, and compares each with what is recorded.
 
     What may kill the kernel runs in a guest of its own. Files go to the directory `out`.
     """
@@ -169,7 +170,10 @@ def _compile_here(folder: Path, names: Iterable[str]) -> None:
 def _in_guests(
     names: Sequence[str], folder: Path, stack: str, out: Path, say: Callable[[str], None], assume_yes: bool
 ) -> Iterator[tuple[str, tuple[int | str, str]]]:
-    """How each program ended: (exit status or what happened, output). After one that kills its guest, another goes on."""
+    """How each program ended: (exit status or what happened, output).
+
+    After one that kills its guest, another goes on.
+    """
     rest, guests = list(names), 0
     while rest:
         guests += 1

@@ -30,7 +30,9 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
     yield ""
     line = symptom.line.removeprefix("afterwards ")
     yield from _wrapped(f"{line}.")
-    yield from _wrapped(f"This is a defect of the severity \"{severity_of(symptom).label}\": {severity_of(symptom).meaning}")
+    yield from _wrapped(
+        f'This is a defect of the severity "{severity_of(symptom).label}": {severity_of(symptom).meaning}'
+    )
     yield ""
     for id_ in symptom.rules[:3]:
         rule = run.rules.get(id_)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from conformance.model.case import Step, format_argument
+from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE, refusal
 from conformance.model.vocabulary import FLUSHES, NULL
 from reproducers import calls
 from reproducers.calls import bind_call, bound, wanted
 from reproducers.expressions import identifier
 from reproducers.objects import connected, rights, type_of
-from reproducers.writer import Inexpressible, Writer
+from reproducers.writer import Inexpressible, Writer, documented
 
 _WANTED = {"success": "1", "refused": "0", "open": "-1"}
 _OPCODES = {
@@ -158,8 +158,7 @@ def bind(writer: Writer, step: Step) -> None:
     then, name = step.then, str(step.arguments["mw"])
     window, queue = identifier(name), f"{identifier(str(step.arguments['qp']))}[0]"
     spec = writer.case.given.qps[str(step.arguments["qp"])]
-    if _remembered(writer, step, name):
-        writer.assign(f"{window}_old", f"{window}->rkey", "uint32_t")
+    writer.keep(f"{window}_old", f"{window}->rkey", "uint32_t")
     writer.assign("error", bind_call(writer, step))
     bound(writer, "!error")
     writer.names.value(name, "old_rkey", f"{window}_old")
@@ -182,7 +181,7 @@ def bind(writer: Writer, step: Step) -> None:
     if then.opcode:
         writer.features.add("wc")
         done += " && wc.opcode == IBV_WC_BIND_MW"
-    names = then.errno or calls.documented(step)
+    names = then.errno or documented(step)
     if then.because:
         wanted_ = refusal("bind", then.because, spec.kind)
         assert wanted_ is not None
@@ -203,15 +202,6 @@ def bind(writer: Writer, step: Step) -> None:
         sign = "!=" if then.rkey == "changed" else "=="
         kept, should = f"({kept}) && {window}->rkey {sign} {window}_old", f"{should} with its rkey {then.rkey}"
     _completion(writer, kept, call, should)
-
-
-def _remembered(writer: Writer, step: Step, window: str) -> bool:
-    """Whether something asks for the key that the window had before a bind."""
-    case = writer.case
-    steps = (*case.before, case.when, *case.afterwards)
-    texts = [format_argument(each) for step in steps for each in step.arguments.values()]
-    restored = any(each.call == "restore_rkey" and each.arguments["mw"] == window for each in steps)
-    return bool(step.then.rkey) or restored or any(f"{window}.old_rkey" in text for text in texts)
 
 
 def _completion(writer: Writer, kept: str, call: str, should: str) -> None:

@@ -24,7 +24,8 @@ KEPT, VIOLATED, NOT_SET_UP, NOT_SUPPORTED = 0, 1, 2, 77
 _MACROS = [
     '#define CHECK(kept, ...) (printf((kept) ? "kept: " : "VIOLATED: "), \\',
     '    violations += !(kept), printf(__VA_ARGS__), puts(""))',
-    '#define SET_UP(done) ((done) ? (void)0 : err(2, "failed: %s", #done))', "",
+    '#define SET_UP(done) ((done) ? (void)0 : err(2, "failed: %s", #done))',
+    "",
 ]
 # How a program finds out whether the device declares a capability.
 _DECLARED: Mapping[str, str] = {
@@ -167,12 +168,14 @@ def _afterwards(writer: Writer) -> None:
 def _top(writer: Writer, rules: Mapping[str, Rule]) -> list[str]:
     case, lines = writer.case, []
     lines += comment(_told(case, rules), writer.width)
+    if "udmabuf" in writer.pieces:
+        lines.append("#define _GNU_SOURCE")
     headers = set(writer.headers)
     if "sys/mman.h" not in headers and "memory" in writer.pieces:
         headers.add("sys/mman.h")
     lines += [f"#include <{header}>" for header in sorted(headers)]
     lines.append("")
-    text = "\n".join([*writer.lines, *(line for piece in snippets.with_needed(writer.pieces)
+    text = "\n".join([*writer.used, *(line for piece in snippets.with_needed(writer.pieces)
                                        for line in snippets.lines_of(piece, writer.features))])  # fmt: skip
     if "PAGE" in text:
         lines.append("#define PAGE ((size_t)sysconf(_SC_PAGESIZE))")
@@ -205,7 +208,9 @@ def _told(case: Case, rules: Mapping[str, Rule]) -> list[str]:
     paragraphs = []
     for id_ in case.rules[:1]:
         rule = rules[id_]
-        paragraphs.append(f"{id_}, {rule.document}, {rule.section}: " + (f'"{rule.quote}"' if rule.quote else rule.statement))
+        paragraphs.append(
+            f"{id_}, {rule.document}, {rule.section}: " + (f'"{rule.quote}"' if rule.quote else rule.statement)
+        )
     return [
         *paragraphs,
         f"Case {case.id} of rdma-cts.",
@@ -231,4 +236,4 @@ def _main(writer: Writer) -> list[str]:
         body.append("SET_UP(own_mr = ibv_reg_mr(pd, own, sizeof(own), IBV_ACCESS_LOCAL_WRITE | REMOTE));")
     for text in body:
         lines += statement(text.lstrip(), 1 + (len(text) - len(text.lstrip())) // 4, writer.width)
-    return [*lines, *writer.lines, "    return violations != 0;", "}"]
+    return [*lines, *writer.used, "    return violations != 0;", "}"]

@@ -2,8 +2,9 @@
 
     python3 -m trial.reproduced DEVICE PORT FOLDER NAME…
 
-For each NAME, the program FOLDER/NAME is run on the device, compiled from FOLDER/NAME.c with libibverbs if it is not there. A message before says that it
-starts, one after it how it ended: its exit status (negative: the signal), and its output. Messages are JSON lines.
+For each NAME, the program FOLDER/NAME is run on the device, compiled from FOLDER/NAME.c with libibverbs if it is not
+there. A message before says that it starts, one after it how it ended: its exit status (negative: the signal), and its
+output. Messages are JSON lines.
 """
 
 from __future__ import annotations
