@@ -85,7 +85,7 @@ def page(findings: Sequence[Finding], runs: Sequence[Run], where: Mapping[str, s
               f"`{FOLDER}/` are made by `./rdma-cts findings RUN [RUN …]` from runs on:", ""]  # fmt: skip
     lines += [f"- {run.stack}" for run in runs]
     lines += ["", "A program needs libibverbs alone: `cc FILE -libverbs && ./a.out [DEVICE]`. It prints what the",
-              "document wants and what came; it ends with 0 (kept), 1 (violated), 77 (not supported) or 2 (not set up).",
+              "document wants and what came; it ends with 0 (kept), 1 (violated), 77 (not supported), 2 (not set up).",
               "", "| severity | defect | stacks | shown by |", "|---|---|---|---|"]  # fmt: skip
     for each in findings:
         names = ", ".join(dict.fromkeys(run.name for run in each.runs))

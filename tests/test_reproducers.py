@@ -126,7 +126,7 @@ def test_the_uverbs_entry_is_called_by_the_kernels_commands() -> None:
 
 def test_what_a_device_does_not_declare_ends_with_77() -> None:
     text = " ".join(text_of(WRITE).split())
-    assert "if (!(device.odp_caps.general_caps & IBV_ODP_SUPPORT)" in text
+    assert "if (!(device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE))" in text
     assert "errx(77, " in text
 
 

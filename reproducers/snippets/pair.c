@@ -10,16 +10,17 @@
         .retry_cnt = 7, .max_rd_atomic = 1, .max_dest_rd_atomic = 1,
         .port_num = 1, .ah_attr = { .is_global = 1, .port_num = 1 } };
 @mixed     int reliable = type == IBV_QPT_RC;
-    const int masks[] = { IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-        IBV_QP_ACCESS_FLAGS, IBV_QP_AV | IBV_QP_PATH_MTU |
-@mixed         reliable * (IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) |
-@rc         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER |
-        IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
-@mixed         reliable * (IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-@mixed         IBV_QP_MAX_QP_RD_ATOMIC) | IBV_QP_SQ_PSN };
+    const int masks[] = { IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+@rc         IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+@rc         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
 @rc         IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 @rc         IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_SQ_PSN };
+@uc         IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
 @uc         IBV_QP_SQ_PSN };
+@mixed         IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+@mixed         reliable * (IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+@mixed         reliable * (IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+@mixed         IBV_QP_MAX_QP_RD_ATOMIC) | IBV_QP_SQ_PSN };
     struct ibv_qp **two = calloc(2, sizeof(*two));
     union ibv_gid gid;
 
