@@ -33,7 +33,8 @@ def _prepare(writer: Writer, step: Step) -> None:
         writer.features.add("open")
     if step.then.opcode:
         writer.features.add("wc")
-    writer.features.add("traffic")
+    if str(step.arguments["op"]) not in FLUSHES:
+        writer.features.add("traffic")
     writer.headers |= {"stdlib.h", "unistd.h"}
 
 
@@ -127,8 +128,19 @@ def status_of_refusal(writer: Writer, status: str, allowed: tuple[str, ...]) -> 
 
 
 def flush(writer: Writer, step: Step) -> None:
-    """A FLUSH, which only an extended queue pair can post."""
-    raise Inexpressible(f"it needs the operation {step.arguments['op']!s}")
+    """A FLUSH, which only an extended queue pair can post. Its program needs a header of rdma-core 46 or later."""
+    operation = str(step.arguments["op"])
+    if step.then.because or str(step.arguments["via"]) != NULL or "parts" in writer.features:
+        raise Inexpressible(f"it needs {operation} over a queue pair of its own")
+    writer.features.add("flush")
+    addr, _, count, _ = writer.located(step, operation)
+    pair = _pair(writer, step)
+    if "mixed" in writer.features:
+        raise Inexpressible("it needs queue pairs of several types")
+    writer.use("flush")
+    key = writer.number(step.arguments["rkey"])
+    kind, wanted_ = f"IBV_{operation}", _WANTED[step.then.outcome]
+    writer.say(f'flush({pair}, "{_asked(step)}", {wanted_}, {kind}, {key}, {addr}, {count});')
 
 
 def local_traffic(writer: Writer, step: Step) -> None:

@@ -188,10 +188,7 @@ def _top(writer: Writer, rules: Mapping[str, Rule]) -> list[str]:
     if "DATA(" in text:
         lines.append("#define DATA(i) (0x80 + (i) % 113) /* the bytes that move */")
     if "REMOTE" in text.replace("_REMOTE", ""):
-        lines.append("#define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ"
-                     + (" | \\" if "atomic" in writer.features else ")"))  # fmt: skip
-        if "atomic" in writer.features:
-            lines.append("                IBV_ACCESS_REMOTE_ATOMIC)")
+        lines += statement(f"static const int REMOTE = {' | '.join(_rights(writer))};", 0, writer.width)
     lines += _MACROS
     lines += ["static struct ibv_context *context;", "static struct ibv_pd *pd;", "static int violations;"]
     if "traffic" in writer.features:
@@ -204,6 +201,13 @@ def _top(writer: Writer, rules: Mapping[str, Rule]) -> list[str]:
     for piece in snippets.with_needed(writer.pieces):
         lines += ["", *snippets.lines_of(piece, writer.features)]
     return [*lines, ""]
+
+
+def _rights(writer: Writer) -> list[str]:
+    """The rights of peers that the operations of the program need."""
+    more = {"atomic": "IBV_ACCESS_REMOTE_ATOMIC", "flush": "IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT"}
+    return ["IBV_ACCESS_REMOTE_WRITE", "IBV_ACCESS_REMOTE_READ",
+            *(text for feature, text in more.items() if feature in writer.features)]  # fmt: skip
 
 
 def _told(case: Case, rules: Mapping[str, Rule]) -> list[str]:

@@ -2,7 +2,10 @@
 @!mixed static struct ibv_qp **pair(struct ibv_pd *domain, int access)
 @mixed static struct ibv_qp **pair(struct ibv_pd *domain, int access, int type)
 {
-    struct ibv_qp_init_attr init = { .cap = { 16, 16, 3, 3, 0 },
+@flush     struct ibv_qp_init_attr_ex init = { .cap = { 16, 16, 3, 3, 0 },
+@flush         .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+@flush         .send_ops_flags = IBV_QP_EX_WITH_FLUSH,
+@!flush     struct ibv_qp_init_attr init = { .cap = { 16, 16, 3, 3, 0 },
 @rc                                      .qp_type = IBV_QPT_RC };
 @uc                                      .qp_type = IBV_QPT_UC };
 @mixed                                      .qp_type = type };
@@ -30,7 +33,9 @@
     for (int i = 0; i < 2; i++) {
         init.send_cq = ibv_create_cq(context, 64, NULL, NULL, 0);
         init.recv_cq = init.send_cq;
-        SET_UP(two[i] = ibv_create_qp(i ? pd : domain, &init));
+@flush         init.pd = i ? pd : domain;
+@flush         SET_UP(two[i] = ibv_create_qp_ex(context, &init));
+@!flush         SET_UP(two[i] = ibv_create_qp(i ? pd : domain, &init));
     }
     for (int i = 0; i < 6; i++) {
         attr.qp_state = IBV_QPS_INIT + i / 2;
