@@ -13,7 +13,7 @@ _OLDEST_HEADER = 44
 _UNITS: Mapping[str, str] = {"KiB": "10", "MiB": "20", "GiB": "30", "TiB": "40"}
 # Words that a program or C itself uses, and that objects of a case may have as names too.
 _TAKEN = frozenset((
-    "answer", "area", "argc", "argv", "bound", "calloc", "context", "copy", "count", "errno", "error", "exit",
+    "all", "answer", "area", "argc", "argv", "bound", "calloc", "context", "copy", "count", "errno", "error", "exit",
     "free", "gid", "hugepage", "local", "main", "malloc", "memory", "move", "next", "own", "own_mr", "page", "pair",
     "parts", "printf", "puts", "rdma", "refused", "size", "status", "state", "stopped", "received", "sent",
     "handle", "earlier", "command", "method", "device", "violations", "wc", "auto", "break", "case", "char",

@@ -227,10 +227,10 @@ def _told(case: Case, rules: Mapping[str, Rule]) -> list[str]:
 def _main(writer: Writer) -> list[str]:
     lines = ["int main(int argc, char **argv)", "{"]
     body = [
-        "struct ibv_device **found = ibv_get_device_list(NULL);",
-        "while (argc > 1 && *found && strcmp(ibv_get_device_name(*found), argv[1]))",
-        "    found++;",
-        "SET_UP(*found && (context = ibv_open_device(*found)));",
+        "struct ibv_device **all = ibv_get_device_list(NULL);",
+        "while (all && *all && argc > 1 && strcmp(ibv_get_device_name(*all), argv[1]))",
+        "    all++;",
+        "SET_UP(all && *all && (context = ibv_open_device(*all)));",
         "SET_UP(pd = ibv_alloc_pd(context));",
     ]
     if writer.case.hazardous:

@@ -108,6 +108,15 @@ def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_program_that_finds_no_device_ends_with_2(tmp_path: Path) -> None:
+    (tmp_path / "repro.c").write_text(text_of(WRITE))
+    built = subprocess.run(["cc", "repro.c", "-libverbs"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (built.returncode, built.stderr) == (0, "")
+    ended = subprocess.run(["./a.out", "no-such-device"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "a.out: failed: all && *all" in ended.stderr
+
+
 def test_the_program_makes_the_call_of_the_case_with_its_set_up() -> None:
     text = " ".join(text_of(ADVICE).split())
     assert (

@@ -44,8 +44,8 @@ static int rdma(struct ibv_qp **two, const char *call, int wanted, int opcode,
 @!read         came += at < count && range[at] == DATA(at);
 @!read         changed += area[i] != (at < count ? 0xfe : 0x77);
     }
-@open     if (wanted >= 0)
 @atomic     memcpy(&after, own, sizeof(after));
+@open     if (wanted >= 0)
     CHECK(wanted ? status == IBV_WC_SUCCESS && came == count &&
 @atomic           (opcode < IBV_WR_ATOMIC_CMP_AND_SWP || after == before) &&
 @read           changed == (read ? 0 : count) :
