@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from commands import coverage, explain
+from commands import coverage, explanations
 from commands.__main__ import main
 from commands.report import FORMATS
 from conformance.errors import UserError
@@ -127,7 +127,7 @@ def read_in_every_way(folder: Path, suite: Suite) -> None:
         assert b"\x1b" not in (report if isinstance(report, bytes) else report.encode(errors="replace"))
     assert all(line.isprintable() for line in terminal.summary(run, folder).split("\n"))
     compare(run, read(OLD), unlike_tables=True)
-    list(explain._of_rule(suite, suite.registry["ADV-01"], run))
+    list(explanations.of_rule(suite, suite.registry["ADV-01"], run))
     coverage.cover_with_results(suite, folder)
     list(rejudge(suite, read_results(folder), folder))
     for record in read_results(folder).results:
@@ -192,7 +192,7 @@ def seconds_to_read(folder: Path, planned: int) -> float:
     folder.mkdir()
     (folder / "results.jsonl").write_bytes(encode(data) + b"".join(rest))
     began = time.process_time()
-    assert f"{planned + 11} cases" in terminal.summary(read(folder), folder)
+    assert f"{planned + 11:,} cases" in terminal.summary(read(folder), folder)
     return time.process_time() - began
 
 
