@@ -24,8 +24,8 @@ from reports.digest import one_line
 
 # The commands in the order of the help text; _MODULES has the module names that differ from the command.
 COMMANDS = (
-    "run", "test", "doctor", "list", "report", "compare", "judge", "explain", "waivers", "coverage", "describe",
-    "trial", "schema",
+    "run", "test", "doctor", "list", "report", "compare", "judge", "explain", "waivers", "reproducer", "findings",
+    "coverage", "describe", "trial", "schema",
 )  # fmt: skip
 _MODULES = {"list": "listing"}
 
