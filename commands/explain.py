@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from commands import case_options
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Rule
@@ -61,7 +61,7 @@ def _case(suite: Suite, wanted: str) -> Case:
         ids = [case.id for case in suite.cases]
         raise UserError(
             f"there is no rule or case {wanted!r}{suggestion(wanted, [*suite.registry, *ids])}",
-            hint="./rdma-cts list shows all cases, ./rdma-cts list --rules all rules",
+            hint=f"{PROGRAM} list shows all cases, {PROGRAM} list --rules all rules",
         )
     return found
 
@@ -99,7 +99,7 @@ def _of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
             yield from _wrapped(reason, "      ")
             yield f"      {repro}"
     if len(cases) > _CASES:
-        yield f"  and {len(cases) - _CASES} more: ./rdma-cts list --rule {rule.id}"
+        yield f"  and {len(cases) - _CASES} more: {PROGRAM} list --rule {rule.id}"
 
 
 def _rank(rule: Rule, record: ResultRecord | None) -> int:

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from conformance.device.libibverbs import DIALECTS
+from conformance.errors import PROGRAM
 from conformance.model.case import Case
 from conformance.model.vocabulary import TIERS
 from conformance.supervision import CASE_DEADLINE_S
 from conformance.tables.suite import ROOT
 from conformance.tables.tiers import DEFAULT, SEQUENCES_S
 
-PROGRAM = ("./rdma-cts", "run")
 PLUGIN_PREFIX = "--rdma-"
 HOST, GUEST = "host", "guest"
 # Groups of the help text.
@@ -143,7 +143,7 @@ class RunOptions:
 
     def reproduction(self, case: Case) -> str:
         """The shell command that runs one case alone (see of_case). The case's id is at its end."""
-        return shlex.join([*PROGRAM, *self.of_case(case).arguments()])
+        return shlex.join([PROGRAM, "run", *self.of_case(case).arguments()])
 
     def plugin_arguments(self) -> list[str]:
         """The --rdma-… arguments of pytest for this run, without those that select cases."""

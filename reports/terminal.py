@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from conformance.errors import PROGRAM
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import headline, verdict_on
@@ -66,14 +67,14 @@ def _next(run: Digest, out: Path) -> str:
     """The most useful next step."""
     violated = next(iter(run.violations()), "")
     if run.footer is None or run.counts.get(Verdict.MISSED):
-        return f"./rdma-cts run --resume {out} runs the missing cases"
+        return f"{PROGRAM} run --resume {out} runs the missing cases"
     if violated:
-        return f"./rdma-cts explain {violated} --results {out} explains the first violation"
+        return f"{PROGRAM} explain {violated} --results {out} explains the first violation"
     if run.status == 1:
         return "correct the waivers named above (see docs/waivers.md)"
     if run.status == 3:
-        return "./rdma-cts doctor shows what is missing on this host"
-    return f"./rdma-cts compare OLD {out} shows what has changed since another run"
+        return f"{PROGRAM} doctor shows what is missing on this host"
+    return f"{PROGRAM} compare OLD {out} shows what has changed since another run"
 
 
 def _conclusion(run: Digest) -> str:
