@@ -6,13 +6,15 @@ never a traceback.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+from commands.arguments import Parser
+from commands.output import Output
+from commands.unforeseen import explained
 from conformance import derived
 from conformance.errors import UserError
 from conformance.tables.suite import VERSION
@@ -21,7 +23,8 @@ from reports.digest import one_line
 
 # The commands in the order of the help text; _MODULES has the module names that differ from the command.
 COMMANDS = (
-    "run", "test", "doctor", "list", "report", "compare", "judge", "explain", "coverage", "describe", "trial", "schema",
+    "run", "test", "doctor", "list", "report", "compare", "judge", "explain", "waivers", "coverage", "describe",
+    "trial", "schema",
 )  # fmt: skip
 _MODULES = {"list": "listing"}
 
@@ -30,11 +33,9 @@ def _module(command: str) -> ModuleType:
     return importlib.import_module(f"commands.{_MODULES.get(command, command)}")
 
 
-def parser_of(commands: Sequence[str]) -> argparse.ArgumentParser:
+def parser_of(commands: Sequence[str]) -> Parser:
     """The parser of these commands' arguments. Importing all commands would dominate the start-up time of one."""
-    parser = argparse.ArgumentParser(
-        prog="rdma-cts", description="Conformance tests for the memory-region verbs of RDMA devices."
-    )
+    parser = Parser(prog="rdma-cts", description="Conformance tests for the memory-region verbs of RDMA devices.")
     parser.add_argument("--version", action="version", version=f"rdma-cts {VERSION}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in map(_module, commands):
@@ -53,15 +54,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.execute(arguments))
     except UserError as error:
-        for line in str(error).splitlines():
-            print(f"rdma-cts: {one_line(line)}", file=sys.stderr)
-        return error.status
-    except BrokenPipeError:  # the program that reads our output, such as head, has ended
-        sys.stderr.close()
-        return 1
+        return _told(error)
     except KeyboardInterrupt:
         print("rdma-cts: interrupted", file=sys.stderr)
         return 3
+    except Exception as error:
+        out = getattr(arguments, "out", None)
+        return _told(explained(error, out if out and out.is_dir() else None))
+
+
+def _told(error: UserError) -> int:
+    """Prints an error; returns its exit status."""
+    for line in str(error).splitlines():
+        print(f"rdma-cts: {one_line(line)}", file=sys.stderr)
+    return error.status
 
 
 def keep_derived_files(given: Sequence[str]) -> None:
@@ -73,6 +79,19 @@ def keep_derived_files(given: Sequence[str]) -> None:
         os.environ.setdefault(derived.DIRECTORY, str(cache_directory() / "derived" / "host"))
 
 
+def run_as_program() -> int:
+    """Runs the command of this process; returns its exit status, 3 if the output of anything but a run was lost."""
+    output = Output()
+    given = sys.argv[1:]
+    try:
+        keep_derived_files(given)
+    except UserError as error:
+        return _told(error)
+    status = main()
+    if (lost := output.lost()) and given[:1] != ["run"]:
+        return _told(UserError(f"standard output: {lost}", status=3))
+    return status
+
+
 if __name__ == "__main__":
-    keep_derived_files(sys.argv[1:])
-    sys.exit(main())
+    sys.exit(run_as_program())

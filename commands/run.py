@@ -6,6 +6,7 @@ Connects the engine, the target and the reports. Not for choosing the target and
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -14,12 +15,14 @@ from datetime import datetime
 from pathlib import Path
 
 from commands import builds, case_options, report, run_arguments, target
+from commands.arguments import Parser
 from commands.guests import Guests, guest_driver
 from commands.plan import Plan, read_plan, write_plan
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import SupervisorFacts
+from conformance.results.files import not_written
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
@@ -29,8 +32,8 @@ from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import ordered
 from reports.digest import read
-from reports.progress import NORMAL, QUIET, VERBOSE, Progress
-from reports.terminal import summary
+from reports.progress import Progress
+from reports.terminal import NORMAL, QUIET, VERBOSE, summary
 
 NAME = "run"
 HELP = "Run the cases on a device of this host or, without one, in the Soft-RoCE guest."
@@ -67,7 +70,7 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
     """Opens a shell in the guest that a run would use; only the console is recorded."""
     if options.device:
         raise builds.only_for_guest("--shell")
-    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-shell"
+    out = arguments.out or _new_folder("shell")
     with _tidied(out):
         Guests(options, out, Progress().say, arguments.yes).shell()
     return 0
@@ -98,15 +101,14 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
     cases = ordered(case_options.selection_from(options).apply(suite), options.seed)
     if not options.sequences:
         cases = _without_sequences(cases)
-    if options.profile:
-        read_profile(options.profile)
+    profile = read_profile(options.profile) if options.profile else None
     waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
     progress = Progress(level=arguments.level)
     options = target.with_target(options)
     if options.device and not options.hazardous:
         cases = _harmless(cases, progress)
     device = options.device or guest_driver(options).device
-    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{device}"
+    arguments.out = out = arguments.out or _new_folder(device)
     file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device))
     with closing(file) as results, _tidied(out):
         before = results.recorded()
@@ -124,7 +126,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
             reproduction = options.seen_from_project(Path.cwd()).reproduction
             supervisor = Supervisor(
                 suite, cases, results, progress, header, out / "console.log", reproduction,
-                deadline_s=options.deadline, boot_id=chosen.boot_id, prior=prior, waivers=waivers,
+                deadline_s=options.deadline, boot_id=chosen.boot_id, prior=prior, waivers=waivers, profile=profile,
                 durations=chosen.durations.read() if chosen.durations else None,
             )  # fmt: skip
             again = None if options.no_confirm else chosen.again
@@ -133,8 +135,23 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
                 chosen.durations.update(supervisor.recording.done.values())
     report.write_beside(out)
     digest = read(out)
-    print(summary(digest, out))
+    print(summary(digest, out, level=arguments.level))
     return digest.status
+
+
+def _new_folder(what: str) -> Path:
+    """A new directory for a run, named by the time; runs that begin in the same second get different ones."""
+    name = f"{datetime.now():%Y%m%dT%H%M%S}-{what}"
+    for number in itertools.count(1):
+        folder = Path("out") / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise not_written(folder, error) from error
+    raise AssertionError("there is always another name")
 
 
 def _plan(
@@ -188,6 +205,6 @@ def _without_sequences(cases: list[Case]) -> list[Case]:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parses the command's arguments; `argv` does not include the command's name."""
-    parser = argparse.ArgumentParser(prog="rdma-cts run")
+    parser = Parser(prog="rdma-cts run")
     add_arguments(parser)
     return parser.parse_args(argv)

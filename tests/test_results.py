@@ -62,6 +62,7 @@ def test_a_result_has_every_field_of_the_contract() -> None:
         "duration_us": 7,
         "repro": "./rdma-cts run --only reg_mr/sample/sample",
         "notes": ["a note"],
+        "set_up": {"given": ["buf: memory, anonymous, 4 pages"], "before": []},
     }
 
 
@@ -174,11 +175,16 @@ def test_a_recorded_run_is_not_overwritten(tmp_path: Path) -> None:
     assert path.read_bytes() == encode(header())
 
 
-def test_a_place_that_cannot_be_written_is_a_broken_environment(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["file", "n" * 300, "link"])
+def test_a_place_that_cannot_be_written_is_the_users_mistake(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").write_text("")
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / "results.jsonl").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserError) as caught:
-        ResultsFile(tmp_path / "file" / "results.jsonl")
-    assert caught.value.status == 3
+        ResultsFile(tmp_path / folder / "results.jsonl")
+    assert caught.value.status == 2
+    assert len(str(caught.value).splitlines()) == 1
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_full_disk_is_one_clear_error() -> None:

@@ -10,9 +10,10 @@ import os
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.model.case import Case
 from conformance.model.record import Record, ResultRecord
 from conformance.model.verdict import Verdict
-from conformance.results.files import write_all
+from conformance.results.files import not_written, write_all
 from conformance.results.points import store_points
 from conformance.results.prior_sessions import PriorSessions
 from conformance.results.records import Recorded, encode, read_results
@@ -30,12 +31,10 @@ class ResultsFile:
         self._durable = durable
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._fd = os.open(path, flags, 0o644)
         except OSError as error:
-            raise UserError(f"{path.parent} cannot be made: {error.strerror}", status=3) from error
-        try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise UserError(f"{path} cannot be written: {error.strerror}", status=3) from error
+            raise not_written(path, error) from error
         try:
             self._lock()
             if not carry_on and os.fstat(self._fd).st_size:
@@ -75,9 +74,9 @@ class ResultsFile:
         os.ftruncate(self._fd, len(whole) - len(end))
         return PriorSessions.of(recorded, ended)
 
-    def prepared(self, record: ResultRecord) -> ResultRecord:
-        """The stored form of the record. Writes the points of a sweep to their side file."""
-        return store_points(record, self.path.parent) if "points_data" in record else record
+    def prepared(self, record: ResultRecord, case: Case | None = None) -> ResultRecord:
+        """The stored form of the record. Writes the points of a sweep, which is `case`, to their side file."""
+        return store_points(record, self.path.parent, case) if "points_data" in record else record
 
     def append(self, record: Record) -> None:
         """Appends one record, after the points of a sweep. Raises UserError (status 3) if the disk is full."""
@@ -87,7 +86,7 @@ class ResultsFile:
             if self._durable:
                 os.fdatasync(self._fd)
         except OSError as error:
-            raise UserError(f"{self.path} cannot be written: {error.strerror}", status=3) from error
+            raise not_written(self.path, error) from error
 
     def close(self) -> None:
         """Closes and unlocks the file after its contents have reached the disk."""
