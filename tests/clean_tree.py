@@ -10,13 +10,15 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from fixtures.cache import cache_directory
-from fixtures.softroce.build import mmdebstrap_command
+from fixtures.softroce.build import bootstrap, mmdebstrap_command
 from fixtures.softroce.image import locked
 from fixtures.softroce.recipe import recipe_for
 from patience import PATIENCE_S
@@ -74,9 +76,10 @@ def unpacked(packages: Iterable[str]) -> Iterator[Tree]:
 
     It lies in the cache, so that files of the cache can be hard links in it.
     """
-    recipe = recipe_for(SUITE)
-    command = mmdebstrap_command(recipe, sorted(packages), _ADD_USER, Path("TREE"), recipe.left_out)
-    digest = hashlib.sha256("\0".join(command).encode()).hexdigest()[:16]
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this machine refuses mounts, and a tree needs its own /proc")
+    needed = sorted(packages)
+    digest = hashlib.sha256("\0".join(_command(needed, Path("TREE"))).encode()).hexdigest()[:16]
     kept = cache_directory() / "trees"
     kept.mkdir(parents=True, exist_ok=True)
     archive = kept / f"{SUITE}-{digest}.tar"
@@ -85,7 +88,7 @@ def unpacked(packages: Iterable[str]) -> Iterator[Tree]:
         with locked(kept / "lock", "the clean Debian tree", print):
             _remove_remnants(kept)
             if not archive.exists():
-                _make(archive, command)
+                _make(archive, needed)
             folder.mkdir()
             subprocess.run(["tar", "-C", str(folder), "-xpf", str(archive)], check=True)
         yield Tree(folder)
@@ -93,13 +96,19 @@ def unpacked(packages: Iterable[str]) -> Iterator[Tree]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _make(archive: Path, command: list[str]) -> None:
+def _command(packages: Sequence[str], root: Path, expired: Collection[str] = ()) -> list[str]:
+    recipe = recipe_for(SUITE)
+    return mmdebstrap_command(recipe, packages, _ADD_USER, root, recipe.left_out, expired)
+
+
+def _make(archive: Path, packages: Sequence[str]) -> None:
     for old in archive.parent.glob("*.tar"):
         old.unlink()
     unfinished = archive.with_name("unfinished.tar")
-    command[command.index("TREE")] = str(unfinished)
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    log = archive.with_name("build.log")
+    log.write_bytes(b"")
+    made = bootstrap(lambda expired: _command(packages, unfinished, expired), unfinished, log, print, {})
+    assert made, log.read_text(encoding="utf-8", errors="replace")
     unfinished.rename(archive)
 
 
