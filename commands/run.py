@@ -107,7 +107,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
     options = target.with_target(options)
     if options.device and not options.hazardous:
         cases = _harmless(cases, progress)
-    device = options.device or guest_driver(options).device
+    device = "+".join(options.devices) or guest_driver(options).device
     arguments.out = out = arguments.out or _new_folder(device)
     file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device))
     with closing(file) as results, _tidied(out):
@@ -120,6 +120,8 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
             header: SupervisorFacts = {"stack": chosen.stack, "seed": options.seed, "tier": options.tier,
                       "argv": [NAME, *arguments.argv], "under_test": {"given": chosen.given},
                       "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None}  # fmt: skip
+            if len(options.devices) > 1:
+                header["devices"] = list(options.devices)
             if before and before.header.get("waivers") != header["waivers"]:
                 raise UserError("the run cannot be resumed, because the waivers differ", hint="start a new run")
             prior = results.cut_back(before)
@@ -129,8 +131,8 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
                 deadline_s=options.deadline, boot_id=chosen.boot_id, prior=prior, waivers=waivers, profile=profile,
                 durations=chosen.durations.read() if chosen.durations else None,
             )  # fmt: skip
-            again = None if options.no_confirm else chosen.again
-            supervisor.run(*[chosen.start] * chosen.workers, again=again)
+            again = () if options.no_confirm else chosen.again
+            supervisor.run(*chosen.starts, again=again)
             if chosen.durations:
                 chosen.durations.update(supervisor.recording.done.values())
     report.write_beside(out)
