@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from commands.output import show
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from fixtures import packages
 from fixtures.cache import cache_directory
 from fixtures.softroce import accelerator
@@ -58,8 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Prints both tables. Exit status 0 if at least one way of running works, else 4."""
     ways = {
-        "On an RDMA device of this host (./rdma-cts run --device NAME)": device_findings(Host()),
-        "In the Soft-RoCE guest (./rdma-cts run --guest)": guest_findings(Host(), recipe_for(arguments.stack)),
+        f"On an RDMA device of this host ({PROGRAM} run --device NAME)": device_findings(Host()),
+        f"In the Soft-RoCE guest ({PROGRAM} run --guest)": guest_findings(Host(), recipe_for(arguments.stack)),
     }
     for title, findings in ways.items():
         print(title)
@@ -225,7 +225,7 @@ def _disk(cache: Path) -> Finding:
 def _rights_to_build() -> Finding:
     if os.geteuid() == 0:
         return Finding(OK, "rights", "root, as building the image needs")
-    return Finding(MISSING, "rights", "building the image needs root", "sudo -E ./rdma-cts run --guest")
+    return Finding(MISSING, "rights", "building the image needs root", f"sudo -E {PROGRAM} run --guest")
 
 
 def _processor(host: Host, vmlinuz: Path) -> Finding:

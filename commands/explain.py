@@ -10,7 +10,7 @@ from commands import case_options
 from commands.explanations import of_case, of_defect, of_rule
 from commands.output import show
 from conformance.defects import Defect
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.results.records import FILE_NAME
 from conformance.tables.suite import Suite
@@ -64,7 +64,7 @@ def _case(suite: Suite, wanted: str) -> Case:
         ids = [case.id for case in suite.cases]
         raise UserError(
             f"there is no rule or case {wanted!r}{suggestion(wanted, [*suite.registry, *ids])}",
-            hint="./rdma-cts list shows all cases, ./rdma-cts list --rules all rules",
+            hint=f"{PROGRAM} list shows all cases, {PROGRAM} list --rules all rules",
         )
     return found
 
@@ -76,5 +76,5 @@ def _defect(wanted: str, run: Digest | None) -> tuple[Defect, Digest]:
     if len(found) != 1:
         many = ", ".join(defect.fingerprint for defect in found)
         what = f"the fingerprints {many} begin with {wanted}" if many else f"{run.directory} has no defect {wanted}"
-        raise UserError(what, hint=f"./rdma-cts report {run.directory} shows all defects")
+        raise UserError(what, hint=f"{PROGRAM} report {run.directory} shows all defects")
     return found[0], run

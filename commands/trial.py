@@ -13,7 +13,7 @@ from typing import Any
 
 from commands import reproduction
 from commands.programs import messages_from_guest
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.model.kind import Kind
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
@@ -205,7 +205,7 @@ def _sequences(arguments: argparse.Namespace, suite: Suite) -> int:
     if not arguments.sequences > 0:
         raise UserError(f"--sequences {arguments.sequences:g}: give a number of seconds")
     if arguments.guest:
-        hint = "./rdma-cts run --guest --tier exhaustive --verb sequences --sequences SECONDS"
+        hint = f"{PROGRAM} run --guest --tier exhaustive --verb sequences --sequences SECONDS"
         raise UserError("random sequences on a device are cases of a run", hint=hint)
     chosen = _chosen(VIOLATIONS, suite, arguments.rule, arguments.violation)
     kind = chosen[0].kind if arguments.rule or arguments.violation else Device
