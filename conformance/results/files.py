@@ -1,5 +1,6 @@
 """Writes files atomically: a reader, or a crash at any moment, sees the old or the new content, never a part of it.
 
+What is no regular file, such as a pipe, is written through and never replaced.
 Not for files that grow line by line (writer.py); these use only `write_all`.
 """
 
@@ -14,10 +15,15 @@ from conformance.errors import UserError
 def write_atomically(path: Path, data: bytes) -> None:
     """Replaces the content of a file; creates its folder if necessary. The data are on disk on return.
 
-    Raises UserError (status 3) if that fails; the old file is unchanged then, and no other file is left.
+    A link stays one: the file that it names is replaced. Raises UserError (status 3) if that fails; the old file is
+    unchanged then, and no other file is left.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
+        path = Path(os.path.realpath(path))
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with partial.open("wb") as file:

@@ -5,6 +5,7 @@ One process at a time: the file is locked while it is open. The kernel unlocks i
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -24,6 +25,7 @@ class ResultsFile:
     def __init__(self, path: Path, *, carry_on: bool = False, durable: bool = False) -> None:
         """Creates or opens the file. Raises UserError if it is in use, or has a run and `carry_on` is false.
 
+        An error in the path is a mistake of who gave it (status 2), a full disk is not (status 3).
         `durable`: each line is on disk before the next, because the kernel under test is that of this host.
         """
         self.path = path
@@ -31,11 +33,11 @@ class ResultsFile:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"{path.parent} cannot be made: {error.strerror}", status=3) from error
+            raise _unusable(f"{path.parent} cannot be made", error) from error
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise UserError(f"{path} cannot be written: {error.strerror}", status=3) from error
+            raise _unusable(f"{path} cannot be written", error) from error
         try:
             self._lock()
             if not carry_on and os.fstat(self._fd).st_size:
@@ -47,6 +49,8 @@ class ResultsFile:
     def _lock(self) -> None:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(self._fd).st_nlink:  # another run has just removed it
+                raise BlockingIOError
         except BlockingIOError as error:
             hint = "choose another --out, or let it come to its end"
             raise UserError(f"a run is going on in {self.path.parent}", hint=hint) from error
@@ -90,6 +94,13 @@ class ResultsFile:
             raise UserError(f"{self.path} cannot be written: {error.strerror}", status=3) from error
 
     def close(self) -> None:
-        """Closes and unlocks the file after its contents have reached the disk."""
+        """Closes and unlocks the file after its contents have reached the disk. Removes one without any record."""
         os.fsync(self._fd)
+        if not os.fstat(self._fd).st_size:
+            self.path.unlink(missing_ok=True)
         os.close(self._fd)
+
+
+def _unusable(what: str, error: OSError) -> UserError:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+    return UserError(f"{what}: {error.strerror}", status=3 if full else 2)
