@@ -6,13 +6,16 @@ never a traceback.
 
 from __future__ import annotations
 
-import argparse
+import errno
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+from commands import signals
+from commands.parsing import PROGRAM, Parser
 from conformance import derived
 from conformance.errors import UserError
 from conformance.tables.suite import VERSION
@@ -32,12 +35,35 @@ def _module(command: str) -> ModuleType:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command that `argv` names and returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="rdma-cts", description="Conformance tests for the memory-region verbs of RDMA devices."
-    )
+    try:
+        status = _executed(sys.argv[1:] if argv is None else list(argv))
+        sys.stdout.flush()
+        return status
+    except UserError as error:
+        for line in str(error).splitlines():
+            print(f"{PROGRAM}: {one_line(line)}", file=sys.stderr)
+        return error.status
+    except BrokenPipeError:  # the program that reads our output, such as head, has ended
+        signals.abandon_output()
+        return signals.SIGNALLED + signal.SIGPIPE
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO) or error.filename:
+            raise
+        signals.abandon_output()
+        print(f"{PROGRAM}: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 3
+    except KeyboardInterrupt as end:
+        number = end.number if isinstance(end, signals.Terminated) else 0
+        by = f"ended by {signal.Signals(number).name}" if number else "interrupted"
+        print(one_line(": ".join((PROGRAM, by, *end.args))), file=sys.stderr)
+        return signals.SIGNALLED + number if number else 3
+
+
+def _executed(given: list[str]) -> int:
+    """The exit status of the command that these arguments name. Raises UserError."""
+    parser = Parser(prog=PROGRAM, description="Conformance tests for the memory-region verbs of RDMA devices.")
     parser.add_argument("--version", action="version", version=f"rdma-cts {VERSION}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    given = sys.argv[1:] if argv is None else list(argv)
     # Importing all commands would dominate the start-up time, so only the named one is loaded.
     for module in map(_module, given[:1] if given and given[0] in COMMANDS else COMMANDS):
         command = subparsers.add_parser(module.NAME, help=module.HELP, description=module.HELP)
@@ -45,18 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command.set_defaults(execute=module.execute)
     arguments = parser.parse_args(given)
     arguments.argv = given[1:]
-    try:
-        return int(arguments.execute(arguments))
-    except UserError as error:
-        for line in str(error).splitlines():
-            print(f"rdma-cts: {one_line(line)}", file=sys.stderr)
-        return error.status
-    except BrokenPipeError:  # the program that reads our output, such as head, has ended
-        sys.stderr.close()
-        return 1
-    except KeyboardInterrupt:
-        print("rdma-cts: interrupted", file=sys.stderr)
-        return 3
+    return int(arguments.execute(arguments))
 
 
 def keep_derived_files(given: Sequence[str]) -> None:
@@ -70,4 +85,11 @@ def keep_derived_files(given: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     keep_derived_files(sys.argv[1:])
-    sys.exit(main())
+    signals.complete_streams()
+    signals.heed_signals()
+    ended = main()
+    try:
+        sys.stdout.flush()
+    except OSError:  # after an error that was told
+        signals.abandon_output()
+    sys.exit(ended)

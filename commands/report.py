@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -40,13 +41,18 @@ def execute(arguments: argparse.Namespace) -> int:
     report = FORMATS[arguments.format](digests)
     out = arguments.out or (digests[0].directory / html.FILE_NAME if arguments.format == "html" else Path("-"))
     data = report if isinstance(report, bytes) else report.encode()
-    if str(out) == "-":
+    if str(out) == "-" or _is_standard_output(out):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
     else:
         write_atomically(out, data)
         print(f"report: {out}")
     return 0
+
+
+def _is_standard_output(path: Path) -> bool:
+    """Whether this is the file behind standard output, as /dev/stdout is; opened again, it would lose its text."""
+    return path.exists() and os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
 
 
 def write_beside(directory: Path) -> None:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+import shlex
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
 
 from commands import builds, case_options, report, run_arguments, target
 from commands.guests import Guests, guest_driver
+from commands.output import removed_if_unused, tidied
+from commands.parsing import Parser
 from commands.plan import Plan, read_plan, write_plan
 from conformance.errors import UserError
 from conformance.model.case import Case
@@ -68,7 +70,7 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
     if options.device:
         raise builds.only_for_guest("--shell")
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-shell"
-    with _tidied(out):
+    with removed_if_unused(out), tidied(out):
         Guests(options, out, Progress().say, arguments.yes).shell()
     return 0
 
@@ -107,8 +109,11 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
         cases = _harmless(cases, progress)
     device = options.device or guest_driver(options).device
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{device}"
-    file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device))
-    with closing(file) as results, _tidied(out):
+    with ExitStack() as around:
+        around.enter_context(removed_if_unused(out))
+        file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device))
+        results = around.enter_context(closing(file))
+        around.enter_context(tidied(out))
         before = results.recorded()
         if before and before.footer and before.footer["complete"]:
             progress.say(f"the run in {out} is complete")
@@ -128,7 +133,12 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
                 durations=chosen.durations.read() if chosen.durations else None,
             )  # fmt: skip
             again = None if options.no_confirm else chosen.again
-            supervisor.run(*[chosen.start] * chosen.workers, again=again)
+            try:
+                supervisor.run(*[chosen.start] * chosen.workers, again=again)
+            except KeyboardInterrupt as end:
+                progress.clear()
+                end.args = (_kept(out, len(supervisor.recording.done), len(cases)),)
+                raise
             if chosen.durations:
                 chosen.durations.update(supervisor.recording.done.values())
     report.write_beside(out)
@@ -154,19 +164,13 @@ def _plan(
         write_plan(now, out)
 
 
-@contextmanager
-def _tidied(out: Path) -> Iterator[None]:
-    """Removes temporary directories at the end of the run, and before it those of a session that was killed."""
-    _remove_work(out)
-    try:
-        yield
-    finally:
-        _remove_work(out)
-
-
-def _remove_work(out: Path) -> None:
-    for folder in out.glob("work-*"):
-        shutil.rmtree(folder, ignore_errors=True)
+def _kept(out: Path, done: int, total: int) -> str:
+    """Makes the reports of what was recorded before the run was interrupted; says what is kept and how to go on."""
+    if not done:
+        return f"no case has a result yet; ./rdma-cts run --resume {shlex.quote(str(out))} starts again"
+    report.write_beside(out)
+    results = f"{done} of {total} results and a report of them are in {out}"
+    return f"{results}; ./rdma-cts run --resume {shlex.quote(str(out))} runs the rest"
 
 
 def _harmless(cases: list[Case], progress: Progress) -> list[Case]:
@@ -188,6 +192,6 @@ def _without_sequences(cases: list[Case]) -> list[Case]:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parses the command's arguments; `argv` does not include the command's name."""
-    parser = argparse.ArgumentParser(prog="rdma-cts run")
+    parser = Parser(prog="rdma-cts run")
     add_arguments(parser)
     return parser.parse_args(argv)

@@ -57,6 +57,8 @@ def with_target(options: RunOptions) -> RunOptions:
         raise UserError(
             f"{device} is in use, by queue pairs: {', '.join(users)}", hint="end these programs, or give --shared"
         )
+    if not device:
+        builds.refuse_in_guest(options)
     return options.on(device)
 
 

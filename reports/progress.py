@@ -43,7 +43,7 @@ class Progress:
         """Prints one line, unless the level is QUIET."""
         if self.level > QUIET:
             with self._lock:
-                self._clear()
+                self.clear()
                 print(one_line(text), file=self.stream, flush=True)
 
     def run_started(self, header: HeaderRecord, total: int) -> None:
@@ -61,10 +61,10 @@ class Progress:
         if self.level == VERBOSE or record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED):
             self._show(record)
         if self.redraws:
-            self._clear()
+            self.clear()
             print(self._bar(record, done, total), end="", file=self.stream, flush=True)
             if done == total:
-                self._clear()
+                self.clear()
         elif self.level == NORMAL and done % _EVERY == 0 and done < total:
             self.say(f"  {done} of {total}, {self._pace(total - done)}")
 
@@ -74,7 +74,7 @@ class Progress:
 
     def _show(self, record: ResultRecord) -> None:
         if self.level > QUIET:
-            self._clear()
+            self.clear()
             verdict = coloured(record["effective"], self.stream)
             print(f"  {verdict} {one_line(record['case'])}: {one_line(record['reason'])}", file=self.stream, flush=True)
 
@@ -91,7 +91,7 @@ class Progress:
         rate = (len(self._ticks) - 1) / spent
         return f"{rate:.3g} per second, {_span(remaining / rate)} left"
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         if self.redraws:
             print("\r\x1b[K", end="", file=self.stream)
 

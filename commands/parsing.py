@@ -1,0 +1,25 @@
+"""The parser of command lines: a mistake is one line that names the command's help, not the usage of all options."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import NoReturn
+
+from conformance.errors import UserError
+from conformance.yamldoc.reader import suggestion
+
+PROGRAM = "rdma-cts"
+_CHOICE = re.compile(r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)", re.DOTALL)
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that raises UserError (status 2) for a mistake."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises UserError with argparse's message; an unknown choice is named with one that is similar."""
+        if found := _CHOICE.fullmatch(message):
+            near = suggestion(found["given"], re.findall(r"[^', ]+", found["known"]))
+            message = f"{found['of']} {found['given']!r} does not exist{near or '; there are ' + found['known']}"
+        command = self.prog.removeprefix(PROGRAM).strip()
+        raise UserError(f"{command}: {message}" if command else message, hint=f"see ./{self.prog} --help")
