@@ -41,10 +41,10 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prints the explanation; exit status 0. Raises UserError for an unknown id."""
     suite = case_options.suite_from(arguments)
     wanted = arguments.id
-    case = None if wanted.upper() in suite.registry else _case(suite, wanted)
+    rule = next((id_ for id_ in suite.registry if id_.upper() == wanted.upper()), None)
     path = arguments.results or latest(OUT)
     run = read(path) if path else None
-    lines = _of_case(suite, case, run) if case else _of_rule(suite, suite.registry[wanted.upper()], run)
+    lines = _of_rule(suite, suite.registry[rule], run) if rule else _of_case(suite, _case(suite, wanted), run)
     print("\n".join(lines))
     return 0
 

@@ -29,13 +29,40 @@ class UserError(Exception):
         return "; ".join(parts)
 
 
+# The errnos with which a call that makes an object says that there are none of its kind: not implemented by library,
+# kernel or driver, and EINVAL from drivers that do not know the type.
+_NOT_OFFERED = ("EOPNOTSUPP", "ENOSYS", "EPROTONOSUPPORT", "EINVAL")
+
+
 class SetupRefused(Exception):
     """The device refused a call of the set-up, before the judged call. `code` is the errno's name, or empty.
 
-    `call` is the call of the table language that was refused; empty if it was none of these.
+    `call` is the call of the table language that was refused; empty if it was none of these. `creates` is the
+    capability to which an object belongs that could not be created, such as `rc`; empty for other calls.
     """
 
-    def __init__(self, what: str, code: str, call: str = "") -> None:
+    def __init__(self, what: str, code: str, call: str = "", creates: str = "") -> None:
         super().__init__(f"{what} was refused{f' with {code}' if code else ''}")
         self.code = code
         self.call = call
+        # The capability that the device does not offer, as far as this refusal says so.
+        self.not_offered = creates if code in _NOT_OFFERED else ""
+
+
+class NotConnected(Exception):
+    """Queue pairs were made and could not be connected to each other: about the path, not about what is offered.
+
+    `error_code` is the errno.
+    """
+
+    def __init__(self, error_code: int, what: str) -> None:
+        super().__init__(what)
+        self.error_code = error_code
+
+
+class HarnessFailure(Exception):
+    """What the harness needs for an operation did not work, so that nothing is known about the operation itself."""
+
+
+class LoopbackLost(HarnessFailure):
+    """A pair of the harness does not carry a message that must arrive. Whatever was refused on it shows nothing."""

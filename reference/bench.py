@@ -15,6 +15,7 @@ from conformance.execution.offered import offered_by
 from conformance.header import Check
 from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
+from conformance.model.preflight import Findings
 from conformance.model.transport import INFINIBAND, IWARP
 from conformance.model.vocabulary import ENTRIES
 from reference import header
@@ -122,11 +123,24 @@ class HeldQueue:
 class HeldPair:
     """Two queue pairs that are connected to each other."""
 
-    renews_by_reset = True
+    def __init__(self, bench: ReferenceBench, spec: QpSpec, requester: Pd, responder: Pd) -> None:
+        self._bench, self._device, self._state = bench, bench.device, spec.state
+        self._spec = spec, requester, responder
+        self.transport = INFINIBAND if self._device.stack.has("iba_statuses") else IWARP
+        self._create(*self._spec)
 
-    def __init__(self, device: Device, spec: QpSpec, requester: Pd, responder: Pd) -> None:
-        self._device, self._state = device, spec.state
-        self.transport = INFINIBAND if device.stack.has("iba_statuses") else IWARP
+    @property
+    def renews_by_reset(self) -> bool:
+        """Whether `renew` resets them, so that they remain the same queue pairs."""
+        return self._bench.findings.renews_by_reset
+
+    @property
+    def tells_state(self) -> bool:
+        """Whether ibv_query_qp tells of the error state, as far as preflight has found."""
+        return self._bench.findings.tells_state
+
+    def _create(self, spec: QpSpec, requester: Pd, responder: Pd) -> None:
+        device = self._device
         self.responder = HeldQueue(device, responder, device.create_qp(_new(spec, responder)))
         self.requester = self.responder
         if spec.kind != "XRC_SEND":
@@ -144,7 +158,11 @@ class HeldPair:
             held.move_to("RTS")
 
     def renew(self) -> None:
-        """Resets both queue pairs and connects them again."""
+        """Resets both queue pairs and connects them again, or creates them again."""
+        if not self.renews_by_reset:
+            self.close()
+            self._create(*self._spec)
+            return
         for held in (self.responder, self.requester):
             held.queue.reset()
         self._connect()
@@ -168,6 +186,7 @@ class ReferenceBench:
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Device()
+        self.findings = Findings()
         self.library = Library(self.device)
         self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": Kernel(self.device)}
 
@@ -197,7 +216,11 @@ class ReferenceBench:
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
         """Returns a new pair of queue pairs. Raises Refused if the device does not have the type."""
-        return HeldPair(self.device, spec, requester, responder)
+        return HeldPair(self, spec, requester, responder)
+
+    def adapt(self, findings: Findings) -> None:
+        """Pairs are renewed from now on as preflight has found."""
+        self.findings = findings
 
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[HeldWindow | None, Return]:
         """ibv_alloc_mw: returns the window, or None, and the result of the call."""

@@ -19,12 +19,15 @@ DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(
 class Stack:
     """One stack.
 
-    `lacks` are the capabilities it does not have, `reaches` the preconditions of PRECONDITIONS that it meets.
+    `lacks` are the capabilities it does not have, `reaches` the preconditions of PRECONDITIONS that it meets, and
+    `claims` the capabilities that it lacks and declares all the same, `hides` those that it has and does not declare.
     """
 
     name: str
     lacks: frozenset[str] = frozenset()
     reaches: frozenset[str] = frozenset()
+    claims: frozenset[str] = frozenset()
+    hides: frozenset[str] = frozenset()
 
     def has(self, name: str) -> bool:
         """Returns whether the stack has a capability."""
@@ -37,7 +40,7 @@ class Stack:
     @property
     def declared(self) -> Mapping[str, bool]:
         """By capability, whether the device declares it."""
-        return {name: self.has(name) for name in DECLARABLE}
+        return {name: name in self.claims or (self.has(name) and name not in self.hides) for name in DECLARABLE}
 
     @property
     def reachable(self) -> Mapping[str, bool]:
@@ -65,7 +68,7 @@ STACKS = (
 )
 WHOLE = STACKS[0]
 # The capabilities that a stack need not have.
-OPTIONAL = (*DECLARABLE, "uc", "ud", "rc_srq", "reg_dmabuf_mr", "rereg_mr", "rereg_translation", "advise_mr")
+OPTIONAL = (*DECLARABLE, "rc", "uc", "ud", "rc_srq", "reg_dmabuf_mr", "rereg_mr", "rereg_translation", "advise_mr")
 # The capabilities that depend on another one.
 _DEPENDENT = {"odp": ("odp_implicit", "odp_atomic"), "rereg_mr": ("rereg_translation",)}
 

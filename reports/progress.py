@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from conformance.model.preflight import format_findings
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from reports.digest import one_line
@@ -49,6 +50,8 @@ class Progress:
     def run_started(self, header: HeaderRecord, total: int) -> None:
         """The run has its header: `total` cases are planned."""
         self.say(f"{total} cases on {device_line(header)}")
+        for line in format_findings(header["device"].get("preflight", {})):
+            self.say(f"  {line}")
         self._ticks = [self.clock()]
 
     def result_recorded(self, record: ResultRecord, done: int, total: int) -> None:

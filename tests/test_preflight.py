@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +10,23 @@ from typing import Any
 
 import pytest
 
+from conformance.bench.calls import Pd, Sge
 from conformance.bench.work_requests import SendRequest
-from conformance.errors import UserError
-from conformance.execution.preflight import check_loopback
+from conformance.errors import HarnessFailure, LoopbackLost, NotConnected, UserError
+from conformance.execution.offered import offered_by
+from conformance.execution.preflight import preflight
+from conformance.execution.runner import CaseRun, RunContext, Unwatched, run_case
+from conformance.judging import Basis, broken
+from conformance.model.case import Case, QpSpec
+from conformance.model.kind import Kind
+from conformance.model.observation import Observation
+from conformance.model.preflight import Findings, format_findings
+from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.recorder import tell_supervisor
 from conformance.results.records import decode
-from reference.bench import ReferenceBench
+from conformance.sweeps.runners import runners
+from conformance.tables.suite import load_suite
+from reference.bench import HeldPair, ReferenceBench
 from reference.device import Device
 from reference.objects import Refused
 from reference.queues import Queue
@@ -41,22 +52,75 @@ class NotPosted(Device):
         return 22
 
 
-class Unconnected(Device):
-    """No queue pair can be made, with some errno."""
+class Unmade(Device):
+    """No queue pair of type RC can be made, with some errno."""
 
     def __init__(self, errno: int) -> None:
         super().__init__()
         self._errno = errno
 
     def create_qp(self, queue: Queue) -> Queue:
-        raise Refused(self._errno)
+        if queue.kind in ("RC", "RC_SRQ"):
+            raise Refused(self._errno)
+        return super().create_qp(queue)
+
+
+class Unconnected(Device):
+    """Queue pairs of one type can be made, and not moved to RTS."""
+
+    def __init__(self, kind: str = "RC") -> None:
+        super().__init__()
+        self._kind = kind
+
+    def move_qp(self, queue: Queue, state: str) -> None:
+        if queue.kind == self._kind and state == "RTS":
+            raise NotConnected(101, "moving to RTS")
+        super().move_qp(queue, state)
+
+
+class DeadAfterReset(Device):
+    """A queue pair that was used takes no part in anything after RESET, although every transition succeeds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used: set[int] = set()
+        self.dead: set[int] = set()
+
+    def move_qp(self, queue: Queue, state: str) -> None:
+        if state == "RTS" and queue.number in self.used:
+            self.dead.add(queue.number)
+        self.used |= {queue.number} if state == "RTS" else set()
+        super().move_qp(queue, state)
+
+    def carry_out(self, queue: Queue, request: SendRequest) -> str:
+        if {queue.number, queue.peer.number} & self.dead:
+            return "RETRY_EXC_ERR"
+        return super().carry_out(queue, request)
+
+
+class WithoutQuery(ReferenceBench):
+    """There is no ibv_query_qp."""
+
+    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
+        made = super().pair(spec, requester, responder)
+        for queue in (made.requester, made.responder):
+            vars(queue)["query_state"] = self._absent
+        return made
+
+    def _absent(self) -> str:
+        raise OSError(95, "ibv_query_qp")
+
+
+def found_on(bench: ReferenceBench) -> Findings:
+    with closing(bench):
+        return preflight(bench)
 
 
 @pytest.mark.parametrize("made", [Device, lambda: Device(without("iba_statuses", "immediate_data"))])
 def test_a_device_that_moves_bytes_is_let_pass_and_nothing_is_left(made: Callable[[], Device]) -> None:
     with closing(ReferenceBench(made())) as bench:
         before = bench.resources()
-        check_loopback(bench)
+        preflight(bench)
         assert bench.resources() == before
 
 
@@ -72,7 +136,7 @@ def test_a_device_that_moves_bytes_is_let_pass_and_nothing_is_left(made: Callabl
 )
 def test_a_device_that_moves_none_ends_the_run(device: Device, message: str) -> None:
     with closing(ReferenceBench(device)) as bench, pytest.raises(UserError, match=message) as caught:
-        check_loopback(bench)
+        preflight(bench)
     assert caught.value.status == 3
     assert "--gid-index" in caught.value.hint
 
@@ -85,20 +149,181 @@ def test_a_message_that_does_not_arrive_ends_the_run(monkeypatch: pytest.MonkeyP
         deliver = shortened
 
     with closing(ReferenceBench(Zeroing())) as bench, pytest.raises(UserError, match="SEND completed with SUCCESS"):
-        check_loopback(bench)
+        preflight(bench)
 
 
-def test_a_device_without_reliable_connections_is_let_pass() -> None:
-    with closing(ReferenceBench(Unconnected(95))) as bench:
-        check_loopback(bench)
+def test_what_was_found_is_told() -> None:
+    found = found_on(ReferenceBench())
+    assert found.as_data() == {
+        "pairs": {"RC": "works", "UC": "works", "UD": "works", "RC_SRQ": "works"},
+        "refused_write": "REM_ACCESS_ERR", "renews_by_reset": True, "tells_state": True,
+    }  # fmt: skip
+    assert format_findings(found.as_data()) == []
 
 
-def test_queue_pairs_that_cannot_be_connected_end_the_run() -> None:
-    with (
-        closing(ReferenceBench(Unconnected(101))) as bench,
-        pytest.raises(UserError, match="cannot be connected to each other: ENETUNREACH"),
-    ):
-        check_loopback(bench)
+@pytest.mark.parametrize("errno", [95, 38, 93, 22])
+def test_a_device_without_reliable_connections_is_let_pass(errno: int) -> None:
+    found = found_on(ReferenceBench(Unmade(errno)))
+    assert found.pairs == {"RC": "not offered", "UC": "works", "UD": "works", "RC_SRQ": "not offered"}
+    assert found.refused_write == ""
+    assert format_findings(found.as_data()) == []
+
+
+def test_without_reliable_connections_a_datagram_has_to_arrive() -> None:
+    class Deaf(Unmade):
+        def carry_out(self, queue: Queue, request: SendRequest) -> str:
+            return "SUCCESS"
+
+    with pytest.raises(UserError, match="loopback does not work on this device: SEND completed with SUCCESS"):
+        found_on(ReferenceBench(Deaf(95)))
+
+
+def test_a_device_without_any_queue_pair_is_let_pass() -> None:
+    found = found_on(ReferenceBench(Device(without("rc", "uc", "ud", "rc_srq"))))
+    assert set(found.pairs.values()) == {"not offered"}
+
+
+def test_queue_pairs_that_cannot_be_made_or_connected_end_the_run() -> None:
+    with pytest.raises(UserError, match="making a queue pair of type RC was refused with ENOMEM"):
+        found_on(ReferenceBench(Unmade(12)))
+    with pytest.raises(UserError, match="connecting two queue pairs of type RC was refused with ENETUNREACH") as caught:
+        found_on(ReferenceBench(Unconnected()))
+    assert caught.value.status == 3
+
+
+def test_further_types_that_cannot_be_connected_are_told_and_not_taken_for_absent() -> None:
+    with closing(ReferenceBench(Unconnected("UC"))) as bench:
+        found = preflight(bench)
+        assert found.pairs["UC"] == "connecting two queue pairs of type UC was refused with ENETUNREACH"
+        assert offered_by(bench, "libibverbs")["uc"] is True
+    (line,) = format_findings(found.as_data())
+    assert line.startswith("two queue pairs of type UC were made, but ")
+
+
+def test_a_pair_that_is_dead_after_reset_is_made_anew_from_then_on() -> None:
+    with closing(ReferenceBench(DeadAfterReset())) as bench:
+        found = preflight(bench)
+        assert found.renews_by_reset is False
+        assert "RESET" in format_findings(found.as_data())[0]
+        assert REFUSED
+        for case in REFUSED:
+            assert (case.id, verdict_on(bench, case)) == (case.id, Verdict.PASS)
+
+
+def test_without_ibv_query_qp_pairs_are_made_anew_and_nothing_is_broken() -> None:
+    with closing(WithoutQuery()) as bench:
+        found = preflight(bench)
+        assert (found.tells_state, found.renews_by_reset) == (False, False)
+        assert "ibv_query_qp" in format_findings(found.as_data())[0]
+        for case in REFUSED:
+            assert (case.id, verdict_on(bench, case)) == (case.id, Verdict.PASS)
+
+
+class StateOfTheProgram(ReferenceBench):
+    """ibv_query_qp returns the state to which the program has moved the queue pair."""
+
+    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
+        made = super().pair(spec, requester, responder)
+        for queue in (made.requester, made.responder):
+            vars(queue)["query_state"] = lambda queue=queue: queue.state
+        return made
+
+
+def test_where_the_state_is_that_of_the_program_no_state_is_judged() -> None:
+    with closing(StateOfTheProgram()) as bench:
+        assert preflight(bench).tells_state is False
+        for case in REFUSED:
+            assert (case.id, verdict_on(bench, case)) == (case.id, Verdict.PASS)
+
+
+def test_a_responder_that_goes_on_after_a_refusal_is_judged_by_its_state() -> None:
+    class GoesOn(Device):
+        def fail(self, queue: Queue) -> None:
+            pass
+
+    with closing(ReferenceBench(GoesOn())) as bench:
+        assert preflight(bench).tells_state is True
+        assert {verdict_on(bench, case) for case in REFUSED if case.rules[0] == "STAT-01"} == {Verdict.FAIL}
+
+
+def test_how_a_refusal_shows_is_told() -> None:
+    class Open(Device):
+        def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
+            return request.remote_addr
+
+    assert found_on(ReferenceBench(Open())).refused_write == "SUCCESS, and its data arrived"
+    iwarp = Device(without("iba_statuses", "immediate_data"))
+    assert found_on(ReferenceBench(iwarp)).refused_write == "SUCCESS"
+
+
+# The harness's own failures
+
+
+class LostLater(Device):
+    """After some requests nothing arrives any more, and nothing is told of it."""
+
+    remaining = 40
+
+    def carry_out(self, queue: Queue, request: SendRequest) -> str:
+        self.remaining -= 1
+        return super().carry_out(queue, request) if self.remaining > 0 else "RETRY_EXC_ERR"
+
+
+class NoReceives(Device):
+    """Receives of no bytes are refused, as soon as preflight is over."""
+
+    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
+        return 12 if not any(sge.length for sge in sges) else super().post_receive(queue, sges, wr_id)
+
+
+def test_what_was_refused_over_a_lost_connection_was_not_refused() -> None:
+    device = LostLater()
+    with closing(ReferenceBench(device)) as bench:
+        preflight(bench)
+        device.remaining = 0
+        for case in REFUSED:
+            if case.when.call == "traffic":
+                with pytest.raises(LoopbackLost, match="does not carry a message to its peer any more"):
+                    run_on(bench, case)
+
+
+def test_a_pair_that_dies_with_a_reset_later_in_the_run_is_no_refusal() -> None:
+    with closing(ReferenceBench(DeadAfterReset())) as bench:  # without preflight, which would have seen it
+        refused_twice = next(case for case in SUITE.cases if case.kind is Kind.ROW and refusals(case) > 1)
+        with pytest.raises(LoopbackLost):
+            run_on(bench, refused_twice)
+
+
+def test_a_refused_receive_of_the_harness_is_its_own_failure() -> None:
+    case = next(case for case in REFUSED if case.when.call == "traffic")
+    told = "a receive of the harness on a queue pair of type RC was refused with ENOMEM"
+    with closing(ReferenceBench(NoReceives())) as bench, pytest.raises(HarnessFailure, match=told):
+        run_on(bench, case)
+    assert broken(HarnessFailure("cause")).reason == "the harness could not run the case: cause"
+
+
+SUITE = load_suite()
+
+
+def refusals(case: Case) -> int:
+    """How many operations of peers are refused in a case, over connections of the harness."""
+    steps = (case.when, *case.afterwards)
+    return sum(each.call == "traffic" and each.then.outcome == "refused" and not case.given.qps for each in steps)
+
+
+REFUSED = [
+    case for case in SUITE.cases
+    if case.kind is Kind.ROW and case.rules[0] in ("REG-03", "REG-05", "REG-06", "REG-21", "STAT-01") and refusals(case)
+]  # fmt: skip
+
+
+def run_on(bench: ReferenceBench, case: Case) -> CaseRun:
+    basis = Basis(bench.capabilities())
+    return run_case(case, RunContext(bench, basis, Unwatched(), runners(lambda *_: Observation())))
+
+
+def verdict_on(bench: ReferenceBench, case: Case) -> str:
+    return run_on(bench, case).judgement.verdict
 
 
 def config(stream: str, recorder: object = None) -> Any:

@@ -181,7 +181,7 @@ class NoRelaxedOrdering(Alteration):
         return super().register(entry, verb, pd, where, access)
 
 
-@violates("REG-02")
+@violates("REG-02a")
 class ReasonLost(Alteration):
     """A refused registration does not set errno."""
 

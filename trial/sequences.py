@@ -114,6 +114,7 @@ class Sequences(RuleBasedStateMachine):
         # device may give out an ended key again.
         self.dead: dict[str, tuple[str, str]] = {}
         self.changes = 0  # most changes leave nothing that a window could be bound to
+        self.unwritten: set[str] = set()  # the regions that were registered without LOCAL_WRITE
         self.over = False
         self.queue_broken = False
         self.comparison: Comparison | None = None
@@ -141,6 +142,7 @@ class Sequences(RuleBasedStateMachine):
                 name: f"{{type: {number}}}" for name, number in kinds.items() if f"mw_type_{number}" in subject.has
             }
         self.live = {**dict.fromkeys(given["mrs"], "mr"), **dict.fromkeys(given["windows"], "window")}
+        self.unwritten |= set() if "LOCAL_WRITE" in access else {"mr"}
         try:
             self.comparison = Comparison(subject, given)
         except SetupRefused:  # nothing to compare; the tables test whether the set-up has to succeed
@@ -196,6 +198,8 @@ class Sequences(RuleBasedStateMachine):
         self.dead.clear()
         if self.take("ibv_reg_mr", {"pd": pd, **_REGION, "access": self.declared(access)}):
             self.live["new"] = "mr"
+            self.unwritten.discard("new")
+            self.unwritten |= set() if "LOCAL_WRITE" in access else {"new"}
 
     @precondition(lambda self: not self.over)
     @rule(number=_ANY)
@@ -211,6 +215,14 @@ class Sequences(RuleBasedStateMachine):
         name, translates = self.among(_REGIONS[:2], number), "TRANSLATION" in flags
         if not name or (translates and "rereg_translation" not in self.subject.has):
             return
+        # Whether the kernel's command adds rights that write is open (REREG-12).
+        if (
+            self.subject.entry == "uverbs"
+            and name in self.unwritten
+            and "ACCESS" in flags
+            and access != "[REMOTE_READ]"
+        ):
+            access = "[]"
         self.dead.clear()
         self.changes += 1
         arguments = {"mr": name, "flags": flags}

@@ -142,4 +142,5 @@ def errno_name(number: int) -> str:
     return errno_module.errorcode.get(number, f"errno {number}")
 
 
-ABSENT = (errno_module.EOPNOTSUPP, errno_module.ENOSYS)
+# What library, kernel or driver answer to a call that they do not implement; the last is of ioctl methods.
+ABSENT = (errno_module.EOPNOTSUPP, errno_module.ENOSYS, errno_module.EPROTONOSUPPORT)

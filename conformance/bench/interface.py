@@ -13,6 +13,7 @@ from conformance.bench.calls import Mr, Pd, Return, Sge, Window
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.header import Check
 from conformance.model.case import QpSpec
+from conformance.model.preflight import Findings
 from conformance.model.transport import Transport
 
 
@@ -50,8 +51,9 @@ class RegionElsewhere(Protocol):
 class Queue(Protocol):
     """A queue pair with its own completion queue. Posting returns 0 or errno.
 
-    `state` is the state of enum ibv_qp_state to which it was moved last; `query_state` queries the device. `events` are
-    the names of its asynchronous events that have come since they were asked for last.
+    `state` is the state of enum ibv_qp_state to which it was moved last; `query_state` queries the device, and raises
+    OSError with an errno of calls.ABSENT if it does not have ibv_query_qp. `events` are the names of its asynchronous
+    events that have come since they were asked for last.
     """
 
     @property
@@ -78,11 +80,13 @@ class Pair(Protocol):
     The responder is in the PD of the regions that are accessed remotely.
 
     `connect` moves both on to RTS, `renew` restores the state of both after creation. If `renews_by_reset` is false, it
-    makes other queue pairs.
+    makes other queue pairs. `tells_state`: ibv_query_qp tells of the error state.
     """
 
     @property
     def transport(self) -> Transport: ...
+    @property
+    def tells_state(self) -> bool: ...
     @property
     def renews_by_reset(self) -> bool: ...
     @property
@@ -110,7 +114,8 @@ class Entry(Protocol):
 class Bench(Protocol):
     """A device, its entries, and memory of every kind.
 
-    `page` and `hugepage` are sizes in bytes; `max_read_elements`: so many elements may an RDMA READ have.
+    `page` and `hugepage` are sizes in bytes; `max_read_elements`: so many elements may an RDMA READ have. `adapt` takes
+    over how pairs are to be handled that are made from now on.
     """
 
     page: int
@@ -125,6 +130,7 @@ class Bench(Protocol):
     def register_elsewhere(self, memory: Memory, access: int) -> RegionElsewhere: ...
     def dmabuf(self, kind: str, size: int) -> DmaBuf: ...
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> Pair: ...
+    def adapt(self, findings: Findings) -> None: ...
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[Window | None, Return]: ...
     def locked_memory_limit(self, size: int) -> AbstractContextManager[None]: ...
     def experimental_rereg_mr(

@@ -24,6 +24,7 @@ from conformance.device.pointers import Pointers
 from conformance.errors import UserError
 from conformance.kernel.netlink import RdmaNetlink
 from conformance.model.capability import DeviceAttributes, declared_capabilities
+from conformance.model.preflight import Findings
 from conformance.model.record import DeviceFacts, Environment
 from conformance.model.transport import INFINIBAND, IWARP, ROCE, Transport
 
@@ -116,6 +117,7 @@ class Device:
         # The number of exchanges for which C could be used (native_exchange.py); from a threshold on, C is compiled.
         self.exchanges_requested = 0
         self._chosen_gid: int | None = None
+        self.findings = Findings()  # of preflight, once it has run
         self.connection_manager: ConnectionManager | None = None
         self.netlink = RdmaNetlink(name)
         self.driver_id = self.netlink.driver_id() or 0

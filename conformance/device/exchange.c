@@ -9,6 +9,7 @@
 enum { AREAS = 2, RECEIVED = 2, REQUESTER = 0, RESPONDER = 1, ENDS = 2 };
 enum { UNTOUCHED, REPLACED, OTHER }; /* as in bench/memory_areas.py */
 enum { NOT_QUERIED = -1 };             /* as in native_exchange.py */
+enum { NOT_PREPARED = 1 };             /* a receive of the harness was refused: no result of the exchange */
 
 /* Takes the place of `silence`, in nanoseconds, once a queue pair has not entered the error state: it may never do so. */
 enum { SHORT_SILENCE = 1000000 };
@@ -196,7 +197,8 @@ static int detected_by_peer(enum ibv_wc_status status)
            status == IBV_WC_REM_INV_RD_REQ_ERR || status == IBV_WC_REM_ABORT_ERR;
 }
 
-/* Posts the request and a SEND behind it, and waits for the completions: 0, or a negative errno of ibv_poll_cq. */
+/* Posts the request and a SEND behind it, and waits for the completions: 0, NOT_PREPARED, or a negative errno of
+ * ibv_poll_cq. */
 static int post_and_wait(struct exchange *this)
 {
     struct end *initiator = &this->connection->ends[this->initiator], *peer = &this->connection->ends[!this->initiator];
@@ -205,10 +207,10 @@ static int post_and_wait(struct exchange *this)
     struct ibv_recv_wr receive = {.sg_list = &no_bytes, .num_sge = 1}, *bad_receive;
     int found;
 
-    for (; peer->receives < this->receives && !this->returned; peer->receives += !this->returned)
-        this->returned = ibv_post_recv(peer->qp, &receive, &bad_receive);
-    if (!this->returned)
-        this->returned = ibv_post_send(initiator->qp, &this->request, &bad);
+    for (; peer->receives < this->receives; peer->receives++)
+        if (ibv_post_recv(peer->qp, &receive, &bad_receive))
+            return NOT_PREPARED;
+    this->returned = ibv_post_send(initiator->qp, &this->request, &bad);
     if (this->returned)
         return 0;
     ibv_post_send(initiator->qp, &behind, &bad);
@@ -263,7 +265,7 @@ static int settle_and_compare(struct exchange *this)
     return this->responder_state < 0 ? this->responder_state : 0;
 }
 
-/* Fills the areas, executes the request and compares the areas: 0, or a negative errno. */
+/* Fills the areas, executes the request and compares the areas: 0, NOT_PREPARED, or a negative errno. */
 static int exchange(struct exchange *this)
 {
     int failed;
@@ -296,7 +298,7 @@ static int late(struct exchange *this)
 }
 
 /* Executes the exchanges up to and including the first that needs examination, and stops before one whose connection
- * cannot be renewed here: the number of exchanges, or a negative errno of ibv_poll_cq or ibv_query_qp. */
+ * cannot be renewed or prepared here: the number of exchanges, or a negative errno of ibv_poll_cq or ibv_query_qp. */
 int rdma_cts_exchanges(struct exchange *all, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -306,7 +308,7 @@ int rdma_cts_exchanges(struct exchange *all, uint32_t count)
             return i;
         failed = exchange(&all[i]);
         if (failed)
-            return failed;
+            return failed == NOT_PREPARED ? (int)i : failed;
         if (needs_examination(&all[i]))
             return i + 1;
     }

@@ -198,6 +198,8 @@ def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeCo
         return None
     if responder.kind not in _KINDS or responder.sq_sig_all or {requester.state, responder.state} != {"RTS"}:
         return None
+    if not responder.device.findings.tells_state:
+        return None
     responder.device.exchanges_requested += 1
     if responder.device.exchanges_requested <= COMPILE_THRESHOLD or not available():
         return None

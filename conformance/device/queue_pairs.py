@@ -19,6 +19,7 @@ from conformance.device.libibverbs import exact
 from conformance.device.posting import Poster
 from conformance.device.qp_states import Attr, modify_to
 from conformance.device.windows import DeviceWindow
+from conformance.errors import NotConnected
 from conformance.model.case import QpSpec
 from conformance.model.transport import IWARP
 from conformance.verbs import ENUMS
@@ -247,15 +248,30 @@ class DevicePair:
         try:
             if spec.kind != "XRC_SEND":
                 self.requester = self.kind(device, requester_pd, spec.peer, deadline_s)
-            self._connect()
+            self._connect_new()
         except BaseException:
             self.close()
             raise
 
     @property
+    def tells_state(self) -> bool:
+        """Whether ibv_query_qp tells of the error state, as far as preflight has found."""
+        return self._spec[0].findings.tells_state
+
+    def _connect_new(self) -> None:
+        """Connects the queue pairs that were just made. Raises NotConnected."""
+        try:
+            self._connect()
+        except Exception as error:  # PyverbsRDMAError or CmError
+            code = getattr(error, "error_code", None)
+            if code is None:
+                raise
+            raise NotConnected(code, str(error)) from error
+
+    @property
     def renews_by_reset(self) -> bool:
         """Whether `renew` moves them through RESET, so that they remain the same queue pairs."""
-        return self._way.by_reset and not self.keeps_receives
+        return self._way.by_reset and not self.keeps_receives and self._spec[0].findings.renews_by_reset
 
     def _connect(self) -> None:
         self._way.connect(self.requester, self.responder, self._state)

@@ -1,8 +1,8 @@
 """A loopback connection: a pair of queue pairs that executes one request after the other and is renewed after an error.
 
 Each request is followed by a SEND of zero bytes. When the peer has received it, the request has been processed, on
-unreliable queue pairs too, and the data that it wrote is visible to the receiver. Not for choosing the memory of a
-request (traffic.py).
+unreliable queue pairs too, and the data that it wrote is visible to the receiver. Where no end has answered a request,
+a message that must arrive shows that there is an end to answer. Not for choosing the memory of a request (traffic.py).
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from conformance.bench.calls import Return
+from conformance.bench.calls import ABSENT, Sge, errno_name
 from conformance.bench.interface import Pair, Queue
 from conformance.bench.memory_areas import Area
 from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, SendRequest
 from conformance.device import native_exchange
+from conformance.errors import HarnessFailure, LoopbackLost
 from conformance.model.expected_errors import RELIABLE
 
 # Seconds to wait for a completion that may legitimately be missing. Both ends are in this machine.
@@ -25,6 +26,11 @@ SILENCE_S = 1.0
 _SHORT_SILENCE_S = 0.001
 # Completion statuses with this prefix report an error that the peer has detected: its queue pair is in error, too.
 _REMOTE_ERROR = "REM_"
+# Other answers: of the initiator's own device, before the peer has anything to do with the request, and of a peer that
+# is not ready to receive.
+_OTHER_ANSWERS = ("LOC_", "MW_", "RNR_")
+# A message over an unreliable transport may be lost once or twice.
+_MOST_TRIES = 3
 ERROR_STATE = "ERR"
 # Their receives are in a shared receive queue, where they remain after an error of the queue pair.
 _SHARED_RECEIVES = ("XRC", "RC_SRQ")
@@ -46,13 +52,44 @@ class ExchangeSpec(NamedTuple):
     initiator: int = REQUESTER
 
 
+def state_of(pair: Pair, queue: Queue) -> str:
+    """The state of an end that ibv_query_qp returns; empty if the device cannot tell. Raises OSError."""
+    if not pair.tells_state:
+        return ""
+    try:
+        return queue.query_state()
+    except OSError as error:
+        if error.errno in ABSENT:
+            return ""
+        raise
+
+
+def post_receives(queue: Queue, wr_ids: Sequence[int], sges: Sequence[Sge] = NO_BYTES) -> None:
+    """Posts receives that the harness needs, of no bytes by default. Raises HarnessFailure."""
+    for wr_id in wr_ids:
+        refused = queue.post_receive(sges, wr_id).value
+        if refused:
+            raise HarnessFailure(
+                f"a receive of the harness on a queue pair of type {queue.kind} was refused with {errno_name(refused)}"
+            )
+
+
 class LoopbackConnection:
     """A pair of queue pairs that is renewed before its next request if the last one failed (`stale`)."""
 
-    def __init__(self, pair: Pair, next_wr_id: Callable[[], int], renewable: bool = True) -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        next_wr_id: Callable[[], int],
+        renewable: bool = True,
+        control: Callable[[], LoopbackConnection] | None = None,
+    ) -> None:
+        """`control` is a connection of the same kind, for a pair that is not `renewable`, as a case depends on it."""
         self.pair = pair
+        self.sink: Sequence[Sge] = NO_BYTES  # where the responder receives a message of no bytes
         self.stale = False
         self._next_wr_id, self._renewable = next_wr_id, renewable
+        self._control = control or (lambda: self)
         self._receives = [0, 0]  # receives that are posted and not yet consumed, at the requester and at the responder
         self._native: native_exchange.NativeConnection | None = None
         self._error_s = SILENCE_S  # how long to wait for the error state and for the receives that it flushes
@@ -66,7 +103,7 @@ class LoopbackConnection:
 
     def has_failed(self) -> bool:
         """Whether an end of the pair is in the error state, as after an earlier request that was refused."""
-        return ERROR_STATE in (self.pair.requester.query_state(), self.pair.responder.query_state())
+        return ERROR_STATE in (state_of(self.pair, end) for end in (self.pair.requester, self.pair.responder))
 
     def mark_failed(self, *queues: Queue) -> None:
         """Marks the pair stale and waits until `queues`, whose requests have failed, are in the error state.
@@ -76,7 +113,7 @@ class LoopbackConnection:
         self.stale = True
         for queue in queues:
             until = time.monotonic() + self._error_s
-            while queue.query_state() != ERROR_STATE:
+            while state_of(self.pair, queue) not in (ERROR_STATE, ""):
                 if time.monotonic() >= until:
                     self._error_s = _SHORT_SILENCE_S
                     break
@@ -104,7 +141,38 @@ class LoopbackConnection:
         if exchange.succeeded and moved and all_received:
             return exchange
         self.stale = True
-        return exchange._replace(responder_state=self.pair.responder.query_state())
+        return exchange._replace(responder_state=state_of(self.pair, self.pair.responder))
+
+    def check_answered(self, found: Sequence[Completion], received: Sequence[Completion], opcode: str) -> None:
+        """Checks that a request was answered, if not by an end, then by what this connection carries afterwards.
+
+        `found` are the completions of a request that was posted, `received` those at its peer. Raises LoopbackLost if
+        neither end has answered it and no message arrives.
+        """
+        if not _is_answered(found, received, self.pair, opcode):
+            self._control().check_alive()
+
+    def check_alive(self) -> None:
+        """Renews the pair if it is stale, and sends a message of no bytes. Raises LoopbackLost if it is lost."""
+        self.renew_if_stale()
+        requester, responder = self.pair.requester, self.pair.responder
+        found: list[Completion] = []
+        for _ in range(1 if requester.kind in RELIABLE else _MOST_TRIES):
+            if not self._receives[RESPONDER]:
+                post_receives(responder, [self._next_wr_id()], self.sink)
+                self._receives[RESPONDER] += 1
+            sent = requester.post_send(SendRequest("SEND", self._next_wr_id()))
+            found = requester.completions(1) if not sent.value else []
+            received = self._await_receive(responder) if _succeeded(found) else []
+            self._receives[RESPONDER] -= len(received)
+            if _succeeded(received):
+                return
+        self.stale = True
+        seen = f" and completed with {found[0].status}" if found else ""
+        raise LoopbackLost(
+            f"a queue pair of type {requester.kind} does not carry a message to its peer any more: a SEND that must"
+            f" arrive was posted{seen}, and did not arrive"
+        )
 
     def _ends(self, initiator: int) -> tuple[Queue, Queue]:
         """The queue that posts the request, and its peer."""
@@ -113,11 +181,8 @@ class LoopbackConnection:
 
     def _post_and_wait(self, spec: ExchangeSpec, initiator: Queue, peer: Queue, receives: int) -> Exchange:
         """Posts `receives` receives, the request and the SEND behind it, and waits for the completions of both ends."""
-        returned = Return(0, 0)
-        while receives > 0 and returned.value == 0:
-            returned = peer.post_receive(NO_BYTES, self._next_wr_id())
-            receives -= 1
-        returned = returned if returned.value else initiator.post_send(spec.request)
+        post_receives(peer, [self._next_wr_id() for _ in range(receives)])
+        returned = initiator.post_send(spec.request)
         if returned.value:
             return Exchange(returned)
         initiator.post_send(SendRequest("SEND", self._next_wr_id(), flags=0))
@@ -159,13 +224,16 @@ def exchanges(specs: Sequence[ExchangeSpec]) -> Iterator[Exchange]:
     """Executes the exchanges in their order and yields the result of each.
 
     C may execute several of them before the first is yielded. It stops after an exchange whose memory has to be
-    examined; that memory stays as it is until the caller asks for the next exchange.
+    examined; that memory stays as it is until the caller asks for the next exchange. Raises HarnessFailure.
     """
     done = 0
     while done < len(specs):
         batch = _native_exchanges(specs[done : done + native_exchange.MAX_BATCH])
         batch = batch or [specs[done].connection.execute(specs[done])]
-        yield from batch
+        for spec, exchange in zip(specs[done:], batch, strict=False):
+            if not exchange.returned.value:
+                spec.connection.check_answered(exchange.completions, exchange.peer_completions, spec.request.opcode)
+            yield exchange
         done += len(batch)
 
 
@@ -192,6 +260,19 @@ def _native_exchanges(specs: Sequence[ExchangeSpec]) -> list[Exchange]:
 def _receives(request: SendRequest) -> int:
     """The number of receives that a request and the SEND behind it consume."""
     return 2 if request.opcode == _WITH_IMM else 1
+
+
+def _succeeded(found: Sequence[Completion]) -> bool:
+    return bool(found) and found[0].status == "SUCCESS"
+
+
+def _is_answered(found: Sequence[Completion], received: Sequence[Completion], pair: Pair, opcode: str) -> bool:
+    """Whether the completions show that an end has answered a request: its own device, or the peer over the network."""
+    if _succeeded(received):  # the message behind the request has come
+        return True
+    if _succeeded(found):
+        return pair.requester.kind in RELIABLE and pair.transport.acknowledges(opcode)
+    return bool(found) and found[0].status.startswith((_REMOTE_ERROR, *_OTHER_ANSWERS))
 
 
 def _detected_by_peer(found: Sequence[Completion]) -> bool:

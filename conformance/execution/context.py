@@ -110,7 +110,10 @@ class CaseContext:
     def connection(self, name: str) -> LoopbackConnection:
         """The connection over a pair of the case. It is never renewed, because the case may depend on its state."""
         if name not in self._connections:
-            self._connections[name] = LoopbackConnection(self.pairs[name], self.next_wr_id, renewable=False)
+            kind = self.pairs[name].responder.kind
+            self._connections[name] = LoopbackConnection(
+                self.pairs[name], self.next_wr_id, renewable=False, control=lambda: self.harness.connection(kind, "pd")
+            )
         return self._connections[name]
 
     def memory_around(self, addr: int, length: int) -> Memory:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-from conformance.bench.calls import Return, Sge, errno_name
+from conformance.bench.calls import Return, Sge
 from conformance.bench.interface import Memory
 from conformance.bench.memory_areas import BEFORE, CANARY, EMPTY, pattern
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.errors import SetupRefused
-from conformance.execution.connection import SILENCE_S
+from conformance.execution.connection import SILENCE_S, post_receives
 from conformance.execution.context import CaseContext, result_of
 from conformance.model.case import Step
 from conformance.model.observation import Observation
@@ -69,21 +69,21 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     memory = list({id(each): each for each in (context.memory_around(s.addr, s.length) for s in sges)}.values())
     parts, size = _slices(sges), sum(sge.length for sge in sges)
     gathers = operation in _GATHERS
+    opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ"}.get(operation, "SEND")
     before = _fill(memory, sges, parts if gathers else [bytes([BEFORE]) * sge.length for sge in sges])
     other = context.harness.scratch(peer.pd, max(size, 1), "list", _RIGHTS)
     ctypes.memmove(other.addr, bytes([EMPTY]) * size if gathers else b"".join(parts), size)
-    returned, found = Return(0, 0), list[Completion]()
+    returned, found, received = Return(0, 0), list[Completion](), list[Completion]()
     wr_id = context.next_wr_id()
     if operation == "RECV":
         returned = owner.post_receive(sges, wr_id)
         if returned.value == 0:
             peer.post_send(SendRequest("SEND", context.next_wr_id(), (other,)))
-            sent = peer.completions(1)
-            found = owner.completions(1, SILENCE_S) if sent else []
+            received = peer.completions(1)
+            found = owner.completions(1, SILENCE_S) if received else []
     else:
         if operation == "SEND":
-            _check(peer.post_receive((other,), context.next_wr_id()), "posting a receive")
-        opcode = {"SEND": "SEND", "WRITE": "RDMA_WRITE", "READ": "RDMA_READ"}[operation]
+            post_receives(peer, [context.next_wr_id()], (other,))
         request = SendRequest(opcode, wr_id, sges, rkey=other.rkey, remote_addr=other.addr)
         returned = owner.post_send(request)
         found = owner.completions(1) if returned.value == 0 else []
@@ -92,6 +92,8 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
         peer.completions(1)
     if not done and returned.value == 0:
         connection.mark_failed(owner)
+        answers = (received, found) if operation == "RECV" else (found, received)
+        connection.check_answered(*answers, opcode)
     connection.stale = connection.stale or returned.value != 0 or operation == "SEND"
     arrived = ctypes.string_at(other.addr, size) if gathers else b""
     moved, changed = _compared(context, step, sges, parts, memory, before, arrived, done)
@@ -99,11 +101,6 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
         **result_of(returned), "wc": [each.status for each in found], "qp_type": kind,
         "side": "gather" if gathers else "answer", "moved": moved, "changed": changed, "peer_wc": [],
     }  # fmt: skip
-
-
-def _check(returned: Return, what: str) -> None:
-    if returned.value:
-        raise SetupRefused(what, errno_name(returned.value))
 
 
 def _compared(

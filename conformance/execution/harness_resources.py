@@ -11,9 +11,10 @@ from contextlib import ExitStack
 
 from conformance.bench.calls import Pd, Sge, errno_name
 from conformance.bench.interface import Bench, Pair
-from conformance.errors import SetupRefused
+from conformance.errors import NotConnected, SetupRefused
 from conformance.execution.connection import LoopbackConnection
 from conformance.model.case import QpSpec
+from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.verbs import ENUMS
 
 _LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
@@ -39,7 +40,9 @@ class HarnessResources:
             spec = QpSpec(kind, pd, access=access, extended=extended, inline=inline)
             pair = create_pair(self._bench, spec, self._pds)
             self._cleanup.callback(release, self._left_behind, f"queue pair {kind}", pair.close)
-            self._connections[key] = LoopbackConnection(pair, self._next_wr_id)
+            self._connections[key] = connection = LoopbackConnection(pair, self._next_wr_id)
+            if kind == "UD":
+                connection.sink = (self.scratch(pair.responder.pd, DATAGRAM_HEADER, "header"),)
         return self._connections[key]
 
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
@@ -73,11 +76,15 @@ def create_pair(bench: Bench, spec: QpSpec, pds: Mapping[str, Pd]) -> Pair:
     """Creates a connected pair whose responder is in the PD of `spec`. Raises SetupRefused."""
     try:
         return bench.pair(spec, pds["pd"], pds[spec.pd])
+    except NotConnected as error:
+        what = f"connecting two queue pairs of type {spec.kind}"
+        raise SetupRefused(what, errno_name(error.error_code)) from error
     except Exception as error:
         code = getattr(error, "error_code", None)
         if code is None:
             raise
-        raise SetupRefused(f"making a queue pair of type {spec.kind}", errno_name(code)) from error
+        creates = spec.kind.removesuffix("_SEND").lower()
+        raise SetupRefused(f"making a queue pair of type {spec.kind}", errno_name(code), creates=creates) from error
 
 
 def release(left_behind: list[str], what: str, close: Callable[[], None]) -> None:

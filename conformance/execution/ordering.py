@@ -10,7 +10,8 @@ import ctypes
 
 from conformance.bench.calls import Sge
 from conformance.bench.memory_areas import EMPTY
-from conformance.bench.work_requests import NO_BYTES, SIGNALED, SendRequest
+from conformance.bench.work_requests import SIGNALED, SendRequest
+from conformance.execution.connection import post_receives
 from conformance.execution.context import CaseContext, result_of
 from conformance.model.case import Step
 from conformance.model.observation import Observation
@@ -26,15 +27,18 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
     """
     lkey, addr, length, rounds = context.numbers(step.arguments, "lkey", "addr", "length", "rounds")
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
+    connection.renew_if_stale()
     sender, receiver = connection.pair.requester, connection.pair.responder
     source = context.harness.scratch(sender.pd, length * _BURST, "burst")
     for number in range(rounds):
-        connection.renew_if_stale()
         ctypes.memset(addr, EMPTY, length * _BURST)
         wr_ids = [context.next_wr_id() for _ in range(_BURST)]
         messages = [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
         for each, wr_id in enumerate(wr_ids):
-            receiver.post_receive((Sge(addr + each * length, length, lkey % (1 << 32)),), wr_id)
+            returned = receiver.post_receive((Sge(addr + each * length, length, lkey % (1 << 32)),), wr_id)
+            if returned.value:
+                connection.stale = True
+                return result_of(returned)
             ctypes.memmove(source.addr + each * length, messages[each], length)
         for each in range(_BURST):
             part = Sge(source.addr + each * length, length, source.lkey)
@@ -47,6 +51,7 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
             completed = [(one.status, one.wr_id) for one in found]
             if completed != [("SUCCESS", wr_id)] or content != messages[each]:
                 connection.stale = True
+                connection.check_answered(sender.completions(1), found, "SEND")
                 own = completed == [("SUCCESS", wr_id)]
                 what = "before its data was there" if own else f"with {completed}, not with its own success"
                 return _wrong(f"receive {each} of round {number} completed {what}")
@@ -61,15 +66,14 @@ def immediates_in_order(context: CaseContext, step: Step) -> Observation:
     """
     rkey, addr, length, rounds = context.numbers(step.arguments, "rkey", "addr", "length", "rounds")
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
+    connection.renew_if_stale()
     sender, receiver = connection.pair.requester, connection.pair.responder
     source = context.harness.scratch(sender.pd, length * _BURST, "burst")
     for number in range(rounds):
-        connection.renew_if_stale()
         ctypes.memset(addr, EMPTY, length * _BURST)
         messages = [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
         ctypes.memmove(source.addr, b"".join(messages), length * _BURST)
-        for _ in range(_BURST):
-            receiver.post_receive(NO_BYTES, context.next_wr_id())
+        post_receives(receiver, [context.next_wr_id() for _ in range(_BURST)])
         for each in range(_BURST):
             part = Sge(source.addr + each * length, length, source.lkey)
             request = SendRequest("RDMA_WRITE_WITH_IMM", context.next_wr_id(), (part,), rkey=rkey % (1 << 32), imm=each)
@@ -77,10 +81,12 @@ def immediates_in_order(context: CaseContext, step: Step) -> Observation:
             if returned.value:
                 return result_of(returned)
         for each in range(_BURST):
-            found = [(one.status, one.imm) for one in receiver.completions(1)]
+            received = receiver.completions(1)
+            found = [(one.status, one.imm) for one in received]
             content = ctypes.string_at(addr + each * length, length)
             if found != [("SUCCESS", each)] or content != messages[each]:
                 connection.stale = True
+                connection.check_answered(sender.completions(1), received, "RDMA_WRITE_WITH_IMM")
                 own = found == [("SUCCESS", each)]
                 what = "before its data was there" if own else f"with {found}, not with its own success"
                 return _wrong(f"message {each} of round {number} was reported {what}")
@@ -97,10 +103,10 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
     operation = str(step.arguments["op"])
     rkey, addr, rounds = context.numbers(step.arguments, "rkey", "addr", "rounds")
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
+    connection.renew_if_stale()
     queue = connection.pair.requester
     local = context.harness.scratch(queue.pd, _WORD * _BURST, "burst")
     for number in range(rounds):
-        connection.renew_if_stale()
         values = _values(operation, number << 16)
         ctypes.memset(local.addr, EMPTY, _WORD * _BURST)
         ctypes.memmove(local.addr, values[0].to_bytes(_WORD, "little"), _WORD)
@@ -117,6 +123,7 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
         found = queue.completions(expected)
         if [each.status for each in found] != ["SUCCESS"] * expected:
             connection.stale = True
+            connection.check_answered([each for each in found if each.status != "SUCCESS"], (), operation)
             return _wrong(f"round {number} completed with {' '.join(each.status for each in found)}")
         for each in range(1, _BURST):
             seen = int.from_bytes(ctypes.string_at(local.addr + _WORD * each, _WORD), "little")

@@ -20,6 +20,7 @@ from conformance.model.observation import Observation
 from conformance.model.vocabulary import PROBES
 
 _DONE = ("MR", "MW", "0")
+_NOT_MADE: Observation = {"rc": None, "returned": "not made", "errno": "", "layer": "none", "not_made": True}
 
 
 def set_up_and_call(context: CaseContext, prepare: Callable[[CaseContext], None]) -> Observation:
@@ -41,7 +42,8 @@ def set_up_and_call(context: CaseContext, prepare: Callable[[CaseContext], None]
 
 def not_set_up(refusal: SetupRefused) -> Observation:
     """The observation of a case whose set-up was refused."""
-    return {"setup_failed": str(refusal), "errno": refusal.code}
+    seen: Observation = {"setup_failed": str(refusal), "errno": refusal.code}
+    return {**seen, "no_pair": refusal.not_offered} if refusal.not_offered else seen
 
 
 def refused_once(refusal: SetupRefused) -> Observation:
@@ -88,7 +90,8 @@ def _already_set_up(context: CaseContext) -> None:
 def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
     """Makes the later steps; none if the judged call did not create its object, unless it was to be refused.
 
-    A step that belongs to the other outcome of the judged call is not made. Stops before a step whose object was
+    A step that belongs to the other outcome of the judged call is not made, nor one for which the device has no type of
+    queue pair. Stops before a step whose object was
     released by a call that should have failed.
     """
     product = context.case.when.name
@@ -100,11 +103,17 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
     outcome = outcome_of(context.case.when, judged)
     for step in context.case.afterwards:
         if step.then.after not in ("", outcome):
-            seen.append({"rc": None, "returned": "not made", "errno": "", "layer": "none", "not_made": True})
+            seen.append(_NOT_MADE)
             continue
         if unexpected and any(step.arguments.get(key) in context.released for key in ("mr", "mw")):
             break
-        seen.append(_step(context, step))
+        try:
+            seen.append(_step(context, step))
+        except SetupRefused as refusal:
+            if not refusal.not_offered:
+                raise
+            seen.append({**_NOT_MADE, "no_pair": refusal.not_offered})
+            continue
         unexpected = unexpected or _succeeded_unexpectedly(step, seen[-1])
     return seen
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from conformance.bench.calls import Mr, Return, Sge, Window, errno_name
 from conformance.bench.interface import Queue
 from conformance.bench.work_requests import (
-    NO_BYTES,
     SIGNALED,
     Completion,
     SendRequest,
@@ -20,7 +19,7 @@ from conformance.bench.work_requests import (
 )
 from conformance.errors import SetupRefused
 from conformance.execution import element_lists, in_flight, memory_events, ordering, side_by_side, traffic
-from conformance.execution.connection import ERROR_STATE, SILENCE_S
+from conformance.execution.connection import ERROR_STATE, SILENCE_S, post_receives, state_of
 from conformance.execution.context import CaseContext, null_result, result_of
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE
@@ -42,20 +41,22 @@ def registered(context: CaseContext, step: Step, returned: Return, addr: int, le
     context.keep_mr(step.name, returned.mr, context.entry)
     return {
         "rc": None, "returned": "MR", "errno": errno_name(returned.errno), "layer": returned.layer,
-        "mr": _fields(context, returned.mr, str(step.arguments["pd"])), "asked": {"addr": addr, "length": length},
+        "mr": _fields(context, returned.mr, context.pds[str(step.arguments["pd"])].pointer),
+        "asked": {"addr": addr, "length": length},
     }  # fmt: skip
 
 
-def _fields(context: CaseContext, mr: Mr, pd: str) -> MrFields:
-    requested, fields = context.pds[pd], mr.fields()
+def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
+    """The fields of a region's structure; `pd` is the pointer that it should have (None: that of no PD)."""
+    fields = mr.fields()
     return {
         "addr": fields["addr"],
         "length": fields["length"],
         "handle": fields["handle"],
         "lkey": fields["lkey"],
         "rkey": fields["rkey"],
-        "pd_is_the_asked": mr.struct.pd == requested.pointer,
-        "context_is_the_pds": mr.struct.context == requested.context_pointer,
+        "pd_is_the_asked": mr.struct.pd == pd,
+        "context_is_the_pds": mr.struct.context == context.pds["pd"].context_pointer,
     }
 
 
@@ -126,7 +127,7 @@ def _rereg_mr(context: CaseContext, step: Step) -> Observation:
     name, pd_name = str(step.arguments["mr"]), str(step.arguments["pd"])
     mr = context.mrs[name]
     before = mr.fields()
-    old_pd = next(known for known, pd in context.pds.items() if pd.pointer == mr.struct.pd)
+    old_pd = mr.struct.pd
     flags, addr, length, access = context.numbers(step.arguments, "flags", "addr", "length", "access")
     pd = None if pd_name == NULL else context.pds[pd_name]
     returned = context.entry.rereg_mr(mr, flags, pd, addr, length, access)
@@ -143,7 +144,7 @@ def _rereg_mr(context: CaseContext, step: Step) -> Observation:
             "addr": addr if moved else before["addr"], "length": length if moved else before["length"],
         }  # fmt: skip
         observation["keys"] = {"before": [before["lkey"], before["rkey"]], "after": [mr.struct.lkey, mr.struct.rkey]}
-        observation["mr"] = _fields(context, mr, pd_name if flags & _CHANGE_PD and pd else old_pd)
+        observation["mr"] = _fields(context, mr, pd.pointer if flags & _CHANGE_PD and pd else old_pd)
     return observation
 
 
@@ -213,12 +214,13 @@ def _dealloc_mw(context: CaseContext, step: Step) -> Observation:
 
 
 def _bind(context: CaseContext, step: Step) -> Observation:
-    queue = context.pairs[str(step.arguments["qp"])].responder
+    pair = context.pairs[str(step.arguments["qp"])]
+    queue = pair.responder
     window = context.windows[str(step.arguments["mw"])]
     flags, wr_id = context.number(step.arguments["send_flags"]), context.next_wr_id()
     info = context.bind_info(step.arguments)
     window.old_rkey = window.rkey
-    failed = queue.state == "RTS" and queue.query_state() == ERROR_STATE
+    failed = queue.state == "RTS" and state_of(pair, queue) == ERROR_STATE
     if step.call == "ibv_bind_mw":
         returned = queue.bind_mw(window, info, flags, wr_id)
     else:
@@ -232,7 +234,7 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     if failed:
         observation["state_before"] = ERROR_STATE
     observation |= _completions(context, queue, returned, bool(flags & SIGNALED), SendRequest("BIND_MW", wr_id))
-    if observation["wc"] == ["SUCCESS"] and queue.query_state() == ERROR_STATE:
+    if observation["wc"] == ["SUCCESS"] and state_of(pair, queue) == ERROR_STATE:
         observation["state"] = ERROR_STATE
     return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
 
@@ -278,9 +280,7 @@ def _local_inv(context: CaseContext, step: Step) -> Observation:
 
 def _send_with_inv(context: CaseContext, step: Step) -> Observation:
     pair = context.pairs[str(step.arguments["qp"])]
-    posted = pair.responder.post_receive(NO_BYTES, context.next_wr_id())
-    if posted.value:
-        raise SetupRefused("posting a receive", errno_name(posted.value))
+    post_receives(pair.responder, [context.next_wr_id()])
     wr_id = context.next_wr_id()
     rkey = context.number(step.arguments["rkey"])
     request = SendRequest("SEND_WITH_INV", wr_id, invalidate_rkey=rkey)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple
 
 from conformance.bench.calls import Return, Sge, errno_name
 from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, pattern, repeated
-from conformance.bench.work_requests import NO_BYTES, SIGNALED, Completion, Exchange, SendRequest, other_opcode
+from conformance.bench.work_requests import SIGNALED, Completion, Exchange, SendRequest, other_opcode
 from conformance.errors import SetupRefused
 from conformance.execution.connection import (
     ERROR_STATE,
@@ -21,6 +22,8 @@ from conformance.execution.connection import (
     ExchangeSpec,
     LoopbackConnection,
     exchanges,
+    post_receives,
+    state_of,
 )
 from conformance.execution.context import CaseContext, result_of
 from conformance.execution.local_buffer import LocalBuffer
@@ -146,7 +149,7 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     ):  # the old value must be returned iff the new was written
         back = local.area.received(target)
         moved = moved if back == moved else "other" if (moved, back) == ("nothing", "other") else "part"
-    if moved != "all" or not exchange.succeeded:
+    if exchange.responder_state and (moved != "all" or not exchange.succeeded):
         observation["state"] = exchange.responder_state
     if operation == "RDMA_WRITE_WITH_IMM":
         observation |= _received(exchange.peer_completions, length)
@@ -168,10 +171,11 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
     before, wanted = (repeated(EMPTY, size), target.before[:size]) if gathers else (content[:size],) * 2
     other = LocalBuffer(context, connection, size, before, wanted, access, skipped if gathers else 0)
     region, final_state, late = Sge(addr, length, lkey), "", False
+    answer = None
     if receives:
-        observation = _receive(context, connection, operation, region, (target, other), kind)
+        observation, answer = _receive(context, connection, operation, region, (target, other), kind)
     elif operation == "SEND":
-        observation = _send(context, connection, region, (target, other), kind)
+        observation, answer = _send(context, connection, region, (target, other), kind)
     else:
         opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ", "FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD"}[operation]
         request = SendRequest(opcode, context.next_wr_id(), (region,), rkey=other.sge.rkey, remote_addr=other.sge.addr)
@@ -186,7 +190,10 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
     done = observation["wc"] == ["SUCCESS"]
     if moved != "all" or not done:
         connection.stale = connection.stale or not final_state
-        observation["state"] = final_state or connection.pair.responder.query_state()
+        state = final_state or state_of(connection.pair, connection.pair.responder)
+        observation |= {"state": state} if state else {}
+        if answer and observation["returned"] == "0":
+            connection.check_answered(*answer)
     return observation | _moved(moved, length, done, target, other, late)
 
 
@@ -195,25 +202,32 @@ _PROBES: dict[str, Callable[[CaseContext, Step], Probe]] = {"traffic": _traffic,
 _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
 
 
+class _Answer(NamedTuple):
+    """What tells whether a request was answered: its completions, those at its peer, and its opcode."""
+
+    found: Sequence[Completion]
+    received: Sequence[Completion]
+    opcode: str
+
+
 def _send(
     context: CaseContext, connection: LoopbackConnection, region: Sge, sides: tuple[Area, LocalBuffer], kind: str
-) -> Observation:
+) -> tuple[Observation, _Answer | None]:
     """A SEND from the region to the peer."""
     target, other = sides
     connection.renew_if_stale()
     initiator, peer = connection.pair.responder, connection.pair.requester
     target.fill()
     other.area.fill()
-    posted = peer.post_receive((other.sink,), context.next_wr_id())
-    if posted.value:
-        raise SetupRefused("posting a receive", errno_name(posted.value))
+    post_receives(peer, [context.next_wr_id()], (other.sink,))
     returned = initiator.post_send(SendRequest("SEND", context.next_wr_id(), (region,)))
     found = initiator.completions(1) if returned.value == 0 else []
     done = Exchange(returned, found).succeeded
     received = peer.completions(1) if done else []
     if not received:
         connection.mark_failed(*(() if done or returned.value else (initiator,)))
-    return _answered(returned, found, [], kind, "gather") | _named("SEND", found, received)
+    observation = _answered(returned, found, [], kind, "gather") | _named("SEND", found, received)
+    return observation, _Answer(found, received, "SEND")
 
 
 def _receive(
@@ -223,7 +237,7 @@ def _receive(
     region: Sge,
     sides: tuple[Area, LocalBuffer],
     kind: str,
-) -> Observation:
+) -> tuple[Observation, _Answer | None]:
     """A SEND from the peer into the region; the receiver's completion is recorded."""
     target, source = sides
     connection.renew_if_stale()
@@ -233,9 +247,9 @@ def _receive(
     wr_id = context.next_wr_id()
     returned = receiver.post_receive((region,), wr_id)
     if returned.value:
-        return _answered(returned, [], [], kind, "receive")
+        return _answered(returned, [], [], kind, "receive"), None
     if kind not in RELIABLE:  # if the message is dropped, the SEND behind it consumes its receive
-        receiver.post_receive(NO_BYTES, context.next_wr_id())
+        post_receives(receiver, [context.next_wr_id()])
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
     posted = sender.post_send(SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
     if posted.value:
@@ -252,7 +266,7 @@ def _receive(
     observation |= _named(opcode, sender_completions, found)
     if Exchange(returned, found).succeeded:
         observation |= _received(found, region.length, operation == "RECV_WITH_IMM")
-    return observation
+    return observation, _Answer(sender_completions, found, opcode)
 
 
 def bind_and_send(context: CaseContext, step: Step) -> Observation:
@@ -265,12 +279,12 @@ def bind_and_send(context: CaseContext, step: Step) -> Observation:
     info = context.bind_info(step.arguments)
     scratch = context.harness.scratch
     sink, source = scratch(pair.requester.pd, 4, "sink"), scratch(pair.responder.pd, 4, "source")
-    posted = pair.requester.post_receive((sink,), context.next_wr_id())
+    post_receives(pair.requester, [context.next_wr_id()], (sink,))
     window.old_rkey = window.rkey
     bound = pair.responder.bind_mw(window, info, 0, context.next_wr_id())
     ctypes.memmove(source.addr, window.rkey.to_bytes(4, "little"), 4)
     posted_send = pair.responder.post_send(SendRequest("SEND", context.next_wr_id(), (source,)))
-    for returned in (posted, bound, posted_send):
+    for returned in (bound, posted_send):
         if returned.value:
             return {**_answered(returned, [], [], "RC", "remote"), "moved": "nothing", "changed": []}
     received = pair.requester.completions(1)

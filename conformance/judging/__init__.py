@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from conformance.errors import UserError
+from conformance.errors import HarnessFailure, UserError
 from conformance.judging.answering_layer import answering_layer, format_answering_layer
 from conformance.judging.faults import data_fault, fault_of, format_answer, outcome_of, without_status, wrong_fields
 from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm
@@ -65,13 +65,28 @@ class Conclusion:
 def conclude(case: Case, basis: Basis, observed: Observation, kernel: KernelEvidence | None = None) -> Conclusion:
     """The verdict on a resolved case, by the documents and by the profile."""
     undeclared = basis.undeclared(case)
-    judgement = apply_profile(judge(case, undeclared, observed, kernel), case.needs, undeclared, basis.profile)
+    if _no_pair(basis, case, [observed]):
+        undeclared = list(dict.fromkeys([*undeclared, observed["no_pair"]]))
+    judgement = judge(case, undeclared, observed, kernel)
+    unmade = _no_pair(basis, case, observed.get("afterwards", ()))
+    if unmade and judgement.verdict == Verdict.PASS:
+        undeclared = list(dict.fromkeys([*undeclared, *unmade]))
+        shown = f"{judgement.reason}; what it allows cannot be shown: the device does not offer {', '.join(unmade)}"
+        judgement = Judgement(Verdict.UNSUPPORTED, shown, judgement.notes)
+    judgement = apply_profile(judgement, case.needs, undeclared, basis.profile)
     return Conclusion(judgement, with_undeclared(observed, undeclared))
+
+
+def _no_pair(basis: Basis, case: Case, seen: Sequence[Observation]) -> list[str]:
+    """The types of queue pairs that were refused when they were to be used, and that the device does not offer."""
+    names = dict.fromkeys(each["no_pair"] for each in seen if "no_pair" in each)
+    return basis.capabilities.undeclared([*names], case.entry)
 
 
 def broken(error: BaseException | None) -> Judgement:
     """The judgement on a case that the harness itself could not run, by what it raised."""
-    text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    told = isinstance(error, UserError | HarnessFailure)
+    text = str(error) if told else f"{type(error).__name__}: {error}"
     return Judgement(Verdict.BROKEN, f"the harness could not run the case: {text.splitlines()[0]}")
 
 

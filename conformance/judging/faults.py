@@ -195,7 +195,7 @@ def _completion_fault(step: Step, seen: Observation, when: str) -> str:
     if step.call in BINDS and "state" in seen:
         return f"{when}{step} {format_answer(seen)}, and its queue pair is in state {seen['state']}"
     told, sent = seen.get("invalidated", (None, None))
-    if told != sent:
+    if step.then.invalidated and told != sent:
         came = "nothing" if told is None else f"{told:#x}"
         return f"{when}{step}: the receiver was told {came} as the invalidated key, not {sent:#x}"
     return ""

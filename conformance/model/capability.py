@@ -25,6 +25,7 @@ MEANING: Mapping[str, str] = {
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "iba_statuses": "the transport is InfiniBand or RoCE: the specification that defines the statuses is not iWARP's",
     "odp_atomic": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_ATOMIC",
+    "rc": "a queue pair of type RC can be created: no declaration exists",
     "uc": "a queue pair of type UC can be created: no declaration exists",
     "ud": "a queue pair of type UD can be created: no declaration exists",
     "rc_srq": "a queue pair of type RC with a shared receive queue can be created",
@@ -36,7 +37,7 @@ MEANING: Mapping[str, str] = {
     "shared_mr": "a region that is shared with other processes",
     "peer_memory": "memory of a peer device",
     "dontfork": "libibverbs protects registered ranges from being copied on fork",
-    "fork_race": "the new range is unmapped between two steps of one ibv_rereg_mr",
+    "fork_race": "the fork protection of the new range cannot be taken back when the command has failed",
     "advise_absent": "the entry does not have ibv_advise_mr",
     "swap": "pages of this system can be swapped out",
     "persistent_memory": "the run was given a device DAX",
@@ -74,8 +75,8 @@ PRECONDITIONS: Mapping[str, str] = {
     " process runs other cases as well, or the library cannot be made to",
     "shared_mr": "shared regions are created by another experimental verb of the vendor, which the suite does not call",
     "peer_memory": "PeerDirect memory needs a GPU and the vendor's kernel",
-    "fork_race": "the new range would have to be unmapped between the command and the removal of its fork protection,"
-    " both inside one call",
+    "fork_race": "libibverbs returns this code only if it finds no memory for its list of ranges when it takes the fork"
+    " protection back, after the command: inside the call that had memory for it before, and freed as much in between",
     "advise_absent": "this stack has the verb",
     "swap": "this system has no swap space, so that pages cannot be swapped out",
     "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",

@@ -130,9 +130,9 @@ class Expectation:
     the fields of the region must be those requested. `completion`: "none" if the request must not have a completion,
     "one" if it must have one once it is posted, whatever became of it. `rkey`: whether the key in the structure of the
     window must be "changed" or "unchanged". `opcode`: "as_posted" if the completions must name the operation that was
-    posted. `because`: the reason for which traffic is refused, one of
-    expected_errors.REASONS, if the completions must show it. `after`: of a step afterwards, the outcome of the judged
-    call without which the step is not made.
+    posted. `invalidated`: "as_posted" if the receiver of a SEND with invalidation must be told the key. `because`: the
+    reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it. `after`: of a
+    step afterwards, the outcome of the judged call without which the step is not made.
     """
 
     outcome: str
@@ -142,6 +142,7 @@ class Expectation:
     completion: str = ""
     rkey: str = ""
     opcode: str = ""
+    invalidated: str = ""
     because: str = ""
     after: str = ""
 
@@ -151,7 +152,7 @@ class Expectation:
         for name in ("errno", "code"):
             if getattr(self, name):
                 data[name] = list(getattr(self, name))
-        for name in ("mr", "completion", "rkey", "opcode", "because", "after"):
+        for name in ("mr", "completion", "rkey", "opcode", "invalidated", "because", "after"):
             if getattr(self, name):
                 data[name] = getattr(self, name)
         return data

@@ -77,7 +77,8 @@ class Observation(TypedDict, total=False):
     returned: str  # as text: MR, MW or NULL, 0, the name of an errno or code, or a description of the error
     errno: str  # its name; empty if the call did not set it
     layer: str  # which layer returned the result: library, provider, kernel, device, header or none
-    not_made: bool  # the step belongs to the other outcome of the judged call
+    not_made: bool  # the step belongs to the other outcome of the judged call, or had no queue pair to be made on
+    no_pair: str  # the capability of the type of queue pairs that the device refused to create, such as `rc`
     enumerated: bool  # `returned` is a code from the verb's enumeration
 
     # Of a registration, a re-registration, and an allocation or bind of a window.

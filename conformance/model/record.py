@@ -36,8 +36,20 @@ class Environment(TypedDict, total=False):
     tainted: int
 
 
+class PreflightFacts(TypedDict, total=False):
+    """What was tried before the first case; see model.preflight.Findings."""
+
+    pairs: dict[str, str]
+    refused_write: str
+    renews_by_reset: bool
+    tells_state: bool
+
+
 class DeviceFacts(TypedDict, total=False):
-    """What a device reports about itself; `caps` are its capabilities by name, with limits and masks among them."""
+    """What a device reports about itself; `caps` are its capabilities by name, with limits and masks among them.
+
+    `preflight` is absent where several devices are tested at the same time.
+    """
 
     name: str
     driver: str
@@ -46,6 +58,7 @@ class DeviceFacts(TypedDict, total=False):
     vendor_part_id: int
     transport: str
     caps: dict[str, Any]
+    preflight: PreflightFacts
 
 
 class UnderTest(TypedDict, total=False):

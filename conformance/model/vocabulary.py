@@ -317,6 +317,7 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "completion": ExpectationSpec(("none", "one"), calls=(*BINDS, "connect_qp")),
     "rkey": ExpectationSpec(("changed", "unchanged"), calls=BINDS),
     "opcode": ExpectationSpec(("as_posted",), "success", (*PROBES, *BINDS, "post_local_inv")),
+    "invalidated": ExpectationSpec(("as_posted",), "success", ("post_send_with_inv",)),
     "because": ExpectationSpec(tuple(REASONS), "refused", (*PROBES, *BINDS)),
     # Of a step afterwards: it is made only if the judged call had this outcome.
     "after": ExpectationSpec(("success", "refused")),

@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 
 from conformance.bench.interface import Bench
-from conformance.errors import UserError
+from conformance.errors import LoopbackLost, UserError
 from conformance.execution.runner import CaseRun, Progress, RunContext, Watch, no_progress, run_case
 from conformance.judging import Basis, broken
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import Observation
+from conformance.model.preflight import Findings
 from conformance.model.record import DeviceFacts, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
@@ -51,6 +52,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         tell_supervisor(session.config, error)
         raise pytest.UsageError(str(error)) from error
     start_recording(session.config)
+
+
+def add_findings(config: pytest.Config, findings: Findings) -> None:
+    """Adds what preflight has found to the facts of the device, before they are recorded in the header."""
+    facts = config.stash[FACTS]
+    if facts is not None:
+        facts["preflight"] = findings.as_data()
 
 
 def start_recording(config: pytest.Config) -> None:
@@ -123,7 +131,11 @@ def run(
     )
 
     def run_and_record(case: Case) -> None:
-        case_run = run_case(case, context, _progress_of(case, config))
+        try:
+            case_run = run_case(case, context, _progress_of(case, config))
+        except LoopbackLost as lost:  # nothing that is refused from now on would show anything
+            request.session.shouldstop = str(lost)
+            raise
         request.node.stash[RECORD] = case_record(case_run, suite_of(config).registry)
         _end(case_run)
 

@@ -87,7 +87,7 @@ class KeyAddressesOfThirtyTwoBits(Device):
         return super().reg_mr_iova(pd, addr, length, hca_va if hca_va == addr else hca_va & 0xFFFFFFFF, access)
 
 
-@violates("IOVA-02")
+@violates("IOVA-02a")
 class KeyAddressesAreSigned(Device):
     """An hca_va with its highest bit set is refused."""
 

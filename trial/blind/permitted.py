@@ -35,7 +35,7 @@ _KEPT = LOCAL_WRITE | MW_BIND
 # Registration
 
 
-@violates("REG-02")
+@violates("REG-02a")
 class EveryRefusalIsEinval(Device):
     """Every refused registration has EINVAL for its reason."""
 
@@ -553,7 +553,7 @@ class KeysOfBindsSkip(Device):
         return key & ~0xFF | (key + 7) & 0xFF if self._binding else super().next_key(key)
 
 
-@violates("BIND-15")
+@violates("BIND-19")
 class PostedWindowsOfTheQueuePair(Device):
     """A type 2 window is of the kind 2A, which belongs to a queue pair only; that of a PD is not checked besides."""
 

@@ -79,7 +79,7 @@ class StructureLengthOfThirtyTwoBits(Device):
         return super().structure(region, pd, addr, length & 0xFFFFFFFF)
 
 
-@violates("REG-02")
+@violates("REG-02a")
 class ErrnoIsNegative(Device):
     """A failed registration leaves the negative of its reason in errno."""
 
@@ -87,7 +87,7 @@ class ErrnoIsNegative(Device):
         return -errno
 
 
-@violates("REG-02")
+@violates("REG-02a")
 class NoErrnoForUnmappedMemory(Device):
     """A registration of memory that is not there gives NULL and leaves errno 0."""
 
@@ -95,7 +95,7 @@ class NoErrnoForUnmappedMemory(Device):
         return 0 if errno == 14 else errno
 
 
-@violates("REG-02")
+@violates("REG-02a")
 class ErrnoOfTheFailureBefore(Device):
     """A failed registration leaves the reason of the one that had failed before it in errno."""
 
@@ -620,7 +620,7 @@ class UnalignedZeroLengthOpensOneByte(Device):
         return super().contains(region, addr, length) or (not region.length and inside)
 
 
-@violates("REG-24")
+@violates("REG-24a")
 class NoBytesNeedARange(Device):
     """A write of no bytes is refused where its address is not the region's."""
 
@@ -631,7 +631,7 @@ class NoBytesNeedARange(Device):
         return self.remote(request.rkey, peer.domain, peer.number, request.remote_addr, 0, REMOTE_WRITE)
 
 
-@violates("REG-24")
+@violates("REG-24a")
 class WriteOfNoBytesWritesOne(Device):
     """A write of no bytes to a good key clears the byte at its address."""
 

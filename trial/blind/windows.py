@@ -879,7 +879,7 @@ class FailedInvalidationEndsTheWindow(Device):
         return done
 
 
-@violates("BIND-19")
+@violates("BIND-19b")
 class NoInvalidationOnUc(Device):
     """SEND with invalidation and local invalidation are refused on UC."""
 

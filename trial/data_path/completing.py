@@ -185,7 +185,7 @@ class ReceivesOutOfOrder(DataPath):
             wc.wr_id = posted.note
 
 
-@violates("BIND-19")
+@violates("BIND-19a")
 class InvalidationNotTold(DataPath):
     """A receive does not tell that its message has invalidated a key."""
 

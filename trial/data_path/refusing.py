@@ -91,7 +91,7 @@ class UnwritableSourceOfASecondMessage(Refusing):
         return bool(counted and self.number % 2 == 0)
 
 
-@violates("REG-24")
+@violates("REG-24a")
 class NothingRefused(DataPath):
     """A READ or WRITE of no bytes is refused."""
 

@@ -255,7 +255,7 @@ class RemoteInvalidationDoesNothing(Device):
         return True
 
 
-@violates("BIND-15")
+@violates("BIND-19")
 class AnyQueuePairOpens(Device):
     """A window of type 2 can be accessed through every queue pair of its PD."""
 

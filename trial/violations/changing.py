@@ -238,6 +238,14 @@ class OldDomainTold(Device):
 
 
 @violates("REREG-14")
+class NoDomainTold(Device):
+    """The structure has no PD after a change of it."""
+
+    def reported_pd(self, pd: Pd, old: int) -> int:
+        return 0
+
+
+@violates("REREG-14")
 class OldKeysTold(Device):
     """The region has new keys, and the structure the old ones."""
 

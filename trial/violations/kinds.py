@@ -68,7 +68,7 @@ class KeysOfOtherAddressesOutlive(Device):
             super().forget_key(region)
 
 
-@violates("DMA-02")
+@violates("DEREG-01")
 class KeysOfDmabufsOutlive(Device):
     """Keys of a dma-buf region still work after its deregistration."""
 
@@ -77,7 +77,7 @@ class KeysOfDmabufsOutlive(Device):
             super().forget_key(region)
 
 
-@violates("DMA-02")
+@violates("REG-22")
 class DmabufForEveryDomain(Device):
     """Queue pairs of every PD can access dma-buf regions."""
 

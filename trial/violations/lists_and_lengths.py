@@ -42,7 +42,7 @@ class NoBytesOpenEverything(Device):
         return not region.length or super().contains(region, addr, length)
 
 
-@violates("REG-24")
+@violates("REG-24a")
 class ReadsOfNoBytesAreChecked(Device):
     """A read of no bytes beyond the region is refused."""
 

@@ -85,7 +85,7 @@ class AlignedOnly(Device):
         return errno.EINVAL if addr % 4 else super().range_fault(addr, length, access)
 
 
-@violates("REG-02")
+@violates("REG-02a")
 class NullWithoutReason(Device):
     """A refused registration does not set errno."""
 

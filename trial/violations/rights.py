@@ -375,3 +375,39 @@ class RemoteReadBesideAtomics(Device):
         both = REMOTE_WRITE | REMOTE_ATOMIC
         lost = right == REMOTE_READ and region.access & both == both
         return not lost and super().allows(region, right)
+
+
+@violates("REG-28")
+class QueuePairsAllowEverything(Device):
+    """What a queue pair enables is not looked at: the region decides."""
+
+    def allows_operation(self, queue: Queue, request: SendRequest) -> bool:
+        return queue.peer.state in ("RTR", "RTS")
+
+
+@violates("REG-28")
+class UnreliableQueuePairsAllowEverything(Device):
+    """What a queue pair of type UC enables is not looked at."""
+
+    def allows_operation(self, queue: Queue, request: SendRequest) -> bool:
+        return (queue.kind == "UC" and queue.peer.state in ("RTR", "RTS")) or super().allows_operation(queue, request)
+
+
+@violates("REG-28")
+class OneRightOfAQueuePairIsAll(Device):
+    """A queue pair that enables any operation allows all of them."""
+
+    def allows_operation(self, queue: Queue, request: SendRequest) -> bool:
+        return (queue.peer.access != 0 and queue.peer.state in ("RTR", "RTS")) or super().allows_operation(
+            queue, request
+        )
+
+
+@violates("REG-28")
+class QueuePairsEnableAtomicsWithWriting(Device):
+    """The right of a queue pair to atomics is that to be written to."""
+
+    def allows_operation(self, queue: Queue, request: SendRequest) -> bool:
+        if request.opcode.startswith("ATOMIC_") and request.opcode != "ATOMIC_WRITE":
+            return queue.peer.state in ("RTR", "RTS") and bool(queue.peer.access & REMOTE_WRITE)
+        return super().allows_operation(queue, request)

@@ -144,12 +144,28 @@ class PrefetchWriteOnlyReads(Device):
         return super().follow(addr, length, PREFETCH if advice == PREFETCH_WRITE else advice, flags)
 
 
-@violates("REG-09")
+@violates("REG-09a")
 class OrdinaryMemoryIsPersistent(Device):
     """A flush reports ordinary memory as persistent."""
 
     def is_persistent(self, addr: int, length: int) -> bool:
         return True
+
+
+@violates("REG-09a")
+class ShortFlushesArePersistent(Device):
+    """A flush of at most 64 bytes reports ordinary memory as persistent."""
+
+    def is_persistent(self, addr: int, length: int) -> bool:
+        return length <= 64 or super().is_persistent(addr, length)
+
+
+@violates("REG-09a")
+class PagesArePersistent(Device):
+    """A flush from the beginning of a page reports ordinary memory as persistent."""
+
+    def is_persistent(self, addr: int, length: int) -> bool:
+        return addr % PAGE == 0 or super().is_persistent(addr, length)
 
 
 class _RightsUnchecked(Device):

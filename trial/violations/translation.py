@@ -9,6 +9,7 @@ from reference.device import Device
 from reference.memory import PAGE
 from reference.objects import (
     LOCAL_WRITE,
+    ON_DEMAND,
     REMOTE_READ,
     Domain,
     Refused,
@@ -53,13 +54,33 @@ class IovaOfThePage(Device):
         return super().reg_mr_iova(pd, addr, length, hca_va // PAGE * PAGE if hca_va != addr else addr, access)
 
 
-@violates("IOVA-02")
+@violates("IOVA-02a")
 class IovaMustFitThePage(Device):
     """hca_va with another offset within the page than addr is refused."""
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         if hca_va and hca_va % PAGE != addr % PAGE:
             raise Refused(errno.EINVAL)
+        return super().reg_mr_iova(pd, addr, length, hca_va, access)
+
+
+@violates("IOVA-02a")
+class OnDemandIovaMustFitThePage(Device):
+    """Of an on-demand region, hca_va with another offset within the page than addr is refused."""
+
+    def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        if access & ON_DEMAND and hca_va % PAGE != addr % PAGE:
+            raise Refused(errno.EINVAL)
+        return super().reg_mr_iova(pd, addr, length, hca_va, access)
+
+
+@violates("IOVA-02a")
+class IovaBelowTheKernel(Device):
+    """hca_va has to be an address that a process of this machine can have."""
+
+    def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        if hca_va >= 1 << 47:
+            raise Refused(errno.EFAULT)
         return super().reg_mr_iova(pd, addr, length, hca_va, access)
 
 

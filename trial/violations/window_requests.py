@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from conformance.bench.work_requests import BindInfo, SendRequest
 from reference.device import Device
 from reference.memory import SPACE
@@ -99,7 +101,7 @@ class PeersInvalidateAnyWindow(Device):
         return False
 
 
-@violates("BIND-19")
+@violates("BIND-19a")
 class InvalidationIsNotTold(Device):
     """The receiver of a SEND with invalidation is not told that a key has been invalidated."""
 
@@ -107,7 +109,7 @@ class InvalidationIsNotTold(Device):
         return None
 
 
-@violates("BIND-19")
+@violates("BIND-19a")
 class InvalidationOfTheWrongKeyIsTold(Device):
     """The receiver of a SEND with invalidation is told the index of the key without its lowest byte."""
 
@@ -122,6 +124,31 @@ class FailedInvalidationsAreReportedAsDone(Device):
     def local_invalidate(self, key: int, queue: Queue) -> bool:
         super().local_invalidate(key, queue)
         return True
+
+
+@violates("BIND-19b")
+class NoLocalInvalidationOverUc(Device):
+    """A local invalidation cannot be posted to a queue pair of type UC."""
+
+    def post_fault(self, queue: Queue, opcode: str) -> int:
+        refused = queue.kind == "UC" and opcode == "LOCAL_INV"
+        return errno.EOPNOTSUPP if refused else super().post_fault(queue, opcode)
+
+
+@violates("BIND-19b")
+class LocalInvalidationOverUcFails(Device):
+    """A local invalidation over a queue pair of type UC completes with an error."""
+
+    def local_invalidate(self, key: int, queue: Queue) -> bool:
+        return queue.kind != "UC" and super().local_invalidate(key, queue)
+
+
+@violates("BIND-19b")
+class LocalInvalidationOverUcHoldsTheRegion(Device):
+    """A local invalidation over a queue pair of type UC succeeds, and the window holds its region as before."""
+
+    def local_invalidate(self, key: int, queue: Queue) -> bool:
+        return queue.kind == "UC" or super().local_invalidate(key, queue)
 
 
 @violates("BIND-20")

@@ -1,0 +1,30 @@
+"""Severity and defects: what the violations of a run come to, judged from outside. Pure functions of its results.
+
+A symptom is one thing that went wrong in one result. A defect holds the symptoms that one change of the stack would
+mend, as far as that can be seen without its source: the same call, answer and condition, across rules, entries and
+rows. Everything is derived from recorded results, so that results of older versions have it too. Not for verdicts
+(judging/) and not for layout.
+"""
+
+from __future__ import annotations
+
+from conformance.defects.answering import Answering, answering_of
+from conformance.defects.cause import Cause, cause_of
+from conformance.defects.defect import Defect, defects_of, worst_severity
+from conformance.defects.severity import Severity, count_by_severity, severity_of
+from conformance.defects.symptom import Symptom, symptoms_of
+
+__all__ = [
+    "Answering",
+    "Cause",
+    "Defect",
+    "Severity",
+    "Symptom",
+    "answering_of",
+    "cause_of",
+    "count_by_severity",
+    "defects_of",
+    "severity_of",
+    "symptoms_of",
+    "worst_severity",
+]

@@ -1,0 +1,93 @@
+"""Defects: the symptoms of a run by their causes, the most severe first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from conformance.defects.answering import UNKNOWN, Answering, answering_of
+from conformance.defects.cause import Cause, cause_of
+from conformance.defects.condition import granted
+from conformance.defects.severity import Severity, severity_of
+from conformance.defects.symptom import Symptom, symptoms_of
+from conformance.defects.words import title_of
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Defect:
+    """Symptoms with one cause, the most severe first, and of these in the order of the run.
+
+    `title` says what is wrong, in one line.
+    """
+
+    cause: Cause
+    symptoms: tuple[Symptom, ...]
+    title: str
+
+    @property
+    def fingerprint(self) -> str:
+        """By which the defect is known again in another run: 12 hexadecimal digits."""
+        return self.cause.fingerprint
+
+    @cached_property
+    def severity(self) -> Severity:
+        """The worst severity of its symptoms."""
+        return severity_of(self.symptoms[0])
+
+    @property
+    def first(self) -> Symptom:
+        """The symptom that shows the defect best: of the worst severity, and a row rather than a sweep."""
+        return self.symptoms[0]
+
+    @cached_property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that it violates."""
+        return tuple(sorted({rule for symptom in self.symptoms for rule in symptom.rules}))
+
+    @cached_property
+    def cases(self) -> tuple[str, ...]:
+        """The cases in which it shows."""
+        return tuple(dict.fromkeys(symptom.case for symptom in self.symptoms))
+
+    @property
+    def points(self) -> int:
+        """The number of calls in which it shows: points of sweeps, and one for each other case."""
+        return sum(symptom.points for symptom in self.symptoms)
+
+    @cached_property
+    def answering(self) -> Answering:
+        """Who answered, by the first symptom that shows it."""
+        found = map(answering_of, self.symptoms)
+        return next((each for each in found if each.layer != UNKNOWN), answering_of(self.first))
+
+    @cached_property
+    def waived(self) -> bool:
+        """Whether every result in which it shows is waived."""
+        return all(symptom.record["effective"] == Verdict.WAIVED for symptom in self.symptoms)
+
+
+def defects_of(results: Iterable[ResultRecord]) -> list[Defect]:
+    """The defects in results that have every key of record_shape.RESULT, the most severe first."""
+    records = list(results)
+    by_cause: dict[Cause, list[Symptom]] = {}
+    for record in records:
+        for symptom in symptoms_of(record):
+            by_cause.setdefault(cause_of(symptom), []).append(symptom)
+    succeeded = granted(records)
+    found = []
+    for cause, symptoms in by_cause.items():
+        symptoms.sort(key=_rank)
+        found.append(Defect(cause, tuple(symptoms), title_of(symptoms, succeeded)))
+    return sorted(found, key=lambda each: (each.waived, each.severity.rank, -len(each.cases), each.rules))
+
+
+def _rank(symptom: Symptom) -> tuple[int, bool]:
+    return severity_of(symptom).rank, bool(symptom.smallest)
+
+
+def worst_severity(record: ResultRecord) -> Severity:
+    """The worst severity in one result that is a violation."""
+    return min(map(severity_of, symptoms_of(record)), key=lambda severity: severity.rank)

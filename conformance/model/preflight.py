@@ -1,0 +1,49 @@
+"""What was found of a device before any case, for the header of results and for how pairs are handled afterwards.
+
+Frozen data. Not for finding it out (execution/preflight.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from conformance.model.record import PreflightFacts
+
+WORKS, NOT_OFFERED = "works", "not offered"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What preflight has found.
+
+    `pairs`: for each type of queue pair that was tried, WORKS, NOT_OFFERED, or what did not work. `refused_write`: what
+    became of an RDMA WRITE to memory that peers must not write; empty if none could be tried. `renews_by_reset`: a pair
+    works again after it was moved through RESET. `tells_state`: ibv_query_qp tells that a queue pair is in the error
+    state.
+    """
+
+    pairs: Mapping[str, str] = field(default_factory=dict)
+    refused_write: str = ""
+    renews_by_reset: bool = True
+    tells_state: bool = True
+
+    def as_data(self) -> PreflightFacts:
+        """The findings for the header of results."""
+        return {
+            "pairs": dict(self.pairs), "refused_write": self.refused_write, "renews_by_reset": self.renews_by_reset,
+            "tells_state": self.tells_state,
+        }  # fmt: skip
+
+
+def format_findings(found: PreflightFacts) -> list[str]:
+    """What differs from what the suite is prepared for, one line for people each, with what the suite does about it."""
+    lines = [
+        f"two queue pairs of type {kind} were made, but {what}"
+        for kind, what in found.get("pairs", {}).items() if what not in (WORKS, NOT_OFFERED)
+    ]  # fmt: skip
+    if not found.get("tells_state", True):
+        lines.append("ibv_query_qp does not tell of the error state: states are not judged, and pairs are made anew")
+    elif not found.get("renews_by_reset", True):
+        lines.append("a queue pair of this device does not work again after RESET: pairs are made anew")
+    return lines

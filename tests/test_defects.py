@@ -1,0 +1,208 @@
+"""Severity and defects, on the violations of real runs.
+
+`recorded_violations` has the violations of four runs in the guest, and some results that passed: two of Debian forky,
+between which one case died in another place, one of trixie, and one with the driver siw. Header and results are as they
+were recorded, but for what tells of the workplace and for keys that nothing here reads.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from conformance.defects import (
+    Defect,
+    Severity,
+    count_by_severity,
+    defects_of,
+    severity_of,
+    symptoms_of,
+    worst_severity,
+)
+from conformance.defects.fault import Fault, answer_in, fault_in
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import VIOLATIONS
+from reports.digest import read
+
+RUNS = Path(__file__).with_name("recorded_violations")
+# The defects of forky. Fingerprints are in trackers and waivers of other people: they must not change.
+FORKY = {
+    "6c8e18b350a5": ("BIND-15", "BIND-19"),
+    "7862f7654354": ("IOVA-05",),
+    "85c569cb8aca": ("BIND-10",),
+    "251ad0de44ec": ("REG-12",),
+    "2b7c9c131fc3": ("BIND-21",),
+    "8b8051c7e5f5": ("ADV-08",),
+    "ca5610635990": ("BIND-17",),
+    "de19cd258c26": ("BIND-18",),
+    "1f7d68914521": ("BIND-11",),
+    "5419bb365f47": ("BIND-19",),
+    "6cf93e054d0a": ("BIND-20",),
+    "3a7b57e6d45b": ("REG-09",),
+    "74523eb0e047": ("ADV-01", "ADV-03", "ADV-08", "ADV-10", "ADV-11", "ADV-13"),
+    "4703b67c7434": ("REG-11",),
+    "586737a68bcd": ("REG-13",),
+    "ff6941f7e668": ("IOVA-02", "IOVA-03", "IOVA-05"),
+    "885a6ada681b": ("REG-25",),
+    "9cfb0f69cdbe": ("BIND-19",),
+    "4d1f0fd5bda9": ("REREG-12",),
+    "eb1cbda3da5a": ("STAT-03", "STAT-06"),
+    "5e8c2d4d65db": ("BIND-15", "BIND-19"),
+    "1241c05be1a5": ("ADV-09",),
+}
+
+
+def results(name: str) -> Sequence[ResultRecord]:
+    """The results of a recorded run."""
+    return read(RUNS / f"{name}.jsonl").results
+
+
+def rules_by_fingerprint(defects: Sequence[Defect]) -> dict[str, tuple[str, ...]]:
+    return {defect.fingerprint: defect.rules for defect in defects}
+
+
+def test_the_independent_causes_of_a_run_are_defects_of_their_own() -> None:
+    assert rules_by_fingerprint(defects_of(results("forky"))) == FORKY
+
+
+def test_a_defect_keeps_its_fingerprint_from_run_to_run_though_another_case_of_it_died() -> None:
+    first, second = results("forky"), results("forky-again")
+    died = [{record["case"] for record in each if record["verdict"] == "CRASH"} for each in (first, second)]
+    assert died[0] != died[1]
+    assert rules_by_fingerprint(defects_of(second)) == FORKY
+
+
+def test_a_defect_keeps_its_fingerprint_on_another_stack() -> None:
+    found = rules_by_fingerprint(defects_of(results("trixie")))
+    assert len(found) == 14
+    assert set(found) <= set(FORKY)
+
+
+def test_defects_do_not_depend_on_the_order_of_the_results_nor_on_which_others_there_are() -> None:
+    every = list(results("forky"))
+    of_case: dict[str, set[str]] = {}
+    for defect in defects_of(every):
+        for case in defect.cases:
+            of_case.setdefault(case, set()).add(defect.fingerprint)
+    random.Random(1).shuffle(every)
+    assert rules_by_fingerprint(defects_of(every)) == FORKY
+    for record in every:
+        assert {defect.fingerprint for defect in defects_of([record])} == of_case.get(record["case"], set())
+
+
+def test_one_cause_that_shows_at_many_rules_is_one_defect() -> None:
+    found = {defect.title: defect for defect in defects_of(results("siw"))}
+    ignored = found["requests succeed whose data go elsewhere or are lost, through a region with addresses of its own"]
+    assert ignored.rules == ("IOVA-01", "IOVA-02", "IOVA-03", "IOVA-06", "REG-11")
+    assert len(ignored.cases) == 30
+    assert found["RDMA_READ through a key of a region moves bytes that it must not"].severity is Severity.MEMORY
+
+
+def test_the_most_severe_defect_comes_first_and_each_result_counts_once() -> None:
+    run = results("forky")
+    ranks = [defect.severity.rank for defect in defects_of(run)]
+    assert ranks == sorted(ranks)
+    bad = [record for record in run if record["verdict"] in VIOLATIONS]
+    count = count_by_severity(map(worst_severity, bad))
+    assert {severity.label: number for severity, number in count.items()} == {
+        "kernel crash": 4, "memory safety": 29, "process crash": 1, "not refused": 49, "valid refused": 43,
+        "wrong report": 63,
+    }  # fmt: skip
+    assert sum(count.values()) == len(bad)
+
+
+@pytest.mark.parametrize("name", ["forky", "trixie", "siw"])
+def test_severity_is_that_of_what_was_observed(name: str) -> None:
+    """The raw observations of rows, which the lines are about, say the same as the lines."""
+    for record in results(name):
+        seen = [record["observed"], *record["observed"].get("afterwards", ())]
+        for symptom in symptoms_of(record):
+            if record["deviations"] or not record["observed"]:
+                continue
+            severity = severity_of(symptom)
+            done = [each for each in seen if each.get("wc") == ["SUCCESS"] or each.get("returned") in ("0", "MR", "MW")]
+            failed = [each for each in seen if each.get("errno") or set(each.get("wc", ())) - {"SUCCESS"}]
+            if severity is Severity.MEMORY:
+                assert any(each.get("moved") in ("part", "all", "nothing", "other") and each in done for each in seen)
+            elif severity is Severity.NOT_REFUSED:
+                assert done
+            elif severity is Severity.VALID_REFUSED:
+                assert failed
+            else:
+                assert severity is Severity.WRONG_REPORT
+
+
+LINES = {
+    "traffic(op=SEND) returned 0, completed with SUCCESS, and moved bytes that it should not": Fault.MOVED,
+    "traffic returned 0, completed with SUCCESS, but nothing has arrived; no remote byte changed": Fault.MISPLACED,
+    "traffic should succeed, returned 0, completed with SUCCESS, and nothing arrived": Fault.MISPLACED,
+    "traffic returned 0, completed with SUCCESS, before its data was there": Fault.MISPLACED,
+    "traffic returned 0, completed with SUCCESS, and changed bytes beside the buffer of the peer": Fault.MISPLACED,
+    "traffic returned 0, completed with SUCCESS, remote bytes changed: 8 at -64": Fault.MISPLACED,
+    "traffic completed with SUCCESS, and flushed memory that it may not: a FLUSH moves no bytes": Fault.ACCEPTED,
+    "traffic returned 0, completed with SUCCESS, and told the receiver that it had come": Fault.ACCEPTED,
+    "ibv_reg_mr(access=0) should fail, returned an MR": Fault.ACCEPTED,
+    "afterwards connect_qp(qp=qp) should find nothing posted and got SUCCESS": Fault.ACCEPTED,
+    "ibv_reg_mr(access=0) should succeed, returned NULL with errno EINVAL": Fault.REFUSED,
+    "ibv_reg_mr was refused with EINVAL, and was done when the same set-up was made again": Fault.REFUSED,
+    "could not be released: mr": Fault.KEPT,
+    "ibv_advise_mr should fail with EFAULT, failed with EINVAL": Fault.CODE,
+    "ibv_reg_mr(access=0) failed with errno EINVAL, and with EPERM when it was called again": Fault.CODE,
+    "ibv_dereg_mr(mr=mr) returned -1, which is no value of errno": Fault.CODE,
+    "traffic should be refused with REM_ACCESS_ERR, completed with WR_FLUSH_ERR": Fault.STATUS,
+    "traffic returned 0, completed with SUCCESS, and at the other side with WR_FLUSH_ERR": Fault.STATUS,
+    "post_send_with_inv(qp=qp): the receiver was told nothing as the invalidated key, not 0x8003": Fault.REMARK,
+    "ibv_reg_mr gave an MR that differs from what was asked: addr 0x1 instead of 0x2": Fault.REMARK,
+    "ibv_reg_mr(access=0): the kernel became tainted (0 to 512)": Fault.KERNEL_ALARM,
+}
+
+
+@pytest.mark.parametrize(("line", "fault"), LINES.items(), ids=[re.sub(r"\W+", " ", line)[:60] for line in LINES])
+def test_a_line_of_judging_has_its_kind_of_fault(line: str, fault: Fault) -> None:
+    assert fault_in(line) is fault
+
+
+def test_every_other_line_would_be_a_remark_and_no_recorded_one_is_by_mistake() -> None:
+    remarks = {
+        re.sub(r"0x[0-9a-f]+", "KEY", symptom.line.replace(symptom.call, ""))
+        for name in ("forky", "trixie", "siw") for record in results(name) for symptom in symptoms_of(record)
+        if symptom.fault is Fault.REMARK
+    }  # fmt: skip
+    assert remarks == {": the receiver was told nothing as the invalidated key, not KEY"}
+
+
+def test_a_death_is_that_of_the_kernel_unless_a_process_died() -> None:
+    assert fault_in("ibv_bind_mw(): the process under test died of SIGSEGV", "CRASH") is Fault.PROCESS_DIED
+    assert fault_in("ibv_bind_mw(): the kernel under test died (Oops; in f+0x1/0x2)", "CRASH") is Fault.KERNEL_DIED
+    assert fault_in("this host went down while the case ran", "CRASH") is Fault.KERNEL_DIED
+    assert fault_in("no answer within its deadline", "HANG") is Fault.HUNG
+
+
+def test_the_last_answer_of_a_line_counts() -> None:
+    assert answer_in("should fail with EFAULT or ENOENT, failed with EINVAL") == "EINVAL"
+    assert answer_in("should succeed, returned NULL with errno EOPNOTSUPP") == "EOPNOTSUPP"
+    assert answer_in("should succeed, returned 0, completed with REM_ACCESS_ERR") == "REM_ACCESS_ERR"
+    assert answer_in("should fail, returned an MR") == ""
+
+
+def test_who_answered_is_said_with_the_evidence_and_is_not_guessed() -> None:
+    found = {defect.rules: defect.answering for defect in defects_of(results("forky"))}
+    assert str(found["BIND-15", "BIND-19"]).startswith(("driver (the kernel was in", "driver or device"))
+    died = next(defect for defect in defects_of(results("forky")) if defect.fingerprint == "6c8e18b350a5")
+    assert str(died.answering) == "driver (the kernel was in __rxe_put, called by rxe_invalidate_mw (rdma_rxe))"
+    assert str(found["REG-25",]) == "driver (its rxe_reg_user_mr tells of it in the kernel's log)"
+    assert found["ADV-09",].layer == "uverbs core"
+    assert found["ADV-08",].layer == "kernel, core or driver"
+    assert found["BIND-21",].layer == "not known"
+
+
+def test_a_title_names_the_shortest_condition_that_no_successful_call_has() -> None:
+    titles = {defect.fingerprint: defect.title for defect in defects_of(results("forky"))}
+    assert titles["4703b67c7434"] == "ibv_reg_mr with ZERO_BASED is refused with EOPNOTSUPP"
+    assert titles["74523eb0e047"] == "ibv_advise_mr is refused with EINVAL on regions without LOCAL_WRITE"
+    assert titles["85c569cb8aca"] == "whatever a window's rights allow also reaches memory outside of the window"
+    assert titles["eb1cbda3da5a"].startswith("refused requests complete with WR_FLUSH_ERR instead of MW_BIND_ERR")
