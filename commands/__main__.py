@@ -11,10 +11,11 @@ import importlib
 import os
 import signal
 import sys
+from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from types import ModuleType
 
-from commands import signals
+from commands import signals, variables
 from commands.parsing import PROGRAM, Parser
 from conformance import derived
 from conformance.errors import UserError
@@ -24,9 +25,11 @@ from reports.digest import one_line
 
 # The commands in the order of the help text; _MODULES has the module names that differ from the command.
 COMMANDS = (
-    "run", "test", "doctor", "list", "report", "compare", "judge", "explain", "coverage", "describe", "trial", "schema",
+    "run", "test", "doctor", "prepare", "list", "report", "compare", "judge", "explain", "coverage", "describe",
+    "trial", "schema",
 )  # fmt: skip
 _MODULES = {"list": "listing"}
+_WITH_VARIABLES = ("run", "prepare", "doctor")  # commands whose own help lists the environment variables, too
 
 
 def _module(command: str) -> ModuleType:
@@ -61,12 +64,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _executed(given: list[str]) -> int:
     """The exit status of the command that these arguments name. Raises UserError."""
-    parser = Parser(prog=PROGRAM, description="Conformance tests for the memory-region verbs of RDMA devices.")
+    parser = Parser(
+        prog=PROGRAM, description="Conformance tests for the memory-region verbs of RDMA devices.",
+        epilog=variables.help_text(), formatter_class=RawDescriptionHelpFormatter,
+    )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"rdma-cts {VERSION}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     # Importing all commands would dominate the start-up time, so only the named one is loaded.
     for module in map(_module, given[:1] if given and given[0] in COMMANDS else COMMANDS):
-        command = subparsers.add_parser(module.NAME, help=module.HELP, description=module.HELP)
+        command = subparsers.add_parser(
+            module.NAME, help=module.HELP, description=module.HELP, formatter_class=RawDescriptionHelpFormatter,
+            epilog=variables.help_text() if module.NAME in _WITH_VARIABLES else None,
+        )  # fmt: skip
         module.add_arguments(command)
         command.set_defaults(execute=module.execute)
     arguments = parser.parse_args(given)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from commands.output import removed_if_unused
+from commands.variables import VARIABLES
 from conformance.results.records import encode
 from conformance.tables.suite import ROOT
+from fixtures import packages
+from fixtures.softroce import privileges
 from patience import PATIENCE_S
 from samples import header, numbered, result
 
@@ -96,6 +101,24 @@ def test_a_mistake_in_a_command_line_is_one_line_and_status_2(arguments: str, sa
     assert list(tmp_path.iterdir()) == []
 
 
+# What the suite's parts and tests tell each other; not for users.
+INTERNAL = {"DRIVER", "MODULE", "DEVICES", "BENCHMARK", "MOMENTS", "PANIC_AT"}
+
+
+def test_every_variable_is_in_the_help_and_on_its_page() -> None:
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    paths = [ROOT / name for name in files.split("\0") if name and not name.startswith("docs/")]
+    read = {found for path in paths if path.is_file()
+            for found in re.findall(r"RDMA_CTS_([A-Z_]*[A-Z])\b", path.read_text(errors="replace"))}  # fmt: skip
+    known = {name.removeprefix("RDMA_CTS_") for name in VARIABLES if name.startswith("RDMA_CTS_")}
+    assert read - INTERNAL == known
+    page = (ROOT / "docs" / "variables.md").read_text()
+    assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == list(VARIABLES)
+    for arguments in (["--help"], ["run", "--help"]):
+        told = rdma_cts(*arguments).stdout
+        assert all(f"\n  {name} " in told for name in VARIABLES)
+
+
 @pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
 def test_a_variable_of_the_guest_is_one_line(value: str, tmp_path: Path) -> None:
     done = rdma_cts("run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x", cwd=tmp_path)
@@ -119,6 +142,32 @@ def test_a_directory_in_which_something_came_is_kept(tmp_path: Path) -> None:
         (out / "console.log").write_text("the guest has died")
         (out / "console-2.log").touch()
     assert [path.name for path in out.iterdir()] == ["console.log"]
+
+
+@pytest.mark.parametrize(
+    ("programs", "reason"),
+    [
+        ((), "takes the program unshare (Debian package util-linux)"),
+        (("unshare",), "takes the program newuidmap (Debian package uidmap)"),
+        (("unshare", "newuidmap"),
+         "this kernel or its configuration refuses the user namespace (unshare: no such right)"),
+    ],
+)  # fmt: skip
+def test_who_is_not_root_is_told_why_no_image_can_be_built(
+    programs: tuple[str, ...], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in programs:
+        (tmp_path / name).write_text("#!/bin/sh\necho unshare: no such right >&2\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(packages, "find_program", lambda name: shutil.which(name, path=str(tmp_path)))
+    assert reason in privileges.obstacle()
+
+
+def test_root_needs_no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert (privileges.obstacle(), privileges.prefix()) == ("", ())
 
 
 ENDED = """
