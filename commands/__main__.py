@@ -6,17 +6,18 @@ never a traceback.
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import signal
 import sys
-from argparse import RawDescriptionHelpFormatter
+from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from types import ModuleType
 
 from commands import signals, variables
-from commands.parsing import PROGRAM, Parser
+from commands.arguments import PROGRAM, Parser
+from commands.output import Output
+from commands.unforeseen import explained
 from conformance import derived
 from conformance.errors import UserError
 from conformance.tables.suite import VERSION
@@ -25,8 +26,8 @@ from reports.digest import one_line
 
 # The commands in the order of the help text; _MODULES has the module names that differ from the command.
 COMMANDS = (
-    "run", "test", "doctor", "prepare", "list", "report", "compare", "judge", "explain", "coverage", "describe",
-    "trial", "schema",
+    "run", "test", "doctor", "prepare", "list", "report", "compare", "judge", "explain", "waivers", "coverage",
+    "describe", "trial", "schema",
 )  # fmt: skip
 _MODULES = {"list": "listing"}
 _WITH_VARIABLES = ("run", "prepare", "doctor")  # commands whose own help lists the environment variables, too
@@ -36,51 +37,50 @@ def _module(command: str) -> ModuleType:
     return importlib.import_module(f"commands.{_MODULES.get(command, command)}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command that `argv` names and returns its exit status."""
-    try:
-        status = _executed(sys.argv[1:] if argv is None else list(argv))
-        sys.stdout.flush()
-        return status
-    except UserError as error:
-        for line in str(error).splitlines():
-            print(f"{PROGRAM}: {one_line(line)}", file=sys.stderr)
-        return error.status
-    except BrokenPipeError:  # the program that reads our output, such as head, has ended
-        signals.abandon_output()
-        return signals.SIGNALLED + signal.SIGPIPE
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EIO) or error.filename:
-            raise
-        signals.abandon_output()
-        print(f"{PROGRAM}: the output cannot be written: {error.strerror}", file=sys.stderr)
-        return 3
-    except KeyboardInterrupt as end:
-        number = end.number if isinstance(end, signals.Terminated) else 0
-        by = f"ended by {signal.Signals(number).name}" if number else "interrupted"
-        print(one_line(": ".join((PROGRAM, by, *end.args))), file=sys.stderr)
-        return signals.SIGNALLED + number if number else 3
-
-
-def _executed(given: list[str]) -> int:
-    """The exit status of the command that these arguments name. Raises UserError."""
+def parser_of(commands: Sequence[str]) -> Parser:
+    """The parser of these commands' arguments. Importing all commands would dominate the start-up time of one."""
     parser = Parser(
         prog=PROGRAM, description="Conformance tests for the memory-region verbs of RDMA devices.",
         epilog=variables.help_text(), formatter_class=RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"rdma-cts {VERSION}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    # Importing all commands would dominate the start-up time, so only the named one is loaded.
-    for module in map(_module, given[:1] if given and given[0] in COMMANDS else COMMANDS):
+    for module in map(_module, commands):
         command = subparsers.add_parser(
             module.NAME, help=module.HELP, description=module.HELP, formatter_class=RawDescriptionHelpFormatter,
             epilog=variables.help_text() if module.NAME in _WITH_VARIABLES else None,
         )  # fmt: skip
         module.add_arguments(command)
         command.set_defaults(execute=module.execute)
-    arguments = parser.parse_args(given)
-    arguments.argv = given[1:]
-    return int(arguments.execute(arguments))
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command that `argv` names and returns its exit status."""
+    given = sys.argv[1:] if argv is None else list(argv)
+    parser = parser_of(given[:1] if given and given[0] in COMMANDS else COMMANDS)
+    arguments = Namespace()
+    try:
+        parser.parse_args(given, arguments)
+        arguments.argv = given[1:]
+        return int(arguments.execute(arguments))
+    except UserError as error:
+        return _told(error)
+    except KeyboardInterrupt as end:
+        number = end.number if isinstance(end, signals.Terminated) else 0
+        by = f"ended by {signal.Signals(number).name}" if number else "interrupted"
+        print(one_line(": ".join((PROGRAM, by, *end.args))), file=sys.stderr)
+        return signals.SIGNALLED + number if number else 3
+    except Exception as error:
+        out = getattr(arguments, "out", None)
+        return _told(explained(error, out if out and out.is_dir() else None))
+
+
+def _told(error: UserError) -> int:
+    """Prints an error; returns its exit status."""
+    for line in str(error).splitlines():
+        print(f"{PROGRAM}: {one_line(line)}", file=sys.stderr)
+    return error.status
 
 
 def keep_derived_files(given: Sequence[str]) -> None:
@@ -92,13 +92,20 @@ def keep_derived_files(given: Sequence[str]) -> None:
         os.environ.setdefault(derived.DIRECTORY, str(cache_directory() / "derived" / "host"))
 
 
-if __name__ == "__main__":
-    keep_derived_files(sys.argv[1:])
-    signals.complete_streams()
+def run_as_program() -> int:
+    """Runs the command of this process; returns its exit status, 3 if the output of anything but a run was lost."""
+    output = Output()
     signals.heed_signals()
-    ended = main()
+    given = sys.argv[1:]
     try:
-        sys.stdout.flush()
-    except OSError:  # after an error that was told
-        signals.abandon_output()
-    sys.exit(ended)
+        keep_derived_files(given)
+    except UserError as error:
+        return _told(error)
+    status = main()
+    if (lost := output.lost()) and given[:1] != ["run"]:
+        return _told(UserError(f"standard output: {lost}", status=3))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(run_as_program())

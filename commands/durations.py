@@ -12,6 +12,7 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
+from conformance.results.checked_json import parse
 from conformance.results.files import write_atomically
 
 SCHEMA = "rdma-cts-durations/1"
@@ -26,11 +27,11 @@ class Durations:
     def read(self) -> dict[str, float]:
         """The durations that are known."""
         try:
-            data = json.loads(self.path.read_bytes())
+            data = parse(self.path.read_bytes())
             if data["schema"] != SCHEMA:
                 return {}
             return {str(case): float(seconds) for case, seconds in data["seconds"].items() if 0 <= seconds < 1e9}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
     def update(self, results: Iterable[ResultRecord]) -> None:

@@ -18,10 +18,13 @@ from pathlib import Path
 from commands import builds
 from conformance import derived
 from conformance.errors import UserError
+from conformance.results.files import not_written
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
+from fixtures import console as consoles
 from fixtures import packages
 from fixtures.cache import cache_directory
+from fixtures.marks import new_mark
 from fixtures.softroce import accelerator, derivation, qemu, terminal
 from fixtures.softroce.build import find_tool
 from fixtures.softroce.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
@@ -29,7 +32,7 @@ from fixtures.softroce.guest import Guest, boot
 from fixtures.softroce.image import ensure_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import DEFAULT_STACK, recipe_for
-from fixtures.softroce.request import PYTEST, PYTHON, Request, recorded_to
+from fixtures.softroce.request import MARK, ONLY, PYTEST, PYTHON, Request, recorded_to
 from fixtures.softroce.start import Starter
 from fixtures.softroce.under_test import DriverModule, Prepared, UnderTest
 
@@ -133,7 +136,7 @@ class Guests:
         return Request(
             (*recorded_to(PORT), *self._arguments(self._options)),
             tuple(sorted({f"cases/{case.partition('/')[0]}" for case in cases})),  # pytest collects no others
-            {"only": "".join(f"{case}\n" for case in cases)},
+            {ONLY: "".join(f"{case}\n" for case in cases), MARK: new_mark()},
             self._options.deadline / 3,
         )
 
@@ -175,7 +178,7 @@ class Guests:
             guest = boot(
                 prepared.image, job, console=console, overlay=prepared.overlay,
                 keep=self._out / f"guest{name}" if self._options.keep else None,
-                terminal=shell.fileno() if shell else None,
+                terminal=shell.fileno() if shell else None, mark=request.mark,
             )  # fmt: skip
         self._say(f"the guest is up after {guest.up['uptime_s']} s")
         return guest
@@ -183,10 +186,7 @@ class Guests:
     def _next(self) -> tuple[Prepared, str]:
         """What the next guest is made of, and the suffix of its files, which nobody else is given."""
         with self._lock:
-            self._out.mkdir(parents=True, exist_ok=True)
-            name = _unused(self._out)
-            (self._out / f"console{name}.log").touch()
-            return self._lay_out(), name
+            return self._lay_out(), _new_console(self._out)
 
     def _lay_out(self) -> Prepared:
         """The overlay of the image: prepared for the first guest and used by all."""
@@ -205,7 +205,17 @@ def guest_driver(options: RunOptions) -> Driver:
     return driver_for(options.driver or DEFAULT_DRIVER)
 
 
-def _unused(out: Path) -> str:
-    """The suffix of the next guest's files: none, -2, -3 …, so that files of earlier guests are kept as evidence."""
-    endings = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
-    return next(ending for ending in endings if not (out / f"console{ending}.log").exists())
+def _new_console(out: Path) -> str:
+    """Creates the next guest's console; returns the suffix of its files: none, -2, -3 …, so that those of earlier
+    guests are kept as evidence."""
+    for ending in itertools.chain([""], (f"-{number}" for number in itertools.count(2))):
+        path = out / f"console{ending}.log"
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            consoles.create(path)
+            return ending
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise not_written(path, error) from error
+    raise AssertionError("there is always another name")

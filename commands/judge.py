@@ -65,7 +65,11 @@ def _write(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudged], w
         file.append(header)
         results: list[ResultRecord] = []
         for each in again:
-            record = _without_side_file(each.record) if each.kept else file.prepared(each.record)
+            record = (
+                _without_side_file(each.record)
+                if each.kept
+                else file.prepared(each.record, suite.find(each.record["case"]))
+            )
             results.append(waivers.applied(record, header) if waivers else record)
             file.append(results[-1])
         confirmations = _still_valid(recorded, results)

@@ -1,53 +1,64 @@
-"""The directory of a run: tidied before and after it, and removed if nothing has come of the run.
+"""Standard output and error of a command: what becomes of them never ends the command nor changes its exit status.
 
-Not for the files in it.
+Whoever reads them may have gone (`| head`), their disk may be full, they may be closed (`>&-`), and their encoding may
+lack a character. Not for what is written there.
 """
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+import io
+import os
+import select
+import sys
+from typing import Any, TextIO
 
 
-@contextmanager
-def removed_if_unused(out: Path) -> Iterator[None]:
-    """Removes `out` and its parents after the block if the block has made them, and has left nothing in them.
+class _Sink(io.FileIO):
+    """A descriptor that takes everything; `failure` is the first error, after which nothing is written any more."""
 
-    Consoles on which nothing came are nothing.
-    """
-    made = [folder for folder in (out, *out.parents) if not folder.exists()]
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):  # of the first directory that is not empty
-            if made:
-                _remove_empty_consoles(out)
-            for folder in made:
-                folder.rmdir()
+    failure: OSError | None = None
 
-
-@contextmanager
-def tidied(out: Path) -> Iterator[None]:
-    """Removes temporary directories after the block, and before it those of a session that was killed.
-
-    For a process that has locked the results in `out`: the directories of another one that runs are the same.
-    """
-    _remove_work(out)
-    try:
-        yield
-    finally:
-        _remove_work(out)
+    def write(self, data: Any, /) -> int:
+        """Writes the data, as far as that works; returns their length."""
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        while rest and self.failure is None:
+            try:
+                written = super().write(rest)
+            except OSError as error:
+                self.failure = error
+                break
+            if written is None:  # somebody else has made it non-blocking
+                select.select([], [self], [])
+            else:
+                rest = rest[written:]
+        return size
 
 
-def _remove_empty_consoles(out: Path) -> None:
-    for console in out.glob("console*.log"):
-        if not console.stat().st_size:
-            console.unlink()
+class Output:
+    """The two streams of this process, replaced by ones that cannot fail."""
+
+    def __init__(self) -> None:
+        """Opens what is closed of the three standard descriptors, so that no file of a run is given their numbers."""
+        for descriptor in range(3):
+            try:
+                os.fstat(descriptor)
+            except OSError:
+                os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+        self._sink = _Sink(1, "w", closefd=False)
+        sys.stdout = _stream(self._sink, sys.stdout)
+        sys.stderr = _stream(_Sink(2, "w", closefd=False), sys.stderr)
+
+    def lost(self) -> str:
+        """Why something of the output was lost, unless its reader did not want it; empty if nothing was."""
+        sys.stdout.flush()
+        failure = self._sink.failure
+        return "" if failure is None or isinstance(failure, BrokenPipeError) else failure.strerror or "unknown error"
 
 
-def _remove_work(out: Path) -> None:
-    for folder in out.glob("work-*"):
-        shutil.rmtree(folder, ignore_errors=True)
+def _stream(sink: _Sink, before: TextIO | None) -> TextIO:
+    encoding = (before.encoding if before else None) or "utf-8"
+    # Each line at once: what both streams say stays in its order, and a reader sees progress.
+    return io.TextIOWrapper(
+        io.BufferedWriter(sink), encoding=encoding, errors="backslashreplace", line_buffering=True
+    )  # fmt: skip

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
+from conformance.results.checked_json import parse
 from conformance.results.files import write_atomically
 
 FILE_NAME = "plan.json"
@@ -63,7 +64,7 @@ def read_plan(folder: Path) -> Plan:
                 raise UserError(
                     f"{path} belongs to another user", hint="only the user who started the run can resume it"
                 )
-            data = json.load(file)
+            data = parse(file.read())
         if data.pop("schema") != SCHEMA:
             raise ValueError
         plan = Plan(**data)
@@ -74,6 +75,6 @@ def read_plan(folder: Path) -> Plan:
         raise UserError(f"no run to resume in {folder}: there is no {FILE_NAME}") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is not a valid plan of a run") from error
     return Plan(tuple(plan.argv), plan.directory, tuple(plan.planned), plan.tables_sha256, plan.stack, plan.given)

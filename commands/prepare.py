@@ -8,7 +8,7 @@ from pathlib import Path
 
 from commands import run_arguments
 from commands.guests import Guests
-from commands.output import tidied
+from commands.run_folder import tidied
 from conformance.errors import UserError
 from conformance.run_options import BUILDS, WHERE
 from fixtures.softroce.start import templates_wanted

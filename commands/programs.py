@@ -25,15 +25,22 @@ Say = Callable[[str], None]
 
 
 def messages_from_guest(
-    module: str, arguments: Sequence[str], stack: str, console: Path, say: Say, assume_yes: bool = False
+    module: str,
+    arguments: Sequence[str],
+    stack: str,
+    console: Path,
+    say: Say,
+    assume_yes: bool = False,
+    more: Sequence[tuple[Path, str]] = (),
 ) -> Iterator[dict[str, Any]]:
     """The JSON objects that `python3 -m module DEVICE PORT arguments…` writes in the guest.
 
-    Raises UserError (status 3).
+    `more` are files or folders that the guest gets beside the suite, as (source, name there). Raises UserError
+    (status 3).
     """
     packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
     image = ensure_image(recipe_for(stack), cache_directory(), say)
-    tree = tuple((ROOT / part, part) for part in SUITE_PARTS)
+    tree = (*((ROOT / part, part) for part in SUITE_PARTS), *more)
     command = " ".join(["python3 -m", module, driver_for().device, PORT, *arguments])
     with boot(image, Job(tree, command), console=console) as guest:
         while line := guest.next_line(_SILENCE_S):

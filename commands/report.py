@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from conformance.results.files import write_atomically
+from conformance.results.files import not_written, write_atomically
 from reports import html, junit, ktap, markdown, summary
 from reports.digest import Digest, read
 
@@ -45,9 +45,20 @@ def execute(arguments: argparse.Namespace) -> int:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
     else:
-        write_atomically(out, data)
+        _write(out, data)
         print(f"report: {out}")
     return 0
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Writes a file atomically; what is no regular file, such as a pipe, is written through and stays what it is."""
+    if not path.exists() or path.is_file():
+        write_atomically(path, data)
+        return
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise not_written(path, error) from error
 
 
 def _is_standard_output(path: Path) -> bool:

@@ -14,10 +14,10 @@ from datetime import datetime
 from pathlib import Path
 
 from commands import builds, case_options, report, run_arguments, target
+from commands.arguments import Parser
 from commands.guests import Guests, guest_driver
-from commands.output import removed_if_unused, tidied
-from commands.parsing import Parser
 from commands.plan import Plan, read_plan, write_plan
+from commands.run_folder import run_folder, tidied
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
@@ -31,8 +31,8 @@ from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import ordered
 from reports.digest import read
-from reports.progress import NORMAL, QUIET, VERBOSE, Progress
-from reports.terminal import summary
+from reports.progress import Progress
+from reports.terminal import NORMAL, QUIET, VERBOSE, summary
 
 NAME = "run"
 HELP = "Run the cases on a device of this host or, without one, in the Soft-RoCE guest."
@@ -69,8 +69,7 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
     """Opens a shell in the guest that a run would use; only the console is recorded."""
     if options.device:
         raise builds.only_for_guest("--shell")
-    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-shell"
-    with removed_if_unused(out), tidied(out):
+    with run_folder(arguments.out, "shell") as out, tidied(out):
         Guests(options, out, Progress().say, arguments.yes).shell()
     return 0
 
@@ -100,17 +99,15 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
     cases = ordered(case_options.selection_from(options).apply(suite), options.seed)
     if not options.sequences:
         cases = _without_sequences(cases)
-    if options.profile:
-        read_profile(options.profile)
+    profile = read_profile(options.profile) if options.profile else None
     waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
     progress = Progress(level=arguments.level)
     options = target.with_target(options)
     if options.device and not options.hazardous:
         cases = _harmless(cases, progress)
     device = options.device or guest_driver(options).device
-    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-{device}"
     with ExitStack() as around:
-        around.enter_context(removed_if_unused(out))
+        arguments.out = out = around.enter_context(run_folder(arguments.out, device))
         file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device))
         results = around.enter_context(closing(file))
         around.enter_context(tidied(out))
@@ -129,7 +126,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
             reproduction = options.seen_from_project(Path.cwd()).reproduction
             supervisor = Supervisor(
                 suite, cases, results, progress, header, out / "console.log", reproduction,
-                deadline_s=options.deadline, boot_id=chosen.boot_id, prior=prior, waivers=waivers,
+                deadline_s=options.deadline, boot_id=chosen.boot_id, prior=prior, waivers=waivers, profile=profile,
                 durations=chosen.durations.read() if chosen.durations else None,
             )  # fmt: skip
             again = None if options.no_confirm else chosen.again
@@ -143,7 +140,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
                 chosen.durations.update(supervisor.recording.done.values())
     report.write_beside(out)
     digest = read(out)
-    print(summary(digest, out))
+    print(summary(digest, out, level=arguments.level))
     return digest.status
 
 

@@ -14,6 +14,7 @@ from commands import builds
 from commands.durations import Durations
 from commands.guests import Guests
 from conformance.device.device import device_names
+from conformance.device.port import Port
 from conformance.errors import UserError
 from conformance.kernel.netlink import RdmaNetlink
 from conformance.run_options import RunOptions
@@ -50,9 +51,11 @@ class Target:
 def with_target(options: RunOptions) -> RunOptions:
     """The options with the target filled in: a device of this host, or the guest.
 
-    Raises UserError if the device does not exist or others use it.
+    Raises UserError if the device does not exist, its port or GID carries no traffic, or others use it.
     """
     device = _device(options)
+    if device:
+        Port(device, options.port).check(options.gid_index)
     if device and not options.shared and (users := RdmaNetlink(device).other_users()):
         raise UserError(
             f"{device} is in use, by queue pairs: {', '.join(users)}", hint="end these programs, or give --shared"

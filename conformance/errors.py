@@ -29,6 +29,16 @@ class UserError(Exception):
         return "; ".join(parts)
 
 
+class HostLacks(UserError):
+    """This host lacks something that a case needs, such as huge pages; `hint` says how to provide it.
+
+    The case is UNREACHABLE. It says nothing about the device, and the other cases can be run.
+    """
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message, hint=hint, status=3)
+
+
 # The errnos with which a call that makes an object says that there are none of its kind: not implemented by library,
 # kernel or driver, and EINVAL from drivers that do not know the type.
 _NOT_OFFERED = ("EOPNOTSUPP", "ENOSYS", "EPROTONOSUPPORT", "EINVAL")

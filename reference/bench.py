@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import cast
@@ -11,6 +12,7 @@ from conformance.bench.calls import Mr, Pd, Return, Sge
 from conformance.bench.calls import Window as AnyWindow
 from conformance.bench.interface import Entry, Memory
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
+from conformance.execution.claims import absent_on
 from conformance.execution.offered import offered_by
 from conformance.header import Check
 from conformance.model.capability import Capabilities
@@ -92,8 +94,11 @@ class HeldQueue:
         return self.queue.sq_sig_all
 
     def query_state(self) -> str:
-        """Returns the present state."""
-        return self.queue.state
+        """Returns the present state. Raises OSError if the device does not tell."""
+        try:
+            return self._device.query_qp(self.queue)
+        except Refused as refused:
+            raise OSError(refused.errno, os.strerror(refused.errno)) from refused
 
     def events(self) -> list[str]:
         """Returns the asynchronous events since the last call."""
@@ -131,8 +136,8 @@ class HeldPair:
 
     @property
     def renews_by_reset(self) -> bool:
-        """Whether `renew` resets them, so that they remain the same queue pairs."""
-        return self._bench.findings.renews_by_reset
+        """Whether `renew` resets them, so that they remain the same queue pairs; those of iWARP do not."""
+        return self.transport is not IWARP and self._bench.findings.renews_by_reset
 
     @property
     def tells_state(self) -> bool:
@@ -164,7 +169,7 @@ class HeldPair:
             self._create(*self._spec)
             return
         for held in (self.responder, self.requester):
-            held.queue.reset()
+            self._device.reset_qp(held.queue)
         self._connect()
 
     def close(self) -> None:
@@ -261,7 +266,7 @@ class ReferenceBench:
         """Returns what is known of this stack before any case, determined as on a real one."""
         stack = self.device.stack
         offered = {name: offered_by(self, name) for name in ENTRIES}
-        return Capabilities(stack.declared, offered, stack.reachable)
+        return Capabilities(stack.declared, offered, stack.reachable, absent_on(self, stack.declared))
 
 
 @functools.cache
@@ -279,7 +284,7 @@ _ELEMENTS = 3
 def _new(spec: QpSpec, pd: Pd) -> Queue:
     assert isinstance(pd, Domain)
     access = _ALL_RIGHTS if spec.access is None else spec.access
-    return Queue(0, spec.kind, pd, spec.sq_sig_all, access)
+    return Queue(0, spec.kind, pd, spec.sq_sig_all, access, spec.inline)
 
 
 def _value(errno: int) -> Return:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 from conformance.bench.calls import IbvMr, Pd, Return
 from reference.advice import Advice
 from reference.header import own_header
-from reference.objects import Region
+from reference.memory import PAGE
+from reference.objects import Refused, Region
 from reference.reregistration import Change, Reregistration
 from reference.work import Work
 
@@ -21,7 +23,13 @@ class Device(Reregistration, Advice, Work):
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         """ibv_reg_mr_iova. Raises Refused."""
+        if self.offsets_differ(addr, hca_va):
+            raise Refused(errno.EINVAL)
         return self.register(pd, addr, length, hca_va, access)
+
+    def offsets_differ(self, addr: int, hca_va: int) -> bool:
+        """Returns whether addr and hca_va have offsets in their pages that the device cannot take together."""
+        return not self.stack.has("iova_page_offset") and (addr - hca_va) % PAGE != 0
 
     # What the library reports
 

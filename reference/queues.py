@@ -25,14 +25,19 @@ _COMPLETED = {
 
 @dataclass(eq=False)
 class Queue:
-    """One queue pair. `access` are the rights of its peer, `receives` the posted receives as (wr_id, elements)."""
+    """One queue pair. `access` are the rights of its peer, `receives` the posted receives as (wr_id, elements).
+
+    `asked_state` is the state to which the program has moved it; `inline` are the bytes that requests can carry.
+    """
 
     number: int
     kind: str
     domain: Domain
     sq_sig_all: bool
     access: int
+    inline: int = 0
     state: str = "RESET"
+    asked_state: str = "RESET"
     receives: deque[tuple[int, tuple[Sge, ...]]] = field(default_factory=deque)
     polled: deque[Completion] = field(default_factory=deque)
     events: list[str] = field(default_factory=list)
@@ -42,7 +47,7 @@ class Queue:
 
     def reset(self) -> None:
         """Returns to the state RESET, without posted receives and completions."""
-        self.state = "RESET"
+        self.state = self.asked_state = "RESET"
         self.receives.clear()
         self.polled.clear()
 
@@ -64,7 +69,15 @@ class Queues(Access):
 
     def move_qp(self, queue: Queue, state: str) -> None:
         """Moves a queue pair to a state."""
-        queue.state = state
+        queue.state = queue.asked_state = state
+
+    def query_qp(self, queue: Queue) -> str:
+        """ibv_query_qp: returns the present state. Raises Refused."""
+        return queue.state
+
+    def reset_qp(self, queue: Queue) -> None:
+        """Moves a queue pair to RESET, after which it can be connected again."""
+        queue.reset()
 
     def destroy_qp(self, queue: Queue) -> None:
         """Destroys a queue pair and its completion queue."""

@@ -8,6 +8,7 @@ error state. On unreliable queue pairs the requester gets no error from the resp
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
@@ -137,7 +138,7 @@ class Work(Binding):
         """RDMA WRITE with and without immediate data, ATOMIC WRITE, and FLUSH, which transfers no data."""
         flushes = request.opcode.startswith("FLUSH")
         if request.opcode == "ATOMIC_WRITE":
-            content: bytes | None = request.swap.to_bytes(_WORD, "little")
+            content: bytes | None = request.swap.to_bytes(_WORD, sys.byteorder)
         else:
             content = b"" if flushes else self.gather(queue, request.sges)
         if content is None:
@@ -182,8 +183,8 @@ class Work(Binding):
         before = None if found is None else self.memory.read(found, _WORD)
         if found is None or before is None or not self.memory.fault_in(found, _WORD, write=True):
             return self.refuse(queue, "REM_ACCESS_ERR")
-        after = self.atomic_result(request, int.from_bytes(before, "little"))
-        self.memory.write(found, (after % _WRAP).to_bytes(_WORD, "little"))
+        after = self.atomic_result(request, int.from_bytes(before, sys.byteorder))
+        self.memory.write(found, (after % _WRAP).to_bytes(_WORD, sys.byteorder))
         return SUCCESS if self.scatter(queue, request.sges, before) else "LOC_PROT_ERR"
 
     def atomic_result(self, request: SendRequest, before: int) -> int:

@@ -23,8 +23,16 @@ def of_case(run: Digest, case: str) -> str:
         return ""
     bad = [record for record in found if not record["confirmed"]]
     if not bad:
-        return "confirmed: " + ("it ran alone" if found[0]["by"] == "run" else "the same when tried again alone")
+        return _confirmed(found[0])
     return "; ".join(f"{_point(record)}{_unconfirmed(record)}" for record in bad[:_MOST])
+
+
+def of_point(run: Digest, case: str, point: str) -> str:
+    """Whether the violation at one point of a sweep was confirmed; empty if nothing is known of that point."""
+    found = next((each for each in run.confirmations if (each["case"], each.get("point")) == (case, point)), None)
+    if found is None:
+        return ""
+    return _confirmed(found) if found["confirmed"] else _unconfirmed(found)
 
 
 def summary(run: Digest) -> Iterator[str]:
@@ -58,6 +66,10 @@ def _name(record: ConfirmationRecord) -> str:
 
 def _point(record: ConfirmationRecord) -> str:
     return f"{record['point']}: " if record.get("point") else ""
+
+
+def _confirmed(record: ConfirmationRecord) -> str:
+    return "confirmed: " + ("it ran alone" if record["by"] == "run" else "the same when tried again alone")
 
 
 def _unconfirmed(record: ConfirmationRecord) -> str:

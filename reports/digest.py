@@ -15,9 +15,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from conformance.defects import Defect, Severity, count_by_severity, defects_of, worst_severity
 from conformance.model.record import (
     ConfirmationRecord,
-    Deviation,
     FooterRecord,
     HeaderRecord,
     ResultRecord,
@@ -178,6 +178,48 @@ class Digest:
         restricted = f" ({len(self.restrictions):,} of them only in part)" if self.restrictions else ""
         return f"{verified:,} of {len(self.rules):,} documented rules verified{restricted}"
 
+    @cached_property
+    def defects(self) -> tuple[Defect, ...]:
+        """The defects that the violations come to, the most severe first; those that are waived last."""
+        return tuple(defects_of(self.results))
+
+    @property
+    def open_defects(self) -> tuple[Defect, ...]:
+        """The defects that are not waived."""
+        return tuple(defect for defect in self.defects if not defect.waived)
+
+    @cached_property
+    def severities(self) -> Mapping[Severity, int]:
+        """How many results violate a rule, by the worst severity of each; without those that are waived."""
+        return count_by_severity(worst_severity(record) for record in self.results if record["effective"] in VIOLATIONS)
+
+    @property
+    def headline(self) -> str:
+        """How bad it is, in one line: the number of defects, and of violations by severity; empty without any."""
+        if not self.severities:
+            return ""
+        count = len(self.open_defects)
+        parts = ", ".join(severity.count(number) for severity, number in self.severities.items())
+        return f"{count:,} {'defect' if count == 1 else 'defects'}: {parts}"
+
+    def by_severity(self) -> tuple[ResultRecord, ...]:
+        """All results: violations first, the most severe ones before the others, and the rest in their order."""
+        rank = {record["case"]: worst_severity(record).rank for record in self.results
+                if record["effective"] in VIOLATIONS}  # fmt: skip
+        return tuple(sorted(self.results, key=lambda record: rank.get(record["case"], len(Severity))))
+
+    def defects_in(self, case: str) -> list[Defect]:
+        """The defects that a case shows, the most severe first."""
+        return self._by_case.get(case, [])
+
+    @cached_property
+    def _by_case(self) -> Mapping[str, list[Defect]]:
+        found: dict[str, list[Defect]] = {}
+        for defect in self.defects:
+            for case in defect.cases:
+                found.setdefault(case, []).append(defect)
+        return found
+
     @property
     def conclusion(self) -> str:
         """The conclusion about the device, in a few words."""
@@ -277,19 +319,16 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
         completed = completed_result(plain(record), where)
         found[completed["case"]] = completed
     by_case: dict[str, ResultRecord] = {}  # in the planned order: several workers record in the order of completion
+    missed = completed_result({**RESULT, "reason": "planned and never recorded"}, where)
     for case in map(str, header["planned"]):
-        missed: ResultRecord = {**RESULT, "case": case, "reason": "planned and never recorded"}
-        by_case[case] = found[case] if case in found else completed_result(missed, where)
+        if case in found:
+            by_case[case] = found[case]
+        else:
+            by_case[case] = missed.copy()  # in place of a new one: there may be many
+            by_case[case]["case"] = case
     by_case |= {case: record for case, record in found.items() if case not in by_case}
     footer = completed_footer(plain(recorded.footer), where) if recorded.footer else None
     return Digest(directory, header, tuple(by_case.values()), footer, recorded.torn, plain(recorded.confirmations))
-
-
-def format_deviation(deviation: Deviation) -> str:
-    """A deviation as text: of a sweep its points, of random sequences the row that shows it."""
-    if deviation["row"]:
-        return f"{deviation['when']}, as a row of a table:\n{deviation['row'].rstrip()}"
-    return f"{deviation['count']:,} points whenever {deviation['when']}"
 
 
 def one_line(text: str) -> str:
@@ -325,6 +364,11 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
                 yield from flat(each if isinstance(each, Mapping) else {"": each}, f"{name} {number}: ")
         else:
             yield name, _format_leaf(value)
+
+
+def format_count(number: int | float, one: str) -> str:
+    """A number of things: `1 point`, `1,024 points`."""
+    return f"{number:,} {one}{'' if number == 1 else 's'}"
 
 
 def format_value(data: Any) -> str:

@@ -19,13 +19,15 @@ from urllib.parse import urlsplit
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from conformance.defects import Defect, Severity, Symptom
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
-from conformance.results.conclusions import headline, verdict_on
+from conformance.results.conclusions import format_points, verdict_on
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
-from reports import confirmation, pictures
-from reports.digest import Digest, RuleFacts, flat, format_value
+from reports import confirmation, evidence, pictures
+from reports.digest import Digest, RuleFacts, flat, format_count, format_value
 from reports.points import read_points
+from reports.rule_ids import format_rules
 
 FILE_NAME = "report.html"
 TEMPLATES = Path(__file__).with_name("templates")
@@ -143,32 +145,41 @@ class RuleView:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A result that violates a rule: its headline, the command that reproduces it, and rows from random sequences.
+class Shown:
+    """A defect in one run, with its number: its first symptoms by case, and how many cases more have it.
 
-    `confirmed` says whether it occurs alone; it is empty if that is not known.
+    `confirmed` says of each of them whether it occurs alone; it is empty if that is not known.
     """
 
-    record: ResultRecord
-    verdict: str
-    headline: str
-    repro: str
-    rows: tuple[str, ...]
-    confirmed: str
+    number: int
+    defect: Defect
+    symptoms: tuple[Symptom, ...]
+    confirmed: tuple[str, ...]
+
+    @property
+    def more(self) -> list[str]:
+        """The other cases in which it shows."""
+        shown = {symptom.case for symptom in self.symptoms}
+        return [case for case in self.defect.cases if case not in shown]
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A violated rule: for each run that violates it, the run's number, the number of violations, the first of them."""
+class DefectView:
+    """A defect in each run that has it, and its rules: the first one is that of its first symptom."""
 
-    facts: RuleFacts
-    by_run: tuple[tuple[int, int, tuple[Seen, ...]], ...]
+    rules: tuple[RuleFacts, ...]
+    by_run: tuple[Shown, ...]
+
+    @property
+    def defect(self) -> Defect:
+        """The defect in the first run that has it."""
+        return self.by_run[0].defect
 
 
-def _seen(rule: str, record: ResultRecord, run: Digest) -> Seen:
-    rows = (each["row"] for each in record["deviations"] if each["row"] and rule in each["rules"])
-    text, repro = headline(rule, record)
-    return Seen(record, verdict_on(rule, record), text, repro, tuple(rows), confirmation.of_case(run, record["case"]))
+def _shown(number: int, run: Digest, defect: Defect) -> Shown:
+    symptoms = tuple({symptom.case: symptom for symptom in reversed(defect.symptoms)}.values())[::-1]
+    first = tuple(sorted(symptoms, key=defect.symptoms.index))[:_MOST_SHOWN]
+    return Shown(number, defect, first, tuple(confirmation.of_case(run, each.case) for each in first))
 
 
 @dataclass(frozen=True)
@@ -226,18 +237,19 @@ class Page:
             yield CellView(run.verdicts.get(rule, ""), counts, run.restrictions.get(rule, ""))
 
     @cached_property
-    def findings(self) -> list[Finding]:
-        """The violated rules of all runs."""
-        violated = [run.violations() for run in self.runs]
-        found = []
-        for id_, facts in self.rules.items():
-            by_run = tuple(
-                (number, len(records[id_]), tuple(_seen(id_, record, run) for record in records[id_][:_MOST_SHOWN]))
-                for number, (run, records) in enumerate(zip(self.runs, violated, strict=True)) if id_ in records
-            )  # fmt: skip
-            if by_run:
-                found.append(Finding(facts, by_run))
-        return found
+    def defects(self) -> list[DefectView]:
+        """The defects of all runs, the most severe first and those that are waived last."""
+        found: dict[str, list[Shown]] = {}
+        for number, run in enumerate(self.runs):
+            for defect in run.defects:
+                found.setdefault(defect.fingerprint, []).append(_shown(number, run, defect))
+        views = [self._defect_view(by_run) for by_run in found.values()]
+        return sorted(views, key=lambda view: (view.defect.waived, view.defect.severity.rank))
+
+    def _defect_view(self, by_run: list[Shown]) -> DefectView:
+        first = by_run[0].defect.first.rules
+        ids = dict.fromkeys([*first, *(rule for shown in by_run for rule in shown.defect.rules)])
+        return DefectView(tuple(self.rules.get(id_) or RuleFacts(id_) for id_ in ids), tuple(by_run))
 
     @cached_property
     def confirmations(self) -> list[str]:
@@ -274,7 +286,7 @@ def render(runs: Sequence[Digest]) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _environment().get_template("report.html").render(
         page=Page(runs), facts=stack_facts(runs), hashes=hashes(runs), columns=COLUMNS, script=Markup(script),
-        script_hash=digest,
+        script_hash=digest, answered=evidence.answered,
     )  # fmt: skip
 
 
@@ -284,8 +296,10 @@ def _environment() -> Environment:
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"flat": flat, "own": own, "later": later, "link": link, "count": "{:,}".format,
-                            "format_value": format_value}  # fmt: skip
+    environment.filters |= {"flat": flat, "own": evidence.own, "later": evidence.later, "link": link,
+                            "count": "{:,}".format, "format_value": format_value, "format_points": format_points,
+                            "format_rules": format_rules, "format_count": format_count, "location": evidence.location,
+                            "slug": slug}  # fmt: skip
     return environment
 
 
@@ -310,15 +324,9 @@ def outcome_text(outcome: Outcome) -> str:
     return f"{outcome.rule} expects {outcome.expected}, {outcome.observed}"
 
 
-def own(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the judged call itself."""
-    return {name: value for name, value in data.items() if name != "afterwards"}
-
-
-def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The fields of each step after the judged call."""
-    steps = data.get("afterwards")
-    return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
+def slug(severity: Severity) -> str:
+    """The severity as the name of a class."""
+    return severity.label.replace(" ", "-")
 
 
 def link(text: object) -> str:

@@ -1,4 +1,4 @@
-"""JUnit XML (the xunit2 dialect that pytest and CI systems use), one testcase for each result.
+"""JUnit XML (the xunit2 dialect that pytest and CI systems use), one testcase for each result, the most severe first.
 
 ASCII only, and without the control characters that XML forbids, whatever the kernel's log contains.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
-from reports import confirmation
-from reports.digest import Digest, flat, format_deviation
+from reports import evidence
+from reports.digest import Digest
 
 FILE_NAME = "junit.xml"
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -57,7 +56,7 @@ def _testsuite(run: Digest) -> ET.Element:
     properties = ET.SubElement(suite, "properties")
     for name, value in _properties(run):
         ET.SubElement(properties, "property", name=name, value=_clean(str(value)))
-    for record in run.results:
+    for record in run.by_severity():
         suite.append(_testcase(run, record))
     return suite
 
@@ -72,6 +71,8 @@ def _properties(run: Digest) -> Sequence[tuple[str, object]]:
         ("driver", device.get("driver", "")),
         ("firmware", device.get("fw", "")),
         ("tables_sha256", run.header["suite"].get("tables_sha256", "")),
+        ("headline", run.headline),
+        *((severity.label, number) for severity, number in run.severities.items()),
     ]
 
 
@@ -82,32 +83,17 @@ def _testcase(run: Digest, record: ResultRecord) -> ET.Element:
     kind = _ELEMENT.get(record["effective"], "")
     if kind == "skipped":
         # In xunit2 a skipped element has no text, so the message holds everything.
-        ET.SubElement(element, "skipped", type=record["effective"], message=_message(record))
+        ET.SubElement(element, "skipped", type=record["effective"], message=_message(run, record))
     elif kind:
-        child = ET.SubElement(element, kind, type=record["effective"], message=_message(record))
-        child.text = _clean("\n".join(_details(run, record)))
+        child = ET.SubElement(element, kind, type=record["effective"], message=_message(run, record))
+        child.text = _clean("\n".join(evidence.lines(run, record)))
     return element
 
 
-def _message(record: ResultRecord) -> str:
-    return _clean(f"{record['effective']} {' '.join(record['rules'])}: {record['reason']}")
-
-
-def _details(run: Digest, record: ResultRecord) -> Iterator[str]:
-    yield from run.documented(record)
-    yield f"call: {record['call']}"
-    yield f"expected: {_format_fields(record['expected'])}"
-    yield f"observed: {_format_fields(record['observed'])}"
-    yield f"table: {record['source'].get('file', '')}:{record['source'].get('line', '')}"
-    yield f"reproduce: {record['repro']}"
-    yield from map(format_deviation, record["deviations"])
-    yield from (f"kernel: {text}" for text in record["kernel"]["log"])
-    if confirmed := confirmation.of_case(run, record["case"]):
-        yield f"tried again: {confirmed}"
-
-
-def _format_fields(data: Mapping[str, Any]) -> str:
-    return "; ".join(f"{name} {text}" for name, text in flat(data))
+def _message(run: Digest, record: ResultRecord) -> str:
+    defects = run.defects_in(record["case"])
+    severity = f", {defects[0].severity.label}, defect {defects[0].fingerprint}" if defects else ""
+    return _clean(f"{record['effective']} {' '.join(record['rules'])}{severity}: {record['reason']}")
 
 
 def _clean(text: str) -> str:

@@ -1,4 +1,5 @@
-"""KTAP version 1, the test protocol of the Linux kernel: one line for each case, after its diagnostics.
+"""KTAP version 1, the test protocol of the Linux kernel: one line for each case, after its diagnostics, the most severe
+violations first.
 
 FAIL, CRASH, HANG, BROKEN and MISSED are `not ok`; UNSUPPORTED and UNREACHABLE are skipped; a waived violation is an
 expected failure (XFAIL), as in kselftest.
@@ -10,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
-from reports import confirmation
-from reports.digest import Digest, flat, format_deviation
+from reports import evidence
+from reports.digest import Digest
 
 # The outcome and the directive of each verdict.
 _RESULT = {
@@ -43,7 +44,9 @@ def _run(run: Digest) -> Iterator[str]:
     yield "KTAP version 1"
     yield f"1..{len(run.results)}"
     yield f"# {run.name}: {run.sentence}"
-    for number, record in enumerate(run.results, 1):
+    if run.headline:
+        yield f"# {run.headline}"
+    for number, record in enumerate(run.by_severity(), 1):
         outcome, directive = _RESULT[record["effective"]]
         if outcome == "not ok":
             yield from (f"# {text}" for text in _details(run, record))
@@ -53,16 +56,7 @@ def _run(run: Digest) -> Iterator[str]:
 
 def _details(run: Digest, record: ResultRecord) -> Iterator[str]:
     yield f"{record['case']}: {record['effective']} {' '.join(record['rules'])}: {record['reason']}"
-    yield from run.documented(record)
-    yield f"call: {record['call']}"
-    for key in ("expected", "observed"):
-        yield f"{key}: {'; '.join(f'{name} {text}' for name, text in flat(record[key]))}"
-    yield from (text for each in record["deviations"] for text in format_deviation(each).splitlines())
-    yield f"table: {record['source'].get('file', '')}:{record['source'].get('line', '')}"
-    yield f"reproduce: {record['repro']}"
-    yield from (f"kernel: {text}" for text in record["kernel"]["log"])
-    if confirmed := confirmation.of_case(run, record["case"]):
-        yield f"tried again: {confirmed}"
+    yield from evidence.lines(run, record)
 
 
 def _escaped(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Markdown (GitHub's dialect) for the summary of a CI job: the conclusion, the stack, the violated rules.
+"""Markdown (GitHub's dialect) for the summary of a CI job: the conclusion, the stack, the defects.
 
 Every text of a results file goes through `escaped` or, if it is code, `code`.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from conformance.defects import Defect
 from conformance.model.verdict import VERDICTS
-from conformance.results.conclusions import headline
-from reports import confirmation
-from reports.digest import Digest, RuleFacts
+from reports import confirmation, evidence
+from reports.digest import Digest
+from reports.rule_ids import format_rules
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")
-_MOST = 50  # violated rules shown, because the size of a job's summary is limited
+_MOST_CASES = 12  # shown of a defect
+_MOST = 50  # defects shown, because the size of a job's summary is limited
 
 
 def render(runs: Sequence[Digest]) -> str:
@@ -26,6 +28,9 @@ def _run(run: Digest) -> Iterator[str]:
     sign = {0: "✅", 1: "❌"}.get(run.status, "⚠️")
     yield f"## {sign} rdma-cts: {escaped(run.conclusion)}"
     yield ""
+    if run.headline:
+        yield escaped(run.headline)
+        yield ""
     yield f"{escaped(run.name)}, rdma-core {escaped(str(run.header['env'].get('rdma_core', '?')))}"
     yield ""
     yield escaped(run.sentence)
@@ -43,24 +48,39 @@ def _run(run: Digest) -> Iterator[str]:
     if problems:
         yield ""
         yield from (f"- waiver: {escaped(str(problem))}" for problem in problems)
-    violations = run.violations()
-    if violations:
+    defects = run.open_defects
+    if defects:
         yield ""
-        yield "| rule | its document | verdict | first violation | cases | table | reproduce |"
+        yield "| severity | defect | what is wrong | rules | cases | answered by | reproduce |"
         yield "|---|---|---|---|---:|---|---|"
-    for rule, records in list(violations.items())[:_MOST]:
-        record = records[0]
-        reason, repro = headline(rule, record)
-        facts = run.rules.get(rule) or RuleFacts(rule)
-        location = f"{record['source'].get('file', '')}:{record['source'].get('line', '')}"
+    for defect in defects[:_MOST]:
         yield (
-            f"| {escaped(rule)} | {escaped(facts.documented)} | {record['effective']} | {escaped(reason)} "
-            f"| {len(records)} | {code(location)} | {code(repro)} |"
+            f"| {defect.severity.label} | {code(defect.fingerprint)} | {escaped(defect.title)} "
+            f"| {escaped(format_rules(defect.rules))} | {len(defect.cases)} | {escaped(defect.answering.layer)} "
+            f"| {code(defect.first.repro)} |"
         )
-    if len(violations) > _MOST:
+    if len(defects) > _MOST:
         yield ""
-        yield f"and {len(violations) - _MOST} more violated rules"
+        yield f"and {len(defects) - _MOST} more defects"
+    for defect in defects[:_MOST]:
+        yield ""
+        yield from _detail(run, defect)
     yield ""
+
+
+def _detail(run: Digest, defect: Defect) -> Iterator[str]:
+    """The defect's first symptom in full, but for the kernel's log."""
+    record = defect.first.record
+    yield f"#### {defect.severity.label}: {escaped(defect.title)}"
+    yield ""
+    yield f"{code(defect.first.name)}, row {code(evidence.location(record))}"
+    others = [case for case in defect.cases if case != defect.first.case]
+    if others:
+        more = f" and {len(others) - _MOST_CASES} more" if len(others) > _MOST_CASES else ""
+        yield f"also {', '.join(map(code, others[:_MOST_CASES]))}{more}"
+    yield ""
+    shown = (line for line in evidence.lines(run, record) if not line.startswith("kernel: "))
+    yield from (f"- {escaped(line)}" for line in (f"{record['effective']}: {record['reason']}", *shown))
 
 
 def escaped(text: str) -> str:

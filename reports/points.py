@@ -6,13 +6,12 @@ points (conformance/sweeps/outcome.py).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import VERDICTS
+from conformance.results.checked_json import parse
 from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 from reports.digest import one_line, plain
@@ -27,23 +26,13 @@ def read_points(directory: Path, record: ResultRecord) -> Points | None:
         return None
     path = points_path(directory, record)
     try:
-        return _parsed(path.read_bytes())
+        return Points.of_data(plain(parse(path.read_bytes())))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{path}: not the points of a sweep ({one_line(str(error))})") from error
-
-
-def _parsed(data: bytes) -> Points:
-    points = Points.of_data(plain(json.loads(data)))
-    for outcome in points.outcomes:
-        if outcome.verdict not in VERDICTS:
-            raise ValueError(f"an unknown verdict {outcome.verdict}")
-        if not all(isinstance(text, str) for text in (outcome.expected, outcome.observed, outcome.rule)):
-            raise TypeError("an outcome that is not a text")
-    return points
 
 
 def inside(points: Points) -> Iterator[tuple[int, Outcome]]:

@@ -16,12 +16,11 @@ from conformance.model.preflight import format_findings
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from reports.digest import one_line
-from reports.terminal import can_redraw, coloured, device_line
+from reports.terminal import NORMAL, QUIET, VERBOSE, can_redraw, coloured, device_line
 
 _EVERY = 50  # cases between two plain lines
 _BAR = 24  # characters
 _RECENT = 64  # number of latest cases from which the speed is computed
-QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 
 class Progress:

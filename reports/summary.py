@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from conformance.defects import Defect, Severity
 from conformance.model.verdict import VERDICTS
 from conformance.results.conclusions import headline
 from reports import confirmation
@@ -16,6 +17,8 @@ from reports.digest import STANDINGS, Digest
 
 FILE_NAME = "summary.json"
 SCHEMA = "rdma-cts-summary/1"
+# Facts that the summary has as numbers.
+_NUMBERS = ("cases", "calls judged", "seconds", "exit status", "seed")
 
 
 def render(runs: Sequence[Digest]) -> str:
@@ -33,9 +36,10 @@ def as_data(run: Digest) -> dict[str, Any]:
         "words": run.sentence,
         "exit_status": run.status,
         "complete": bool(run.footer and run.footer["complete"]),
-        "stack": {name: text for name, text in run.facts.items() if text},
+        "stack": {name: text for name, text in run.facts.items() if text and name not in _NUMBERS},
         "started": run.header["started"],
         "duration_s": run.footer["duration_s"] if run.footer else None,
+        "seed": run.header["seed"],
         "tables_sha256": str(run.header["suite"].get("tables_sha256", "")),
         "cases": dict(run.counts),
         "points": run.points,
@@ -43,6 +47,9 @@ def as_data(run: Digest) -> dict[str, Any]:
         "not_offered": dict(run.restrictions),
         "standings": {part.standing: part.count for part in run.parts},
         "documented_rules": len(run.rules),
+        "severities": {severity.label: number for severity, number in run.severities.items()},
+        "headline": run.headline,
+        "defects": [_defect(defect) for defect in run.defects],
         "violations": [
             {
                 "rule": rule, "verdict": records[0]["effective"], "cases": [record["case"] for record in records],
@@ -56,6 +63,25 @@ def as_data(run: Digest) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _defect(defect: Defect) -> dict[str, Any]:
+    return {
+        "fingerprint": defect.fingerprint,
+        "severity": defect.severity.label,
+        "title": defect.title,
+        "means": defect.severity.meaning,
+        "rules": list(defect.rules),
+        "cases": list(defect.cases),
+        "calls": defect.points,
+        "answered_by": defect.answering.layer,
+        "because": defect.answering.because,
+        "waived": defect.waived,
+        "first": {
+            "case": defect.first.name, "verdict": defect.first.verdict, "reason": defect.first.line,
+            "repro": defect.first.repro,
+        },
+    }  # fmt: skip
+
+
 def schema() -> dict[str, Any]:
     """The JSON Schema of a summary."""
     count = {"type": "integer", "minimum": 0}
@@ -64,6 +90,19 @@ def schema() -> dict[str, Any]:
     violation = {
         "rule": text, "verdict": verdict, "cases": {"type": "array", "items": text, "minItems": 1}, "reason": text,
         "repro": {**text, "description": "the command that reproduces it"}, "table": text,
+    }  # fmt: skip
+    severity = {"enum": [each.label for each in Severity]}
+    texts = {"type": "array", "items": text}
+    defect = {
+        "fingerprint": {"type": "string", "pattern": "^[0-9a-f]{12}$", "description": "the same in every run"},
+        "severity": severity, "title": text,
+        "means": {**text, "description": "what the severity means to an application"},
+        "rules": texts, "cases": {**texts, "minItems": 1},
+        "calls": {**count, "description": "calls in which it shows, points of sweeps among them"},
+        "answered_by": {**text, "description": "the layer that answered"},
+        "because": {**text, "description": "the evidence for the layer"},
+        "waived": {"type": "boolean", "description": "every result in which it shows is waived"},
+        "first": _object({"case": text, "verdict": verdict, "reason": text, "repro": text}),
     }  # fmt: skip
     properties = {
         "schema": {"const": SCHEMA},
@@ -74,6 +113,7 @@ def schema() -> dict[str, Any]:
         "stack": {"type": "object", "additionalProperties": text, "required": ["device"]},
         "started": text,
         "duration_s": {"type": ["number", "null"]},
+        "seed": {"type": ["integer", "null"]},
         "tables_sha256": text,
         "cases": _counts(VERDICTS, count),
         "points": {**count, "description": "calls and operations judged"},
@@ -85,6 +125,12 @@ def schema() -> dict[str, Any]:
         },
         "standings": _counts(STANDINGS, count),
         "documented_rules": count,
+        "severities": {
+            **_counts([each.label for each in Severity], count),
+            "description": "violations by their worst severity, without those that are waived",
+        },
+        "headline": {**text, "description": "the number of defects, and the severities in words; empty without any"},
+        "defects": {"type": "array", "items": _object(defect), "description": "the most severe first"},
         "violations": {"type": "array", "items": _object(violation)},
         "confirmation": {
             "type": "object",

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from conformance.defects import Severity
 from conformance.model.record import HeaderRecord, ResultRecord
-from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
-from conformance.results.conclusions import headline, verdict_on
+from conformance.model.verdict import INCOMPLETE, VERDICTS, Verdict
+from conformance.results.conclusions import verdict_on
 from reports import confirmation
-from reports.digest import Digest, one_line
+from reports.digest import Digest, format_count, one_line
+from reports.rule_ids import format_rules
 
 _COLOURS: dict[str, str] = {
     Verdict.PASS: "32", Verdict.FAIL: "31", Verdict.CRASH: "31", Verdict.HANG: "31",
@@ -23,52 +25,82 @@ _COLOURS: dict[str, str] = {
     Verdict.WAIVED: "33",
 }  # fmt: skip
 REPORT = "report.html"
+_SEVERITY, _WAIVED = "31", "33"
+_WIDTH = 100  # columns of a line about a defect
+_LABEL = max(len(severity.label) for severity in Severity)
+_MOST_RULES = 3
+QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 
-def summary(run: Digest, out: Path, stream: TextIO | None = None) -> str:
-    """The last lines of a run: one line for each violated rule, the figures, the report, what to do next."""
+def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = NORMAL) -> str:
+    """The last lines of a run: a line for each defect, the figures, the report, what to do next.
+
+    With `level` VERBOSE also each defect's smallest command; with QUIET only the conclusion.
+    """
     stream = stream or sys.stdout
-    lines = ["", *_unsettled(run, stream), ""]
+    conclusion = f"{_conclusion(run)} (exit status {run.status})"
+    if level == QUIET:
+        return f"{run.headline}; {conclusion}" if run.headline else conclusion
+    lines = ["", *_defects(run, stream, level), *_undecided(run, stream), ""]
     duration = f" in {run.footer['duration_s']:.1f} s" if run.footer and "duration_s" in run.footer else ""
     figures = ", ".join(
         f"{run.counts[verdict]} {coloured(verdict, stream)}"
         for verdict in reversed(VERDICTS) if run.counts.get(verdict)
     )  # fmt: skip
     points = f", {run.points:,} calls judged" if run.points != len(run.results) else ""
-    lines += [f"{len(run.results)} cases{duration}{points}: {figures}", run.short_sentence]
+    lines.append(f"{format_count(len(run.results), 'case')}{duration}{points}: {figures}")
+    lines += [*([run.headline] if run.headline else ()), run.short_sentence]
     remarks = sum(bool(record["notes"]) for record in run.results)
     if remarks:
-        lines.append(f"{remarks} results with remarks: the documents leave the outcome open or contradict each other")
+        lines.append(
+            f"{format_count(remarks, 'result')} with remarks: the documents leave the outcome open or contradict "
+            "each other"
+        )
     lines += confirmation.summary(run)
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
     lines += [device_line(run.header), f"report: {out / REPORT} (results: {out})", f"next: {_next(run, out)}"]
-    return "\n".join([*lines, f"{_conclusion(run)} (exit status {run.status})"])
+    return "\n".join([*lines, conclusion])
 
 
-def _unsettled(run: Digest, stream: TextIO) -> Iterator[str]:
-    """One line for each rule that is violated or undecided, with its first case."""
+def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
+    """One line of at most _WIDTH columns for each defect."""
+    for defect in run.defects:
+        label = Verdict.WAIVED.value if defect.waived else defect.severity.label
+        ends = f" ({format_rules(defect.rules, _MOST_RULES)}) x{len(defect.cases)}"
+        head = f"{label:<{_LABEL}} {defect.fingerprint} "
+        line = shortened(defect.title, _WIDTH - len(head) - len(ends)) + ends
+        yield painted(head, _WAIVED if defect.waived else _SEVERITY, stream) + line
+        if level == VERBOSE:
+            yield f"{'':<{_LABEL}} {defect.first.line}"
+            yield f"{'':<{_LABEL}} {defect.first.repro}"
+
+
+def _undecided(run: Digest, stream: TextIO) -> Iterator[str]:
+    """One line for each rule that is undecided, with its first case."""
     found: dict[str, list[ResultRecord]] = {}
     for record in run.results:
         for rule in record["rules"]:
-            if verdict_on(rule, record) in (*VIOLATIONS, *INCOMPLETE):
+            if verdict_on(rule, record) in INCOMPLETE:
                 found.setdefault(rule, []).append(record)
     for rule, records in sorted(found.items()):
-        record, more = records[0], f" (and {len(records) - 1} more)" if len(records) > 1 else ""
-        source = record["source"]
-        reason, repro = headline(rule, record)
-        yield (
-            f"{coloured(record['effective'], stream)} {rule} {reason}{more}"
-            f" · {source.get('file', '')}:{source.get('line', '')} · {repro}"
-        )
+        more = f" (and {len(records) - 1} more)" if len(records) > 1 else ""
+        verdict = verdict_on(rule, records[0])
+        head = f"{verdict:<{_LABEL}} {rule} "
+        text = shortened(f"{records[0]['case']}: {records[0]['reason']}", _WIDTH - len(head) - len(more))
+        yield f"{painted(head, _COLOURS[verdict], stream)}{text}{more}"
+
+
+def shortened(text: str, width: int) -> str:
+    """The text in at most `width` columns."""
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
 
 
 def _next(run: Digest, out: Path) -> str:
     """The most useful next step."""
-    violated = next(iter(run.violations()), "")
     if run.footer is None or run.counts.get(Verdict.MISSED):
         return f"./rdma-cts run --resume {out} runs the missing cases"
-    if violated:
-        return f"./rdma-cts explain {violated} --results {out} explains the first violation"
+    if run.open_defects:
+        return f"./rdma-cts explain {run.open_defects[0].fingerprint} --results {out} explains the first defect"
     if run.status == 1:
         return "correct the waivers named above (see docs/waivers.md)"
     if run.status == 3:
@@ -104,6 +136,9 @@ def can_redraw(stream: TextIO) -> bool:
 
 def coloured(verdict: str, stream: TextIO) -> str:
     """The verdict in its colour, if the stream is a terminal and NO_COLOR is not set."""
-    if not can_redraw(stream) or os.environ.get("NO_COLOR"):
-        return verdict
-    return f"\x1b[{_COLOURS.get(verdict, '0')}m{verdict}\x1b[0m"
+    return painted(verdict, _COLOURS.get(verdict, "0"), stream)
+
+
+def painted(text: str, colour: str, stream: TextIO) -> str:
+    """The text in a colour (the number of ECMA-48), if the stream is a terminal and NO_COLOR is not set."""
+    return text if not can_redraw(stream) or os.environ.get("NO_COLOR") else f"\x1b[{colour}m{text}\x1b[0m"

@@ -13,7 +13,7 @@ from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Supervisor, Worker, WorkerEnd
 from conformance.tables.suite import Suite
-from samples import header, numbered, result
+from samples import header, numbered, observed_result
 
 SUITE = numbered(4)
 IDS = [case.id for case in SUITE.cases]
@@ -28,7 +28,11 @@ def start(number: int) -> bytes:
 
 
 def passed(number: int, **more: Any) -> bytes:
-    return encode(result(SUITE.cases[number], **more))
+    return encode(observed_result(SUITE.cases[number], **more))
+
+
+def failed(number: int) -> bytes:
+    return encode(observed_result(SUITE.cases[number], "FAIL"))
 
 
 def ran(*numbers: int) -> list[bytes]:

@@ -41,7 +41,7 @@ def record(directory: Path, suite: Suite, cases: Iterable[Case], device: Device 
         file.append(header(planned=[case.id for case in chosen], device=caps, rules=rules, suite=suite_data, **head))
         lines: list[ResultRecord] = []
         for case in chosen:
-            line = file.prepared(case_record(run_case(case, run), suite.registry))
+            line = file.prepared(case_record(run_case(case, run), suite.registry), case)
             lines.append(line)
             file.append(line)
         file.append(footer_record([case.id for case in chosen], lines, suite.registry, duration_s=1.0))

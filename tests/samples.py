@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import functools
 import textwrap
+from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from conformance.judging import Judgement
+from conformance.judging import Basis, Judgement, conclude
+from conformance.model.capability import Capabilities
 from conformance.model.case import Case
+from conformance.model.observation import Observation, PointExample
 from conformance.model.record import FooterRecord, HeaderRecord, ResultRecord
 from conformance.model.rules import Registry
 from conformance.results.records import result_record
+from conformance.results.sweep_record import sweep_record
+from conformance.sweeps.outcome import Outcome, Points
+from conformance.sweeps.run import rejudge_sweep
 from conformance.tables.loader import Table, parse_table
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT, Suite
@@ -88,6 +94,37 @@ def changed(record: R, changes: Mapping[str, object]) -> R:
     """The record with these changes, whether they fit its type or not."""
     data: dict[str, object] = {**record}
     return cast(R, data | dict(changes))
+
+
+# What a registration that should succeed can give, by the verdict on it.
+_OBSERVED: Mapping[str, Observation] = {
+    "PASS": {"rc": None, "returned": "MR", "errno": "", "layer": "kernel"},
+    "FAIL": {"rc": None, "returned": "NULL", "errno": "EINVAL", "layer": "kernel"},
+}
+
+
+def observed_result(of: Case, verdict: str = "PASS", **more: Any) -> ResultRecord:
+    """What a worker sends of a case of `numbered`: an observation on which the verdict is PASS or FAIL."""
+    basis = Basis(Capabilities({}, {}, {}))
+    row = basis.resolved(of)
+    found = conclude(row, basis, _OBSERVED[verdict], {"taint": 0, "log": []})
+    record = result_record(row, registry(), found.judgement, found.observation, kernel={"taint": 0, "log": []})
+    assert record["verdict"] == verdict
+    return changed(record, more)
+
+
+def observed_sweep(of: Case, failing: Sequence[str] = ()) -> ResultRecord:
+    """What a worker sends of a sweep over registrations that should succeed, of which these points fail."""
+    assert of.sweep is not None
+    space = of.sweep.space
+    bad = {space.parse(point) for point in failing}
+    index = array("H", (int(point in bad) for point in range(space.size)))
+    examples: list[PointExample] = [
+        {"point": "", "reason": "", "observed": _OBSERVED[verdict]} for verdict in ("PASS", "FAIL")
+    ]
+    outcomes = [Outcome(verdict, "", "", "") for verdict in ("PASS", "FAIL")]
+    found = rejudge_sweep(of, Points(space, outcomes, index, examples), Basis(Capabilities({}, {}, {})), [], [])
+    return sweep_record(of, registry(), found, 0)
 
 
 def result(of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any) -> ResultRecord:

@@ -32,7 +32,8 @@ def test_every_rule_has_its_source_its_cases_and_what_a_failure_means(
         said = explained(capsys, rule.id)
         for text in (rule.statement, rule.document, rule.section, rule.quote or rule.unquoted, rule.failure_means):
             assert " ".join(text.split()) in said
-        assert f"{sum(rule.id in case.rules for case in SUITE.cases)} cases prove it" in said
+        count = sum(rule.id in case.rules for case in SUITE.cases)
+        assert (f"{count:,} cases prove it:" if count > 1 else "1 case proves it:") in said
 
 
 def test_the_last_verdict_is_that_of_the_newest_run(

@@ -54,4 +54,21 @@ def test_a_folder_that_is_a_file_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UserError, match="cannot be written") as caught:
         write_atomically(tmp_path / "file" / "inside", b"")
-    assert caught.value.status == 3
+    assert caught.value.status == 2
+
+
+def test_a_name_that_is_too_long_is_one_clear_error_and_one_that_just_fits_is_written(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be written: File name too long") as caught:
+        write_atomically(tmp_path / ("n" * 256), b"")
+    assert caught.value.status == 2
+    write_atomically(tmp_path / ("n" * 255), b"data")
+    assert (tmp_path / ("n" * 255)).read_bytes() == b"data"
+
+
+def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_bytes(b"kept")
+    (tmp_path / "file").symlink_to(tmp_path / "elsewhere")
+    write_atomically(tmp_path / "file", b"new")
+    assert (tmp_path / "elsewhere").read_bytes() == b"kept"
+    assert not (tmp_path / "file").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"new"

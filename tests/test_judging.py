@@ -469,6 +469,30 @@ def test_a_kernel_that_complains_fails_the_case(kernel: KernelEvidence) -> None:
     assert "kernel" in judgement.reason
 
 
+WARNING = "WARNING: CPU: 0 PID: 7 at mm/page_alloc.c:4826 __alloc_pages+0x1/0x2"
+LOADED = "Modules linked in: siw rdma_rxe mlx5_ib ib_uverbs ib_core"
+
+
+@pytest.mark.parametrize(
+    ("log", "about"),
+    [
+        ([WARNING, LOADED, "Call Trace:", " siw_umem_get+0x3f/0x2b0 [siw]"], True),
+        ([WARNING, LOADED, "Call Trace:", " ext4_writepages+0x3f/0x2b0"], False),
+        (["infiniband siw0: set active", WARNING, LOADED], False),
+        ([WARNING, LOADED, "BUG: unable to handle page fault", "RIP: 0010:ib_umem_get+0x1/0x2 [ib_uverbs]"], True),
+        (["siw: loading out-of-tree module taints kernel."], True),
+        (["nvidia: loading out-of-tree module taints kernel."], False),
+        ([], False),
+    ],
+)
+def test_where_others_use_the_kernel_only_what_names_the_device_counts(log: list[str], about: bool) -> None:
+    kernel: KernelEvidence = {"taint": 512, "taint_before": 0, "log": log, "suspects": ["ib_core", "ib_uverbs", "siw"]}
+    seen: Observation = {"rc": None, "returned": "NULL", "errno": "EINVAL", "layer": "kernel"}
+    judgement = judge(case("{rules: [REG-01], when: {access: []}, then: refused}"), [], seen, kernel)
+    assert judgement.verdict == (Verdict.FAIL if about else Verdict.PASS)
+    assert about or judgement.notes[0].startswith("the kernel became tainted (0 to 512); nothing there names")
+
+
 @pytest.mark.parametrize(
     "kernel",
     [

@@ -119,6 +119,15 @@ def test_a_descriptor_of_minus_one_arrives(library: Path) -> None:
     assert call(library, "library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)")[0] == "fd -1 ibv_reg_dmabuf_mr 77 5 6 7 1"
 
 
+def test_what_an_older_library_lacks_is_not_offered(tmp_path: Path) -> None:
+    source = STUB.replace("ibv_reg_dmabuf_mr(void", "another(void").replace("ibv_reg_mr_iova2(void", "yet_another(void")
+    (tmp_path / "stub.c").write_text(source)
+    command = ["cc", "-w", "-shared", "-fPIC", "-o", str(tmp_path / "libibverbs.so.1"), str(tmp_path / "stub.c")]
+    subprocess.run(command, check=True)
+    assert call(tmp_path, "library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)") == ("", [0, 95, None, "libibverbs"])
+    assert call(tmp_path, "library.reg_mr(pd, 4096, 8, 1 << 20)")[0] == f"ibv_reg_mr_iova 77 4096 8 4096 {1 << 20}"
+
+
 def test_a_returned_code_is_not_mistaken_for_errno(library: Path) -> None:
     assert call(library, "library.dereg_mr(mr)")[1] == [16, 1, None, "kernel"]
 

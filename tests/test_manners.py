@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from commands.output import removed_if_unused
+from commands.run_folder import run_folder
 from commands.variables import VARIABLES
 from conformance.results.records import encode
 from conformance.tables.suite import ROOT
@@ -58,7 +58,7 @@ def test_a_reader_that_ends_early_ends_a_command_without_a_word(command: str, ru
 @pytest.mark.parametrize("command", ["list", "describe ibv_reg_mr", "report run --format ktap", "report run --out -"])
 def test_a_full_device_is_one_line(command: str, run: Path) -> None:
     done = shell(f'"$@" {command} >/dev/full', run.parent)
-    assert (done.returncode, done.stderr) == (3, "rdma-cts: the output cannot be written: No space left on device\n")
+    assert (done.returncode, done.stderr) == (3, "rdma-cts: standard output: No space left on device\n")
 
 
 def test_with_closed_streams_no_file_takes_their_place(run: Path) -> None:
@@ -72,6 +72,20 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
     assert (done.returncode, done.stderr) == (0, "")
     before, *summary, after = (run.parent / "all").read_text().splitlines()
     assert (before, summary[0], after) == ("before", "{", "after")
+
+
+def test_a_pipe_is_written_through_and_stays_one(run: Path) -> None:
+    os.mkfifo(run.parent / "pipe")
+    done = shell('cat pipe >read & "$@" report run --format summary --out pipe; wait', run.parent)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "report: pipe\n", "")
+    assert (run.parent / "pipe").is_fifo()
+    assert (run.parent / "read").read_text().startswith("{")
+
+
+def test_a_full_device_stays_a_device(run: Path) -> None:
+    done = rdma_cts("report", "run", "--out", "/dev/full", cwd=run.parent)
+    assert (done.returncode, done.stderr) == (3, "rdma-cts: /dev/full cannot be written: No space left on device\n")
+    assert Path("/dev/full").is_char_device()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +105,7 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
         ("lits", "COMMAND 'lits' does not exist (did you mean list?); see ./rdma-cts --help"),
         ("report", "report: the following arguments are required: DIR; see ./rdma-cts report --help"),
         ("run --guest --waivers /nowhere", "/nowhere: cannot be read: No such file or directory"),
-        ("run --guest --out /dev/null/x", "/dev/null/x cannot be made: Not a directory"),
+        ("run --guest --out /dev/null/x", "/dev/null/x/results.jsonl cannot be written: Not a directory"),
         ("run --resume /nowhere", "no run to resume in /nowhere: there is no plan.json"),
     ],
 )  # fmt: skip
@@ -102,12 +116,13 @@ def test_a_mistake_in_a_command_line_is_one_line_and_status_2(arguments: str, sa
 
 
 # What the suite's parts and tests tell each other; not for users.
-INTERNAL = {"DRIVER", "MODULE", "DEVICES", "BENCHMARK", "MOMENTS", "PANIC_AT"}
+INTERNAL = {"DRIVER", "MODULE", "BARE", "PROGRAM"}
 
 
 def test_every_variable_is_in_the_help_and_on_its_page() -> None:
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    paths = [ROOT / name for name in files.split("\0") if name and not name.startswith("docs/")]
+    parts = ("commands", "conformance", "fixtures", "rdma-cts")
+    paths = [ROOT / name for name in files.split("\0") if name.startswith(parts)]
     read = {found for path in paths if path.is_file()
             for found in re.findall(r"RDMA_CTS_([A-Z_]*[A-Z])\b", path.read_text(errors="replace"))}  # fmt: skip
     known = {name.removeprefix("RDMA_CTS_") for name in VARIABLES if name.startswith("RDMA_CTS_")}
@@ -137,7 +152,7 @@ def test_list_says_how_many_of_its_cases_a_run_has(tmp_path: Path) -> None:
 
 def test_a_directory_in_which_something_came_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "out" / "run"
-    with removed_if_unused(out):
+    with run_folder(out, "rxe0"):
         out.mkdir(parents=True)
         (out / "console.log").write_text("the guest has died")
         (out / "console-2.log").touch()

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance.errors import UserError
+from conformance.errors import HostLacks, UserError
 from conformance.kernel import paging
 from conformance.model.vocabulary import MEMORY_KINDS
 from fixtures import memory, persistent
-from fixtures.limits import locked_memory_limit, obey_locked_memory_limit
+from fixtures.limits import check_lockable, locked_memory_limit, obey_locked_memory_limit
 from fixtures.memory import PAGE, REPEATED_PAGES, Memory, allocate
 
 SIZE = 3 * PAGE
@@ -137,9 +137,8 @@ def free_hugepages() -> int:
 def test_huge_memory_is_of_huge_pages_or_says_that_there_are_none() -> None:
     before = free_hugepages()
     if before == 0:
-        with pytest.raises(UserError, match="huge pages") as caught:
+        with pytest.raises(HostLacks, match="huge pages") as caught:
             allocate("huge", 1)
-        assert caught.value.status == 3
         assert "vm.nr_hugepages" in str(caught.value)
         return
     made = allocate("huge", memory.hugepage_size())
@@ -169,9 +168,8 @@ def test_persistent_memory_is_a_part_of_the_device_for_each_who_asks(dax: persis
     ctypes.memset(second.addr, 2, 2 * PAGE)
     content = dax.path.read_bytes()
     assert (content[:PAGE], content[2 * PAGE : 4 * PAGE]) == (b"\1" * PAGE, b"\2" * 2 * PAGE)
-    with pytest.raises(UserError, match="left") as caught:
+    with pytest.raises(HostLacks, match="left"):
         allocate("persistent", PAGE)
-    assert caught.value.status == 3
     first.close()
     third = allocate("persistent", PAGE)
     assert ctypes.string_at(third.addr, PAGE) == bytes(PAGE)
@@ -260,6 +258,18 @@ def test_the_limit_is_put_back_after_an_exception() -> None:
     with pytest.raises(RuntimeError, match="from within"), locked_memory_limit(PAGE):
         raise RuntimeError("from within")
     assert state() == before
+
+
+def test_more_memory_than_the_process_may_lock_is_lacking_on_this_host() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (2 * PAGE, hard))
+    try:
+        check_lockable(2 * PAGE)
+        for ask in (check_lockable, lambda size: locked_memory_limit(size).__enter__()):
+            with pytest.raises(HostLacks, match=rf"may lock {2 * PAGE} bytes.*needs {3 * PAGE}; raise the limit"):
+                ask(3 * PAGE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (soft, hard))
 
 
 def test_a_limit_that_cannot_be_set_changes_nothing() -> None:

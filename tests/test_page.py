@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +24,12 @@ from conformance.results.records import Recorded, footer_record
 from made_sweeps import DATA_PATH, FLAGS, OUTCOMES, sweep
 from patience import PATIENCE_S
 from reports import html
-from reports.digest import Digest, digest
+from reports.digest import Digest, digest, read
 from samples import header, numbered, registry, result
 
 SUITE = numbered(16)
+RECORDED = Path(__file__).with_name("recorded_violations") / "forky.jsonl"
+SET_UP = {"given": ["mr: ibv_reg_mr(the region)"], "before": ["unmap(the memory)"]}
 MARKUP = "<script>window.ran=1</script><img src=x onerror='window.ran=2'>\"'><b>{{ 7*7 }}</b></script></title></style>"
 RULES = {rule.id: rule.as_data() for rule in registry().values()}
 
@@ -162,7 +165,7 @@ def test_the_verdict_stands_on_top_in_words(page: webdriver.Chrome) -> None:
 
 
 def test_each_violated_rule_stands_beside_the_words_of_its_document(page: webdriver.Chrome) -> None:
-    (card,) = page.find_elements(By.XPATH, "//article[p/a[.='REG-15']]")
+    (card, *_) = page.find_elements(By.XPATH, "//article[p[not(@class)]/a[.='REG-15']]")
     said = card.find_element(By.CLASS_NAME, "document")
     assert said.find_element(By.TAG_NAME, "q").text == RULES["REG-15"]["quote"]
     assert said.find_element(By.TAG_NAME, "cite").text == "ibv_reg_mr(3), DESCRIPTION"
@@ -170,7 +173,7 @@ def test_each_violated_rule_stands_beside_the_words_of_its_document(page: webdri
 
 def test_a_rule_whose_document_is_not_quoted_says_why(browser: webdriver.Chrome, tmp_path: Path) -> None:
     show(browser, tmp_path, run(tmp_path, [result(SUITE.cases[0], "FAIL", rules=["STAT-01"])]))
-    (said,) = browser.find_elements(By.CSS_SELECTOR, ".finding .document")
+    (said,) = browser.find_elements(By.CSS_SELECTOR, ".defect .document")
     assert said.text.endswith(f"not quoted: {RULES['STAT-01']['unquoted']}")
 
 
@@ -254,8 +257,8 @@ def test_a_result_has_all_that_a_person_needs(page: webdriver.Chrome) -> None:
         assert needed in text
 
 
-def test_a_finding_leads_to_its_rule(page: webdriver.Chrome) -> None:
-    page.find_element(By.CSS_SELECTOR, ".finding a.id[href='#REG-15']").click()
+def test_a_defect_leads_to_its_rule(page: webdriver.Chrome) -> None:
+    page.find_element(By.CSS_SELECTOR, ".defect a.id[href='#REG-15']").click()
     WebDriverWait(page, PATIENCE_S).until(lambda _: focused(page) == "REG-15")
     assert page.find_element(By.ID, "REG-15").get_attribute("open") is not None
 
@@ -269,7 +272,7 @@ def test_a_waived_violation_stays_visible(page: webdriver.Chrome) -> None:
 
 def test_a_sweep_has_its_formula_its_map_and_a_legend(page: webdriver.Chrome) -> None:
     (first, *_) = page.find_elements(By.CSS_SELECTOR, "details.sweep[open]")
-    assert "4 points whenever MW_BIND" in first.text
+    assert "4 points: those with MW_BIND" in first.text
     drawn = page.execute_script("const it = arguments[0]; return [it.naturalWidth, it.naturalHeight, it.complete]",
                                 first.find_element(By.CSS_SELECTOR, ".map"))  # fmt: skip
     assert drawn == [4, 2, True]
@@ -318,8 +321,8 @@ def test_the_essentials_need_no_script(browser: webdriver.Chrome, tmp_path: Path
     try:
         show(browser, tmp_path, run(tmp_path, varied(tmp_path)))
         assert not browser.find_element(By.CSS_SELECTOR, ".tools").is_displayed()
-        (finding, *_) = browser.find_elements(By.CSS_SELECTOR, ".finding")
-        assert "it was CRASH" in finding.text
+        (defect, *_) = browser.find_elements(By.CSS_SELECTOR, ".defect")
+        assert "it was CRASH" in defect.text
         rule = browser.find_element(By.ID, "REG-01")
         rule.find_element(By.CSS_SELECTOR, "summary").click()
         case = rule.find_element(By.CSS_SELECTOR, "details.case")
@@ -330,19 +333,64 @@ def test_the_essentials_need_no_script(browser: webdriver.Chrome, tmp_path: Path
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def test_on_paper_violations_are_open_and_tools_are_not_there(page: webdriver.Chrome) -> None:
+PAGES = re.compile(rb"/Type\s*/Page\b")
+
+
+def printed(browser: webdriver.Chrome) -> bytes:
+    """The page as the browser prints it, in A4."""
+    paper = {"printBackground": False, "paperWidth": 8.27, "paperHeight": 11.69}
+    return base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
+
+
+def test_on_paper_are_defects_rules_and_hashes_and_no_tools(page: webdriver.Chrome) -> None:
     count = "return document.querySelectorAll('details.case[open]').length"
     page.execute_script(f"addEventListener('beforeprint', () => {{ window.seen = (() => {{ {count} }})() }})")
-    printed = base64.b64decode(page.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})["data"])
-    assert printed.startswith(b"%PDF-")
-    assert len(printed) > 20_000
+    short = printed(page)
+    assert short.startswith(b"%PDF-")
+    assert page.execute_script("return window.seen") == 0
+    media(page, medium="print")
+    assert page.find_element(By.CSS_SELECTOR, ".on-paper").is_displayed()
+    for absent in (".tools", ".in-full", ".index"):
+        assert not page.find_element(By.CSS_SELECTOR, absent).is_displayed()
+    media(page)
+
+
+def test_the_button_prints_everything_with_the_violations_open(page: webdriver.Chrome) -> None:
+    count = "document.querySelectorAll('details.case[open]').length"
+    page.execute_script(f"window.print = () => {{ dispatchEvent(new Event('beforeprint')); window.seen = {count} }}")
+    page.find_element(By.ID, "print").click()
     violations = [each for each in varied(Path(page.current_url.removeprefix("file://")).parent)
                   if each["effective"] in VIOLATIONS]  # fmt: skip
     assert page.execute_script("return window.seen") == len(violations)
-    assert page.execute_script(count) == 0
-    media(page, medium="print")
-    assert not page.find_element(By.CSS_SELECTOR, ".tools").is_displayed()
-    media(page)
+    page.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert page.execute_script(f"return {count}") == 0
+
+
+def test_a_real_run_tells_its_defects_on_the_first_screen_and_on_twelve_sheets(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    show(browser, tmp_path, read(RECORDED))
+    lines = browser.find_elements(By.CSS_SELECTOR, ".index a")
+    assert [line.text.split("\n")[0] for line in lines[:5]] == [
+        "kernel crash", "kernel crash", "memory safety", "memory safety", "process crash",
+    ]  # fmt: skip
+    assert len(lines) == 22
+    height = browser.execute_script("return innerHeight")
+    assert all(line.rect["y"] + line.rect["height"] <= height for line in lines)
+    top = browser.find_element(By.CSS_SELECTOR, ".bad").text
+    assert " ".join(top.split()).startswith("22 defects 4 kernel crashes 29 memory-safety 1 process crash")
+    assert len(PAGES.findall(printed(browser))) <= 12
+
+
+def test_no_text_of_a_real_run_makes_a_narrow_page_scroll_sideways(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, read(RECORDED))
+    browser.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
+    narrow = {"width": 390, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
+    try:
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 CONTRAST = """
@@ -398,13 +446,21 @@ def test_a_hundred_thousand_points_take_no_elements_of_their_own(browser: webdri
     assert browser.find_element(By.CSS_SELECTOR, ".map").is_displayed()
 
 
-def test_a_violated_rule_tells_what_its_own_points_did(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_a_defect_tells_what_its_own_points_did(browser: webdriver.Chrome, tmp_path: Path) -> None:
     swept = sweep(tmp_path, SUITE.cases[0], FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0)
     (own,) = swept["deviations"]
     other: Deviation = {**own, "rules": ["REG-01"], "observed": "what another rule's points did"}
     show(browser, tmp_path, run(tmp_path, [{**swept, "deviations": [other, own]}]))
-    (finding,) = (each.text for each in browser.find_elements(By.CSS_SELECTOR, "article.finding")
-                  if each.text.startswith(own["rules"][0]))  # fmt: skip
-    assert f"{own['observed']}: MW_BIND ({own['count']:,} points)" in finding
-    assert own["repro"] in finding
-    assert "another rule" not in finding
+    (card,) = (each.text for each in browser.find_elements(By.CSS_SELECTOR, "article.defect")
+               if own["rules"][0] in each.text)  # fmt: skip
+    assert f"{own['observed']} ({own['count']:,} points: those with MW_BIND)" in card
+    assert own["repro"] in card
+    assert "another rule" not in card
+
+
+def test_a_defect_shows_the_set_up_of_the_first_case(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, run(tmp_path, [result(SUITE.cases[0], "FAIL", "it should not", set_up=SET_UP)]))
+    for place in ("article.defect", "details.case"):
+        text = browser.find_element(By.CSS_SELECTOR, place).get_attribute("textContent") or ""
+        assert "mr: ibv_reg_mr(the region)" in text
+        assert "unmap(the memory)" in text

@@ -23,7 +23,7 @@ from conformance.model.observation import Observation
 from conformance.model.preflight import Findings, format_findings
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.recorder import tell_supervisor
-from conformance.results.records import decode
+from conformance.results.records import decode, encode
 from conformance.sweeps.runners import runners
 from conformance.tables.suite import load_suite
 from reference.bench import HeldPair, ReferenceBench
@@ -326,11 +326,9 @@ def verdict_on(bench: ReferenceBench, case: Case) -> str:
     return run_on(bench, case).judgement.verdict
 
 
-def config(stream: str, recorder: object = None) -> Any:
-    """The configuration of a session with this --rdma-stream."""
-    return SimpleNamespace(
-        getoption=lambda _: stream, pluginmanager=SimpleNamespace(get_plugin=lambda name: recorder)
-    )  # fmt: skip
+def config(stream: str, mark: str = "") -> Any:
+    """The configuration of a session with this --rdma-stream and --rdma-mark."""
+    return SimpleNamespace(getoption={"--rdma-stream": stream, "--rdma-mark": mark}.get, stash=pytest.Stash())
 
 
 TOLD = {"type": "guest", "event": "broken", "reason": "no loopback; mend it"}
@@ -344,11 +342,15 @@ def test_a_supervisor_is_told_before_there_is_a_header(tmp_path: Path) -> None:
     assert [decode(line) for line in port.read_bytes().splitlines()] == [TOLD]
 
 
-def test_a_supervisor_is_told_over_the_port_that_is_open_already() -> None:
-    records: list[object] = []
-    recorder = SimpleNamespace(sink=SimpleNamespace(append=records.append))
-    tell_supervisor(config("/nowhere", recorder), ERROR)
-    assert records == [TOLD]
+def test_each_line_to_a_supervisor_has_the_mark_whose_file_is_gone(tmp_path: Path) -> None:
+    port, mark = tmp_path / "port", tmp_path / "mark"
+    port.touch()
+    mark.write_text("abc")
+    session = config(str(port), str(mark))
+    for _ in range(2):
+        tell_supervisor(session, ERROR)
+        assert not mark.exists()
+    assert port.read_bytes() == 2 * (b"abc " + encode(TOLD))
 
 
 def test_without_a_supervisor_nobody_is_told() -> None:

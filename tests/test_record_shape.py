@@ -19,7 +19,9 @@ PAGE = (ROOT / "docs" / "results.md").read_text()
 TYPES: dict[str, Any] = {get_args(get_type_hints(type_)["type"])[0]: type_ for type_ in get_args(Record)}
 PARTS = (records.Deviation, Alarm, records.WaiverFacts, records.WaiversAccount, records.SpaceFacts)
 # In a worker's stream and never in the file.
-STREAM_ONLY = {"points_data"} | {key for type_ in ("progress", "guest") for key in TYPES[type_].__annotations__}
+STREAM_ONLY = {"points_data"} | {
+    key for type_ in ("progress", "offered", "guest") for key in TYPES[type_].__annotations__
+}
 
 
 def test_each_key_of_a_result_has_a_default_but_those_that_are_never_in_a_file() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.records import Recorded, footer_record
 from reports import junit
 from reports.digest import Digest, digest
-from reports.progress import QUIET, Progress
-from reports.terminal import summary
+from reports.progress import Progress
+from reports.terminal import QUIET, VERBOSE, summary
 from samples import header, numbered, registry, result
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
@@ -96,7 +97,8 @@ def test_a_testcase_is_named_by_verb_and_case() -> None:
 def test_a_failure_tells_call_table_and_command() -> None:
     line = result(SUITE.cases[0], "FAIL", "it should not", kernel={"log": ["WARNING: here"]})
     failure = parsed(junit.render([digested(recorded([line]))])).find("testcase/failure")
-    assert failure.get("message") == "FAIL REG-01: it should not"
+    assert failure.get("message").startswith("FAIL REG-01, wrong report, defect ")
+    assert failure.get("message").endswith(": it should not")
     assert "call: ibv_reg_mr(" in failure.text
     assert "table: cases/reg_mr/sample.yaml:5" in failure.text
     assert "reproduce: ./rdma-cts run --only reg_mr/sample/c0" in failure.text
@@ -131,22 +133,47 @@ def test_no_text_makes_the_document_invalid(text: str) -> None:
     parsed(junit.render([digested(recorded([line]))]))
 
 
-def test_the_summary_names_each_violated_rule_in_one_line() -> None:
+def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst_first() -> None:
+    refused = "ibv_reg_mr(pd=pd, access=0) should succeed, returned NULL with errno EINVAL"
     lines = [
-        result(SUITE.cases[0], "FAIL", "the first"),
-        result(SUITE.cases[1], "FAIL", "the second"),
-        result(SUITE.cases[2], "CRASH", "the third", rules=["REG-15"]),
+        result(SUITE.cases[0], "FAIL", refused),
+        result(SUITE.cases[1], "FAIL", refused),
+        result(SUITE.cases[2], "CRASH", "the third: the kernel under test died", rules=["REG-15"]),
         result(SUITE.cases[3], "UNSUPPORTED", "never shown", rules=["REG-12"]),
+        result(SUITE.cases[4], "BROKEN", "the harness " + "could not " * 20, rules=["REG-12"]),
     ]
-    text = summary(digested(recorded(lines)), Path("out/run"), io.StringIO())
-    said = text.splitlines()
-    place, command = "cases/reg_mr/sample.yaml", "./rdma-cts run --only reg_mr/sample"
-    assert f"FAIL REG-01 the first (and 1 more) · {place}:5 · {command}/c0" in said
-    assert f"CRASH REG-15 the third · {place}:7 · {command}/c2" in said
-    assert "never shown" not in text
-    assert "4 cases in 2.5 s: 1 UNSUPPORTED, 2 FAIL, 1 CRASH" in said
+    run = digested(recorded(lines))
+    said = summary(run, Path("out/run"), io.StringIO()).splitlines()
+    first, second, third = said[1:4]
+    assert re.fullmatch(r"kernel crash  [0-9a-f]{12} ibv_reg_mr kills the kernel \(REG-15\) x1", first)
+    assert re.fullmatch(r"valid refused [0-9a-f]{12} ibv_reg_mr is refused with EINVAL: c0 \(REG-01\) x2", second)
+    assert third.startswith("BROKEN        REG-12 reg_mr/sample/c4: the harness could not")
+    assert max(map(len, said[1:4])) == len(third) == 100
+    assert "never shown" not in "".join(said)
+    assert "2 defects: 1 kernel crash, 2 valid calls refused" in said
+    assert "5 cases in 2.5 s: 1 UNSUPPORTED, 1 BROKEN, 2 FAIL, 1 CRASH" in said
     assert "report: out/run/report.html (results: out/run)" in said
     assert said[-1].endswith("(exit status 1)")
+    in_full = summary(run, Path("out/run"), io.StringIO(), VERBOSE).splitlines()
+    assert f"{'':14}{refused}" in in_full
+    assert f"{'':14}./rdma-cts run --only reg_mr/sample/c0" in in_full
+
+
+def test_the_quiet_summary_is_one_line() -> None:
+    run = digested(recorded([result(SUITE.cases[0], "CRASH", "the kernel under test died")]))
+    (line,) = summary(run, Path("out"), io.StringIO(), QUIET).splitlines()
+    assert line.startswith("1 defect: 1 kernel crash; ")
+    assert line.endswith("(exit status 1)")
+
+
+def test_a_waived_defect_comes_last_and_does_not_count() -> None:
+    waived = result(SUITE.cases[0], "CRASH", "the kernel under test died", effective="WAIVED", waiver={"issue": "1"})
+    run = digested(
+        recorded([waived, result(SUITE.cases[1], "FAIL", "ibv_reg_mr(access=0) should fail, returned an MR")])
+    )
+    first, second = (line.split()[0] for line in summary(run, Path("out"), io.StringIO()).splitlines()[1:3])
+    assert (first, second) == ("not", "WAIVED")
+    assert run.headline == "1 defect: 1 refusal not given"
 
 
 @pytest.mark.parametrize(("verdict", "status"), [("PASS", 0), ("FAIL", 1), ("BROKEN", 3)])
@@ -164,8 +191,8 @@ def test_hostile_text_stays_in_its_line_and_commands_no_terminal() -> None:
     line = result(SUITE.cases[0], "FAIL", HOSTILE)
     text = summary(digested(recorded([line])), Path("out"), io.StringIO())
     assert all(character.isprintable() or character == "\n" for character in text)
-    (shown,) = [row for row in text.splitlines() if row.startswith("FAIL")]
-    assert shown.endswith("--only reg_mr/sample/c0")
+    (shown,) = [row for row in text.splitlines() if row.startswith("wrong report")]
+    assert shown.endswith("(REG-01) x1")
 
 
 def test_progress_shows_what_is_no_pass_at_once_and_nothing_hostile() -> None:

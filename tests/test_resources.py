@@ -16,6 +16,7 @@ from conformance.kernel.resources import (
     PINNED,
     ResourceCounter,
     count_when_settled,
+    kept,
     leaked,
     resource_evidence,
 )
@@ -63,6 +64,15 @@ def test_pages_are_counted_only_where_nobody_else_pins_any(system: Path) -> None
 def test_counts_that_a_system_does_not_provide_are_omitted(system: Path, lack: str) -> None:
     (system / lack).unlink()
     assert {OTHERS, PAGES} - set(count(system, Netlink(MR=1))) == {PAGES if lack == "proc/vmstat" else OTHERS}
+
+
+def test_what_the_control_group_alone_counts_is_a_remark_and_no_leak() -> None:
+    assert leaked({"MR": 1, OTHERS: 2}, {"MR": 1, OTHERS: 5}) == ""
+    assert kept({OTHERS: 2}, {OTHERS: 5}) == "the RDMA control group counts 3 more objects than before (MW or other)"
+    assert kept({OTHERS: 2}, {OTHERS: 2}) == kept({}, {}) == ""
+    observed: Observation = {"returned": "NULL", "errno": "EINVAL", "rc": None, "remarks": ["noticed"]}
+    judgement = judge(case("{rules: [REG-01], when: {access: []}, then: refused}"), [], observed)
+    assert (judgement.verdict, judgement.notes) == ("PASS", ("noticed",))
 
 
 def test_more_than_before_is_left_over_and_less_is_not() -> None:

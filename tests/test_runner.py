@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import samples
-from conformance.errors import UserError
+from conformance.errors import HostLacks, UserError
 from conformance.execution.runner import CaseRun, Progress, RunContext, run_case
 from conformance.judging import Basis
 from conformance.kernel import resources
@@ -170,7 +170,8 @@ def test_what_cannot_be_reached_is_not_run(run: RunContext, row: str) -> None:
     capabilities = replace(run.basis.capabilities, reachable={"swap": False})
     case = replace(samples.case(row), needs=("swap",))
     came = run_case(case, replace(run, basis=Basis(capabilities), runners={}))
-    assert (came.judgement.verdict, came.observation) == (Verdict.UNREACHABLE, {})
+    assert came.judgement.verdict == Verdict.UNREACHABLE
+    assert came.observation == {"unreachable": came.judgement.reason}
     assert case_record(came, samples.registry())["verdict"] == Verdict.UNREACHABLE
 
 
@@ -197,18 +198,19 @@ ON_DEMAND_SPACE = """
 
 
 @pytest.mark.parametrize("row", [ON_DEMAND, ON_DEMAND_SPACE], ids=["row", "sweep"])
-@pytest.mark.parametrize(("declared", "verdict"), [(True, Verdict.BROKEN), (False, Verdict.UNREACHABLE)])
-def test_an_environment_is_broken_only_if_the_device_has_what_it_is_needed_for(
-    declared: bool, verdict: Verdict, row: str, run: RunContext
+@pytest.mark.parametrize("declared", [True, False])
+def test_what_the_host_lacks_is_unreachable_and_what_the_device_lacks_is_told_before_it(
+    declared: bool, row: str, run: RunContext
 ) -> None:
     def fail(case: Case, run: RunContext, progress: Progress) -> CaseRun:
-        raise UserError("no such memory")
+        raise HostLacks("no such memory", "buy some")
 
     capabilities = replace(run.basis.capabilities, declared={"odp": declared})
     run = replace(run, basis=Basis(capabilities), runners=dict.fromkeys(Kind, fail))
     judgement = judgement_on(samples.case(row), run)
-    assert judgement.verdict == verdict
-    assert "no such memory" in judgement.reason
+    assert judgement.verdict == Verdict.UNREACHABLE
+    assert judgement.reason.endswith("no such memory; buy some")
+    assert judgement.reason.startswith("the device does not declare odp, ") is not declared
 
 
 def mistakes(row: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import fcntl
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -229,7 +230,98 @@ def test_a_damaged_cache_is_noticed_and_built_again(
     whole = ensure_image(Recipe(), tmp_path, said.append)
     assert fake_build.count == 2
     assert any("damaged" in line for line in said)
-    assert image.damage_of(whole.root.parent) is None
+    assert image.damage_of(whole.root.parent, Recipe()) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"files": {}}, "lists other files"),
+        ({"digest": "0" * 64}, "is of another image"),
+        ({"kernel_version": 7}, "is of another image"),
+    ],
+)
+def test_an_image_whose_manifest_is_of_something_else_is_built_again(
+    tmp_path: Path, fake_build: FakeBuild, change: dict[str, Any], told: str
+) -> None:
+    path = ensure_image(Recipe(), tmp_path, print).root.parent / image.MANIFEST
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    said: list[str] = []
+    ensure_image(Recipe(), tmp_path, said.append)
+    assert fake_build.count == 2
+    assert told in said[0]
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "link that leads nowhere"])
+def test_whatever_stands_in_the_place_of_an_image_is_replaced(tmp_path: Path, fake_build: FakeBuild, kind: str) -> None:
+    folder = image.image_folder(Recipe(), tmp_path)
+    folder.parent.mkdir()
+    elsewhere = tmp_path / "elsewhere"
+    if kind == "file":
+        folder.write_text("")
+    else:
+        folder.symlink_to(elsewhere)
+    if kind == "link":
+        elsewhere.mkdir()
+        (elsewhere / "kept").write_text("")
+    assert ensure_image(Recipe(), tmp_path, print).root.is_file()
+    assert folder.is_dir()
+    assert not folder.is_symlink()
+    assert kind != "link" or (elsewhere / "kept").exists()
+
+
+EXPIRED = "E: Release file for http://mirror.example/debian/dists/forky/InRelease is expired (invalid since 3d)."
+
+
+def test_expired_lists_are_used_only_where_apt_says_that_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[tuple[str, ...]] = []
+
+    def run(command: Sequence[str], log: Path, *_: object) -> int:
+        tried.append(tuple(command))
+        log.write_text(EXPIRED if len(tried) == 1 else "")
+        return 1 if len(tried) == 1 else 0
+
+    monkeypatch.setattr(build, "run_logged", run)
+    said: list[str] = []
+    recipe = recipe_for()
+    assert build.bootstrap(
+        lambda expired: build.bootstrap_command(recipe, tmp_path / "root", expired),
+        tmp_path / "root", tmp_path / "log", said.append, {},
+    )  # fmt: skip
+    assert ["Check-Valid-Until" in " ".join(command) for command in tried] == [False, True]
+    assert "forky on this mirror have expired" in said[0]
+
+
+def test_of_two_suites_only_the_expired_one_is_used_all_the_same() -> None:
+    recipe = dataclasses.replace(recipe_for("trixie-backports"), mirror="http://mirror.example/debian")
+    assert build.bootstrap_command(recipe, Path("/x"), {"trixie-backports"})[-2:] == [
+        "deb http://mirror.example/debian trixie main",
+        "deb [check-valid-until=no] http://mirror.example/debian trixie-backports main",
+    ]
+
+
+def test_a_build_that_is_killed_leaves_no_mount_and_no_process(tmp_path: Path) -> None:
+    """The program that builds is killed while its command has mounted something and waits."""
+    (tmp_path / "place").mkdir()
+    script = f"mount -t tmpfs none {tmp_path}/place && echo mounted && exec sleep 1000.125"
+    program = (
+        "import sys; from pathlib import Path; from fixtures.softroce.build import run_logged;"
+        f"run_logged(['sh', '-c', {script!r}], Path({str(tmp_path / 'log')!r}), print, {{'mounted': 'mounted'}})"
+    )
+    with subprocess.Popen([sys.executable, "-uc", program], cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"mounted\n"
+        process.kill()
+    await_true(lambda: not any("1000.125" in words for words in _command_lines()))
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+
+
+def _command_lines() -> Iterator[str]:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            yield path.read_text(errors="replace")
 
 
 def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: FakeBuild) -> None:
@@ -397,7 +489,7 @@ def no_image(tmp_path: Path) -> Image:
 
 
 # Shell: the file that QEMU was told to write the console to.
-CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/ .*//'); "
+CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/[ ,].*//'); "
 
 
 def _fails_to_boot(image: Image, console: Path, deadline_s: float = PATIENCE_S) -> UserError:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import samples
-from actors import HEADER, IDS, SILENCE, SUITE, Actor, Audience, Stage, killed, passed, ran, start, verdicts
+from actors import HEADER, IDS, SILENCE, SUITE, Actor, Audience, Stage, failed, killed, passed, ran, start, verdicts
 from conformance.errors import UserError
 from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, encode, read_results
@@ -21,6 +21,7 @@ from conformance.supervision import TRIES, Supervisor, Worker, session, supervis
 from conformance.tables.suite import load_suite
 from fixtures.host import HostWorker
 from project import Project
+from samples import header
 
 REFUSAL = encode({"type": "guest", "event": "broken", "reason": "loopback does not work"})
 
@@ -185,24 +186,49 @@ NOISE = [
     b'{"type":null}\n',
     b'{"type":"start"}\n',
     b'{"type":"start","case":["list"]}\n',
-    b'{"type":"start","case":"reg_mr/no/such"}\n',
     b'{"type":"result","case":"reg_mr/sample/c1"}\n',
     b'{"type":"header"}\n',
     b'{"type":"footer"}\n',
     b"[" * 50_000 + b"\n",
-    json.dumps({**json.loads(passed(0)), "case": "reg_mr/no/such"}).encode() + b"\n",
     json.dumps({**json.loads(passed(1)), "verdict": "GREAT"}).encode() + b"\n",
     passed(1)[:40] + b"\n",
 ]
 
 
-@pytest.mark.parametrize("noise", NOISE, ids=range(len(NOISE)))
-def test_noise_between_the_lines_changes_nothing(stage: Stage, noise: bytes) -> None:
-    lines = itertools.chain.from_iterable((noise, line) for line in ran(0, 1, 2, 3))
-    recorded = stage.play([*lines, noise])
+FOREIGN = [
+    b'{"type":"start","case":"reg_mr/no/such"}\n',
+    b'{"type":"footer","complete":true,"verdicts":{},"rules":{}}\n',
+    b'{"type":"confirmation","case":"reg_mr/sample/c1","confirmed":true,"by":"run"}\n',
+    b'{"type":"worker","boot_id":"x"}\n',
+    b'{"type":"something new"}\n',
+    json.dumps({**json.loads(passed(0)), "case": "reg_mr/no/such"}).encode() + b"\n",
+    passed(3),
+]
+
+
+@pytest.mark.parametrize("noise", [*NOISE, *FOREIGN])
+def test_noise_between_cases_changes_nothing(stage: Stage, noise: bytes) -> None:
+    between = [[*ran(number)[1:], noise] for number in range(4)]
+    recorded = stage.play([noise, HEADER, noise, *itertools.chain.from_iterable(between)])
     assert verdicts(recorded) == ["PASS"] * 4
     assert recorded.footer is not None
     assert recorded.footer["boots"] == 1
+
+
+@pytest.mark.parametrize("noise", FOREIGN)
+def test_lines_about_something_else_change_nothing_in_a_case(stage: Stage, noise: bytes) -> None:
+    recorded = stage.play([HEADER, start(0), noise, passed(0), *ran(1, 2, 3)[1:]])
+    assert verdicts(recorded) == ["PASS"] * 4
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_a_malformed_line_of_the_harness_breaks_the_case_in_flight_and_no_other(stage: Stage, noise: bytes) -> None:
+    recorded = stage.play([HEADER, start(0), noise, passed(0), *ran(1, 2, 3)[1:]])
+    assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
+    assert recorded.results[0]["reason"].startswith("the worker sent a malformed line: ")
+    assert recorded.footer is not None
+    assert recorded.footer["boots"] == 1
+    assert exit_status(recorded.footer) == 3
 
 
 def let_time_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +238,7 @@ def let_time_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_noise_does_not_put_off_the_deadline(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     let_time_pass(monkeypatch)
-    babble = itertools.chain(ran(0), [start(1)], itertools.repeat(b"still busy\n"))
+    babble = itertools.chain(ran(0), [start(1)], itertools.repeat(b'{"type":"still busy"}\n'))
     recorded = stage.play(babble, ran(2, 3))
     assert verdicts(recorded) == ["PASS", "HANG", "PASS", "PASS"]
     assert stage.actors[0].killed
@@ -231,7 +257,7 @@ def test_a_result_line_torn_by_the_workers_death_is_a_crash(stage: Stage) -> Non
 
 
 def test_the_first_of_two_results_of_a_case_counts(stage: Stage) -> None:
-    again = passed(0, verdict="FAIL")
+    again = failed(0)
     recorded = stage.play([*ran(0), again, start(1), again, passed(1), *ran(2, 3)])
     assert verdicts(recorded) == ["PASS"] * 4
 
@@ -247,15 +273,44 @@ def test_results_before_the_header_do_not_count(stage: Stage) -> None:
     assert json.loads(stage.path.read_bytes().splitlines()[0])["type"] == "header"
 
 
-def test_a_result_of_another_case_leaves_the_case_in_flight(stage: Stage) -> None:
-    recorded = stage.play([HEADER, start(0), passed(1)], ran(2, 3))
+def test_a_result_of_another_case_does_not_count(stage: Stage) -> None:
+    recorded = stage.play([HEADER, start(0), passed(1)], ran(1, 2, 3))
     assert verdicts(recorded) == ["CRASH", "PASS", "PASS", "PASS"]
 
 
-def test_a_result_says_where_its_table_stands_here_and_how_to_run_it(stage: Stage) -> None:
-    elsewhere = [passed(number, source={"file": "/elsewhere", "line": 1}, repro="?") for number in range(4)]
-    recorded = stage.play([HEADER, *elsewhere])
+def test_results_of_cases_that_were_not_begun_do_not_count(stage: Stage) -> None:
+    recorded = stage.play([HEADER, *map(passed, range(4))])
+    assert verdicts(recorded) == ["MISSED"] * 4
+
+
+def test_a_case_that_is_left_for_the_next_without_a_result_is_broken(stage: Stage) -> None:
+    recorded = stage.play([HEADER, start(0), *ran(1, 2, 3)[1:]])
+    assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
+    assert recorded.results[0]["reason"] == "the worker went on without a result"
+
+
+def test_a_later_worker_on_another_stack_runs_nothing(stage: Stage) -> None:
+    other = encode(header(device={**header()["device"], "fw": "2"}))
+    recorded = stage.play([*ran(0), start(1)], [other, *ran(2, 3)[1:]])
+    assert verdicts(recorded) == ["PASS", "CRASH", "MISSED", "MISSED"]
+    assert recorded.results[-1]["reason"] == (
+        "not run: a later worker has another stack than the first: the device has changed"
+    )
+
+
+def test_what_a_worker_says_of_the_plan_does_not_count(stage: Stage) -> None:
+    told = {"source": {"file": "/elsewhere", "line": 1}, "repro": "?", "rules": ["REG-99"], "level": "may",
+            "call": "nothing()", "expected": {"outcome": "open"}, "entry": "uverbs", "layer": "none",
+            "effective": "WAIVED", "waiver": {"for": "REG-01"}}  # fmt: skip
+    elsewhere = [[start(number), passed(number, **told)] for number in range(4)]
+    recorded = stage.play([HEADER, *itertools.chain.from_iterable(elsewhere)])
+    assert [set(line["rules"]) for line in recorded.results] == [{"REG-01"}] * 4
+    assert {line["level"] for line in recorded.results} == {"must"}
+    assert {line["effective"] for line in recorded.results} == {"PASS"}
     for line, case in zip(recorded.results, SUITE.cases, strict=True):
+        assert line["waiver"] is None
+        assert (line["call"], line["entry"], line["layer"]) == (str(case.when), "libibverbs", "kernel")
+        assert line["expected"] == {"outcome": "success"}
         assert line["source"] == {"file": case.location.file, "line": case.location.line}
         assert line["repro"] == f"./rdma-cts run --only {case.id}"
 

@@ -96,13 +96,14 @@ def test_what_a_transport_lacks_is_not_declared() -> None:
     attributes = DeviceAttributes(0, 0, 0, 0)
     lacking = {name for name, has in declared_capabilities(attributes, ROCE).items() if has}
     assert lacking - {name for name, has in declared_capabilities(attributes, IWARP).items() if has} == {
-        "immediate_data", "iba_statuses",
+        "immediate_data", "iba_statuses", "read_sinks",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(("elements", "declared"), [(0, True), (1, False), (2, False), (3, True), (32, True)])
 def test_lists_of_reads_need_as_many_elements_as_the_tables_use(elements: int, declared: bool) -> None:
     assert declared_capabilities(DeviceAttributes(0, 0, 0, 0, elements))["read_lists"] is declared
+    assert declared_capabilities(DeviceAttributes(0, 0, 0, 0, max_sge=elements))["lists"] is declared
 
 
 def test_every_row_with_immediate_data_needs_it_without_saying_so() -> None:

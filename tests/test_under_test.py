@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from conformance.errors import UserError
-from conformance.kernel.build_ids import under_test
+from conformance.kernel.build_ids import suspects_of, under_test
 from fixtures.digests import below
 from fixtures.rdma_core import find_rdma_core
 from fixtures.softroce.image import Image
@@ -243,6 +243,7 @@ def test_kernel_modules_and_libraries_are_known_by_their_marks(tmp_path: Path) -
         "libraries": {"libibverbs.so.1.18.65.0": empty, "librxe-rdmav65.so": empty},
     }
     assert len(under_test("nameless", sys, tmp_path / "maps")["libraries"]) == 3
+    assert suspects_of("rxe0", "rxe", sys) == ["ib_core", "ib_uverbs", "rxe0", "rxe", "rdma_rxe"]
 
 
 def test_a_system_without_build_ids_is_not_an_error(tmp_path: Path) -> None:

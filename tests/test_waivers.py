@@ -16,7 +16,8 @@ from conformance.model.record import ResultRecord
 from conformance.results.conclusions import exit_status, verdict_on
 from conformance.results.records import footer_record
 from conformance.results.waiver_file import LONGEST, read_waivers
-from conformance.results.waivers import Waivers, WaiverScope, version
+from conformance.results.waiver_scope import WaiverScope, version
+from conformance.results.waivers import Waivers
 from conformance.tables.suite import ROOT
 from samples import header, numbered, registry, result
 
@@ -155,7 +156,8 @@ def test_versions_are_numbers() -> None:
 def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
     """A sweep that departs when these formulas hold."""
     verdicts = {"REG-01": "FAIL", "REG-15": "PASS"}
-    deviations = [{"when": each, "rules": [rules], "count": 1} for each in when]
+    line = "ibv_reg_mr should succeed, returned NULL with errno EINVAL"
+    deviations = [{"when": each, "rules": [rules], "count": 1, "observed": line} for each in when]
     return failure(rules=["REG-01", "REG-15"], deviations=deviations, rule_verdicts=verdicts)
 
 
@@ -185,7 +187,7 @@ LATEST = TODAY + LONGEST
     ("change", "mistake"),
     [
         ({"rule": "REG-91"}, "2:9: unknown rule 'REG-91' (did you mean REG-21?)"),
-        ({"case": "reg_mr/sample/c0"}, "2:3: a waiver is for one case or for one rule: write `case` or `rule`"),
+        ({"case": "reg_mr/sample/c0"}, "2:3: a waiver is for one case, rule or defect: write `case`, `rule` or"),
         ({"where": {}}, "3:10: where lacks the key 'driver'"),
         ({"where": {"driver": "fake", "kernel": {"from": "seven"}}}, "invalid kernel version 'seven'"),
         ({"where": {"driver": "fake", "kernel": {"from": "7.2", "to": "6.12"}}}, "no kernel is from 7.2 to 6.12"),

@@ -11,6 +11,7 @@ from conformance.judging import Basis, Judgement, broken
 from conformance.model.capability import PRECONDITIONS, Capabilities
 from conformance.model.case import Case
 from conformance.model.observation import Observation
+from conformance.model.preflight import Findings
 from conformance.sweeps.runners import runners
 from reference.bench import ReferenceBench
 from reference.device import Device
@@ -52,10 +53,14 @@ def stack_for(case: Case) -> Stack | None:
 
 
 @contextmanager
-def _reference(kind: type[Device] | type[DataPath], stack: Stack) -> Iterator[RunContext]:
+def _reference(
+    kind: type[Device] | type[DataPath], stack: Stack, findings: Findings | None = None
+) -> Iterator[RunContext]:
     """A reference of a kind, or one whose data path an alteration changes. Raises the alteration's own exceptions."""
     if not issubclass(kind, DataPath):
         with closing(ReferenceBench(kind(stack))) as bench:
+            if findings is not None:
+                bench.adapt(findings)
             yield on_the_reference(bench)
         return
     alteration = kind()
@@ -69,14 +74,20 @@ def _reference(kind: type[Device] | type[DataPath], stack: Stack) -> Iterator[Ru
 
 
 def on_reference(
-    cases: Iterable[Case], kind: type[Device] | type[DataPath] = Device, only: Stack | None = None
+    cases: Iterable[Case],
+    kind: type[Device] | type[DataPath] = Device,
+    only: Stack | None = None,
+    findings: Findings | None = None,
 ) -> Iterator[tuple[Case, Judgement]]:
-    """Runs each case on a reference of a kind, with one reference for each stack, or only on the stack `only`."""
+    """Runs each case on a reference of a kind, with one reference for each stack, or only on the stack `only`.
+
+    `findings` are those of preflight, for a reference that needs other handling than the plain one.
+    """
     grouped: dict[Stack, list[Case]] = {}
     for case in cases:
         stack = only or stack_for(case) or STACKS[0]
         grouped.setdefault(stack, []).append(case)
     for stack, chosen in grouped.items():
-        with _reference(kind, stack) as run:
+        with _reference(kind, stack, findings) as run:
             for case in chosen:
                 yield case, judgement_on(case, run)

@@ -6,13 +6,14 @@ Only what the evidence of the result shows; otherwise the layer is not known. No
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from conformance.defects.cause import ACCESS, from_core, group_of
 from conformance.defects.fault import Fault
 from conformance.defects.kernel_site import site_of
-from conformance.defects.symptom import Symptom
-from conformance.model.observation import Observation
+from conformance.defects.symptom import Symptom, later_steps
 
 LIBRARY, PROVIDER, CORE, DRIVER = "library", "provider", "uverbs core", "driver"
 ON_THE_WIRE, KERNEL, UNKNOWN = "driver or device", "kernel, core or driver", "not known"
@@ -47,7 +48,7 @@ def answering_of(symptom: Symptom) -> Answering:
     if from_core(symptom):
         return Answering(CORE, "it answers this before it asks a driver, whatever the driver")
     seen = _step(symptom)
-    layer = seen.get("layer", "")
+    layer = str(seen.get("layer", ""))
     if layer in _LAYERS:
         return Answering(*_LAYERS[layer])
     if group_of(symptom.verb) == ACCESS or layer == "device" or seen.get("wc"):
@@ -67,13 +68,10 @@ def _of_kernel(symptom: Symptom) -> Answering:
     return Answering(CORE if site.module in _CORE_MODULES else DRIVER, f"the kernel was in {site}")
 
 
-def _step(symptom: Symptom) -> Observation:
+def _step(symptom: Symptom) -> Mapping[str, Any]:
     """The observation of the step that failed; empty if the result does not have it."""
     record = symptom.record
-    observed, later = record["observed"], record["expected"].get("afterwards", ())
     if not symptom.line.startswith("afterwards "):
-        return observed
-    for step, seen in zip(later, observed.get("afterwards", ()), strict=False):
-        if step.get("call") == symptom.call:
-            return seen
-    return {}
+        return record["observed"]
+    later = zip(later_steps(record["expected"]), later_steps(record["observed"]), strict=False)
+    return next((seen for step, seen in later if step.get("call") == symptom.call), {})

@@ -23,7 +23,7 @@ from functools import cached_property
 
 from conformance.defects.fault import Fault
 from conformance.defects.kernel_site import site_of
-from conformance.defects.symptom import Symptom, verb_of
+from conformance.defects.symptom import Symptom, later_steps, verb_of
 from conformance.model.vocabulary import BINDS, PROBES, REGISTRATIONS
 
 REGISTRATION, BIND, INVALIDATION, ACCESS = "registration", "bind", "invalidation", "access"
@@ -117,8 +117,8 @@ def _is_one_line(group: str, errno: str) -> bool:
 
 def _of_kernel(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
     """A registration itself seldom kills a kernel: the use of the region does, if the case goes on to use it."""
-    later = symptom.record["expected"].get("afterwards", ())
-    used = any(group_of(verb_of(each.get("call", ""))) == ACCESS for each in later)
+    later = later_steps(symptom.record["expected"])
+    used = any(group_of(verb_of(str(each.get("call", "")))) == ACCESS for each in later)
     if symptom.fault is Fault.KERNEL_DIED and group == REGISTRATION and used:
         return _of_use(symptom, rule)
     site = site_of(symptom.record)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from conformance.defects.fault import Fault, answer_in, fault_in
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.model.vocabulary import CALLS
 from conformance.verbs import VERBS
 
 _UVERBS = "uverbs "
@@ -26,7 +28,7 @@ class Symptom:
     entries; `judged` is the judged call of the case. `line` tells what came, `answer` is the errno, code or status in
     it.
     Of a sweep, `points` is the number of its points, `when` and `clause` are the formula and the clause, and `smallest`
-    the name of the smallest point; of other results `points` is 1 and these are empty.
+    the labels of the smallest point, as in `deviation`; of other results `points` is 1 and these are empty.
     """
 
     record: ResultRecord
@@ -43,6 +45,7 @@ class Symptom:
     when: str = ""
     clause: str = ""
     smallest: Mapping[str, str] = field(default_factory=dict)
+    deviation: Deviation | None = None
 
     @property
     def case(self) -> str:
@@ -73,6 +76,12 @@ def symptoms_of(record: ResultRecord) -> Iterator[Symptom]:
         yield _symptom(record, rules, record["verdict"], record["reason"], _expected(record), record["repro"])
 
 
+def later_steps(data: Mapping[str, object]) -> list[Mapping[str, Any]]:
+    """The steps after the judged call, in `expected` or in `observed` of a result."""
+    steps = data.get("afterwards")
+    return [each for each in steps if isinstance(each, Mapping)] if isinstance(steps, list) else []
+
+
 def violated_rules(record: ResultRecord) -> list[str]:
     """The rules of a result on which its raw verdict is a violation; of a sweep, those whose points violate them."""
     of_points = record.get("rule_verdicts", {})
@@ -88,21 +97,22 @@ def _kernel_died(record: ResultRecord, deviations: list[Deviation]) -> bool:
 def _of_deviation(record: ResultRecord, each: Deviation) -> Symptom:
     line = each.get("observed") or record["reason"]
     died = record["verdict"] if each.get("row") else Verdict.FAIL  # a random sequence in which the guest died
+    smallest = {str(axis): str(label) for axis, label in (each.get("smallest") or {}).items()}
     return _symptom(
-        record, tuple(each["rules"]), each.get("verdict", died) or died, line, str(each.get("expected", "")),
-        each.get("repro") or record["repro"], each.get("count") or 1, "" if each.get("row") else each["when"],
-        each.get("clause", ""), each.get("smallest") or {},
+        record, tuple(each["rules"]), str(each.get("verdict", died) or died), line, str(each.get("expected", "")),
+        each.get("repro") or record["repro"], int(each.get("count") or 1), "" if each.get("row") else each["when"],
+        each.get("clause", ""), smallest, each,
     )  # fmt: skip
 
 
 def _symptom(
     record: ResultRecord, rules: tuple[str, ...], verdict: str, line: str, expected: str, repro: str, points: int = 1,
-    when: str = "", clause: str = "", smallest: Mapping[str, str] | None = None,
+    when: str = "", clause: str = "", smallest: Mapping[str, str] | None = None, deviation: Deviation | None = None,
 ) -> Symptom:  # fmt: skip
     call = _call_in(line) or record["call"]
     return Symptom(
         record, rules, verdict, fault_in(line, verdict), call, verb_of(call), line, answer_in(line), expected, repro,
-        points, when, clause, smallest or {},
+        points, when, clause, smallest or {}, deviation,
     )  # fmt: skip
 
 
@@ -110,7 +120,7 @@ def _call_in(line: str) -> str:
     """The call with which the line begins: with its arguments, or of a sweep without them."""
     text = line.removeprefix(_AFTERWARDS)
     found = _CALL.match(text)
-    if not found:
+    if not found or (found["title"] not in CALLS and not found["title"].startswith(_UVERBS)):
         return ""
     if not found["arguments"]:
         return found["title"]
@@ -131,9 +141,8 @@ def verb_of(call: str) -> str:
 def _expected(record: ResultRecord) -> str:
     """What the documents require of the step that failed, in short; empty if it cannot be told."""
     expected = record["expected"]
-    call = _call_in(record["reason"])
     if record["reason"].startswith(_AFTERWARDS):
-        steps = [each for each in expected.get("afterwards", ()) if each.get("call") == call]
-        expected = steps[0] if steps else {}
-    codes = [*expected.get("errno", ()), *expected.get("code", ())]
+        call = _call_in(record["reason"])
+        expected = next((each for each in later_steps(expected) if each.get("call") == call), {})
+    codes = [each for key in ("errno", "code") if isinstance(expected.get(key), list) for each in expected[key]]
     return " ".join(filter(None, (str(expected.get("outcome", "")), " or ".join(map(str, codes)))))

@@ -6,12 +6,19 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from conformance.defects.cause import ACCESS, group_of, is_window, kind_of_region
+from conformance.defects.cause import (
+    ACCESS,
+    BIND,
+    INVALIDATION,
+    REGISTRATION,
+    group_of,
+    is_window,
+    kind_of_region,
+)
 from conformance.defects.condition import Flags, absent_flags, common_flags, row_in_words
 from conformance.defects.fault import Fault
 from conformance.defects.kernel_site import site_of
 from conformance.defects.symptom import Symptom
-from conformance.verbs import VERBS
 
 Symptoms = Sequence[Symptom]
 
@@ -21,6 +28,8 @@ _KEY = re.compile(r"0x[0-9a-f]+")
 _SIGNAL = re.compile(r"died of (SIG[A-Z]+)")
 _NULL = re.compile(r"\b(\w+)=NULL")
 _MOST_NAMES = 3
+# Every group of several verbs.
+_GROUPS = {REGISTRATION: "a registration", BIND: "a bind", INVALIDATION: "an invalidation", ACCESS: "an access"}
 
 
 def title_of(symptoms: Symptoms, succeeded: Mapping[str, frozenset[Flags]]) -> str:
@@ -35,17 +44,17 @@ def _refused(symptoms: Symptoms, succeeded: Mapping[str, frozenset[Flags]]) -> s
     answer = f" with {symptoms[0].answer}" if symptoms[0].answer else ""
     with_, without = common_flags(symptoms, succeeded), absent_flags(symptoms)
     if with_:
-        return f"{_verbs(symptoms)} with {_names(with_)} {_is(symptoms)} refused{answer}"
+        return f"{_what(symptoms)} with {_names(with_)} is refused{answer}"
     if without:
-        return f"{_verbs(symptoms)} {_is(symptoms)} refused{answer} on regions without {_names(without)}"
-    return f"{_verbs(symptoms)} {_is(symptoms)} refused{answer}: {row_in_words(symptoms[0])}"
+        return f"{_what(symptoms)} is refused{answer} on regions without {_names(without)}"
+    return f"{_what(symptoms)} is refused{answer}: {row_in_words(symptoms[0])}"
 
 
 def _kernel_died(symptoms: Symptoms) -> str:
     first = symptoms[0]
     site, kind = site_of(first.record), kind_of_region(first)
-    by = f"the use of a region {_with(kind)}" if kind else first.verb
-    return f"the kernel dies by {by}" + (f", in {site}" if site else "")
+    by = f"a region {_with(kind)}" if kind else first.verb
+    return f"{by} kills the kernel" + (f" in {site}" if site else "")
 
 
 def _kernel_alarm(symptoms: Symptoms) -> str:
@@ -69,24 +78,24 @@ def _moved(symptoms: Symptoms) -> str:
     if not is_window(symptoms[0]):
         return f"{_operations(symptoms)} through a key of {_region(symptoms)} moves bytes that it must not"
     if any(_OUTSIDE.search(text) for each in symptoms for text in (each.clause, each.case)):
-        return "whatever a window's rights allow also reaches memory outside of the window"
+        return "whatever a window's rights allow also reaches outside of it"
     return f"{_operations(symptoms)} through a window's key moves bytes that it must not"
 
 
 def _misplaced(symptoms: Symptoms) -> str:
-    return f"requests succeed whose data go elsewhere or are lost, through {_region(symptoms)}"
+    return f"data through {_region(symptoms)} go elsewhere or are lost under SUCCESS"
 
 
 def _accepted(symptoms: Symptoms) -> str:
     first = symptoms[0]
     if first.verb == "connect_qp":
         return f"{first.judged.partition('(')[0]} that was refused is carried out later: {row_in_words(first)}"
-    what = _operations(symptoms) if group_of(first.verb) == ACCESS else _verbs(symptoms)
-    return f"{what} succeed{'' if ' and ' in what else 's'} and must be refused: {row_in_words(first)}"
+    what = _operations(symptoms) if group_of(first.verb) == ACCESS else _what(symptoms)
+    return f"{what} succeeds: {row_in_words(first)}"
 
 
 def _code(symptoms: Symptoms) -> str:
-    return f"{_verbs(symptoms)} gives {symptoms[0].answer}{_instead(symptoms)}"
+    return f"{_what(symptoms)} gives {symptoms[0].answer}{_instead(symptoms)}"
 
 
 def _status(symptoms: Symptoms) -> str:
@@ -100,7 +109,7 @@ def _kept(symptoms: Symptoms) -> str:
 def _remark(symptoms: Symptoms) -> str:
     first = symptoms[0]
     told = first.line.removeprefix("afterwards ").replace(first.call, "", 1).lstrip(": ")
-    return f"{first.verb}: {_KEY.sub('the key', told)}"
+    return f"{first.verb}: {_KEY.sub('the key', told.partition(', not ')[0])}"
 
 
 _TITLES: Mapping[Fault, Callable[[Symptoms], str]] = {
@@ -134,18 +143,10 @@ def _with(kind: str) -> str:
     return " ".join(part if part == "on demand" else f"with {part}" for part in kind.split(", "))
 
 
-def _verbs(symptoms: Symptoms) -> str:
-    return _names(_verbs_of(symptoms))
-
-
-def _is(symptoms: Symptoms) -> str:
-    return "are" if len(_verbs_of(symptoms)) > 1 else "is"
-
-
-def _verbs_of(symptoms: Symptoms) -> list[str]:
-    """The verbs that failed; if they differ only in their interface, those with a page of their own."""
-    found = list(Counter(each.verb for each in symptoms))
-    return sorted(verb for verb in found if verb in VERBS) or sorted(found)
+def _what(symptoms: Symptoms) -> str:
+    """The verb that failed; if there are several, what they do."""
+    verbs = {each.verb for each in symptoms}
+    return _GROUPS.get(group_of(symptoms[0].verb), "") if len(verbs) > 1 else symptoms[0].verb
 
 
 def _names(names: Sequence[str], word: str = "and") -> str:

@@ -12,7 +12,7 @@ import re
 import socket
 import struct
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 from conformance.bench.calls import IbvPd
 from conformance.device.connection_manager import ConnectionManager
 from conformance.device.pointers import Pointers
+from conformance.device.port import SYSFS, Port
 from conformance.errors import UserError
 from conformance.kernel.netlink import RdmaNetlink
 from conformance.model.capability import DeviceAttributes, declared_capabilities
@@ -28,10 +29,7 @@ from conformance.model.preflight import Findings
 from conformance.model.record import DeviceFacts, Environment
 from conformance.model.transport import INFINIBAND, IWARP, ROCE, Transport
 
-SYSFS = Path("/sys/class/infiniband")
-# enum ibv_port_state, from 0 upwards, and the states in which a port transmits data.
-_PORT_STATES = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
-_TRANSMITTING = ("ARMED", "ACTIVE", "ACTIVE_DEFER")
+_GRH_REQUIRED = 1 << 0  # IBV_QPF_GRH_REQUIRED of the flags of struct ibv_port_attr
 # enum rdma_driver_id of <rdma/ib_user_ioctl_verbs.h>, from 0 upwards.
 _DRIVERS = (
     "unknown", "mlx5", "mlx4", "cxgb3", "cxgb4", "mthca", "bnxt_re", "ocrdma", "nes", "irdma", "vmw_pvrdma", "qedr",
@@ -41,6 +39,7 @@ _DRIVERS = (
 
 # Both ends of a connection are in this machine; software emulation on a busy one may take long.
 _CONNECTION_DEADLINE_S = 20.0
+_WORD = 8  # bytes of a pointer
 _LINK_LOCAL = "20"  # the scope in /proc/net/if_inet6
 _SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 _IFREQ = struct.Struct("=16sHH4s16x")  # struct ifreq with a struct sockaddr_in
@@ -91,6 +90,11 @@ class Device:
     """An open device. Use as a context manager."""
 
     def __init__(self, name: str, port: int = 1, gid_index: int | None = None) -> None:
+        if ctypes.sizeof(ctypes.c_void_p) != _WORD:
+            raise UserError(
+                "this Python is a 32-bit program, and the suite knows only the 64-bit structures of libibverbs",
+                hint="run it with a 64-bit Python and library", status=3,
+            )  # fmt: skip
         known = device_names()
         if name not in known:
             listed = f"devices here: {', '.join(known)}" if known else "this host has no RDMA device"
@@ -129,19 +133,32 @@ class Device:
             odp_general_caps=attributes.odp_caps.general_caps,
             odp_rc_caps=attributes.odp_caps.rc_odp_caps,
             max_sge_rd=self.attributes.max_sge_rd,
+            max_sge=self.attributes.max_sge,
         )
         self.transport = transport_of(SYSFS / name, port)
         self.capabilities = declared_capabilities(self.declared, self.transport)
 
     def check_port(self) -> None:
         """Raises UserError if the port is down, because the device would then seem to refuse every operation."""
-        number = int(self._port.state)
-        state = _PORT_STATES[number] if number < len(_PORT_STATES) else str(number)
-        if state not in _TRANSMITTING:
-            raise UserError(
-                f"port {self.port} of {self.name} is {state}: it carries no traffic",
-                hint="connect it and bring it up, or name another with --port", status=3,
-            )  # fmt: skip
+        self._in_sysfs.check(self.gid_index)
+
+    @property
+    def _in_sysfs(self) -> Port:
+        return Port(self.name, self.port, SYSFS)
+
+    @cached_property
+    def pkey_index(self) -> int:
+        """The index of the partition key that all queue pairs use."""
+        return self._in_sysfs.pkey_index
+
+    @property
+    def uses_grh(self) -> bool:
+        """Whether packets have a global route header: always on RoCE, on InfiniBand if a GID was asked for.
+
+        InfiniBand needs it as well where the port says so, and where there is no LID.
+        """
+        required = int(getattr(self._port, "flags", 0)) & _GRH_REQUIRED
+        return self.transport is not INFINIBAND or self.gid_index is not None or bool(required) or not self.lid
 
     def __enter__(self) -> Device:
         return self
@@ -159,6 +176,11 @@ class Device:
     def driver(self) -> str:
         """The kernel driver's name, such as mlx5 or rxe."""
         return _DRIVERS[self.driver_id] if self.driver_id < len(_DRIVERS) else f"driver {self.driver_id}"
+
+    @property
+    def max_elements(self) -> int:
+        """The number of scatter/gather elements that a request or a receive may have; 0 if the driver does not tell."""
+        return int(self.attributes.max_sge)
 
     @property
     def max_read_elements(self) -> int:
@@ -194,16 +216,12 @@ class Device:
 
     @property
     def source_gid_index(self) -> int:
-        """The index of the GID for loopback traffic: the requested one, else the default of the link layer.
-
-        On InfiniBand the first GID, which every port has. On RoCE the last one of an interface, because the first ones
-        are link-local ones of version 1.
-        """
+        """The index of the GID for loopback traffic: the requested one, else the one that the port offers best."""
         if self.gid_index is not None:
             return self.gid_index
         if self._chosen_gid is None:
-            port = SYSFS / self.name / "ports" / str(self.port)
-            self._chosen_gid = 0 if self.transport is INFINIBAND else _last_gid(port / "gids", self._gid_indices())
+            port = self._in_sysfs
+            self._chosen_gid = 0 if self.transport is INFINIBAND else port.choose(port.gids(self._gid_indices()))
         return self._chosen_gid
 
     def open_connection_manager(self) -> None:
@@ -273,31 +291,6 @@ def address_of(interface: str) -> str:
         return ""
     local, digits = own[0]
     return socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) + (f"%{interface}" if local else "")
-
-
-def _last_gid(folder: Path, indices: Sequence[int] | None = None) -> int:
-    """The index of the last GID of a port that names an interface, among `indices` if given; 0 without one."""
-    # A port may have a thousand entries: in an emulated guest, reading all of them takes seconds.
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        known = map(int, os.listdir(directory)) if indices is None else indices
-        return next((index for index in sorted(known, reverse=True) if set(_gid(directory, index)[20:]) - set("0:")), 0)
-    finally:
-        os.close(directory)
-
-
-def _gid(directory: int, index: int) -> str:
-    """A GID of the open directory as eight groups of four digits; empty for one that is not set."""
-    try:
-        entry = os.open(str(index), os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
-    except OSError:
-        return ""
-    try:
-        return os.read(entry, 64).decode("ascii").strip()
-    except OSError:
-        return ""
-    finally:
-        os.close(entry)
 
 
 def environment() -> Environment:

@@ -8,8 +8,10 @@ pyverbs, whose exceptions contain their exact codes. Not for the kernel's ABI (u
 from __future__ import annotations
 
 import ctypes
+import errno
 import resource
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from conformance.bench.calls import ABSENT, Mr, Pd, Return, Sge
@@ -39,11 +41,14 @@ class Libibverbs:
         exports it by its experimental name.
         """
         self._library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
+        self._absent: list[Callable[..., Any]] = []
         pointer, size, word, long = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint64
         declare = self._declare
         self._reg_mr = declare("ibv_reg_mr", pointer, pointer, pointer, size, word)
         self._reg_mr_iova = declare("ibv_reg_mr_iova", pointer, pointer, pointer, size, long, word)
-        self._reg_mr_iova2 = declare("ibv_reg_mr_iova2", pointer, pointer, pointer, size, long, ctypes.c_uint)
+        # A library without it has no optional flags, so that a program calls the others with them.
+        optional = "ibv_reg_mr_iova2" if self.exports("ibv_reg_mr_iova2") else "ibv_reg_mr_iova"
+        self._reg_mr_iova2 = declare(optional, pointer, pointer, pointer, size, long, ctypes.c_uint)
         self._reg_dmabuf_mr = declare("ibv_reg_dmabuf_mr", pointer, pointer, long, size, long, word, word)
         self._dereg_mr = declare("ibv_dereg_mr", word, pointer)
         self._rereg_mr = declare("ibv_rereg_mr", word, pointer, word, pointer, pointer, size, word)
@@ -60,6 +65,10 @@ class Libibverbs:
             self._experimental_rereg = declare(_EXPERIMENTAL_SYMBOL, *experimental)
 
     def _declare(self, name: str, result: type, *arguments: type) -> Callable[..., Any]:
+        """The function of the library; for one that an older library lacks, one that answers EOPNOTSUPP."""
+        if not self.exports(name):
+            self._absent.append(_answering_eopnotsupp(result, *arguments))
+            return self._absent[-1]
         function = self._library[name]
         function.restype = result
         function.argtypes = arguments
@@ -68,11 +77,12 @@ class Libibverbs:
     def _call(self, function: Callable[..., Any], *arguments: int) -> Return:
         ctypes.set_errno(0)
         value = function(*arguments)
-        return Return(value or 0, ctypes.get_errno())
+        layer = self.name if function in self._absent else "kernel"
+        return Return(value or 0, ctypes.get_errno(), layer=layer)
 
     def _registration(self, function: Callable[..., Any], *arguments: int) -> Return:
         returned = self._call(function, *arguments)
-        return Return(returned.value, returned.errno, Mr.at(returned.value) if returned.value else None)
+        return replace(returned, mr=Mr.at(returned.value)) if returned.value else returned
 
     def exports(self, symbol: str) -> bool:
         """Whether the loaded library has the symbol."""
@@ -142,6 +152,16 @@ class Libibverbs:
 
         elements = [SGE(sge.addr, sge.length, sge.lkey) for sge in sg_list]
         return exact(lambda: cast(_BindingsPd, pd).pyverbs.advise_mr(advice, flags, elements))
+
+
+def _answering_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:
+    """A C function that returns NULL, or EOPNOTSUPP if it returns a number, and sets errno to EOPNOTSUPP."""
+
+    def answer(*_: object) -> int | None:
+        ctypes.set_errno(errno.EOPNOTSUPP)
+        return None if result is ctypes.c_void_p else errno.EOPNOTSUPP
+
+    return ctypes.CFUNCTYPE(result, *arguments, use_errno=True)(answer)
 
 
 def _rereg_layer(returned: Return) -> str:

@@ -6,6 +6,7 @@ and posts the requests that it can express exactly; posting.py posts the others.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -25,7 +26,7 @@ from conformance.model.transport import IWARP
 from conformance.verbs import ENUMS
 
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
-# The scatter/gather elements of a request.
+# The scatter/gather elements of a request, on a device that has so many.
 ELEMENTS = 3
 # Attributes of the connection: local ACK timeout 4.096 us * 2^14 = 67 ms, seven retries.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 14, 7, 7, 12
@@ -45,6 +46,11 @@ _INIT_ATTR_PD, _INIT_ATTR_SEND_OPS = 1 << 0, 1 << 6  # enum ibv_qp_init_attr_mas
 # enum ibv_placement_type, and the range selectivity of enum ibv_selectivity_level
 _PLACEMENT = {"FLUSH_GLOBAL": 1, "FLUSH_PERSISTENT": 2}
 _RANGE = 0
+
+
+def elements_on(device: Device) -> int:
+    """The scatter/gather elements for which queues are made on a device."""
+    return min(ELEMENTS, device.max_elements or ELEMENTS)
 
 
 class DeviceQueue:
@@ -78,10 +84,20 @@ class DeviceQueue:
         from pyverbs.qp import QP, QPInitAttr
 
         attributes = QPInitAttr(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.spec),
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=self._capacity(),
             sq_sig_all=int(self.sq_sig_all), srq=self.shared,
         )  # fmt: skip
         return QP(self.pyverbs_pd, attributes)
+
+    def _capacity(self) -> Any:
+        from pyverbs.qp import QPCap
+
+        most = elements_on(self.device)
+        depth, elements = (0, 0) if self.spec.kind in _SEND_ONLY else (QUEUE_DEPTH, most)
+        return QPCap(
+            max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=most, max_recv_sge=elements,
+            max_inline_data=self.spec.inline,
+        )  # fmt: skip
 
     @property
     def pyverbs_pd(self) -> Any:
@@ -92,7 +108,7 @@ class DeviceQueue:
         from pyverbs.qp import QPEx, QPInitAttrEx
 
         attributes = QPInitAttrEx(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=_capacity(self.spec),
+            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=self._capacity(),
             pd=self.pyverbs_pd, comp_mask=_INIT_ATTR_PD | _INIT_ATTR_SEND_OPS,
             send_ops_flags=_SEND_OPS[self.spec.extended],
         )  # fmt: skip
@@ -131,6 +147,7 @@ class DeviceQueue:
 
         device = self.device
         attributes = QPAttr(port_num=device.port)
+        attributes.pkey_index = device.pkey_index
         attributes.qp_access_flags = self._access()
         attributes.path_mtu = device.active_mtu
         attributes.dest_qp_num = peer
@@ -146,6 +163,8 @@ class DeviceQueue:
         """The path from this device to itself, as struct ibv_ah_attr."""
         from pyverbs.addr import AHAttr, GlobalRoute
 
+        if not self.device.uses_grh:
+            return AHAttr(is_global=0, port_num=self.device.port, dlid=self.device.lid)
         route = GlobalRoute(dgid=self.device.gid, sgid_index=self.device.source_gid_index)
         return AHAttr(gr=route, is_global=1, port_num=self.device.port, dlid=self.device.lid)
 
@@ -188,7 +207,7 @@ class DeviceQueue:
         self.qp.wr_start()
         self.qp.wr_id, self.qp.wr_flags = request.wr_id, request.flags
         if request.opcode == "ATOMIC_WRITE":
-            self.qp.wr_atomic_write(request.rkey, request.remote_addr, request.swap.to_bytes(8, "little"))
+            self.qp.wr_atomic_write(request.rkey, request.remote_addr, request.swap.to_bytes(8, sys.byteorder))
         else:
             placement = _PLACEMENT[request.opcode]
             self.qp.wr_flush(request.rkey, request.remote_addr, request.length, placement, _RANGE)
@@ -303,13 +322,3 @@ class DevicePair:
         for queue in {self.responder, self.requester}:
             queue.close()
         self._way.close()
-
-
-def _capacity(spec: QpSpec) -> Any:
-    from pyverbs.qp import QPCap
-
-    depth, elements = (0, 0) if spec.kind in _SEND_ONLY else (QUEUE_DEPTH, ELEMENTS)
-    return QPCap(
-        max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=ELEMENTS, max_recv_sge=elements,
-        max_inline_data=spec.inline,
-    )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import cast
 from conformance.bench.calls import Pd
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.posting import Poster
-from conformance.device.queue_pairs import ELEMENTS, QUEUE_DEPTH, DevicePair, DeviceQueue
+from conformance.device.queue_pairs import QUEUE_DEPTH, DevicePair, DeviceQueue, elements_on
 from conformance.model.case import QpSpec
 
 RC_SRQ = "RC_SRQ"
@@ -30,7 +30,7 @@ class SharedReceivesQueue(DeviceQueue):
         from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 
         with ExitStack() as made:
-            attributes = SrqAttr(max_wr=QUEUE_DEPTH, max_sge=ELEMENTS)
+            attributes = SrqAttr(max_wr=QUEUE_DEPTH, max_sge=elements_on(device))
             self.shared = SRQ(cast(ProtectionDomain, pd).pyverbs, SrqInitAttr(attributes))
             made.callback(self.shared.close)
             super().__init__(device, pd, replace(spec, kind="RC"), deadline_s)

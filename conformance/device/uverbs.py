@@ -9,9 +9,11 @@ manual page of the library's verb has. Not for the library (libibverbs.py).
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import struct
+import sys
 from collections.abc import Sequence
 
 from conformance.bench.calls import IbvMr, Mr, Pd, Return, Sge
@@ -21,7 +23,7 @@ _OBJECT_MR = 7  # enum uverbs_default_objects
 _ADVISE_MR, _REG_DMABUF_MR = 2, 4  # enum uverbs_methods_mr
 _MANDATORY = 1
 _RDMA_VERBS_IOCTL = 0xC0181B01  # _IOWR(0x1b, 1, struct ib_uverbs_ioctl_hdr)
-_HEADER, _ATTRIBUTE = struct.Struct("=HHHHQII"), struct.Struct("=HHHHQ")
+_HEADER, _ATTRIBUTE = struct.Struct("=HHHHQII"), struct.Struct("=HHHH8s")
 
 
 class Uverbs:
@@ -52,15 +54,20 @@ class Uverbs:
             return error.errno or 0
         return 0
 
-    def _ioctl(self, method: int, attributes: Sequence[tuple[int, int, int]]) -> tuple[int, bytearray]:
-        """`attributes` are (id, length, data).
+    def _ioctl(self, method: int, attributes: Sequence[tuple[int, int, int | bytes]]) -> tuple[int, bytearray]:
+        """`attributes` are (id, length, data): a handle or an address, or the value itself as bytes.
 
-        Returns errno and the command with the attributes that the kernel has changed.
+        Returns errno and the command with the attributes that the kernel has changed. EPROTONOSUPPORT if the kernel
+        does not tell the driver's id, without which it takes no ioctl.
         """
+        if not self._driver_id:
+            return errno.EPROTONOSUPPORT, bytearray()
         length = _HEADER.size + _ATTRIBUTE.size * len(attributes)
         data = bytearray(_HEADER.pack(length, _OBJECT_MR, method, len(attributes), 0, self._driver_id, 0))
         for number, size, value in attributes:
-            data += _ATTRIBUTE.pack(number, size, _MANDATORY, 0, value % (1 << 64))
+            # The kernel reads a value from the first bytes of the field, which struct fills up with zeros.
+            field = value if isinstance(value, bytes) else _u64(value)
+            data += _ATTRIBUTE.pack(number, size, _MANDATORY, 0, field)
         try:
             fcntl.ioctl(self._fd, _RDMA_VERBS_IOCTL, data, True)
         except OSError as error:
@@ -83,13 +90,13 @@ class Uverbs:
         """UVERBS_METHOD_REG_DMABUF_MR."""
         lkey, rkey = ctypes.c_uint32(), ctypes.c_uint32()
         error, data = self._ioctl(_REG_DMABUF_MR, [
-            (0, 0, 0), (1, 0, pd.handle), (2, 8, offset), (3, 8, length), (4, 8, iova),
-            (5, 4, fd % (1 << 32)), (6, 4, access),
+            (0, 0, 0), (1, 0, pd.handle), (2, 8, _u64(offset)), (3, 8, _u64(length)), (4, 8, _u64(iova)),
+            (5, 4, _u32(fd)), (6, 4, _u32(access)),
             (7, 4, ctypes.addressof(lkey)), (8, 4, ctypes.addressof(rkey)),
         ])  # fmt: skip
         if error:
             return Return(error, error)
-        handle = _ATTRIBUTE.unpack_from(data, _HEADER.size)[4]
+        handle = int.from_bytes(_ATTRIBUTE.unpack_from(data, _HEADER.size)[4], sys.byteorder)
         return Return(0, 0, _region(pd, offset, length, handle, lkey.value, rkey.value))
 
     def dereg_mr(self, mr: Mr) -> Return:
@@ -114,9 +121,17 @@ class Uverbs:
         packed = b"".join(struct.pack("=QII", sge.addr, sge.length, sge.lkey) for sge in sg_list)
         array = (ctypes.c_char * max(1, len(packed))).from_buffer_copy(packed or b"\0")
         error, _ = self._ioctl(_ADVISE_MR, [
-            (0, 0, pd.handle), (1, 8, advice), (2, 4, flags), (3, len(packed), ctypes.addressof(array)),
+            (0, 0, pd.handle), (1, 8, _u64(advice)), (2, 4, _u32(flags)), (3, len(packed), ctypes.addressof(array)),
         ])  # fmt: skip
         return Return(error, error)
+
+
+def _u64(value: int) -> bytes:
+    return struct.pack("=Q", value % (1 << 64))
+
+
+def _u32(value: int) -> bytes:
+    return struct.pack("=I", value % (1 << 32))
 
 
 def _region(pd: Pd, addr: int, length: int, handle: int, lkey: int, rkey: int) -> Mr:

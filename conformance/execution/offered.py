@@ -6,10 +6,11 @@ result means that the verb exists. Not for judging whether the result is right.
 
 from __future__ import annotations
 
+import errno
 from contextlib import suppress
 from pathlib import Path
 
-from conformance.bench.calls import ABSENT, Pd
+from conformance.bench.calls import ABSENT, Pd, Return
 from conformance.bench.interface import Bench
 from conformance.device.libibverbs import Libibverbs
 from conformance.errors import SetupRefused
@@ -21,31 +22,43 @@ from conformance.verbs import ENUMS
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
+_OFFSET = 128  # bytes
+_ZERO_BASED = ENUMS["ibv_access_flags"].value_of("ZERO_BASED")
 _CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.value_of("CHANGE_TRANSLATION")
 
 
 def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
-    """For each verb and type of queue pair that a device cannot declare, whether this entry offers it.
+    """For each verb, kind of region and type of queue pair that a device cannot declare, whether this entry offers it.
 
-    Verbs that could not be tried, because the device did not register a page, are left out; the cases report that.
+    What could not be tried, because the device did not register a page, is left out; the cases report that.
     """
     entry = bench.entry(entry_name)
     pd = bench.alloc_pd()
     memory = bench.allocate("anonymous", bench.page)
     results = {"advise_mr": entry.advise_mr(pd, 0, 0, ())}
     mr = entry.reg_mr(pd, memory.addr, memory.size, 0).mr
+    regions: dict[str, Return] = {}
     if mr:
+        regions["zero_based"] = entry.reg_mr(pd, memory.addr, memory.size, _ZERO_BASED)
+        regions["iova_page_offset"] = entry.reg_mr_iova(pd, memory.addr + _OFFSET, _OFFSET, memory.addr, 0)
         results["rereg_mr"] = entry.rereg_mr(mr, _CHANGE_ACCESS, None, 0, 0, 0)
         results["rereg_translation"] = entry.rereg_mr(mr, _CHANGE_TRANSLATION, None, memory.addr, memory.size, 0)
     results["reg_dmabuf_mr"] = dmabuf = entry.reg_dmabuf_mr(pd, 0, bench.page, 0, -1, 0)
-    for region in (mr, dmabuf.mr):
+    for region in (mr, dmabuf.mr, *(returned.mr for returned in regions.values())):
         if region:
             entry.dereg_mr(region)
     types = {kind.lower(): _can_be_created(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL}
     memory.close()
     with suppress(Exception):  # the cases report what a device does not release
         pd.close()
-    return {verb: returned.errno not in ABSENT for verb, returned in results.items()} | types
+    verbs = {verb: returned.errno not in ABSENT for verb, returned in results.items()}
+    kinds = {kind: returned.mr is not None or not _is_none(returned) for kind, returned in regions.items()}
+    return verbs | kinds | types
+
+
+def _is_none(returned: Return) -> bool:
+    """Whether a refusal says that there are no objects of the kind that was to be made; plain ones can be."""
+    return returned.errno in (*ABSENT, errno.EINVAL)
 
 
 def _can_be_created(bench: Bench, spec: QpSpec, pd: Pd) -> bool:

@@ -7,6 +7,7 @@ opportunity to do so.
 from __future__ import annotations
 
 import ctypes
+import sys
 
 from conformance.bench.calls import Sge
 from conformance.bench.memory_areas import EMPTY
@@ -109,7 +110,7 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
     for number in range(rounds):
         values = _values(operation, number << 16)
         ctypes.memset(local.addr, EMPTY, _WORD * _BURST)
-        ctypes.memmove(local.addr, values[0].to_bytes(_WORD, "little"), _WORD)
+        ctypes.memmove(local.addr, values[0].to_bytes(_WORD, sys.byteorder), _WORD)
         silent = number % 2 == 1 and not queue.sq_sig_all
         for each in range(_BURST):
             part = Sge(local.addr + _WORD * each, _WORD, local.lkey)
@@ -126,7 +127,7 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
             connection.check_answered([each for each in found if each.status != "SUCCESS"], (), operation)
             return _wrong(f"round {number} completed with {' '.join(each.status for each in found)}")
         for each in range(1, _BURST):
-            seen = int.from_bytes(ctypes.string_at(local.addr + _WORD * each, _WORD), "little")
+            seen = int.from_bytes(ctypes.string_at(local.addr + _WORD * each, _WORD), sys.byteorder)
             if seen != values[each - 1]:
                 return _wrong(f"atomic {each} of round {number} found {seen:#x} instead of {values[each - 1]:#x}")
     return _wrong("0")

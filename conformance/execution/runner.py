@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from conformance.bench.interface import Bench
-from conformance.errors import UserError
+from conformance.errors import HostLacks
 from conformance.execution.api_comparison import observe_api
 from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up, set_up_and_call
 from conformance.judging import Basis, Judgement, conclude
-from conformance.kernel.resources import count_when_settled, leaked, resource_evidence
+from conformance.kernel.resources import count_when_settled, kept, leaked, resource_evidence
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation
-from conformance.model.verdict import Verdict
 
 
 class Watch(Protocol):
@@ -92,22 +91,27 @@ KindRunner = Callable[[Case, RunContext, Progress], CaseRun]
 def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> CaseRun:
     """Runs a case of any kind. Failures of the harness are raised as exceptions (see judging.broken).
 
-    If the environment lacks what the set-up needs, and the device does not declare what the case needs either, the case
-    is UNREACHABLE: a complete environment would not prove a rule.
+    If the host lacks what the set-up needs, the case is UNREACHABLE, with how to provide it, unless the device does not
+    declare what the case needs: then a complete host would not prove a rule either, and the reason says so first.
     """
     case = run.basis.resolved(case)  # a point of a sweep becomes a row
     run.watch.since_last()  # discards messages from before the case
     unreachable = run.basis.capabilities.unreachable(case.needs, case.entry)
     if unreachable:
-        return CaseRun(case, Judgement(Verdict.UNREACHABLE, unreachable), {}, run.watch.since_last(), 0)
+        return _not_run(case, run, unreachable)
     try:
         return run.runners[case.kind](case, run, progress)
-    except UserError as error:
+    except HostLacks as error:
         undeclared = run.basis.capabilities.undeclared(_needs(case), case.entry)
-        if not undeclared:
-            raise
-        reason = f"the device does not declare {', '.join(undeclared)}, and here is nothing to try it with: {error}"
-        return CaseRun(case, Judgement(Verdict.UNREACHABLE, reason), {}, run.watch.since_last(), 0)
+        absent = f"the device does not declare {', '.join(undeclared)}, and here is nothing to try it with: "
+        return _not_run(case, run, f"{absent if undeclared else ''}{error}")
+
+
+def _not_run(case: Case, run: RunContext, unreachable: str) -> CaseRun:
+    """The run of a case that cannot be run here. Why is what was observed, so that it can be judged elsewhere too."""
+    kernel = run.watch.since_last()
+    conclusion = conclude(case, run.basis, {"unreachable": unreachable}, kernel)
+    return CaseRun(case, conclusion.judgement, conclusion.observation, kernel, 0)
 
 
 def _needs(case: Case) -> list[str]:
@@ -142,6 +146,8 @@ def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation
     leak = leaked(before, after)
     if leak:
         observed.setdefault("left_behind", []).append(leak)
+    if remark := kept(before, after):
+        observed.setdefault("remarks", []).append(remark)
     kernel = run.watch.since_last() | resource_evidence(before, after)
     conclusion = conclude(case, run.basis, observed, kernel)
     return CaseRun(case, conclusion.judgement, conclusion.observation, kernel, duration_us)

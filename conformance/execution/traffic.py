@@ -8,6 +8,7 @@ Not for judging the observations.
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
@@ -282,13 +283,13 @@ def bind_and_send(context: CaseContext, step: Step) -> Observation:
     post_receives(pair.requester, [context.next_wr_id()], (sink,))
     window.old_rkey = window.rkey
     bound = pair.responder.bind_mw(window, info, 0, context.next_wr_id())
-    ctypes.memmove(source.addr, window.rkey.to_bytes(4, "little"), 4)
+    ctypes.memmove(source.addr, window.rkey.to_bytes(4, sys.byteorder), 4)
     posted_send = pair.responder.post_send(SendRequest("SEND", context.next_wr_id(), (source,)))
     for returned in (bound, posted_send):
         if returned.value:
             return {**_answered(returned, [], [], "RC", "remote"), "moved": "nothing", "changed": []}
     received = pair.requester.completions(1)
-    key = int.from_bytes(ctypes.string_at(sink.addr, 4), "little")
+    key = int.from_bytes(ctypes.string_at(sink.addr, 4), sys.byteorder)
     target = _target(context, info.addr, 8, "made", None, True)
     target.fill()
     local = scratch(pair.requester.pd, 8, "local")
@@ -342,7 +343,7 @@ def _request(
         return SendRequest(operation, wr_id, rkey=rkey, remote_addr=addr, length=length)
     if operation not in WORD_OPERATIONS:
         return SendRequest(operation, wr_id, (local,), rkey=rkey, remote_addr=addr, imm=_IMMEDIATE)
-    before, after = (int.from_bytes(content, "little") for content in contents)
+    before, after = (int.from_bytes(content, sys.byteorder) for content in contents)
     if operation in _UNEQUAL:
         operation, before = "ATOMIC_CMP_AND_SWP", before ^ _UNEQUAL[operation]
     if operation == _ZERO_ADD:

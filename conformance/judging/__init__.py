@@ -7,23 +7,25 @@ FAIL. Not for making observations (execution/) and not for waivers (results/waiv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from conformance.errors import HarnessFailure, UserError
 from conformance.judging.answering_layer import answering_layer, format_answering_layer
 from conformance.judging.faults import data_fault, fault_of, format_answer, outcome_of, without_status, wrong_fields
-from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm
+from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm, kernel_remark
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation, with_undeclared
 from conformance.model.profile import Profile
+from conformance.model.rules import DECLARATIONS
 from conformance.model.verdict import Verdict
 from conformance.model.vocabulary import REGISTRATIONS
 
+_NONE: Mapping[str, str] = {}
 # What differs each time and changes no verdict by itself: addresses, keys, handles.
-_VARYING = ("mr", "asked", "keys", "rkey", "mw", "afterwards")
+_VARYING = ("mr", "asked", "keys", "rkey", "mw", "remarks", "afterwards")
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,17 @@ class Basis:
 
     def undeclared(self, case: Case) -> list[str]:
         """The capabilities that `case` needs and its entry does not have."""
-        return self.capabilities.undeclared(case.needs, case.entry)
+        return self.lacking(case, case.needs)
+
+    def lacking(self, case: Case, names: Sequence[str]) -> list[str]:
+        """Those of some capabilities that the entry of `case` does not have.
+
+        A case about declarations judges what is declared, whether it was found or not.
+        """
+        lacking = self.capabilities.undeclared(names, case.entry)
+        if _is_about_declarations(case):
+            return [name for name in lacking if name not in self.capabilities.absent]
+        return lacking
 
     def resolved(self, case: Case) -> Case:
         """The case of one point of a sweep as a row that expects what the clause for it does; others as they are."""
@@ -52,6 +64,11 @@ class Basis:
             return case
         assert case.sweep is not None
         return case.sweep.judged_row(case, lambda name: not self.capabilities.undeclared([name], case.entry))
+
+
+def _is_about_declarations(case: Case) -> bool:
+    """Whether a case is about declarations: it judges them, and so does not rest on whether they are true."""
+    return bool(case.rules) and all(rule.startswith(DECLARATIONS) for rule in case.rules)
 
 
 @dataclass(frozen=True)
@@ -67,7 +84,8 @@ def conclude(case: Case, basis: Basis, observed: Observation, kernel: KernelEvid
     undeclared = basis.undeclared(case)
     if _no_pair(basis, case, [observed]):
         undeclared = list(dict.fromkeys([*undeclared, observed["no_pair"]]))
-    judgement = judge(case, undeclared, observed, kernel)
+    absent = basis.capabilities.absent
+    judgement = judge(case, undeclared, observed, kernel, absent)
     unmade = _no_pair(basis, case, observed.get("afterwards", ()))
     if unmade and judgement.verdict == Verdict.PASS:
         undeclared = list(dict.fromkeys([*undeclared, *unmade]))
@@ -80,7 +98,7 @@ def conclude(case: Case, basis: Basis, observed: Observation, kernel: KernelEvid
 def _no_pair(basis: Basis, case: Case, seen: Sequence[Observation]) -> list[str]:
     """The types of queue pairs that were refused when they were to be used, and that the device does not offer."""
     names = dict.fromkeys(each["no_pair"] for each in seen if "no_pair" in each)
-    return basis.capabilities.undeclared([*names], case.entry)
+    return basis.lacking(case, [*names])
 
 
 def broken(error: BaseException | None) -> Judgement:
@@ -91,28 +109,35 @@ def broken(error: BaseException | None) -> Judgement:
 
 
 def judge(
-    case: Case, undeclared: Sequence[str], observed: Observation, kernel: KernelEvidence | None = None
+    case: Case,
+    undeclared: Sequence[str],
+    observed: Observation,
+    kernel: KernelEvidence | None = None,
+    absent: Mapping[str, str] = _NONE,
 ) -> Judgement:
     """The verdict on `case` by the documents alone.
 
-    `undeclared` are the capabilities that the case needs and the device does not declare.
+    `undeclared` are the capabilities that the case needs and the device does not have; `absent` are those that it
+    declares nevertheless.
     """
+    lack = _lack(undeclared, absent)
     alarm = kernel_alarm(kernel or {})
     if alarm:
         return Judgement(Verdict.FAIL, f"{case.when}: {alarm}")
     if "unreachable" in observed:
         return Judgement(Verdict.UNREACHABLE, observed["unreachable"])
     if "setup_failed" in observed:
-        judgement = _judge_setup(undeclared, observed)
+        judgement = _judge_setup(case, lack, observed)
     elif case.when.then.outcome == "open":
-        judgement = _judge_open(case, undeclared, observed)
+        judgement = _judge_open(case, lack, observed)
     elif undeclared:
-        judgement = _judge_undeclared(case, undeclared, observed)
+        judgement = _judge_undeclared(case, lack, observed)
     else:
         judgement = _judge_steps(case, observed)
     if judgement.verdict != Verdict.FAIL and observed.get("left_behind"):
-        return Judgement(Verdict.FAIL, f"could not be released: {'; '.join(observed['left_behind'])}")
-    return judgement
+        judgement = Judgement(Verdict.FAIL, f"could not be released: {'; '.join(observed['left_behind'])}")
+    remarks = [*observed.get("remarks", ()), *filter(None, [kernel_remark(kernel or {})])]
+    return replace(judgement, notes=(*judgement.notes, *remarks)) if remarks else judgement
 
 
 def verdict_key(observed: Observation) -> dict[str, object]:
@@ -157,42 +182,47 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
     return Judgement(judgement.verdict, reason, (*judgement.notes, *notes))
 
 
-def _judge_setup(undeclared: Sequence[str], observed: Observation) -> Judgement:
-    if undeclared and "setup_refused_once" not in observed:
-        return Judgement(
-            Verdict.UNSUPPORTED, f"{observed['setup_failed']}; the device does not declare {', '.join(undeclared)}"
-        )
+def _lack(undeclared: Sequence[str], absent: Mapping[str, str]) -> str:
+    """A clause that says what the device lacks; empty if it lacks nothing."""
+    clauses = []
+    if names := [name for name in undeclared if name not in absent]:
+        clauses.append(f"does not declare {', '.join(names)}")
+    if names := [name for name in undeclared if name in absent]:
+        clauses.append(f"declares {', '.join(names)} and does not have it")
+    return " and ".join(clauses)
+
+
+def _judge_setup(case: Case, lack: str, observed: Observation) -> Judgement:
+    if lack and "setup_refused_once" not in observed:
+        return Judgement(Verdict.UNSUPPORTED, f"{observed['setup_failed']}; the device {lack}")
+    if _is_about_declarations(case) and "no_pair" in observed:
+        return Judgement(Verdict.FAIL, f"the device declares {', '.join(case.needs)}, but {observed['setup_failed']}")
     if "setup_refused_once" in observed:
         return Judgement(Verdict.FAIL, f"{observed['setup_failed']}, and was done when the same set-up was made again")
     return Judgement(Verdict.BROKEN, f"the setup failed: {observed['setup_failed']}")
 
 
-def _judge_open(case: Case, undeclared: Sequence[str], observed: Observation) -> Judgement:
+def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
     """The call itself cannot be wrong; the steps after it can, unless it was refused for want of a capability."""
     judgement = _judge_steps(case, observed)
     # Steps that depend on the outcome show nothing of a call that the device does not have.
     conditional = any(step.then.after for step in case.afterwards)
-    if (
-        undeclared
-        and outcome_of(case.when, observed) == "refused"
-        and (judgement.verdict == Verdict.FAIL or conditional)
-    ):
-        return _judge_undeclared(case, undeclared, observed)
+    if lack and outcome_of(case.when, observed) == "refused" and (judgement.verdict == Verdict.FAIL or conditional):
+        return _judge_undeclared(case, lack, observed)
     if judgement.verdict != Verdict.PASS:
         return judgement
     note = "the documents leave this open"
     return Judgement(Verdict.PASS, f"{judgement.reason}; {note}", (note, *judgement.notes))
 
 
-def _judge_undeclared(case: Case, undeclared: Sequence[str], observed: Observation) -> Judgement:
+def _judge_undeclared(case: Case, lack: str, observed: Observation) -> Judgement:
     """Absence is verified: what is not declared has to be refused, or has to work."""
-    names = ", ".join(undeclared)
     if outcome_of(case.when, observed) == "refused":
         if observed.get("changed") or observed.get("moved", "nothing") not in ("nothing", "other"):
             return Judgement(Verdict.FAIL, f"{case.when} {format_answer(observed)}, and moved bytes that it should not")
         because = f" with {observed['errno']}" if observed.get("errno") else ""
-        return Judgement(Verdict.UNSUPPORTED, f"{case.when} was refused{because}; the device does not declare {names}")
-    note = f"accepted although the device does not declare {names}"
+        return Judgement(Verdict.UNSUPPORTED, f"{case.when} was refused{because}; the device {lack}")
+    note = f"accepted although the device {lack}"
     judgement = _judge_steps(case, observed)
     inert = _first_refused(case, observed)
     if inert:

@@ -12,11 +12,45 @@ _KERNEL_ALARMS = ("WARNING:", "BUG:", "Oops", "general protection", "UBSAN:", "K
 
 
 def kernel_alarm(kernel: KernelEvidence) -> str:
-    """How the kernel's evidence tells of trouble in it; empty if it does not."""
+    """How the kernel's evidence tells of trouble with the device under test; empty if it does not."""
+    return _trouble(kernel, _about_device(kernel))
+
+
+def kernel_remark(kernel: KernelEvidence) -> str:
+    """How the kernel's evidence tells of trouble with something else, which changes no verdict; else empty."""
+    if _about_device(kernel) is not None:
+        return ""
+    trouble = _trouble(kernel, kernel.get("log", ()))
+    return f"{trouble}; nothing there names the device, its driver or the RDMA core" if trouble else ""
+
+
+def _trouble(kernel: KernelEvidence, log: Sequence[str] | None) -> str:
+    if log is None:
+        return ""
     if kernel.get("taint", 0) != kernel.get("taint_before", kernel.get("taint", 0)):
         return f"the kernel became tainted ({kernel['taint_before']} to {kernel['taint']})"
-    line = first_alarm(kernel.get("log", ()))
+    line = first_alarm(log)
     return f"the kernel complained: {line}" if line else ""
+
+
+def _about_device(kernel: KernelEvidence) -> Sequence[str] | None:
+    """The lines with a complaint, and what belongs to it, that names a suspect; None if no line names one.
+
+    The list of all modules, which follows a complaint, names everybody.
+    """
+    log = kernel.get("log", ())
+    if "suspects" not in kernel:
+        return log
+    named = re.compile(rf"\b(?:{'|'.join(map(re.escape, kernel['suspects']))})")
+    starts = [number for number, line in enumerate(log) if _is_alarm(line)] or [0]
+    for start, end in zip(starts, [*starts[1:], len(log)], strict=True):
+        if any(named.search(line) for line in log[start:end] if _MODULES not in line):
+            return log[start:end]
+    return None
+
+
+def _is_alarm(line: str) -> bool:
+    return any(alarm in line for alarm in _KERNEL_ALARMS)
 
 
 def first_alarm(log: Sequence[str]) -> str:
@@ -24,10 +58,11 @@ def first_alarm(log: Sequence[str]) -> str:
 
     On a console it can stand behind what a program was writing; the kernel's part begins at its time stamp.
     """
-    line = next((line for line in log if any(alarm in line for alarm in _KERNEL_ALARMS)), "")
+    line = next(filter(_is_alarm, log), "")
     return line[max(0, line.rfind("[ ")) :]
 
 
+_MODULES = "Modules linked in:"
 # Where the kernel's processor was: the instruction pointer of x86, the program counter of Arm.
 _AT = re.compile(r"(?:\bRIP: [0-9a-f]{4}:|\bpc : )(?P<function>\w[\w.]*\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?)")
 _FRAME = re.compile(r"^(?:\[[^\]]*\])?\s*(?P<function>\w[\w.]*\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?)")

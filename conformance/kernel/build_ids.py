@@ -37,6 +37,14 @@ def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> UnderTest:
     }
 
 
+def suspects_of(device: str, driver: str, sys: Path = _SYS) -> list[str]:
+    """Returns the names by which a kernel's log speaks of a device, of its driver, and of the RDMA core."""
+    bound = sys / "class" / "infiniband" / device / "device" / "driver" / "module"
+    of_bus = [bound.resolve().name] if bound.exists() else []
+    own = [name for name in _modules(sys / "module") if driver in name]
+    return list(dict.fromkeys(["ib_core", "ib_uverbs", device, driver, *own, *of_bus]))
+
+
 def _modules(folder: Path) -> list[str]:
     """Returns the names of ib_core and of every loaded module that uses it."""
     core = folder / "ib_core"

@@ -7,6 +7,7 @@ key `log`.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.model.observation import KernelEvidence
@@ -19,7 +20,9 @@ _RECORD = 8192
 class KernelWatch:
     """Reads the kernel log in pieces, starting at the time when the object is created."""
 
-    def __init__(self) -> None:
+    def __init__(self, suspects: Sequence[str] = ()) -> None:
+        """`suspects` are the names that a line must have to count against the device; without any, every line does."""
+        self._suspects = list(suspects)
         self._fd: int | None
         try:
             self._fd = os.open(_KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -34,6 +37,8 @@ class KernelWatch:
         evidence: KernelEvidence = {"taint": self._taint, "log": self._lines()}
         if before != self._taint:
             evidence["taint_before"] = before
+        if self._suspects and (evidence["log"] or "taint_before" in evidence):
+            evidence["suspects"] = self._suspects
         if self._fd is None:
             del evidence["log"]
         return evidence

@@ -6,7 +6,7 @@ Not for what the device really does: the cases find that out, and a difference i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from conformance.model.transport import INFINIBAND, Transport
 
@@ -22,13 +22,21 @@ MEANING: Mapping[str, str] = {
     "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
     "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data, and does not declare it",
+    "lists": "max_sge of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
+    "read_sinks": "memory for the answer of an RDMA READ needs no right of peers: iWARP may want REMOTE_WRITE for it",
     "iba_statuses": "the transport is InfiniBand or RoCE: the specification that defines the statuses is not iWARP's",
+    "odp_send": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_SEND",
+    "odp_recv": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_RECV",
+    "odp_write": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_WRITE",
+    "odp_read": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_READ",
     "odp_atomic": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_ATOMIC",
     "rc": "a queue pair of type RC can be created: no declaration exists",
     "uc": "a queue pair of type UC can be created: no declaration exists",
     "ud": "a queue pair of type UD can be created: no declaration exists",
     "rc_srq": "a queue pair of type RC with a shared receive queue can be created",
+    "zero_based": "a region with ZERO_BASED can be registered: no declaration exists",
+    "iova_page_offset": "ibv_reg_mr_iova takes an hca_va with another offset in its page than addr has",
     "reg_dmabuf_mr": "offered by the provider: no declaration exists",
     "rereg_mr": "offered by the provider: no declaration exists",
     "rereg_translation": "offered by the provider: no declaration exists",
@@ -52,20 +60,38 @@ FLAG_NEEDS: Mapping[str, str] = {
     "REMOTE_READ": "",
     "REMOTE_ATOMIC": "atomics",
     "MW_BIND": "mw_type_1",
-    "ZERO_BASED": "",
+    "ZERO_BASED": "zero_based",
     "ON_DEMAND": "odp",
     "HUGETLB": "",
     "FLUSH_GLOBAL": "flush_global",
     "FLUSH_PERSISTENT": "flush_persistent",
     "RELAXED_ORDERING": "",
 }
+# Those of them that tables need not name: they are a need of every row that registers memory with the flag.
+UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED",)}
 # For each operation or call that not every device has, the capability that it needs. Tables do not name it: it is a
 # need of every row with that operation or call. A key is either of them, or a call with an operation.
 OPERATION_NEEDS: Mapping[str, str] = {
     "RDMA_WRITE_WITH_IMM": "immediate_data",
     "RECV_WITH_IMM": "immediate_data",
     "immediates_in_order": "immediate_data",
+    "READ": "read_sinks",
+    "list_traffic": "lists",
     "list_traffic READ": "read_lists",
+}
+# The same for operations on memory that is registered on demand.
+ON_DEMAND_NEEDS: Mapping[str, str] = {
+    "traffic RDMA_WRITE": "odp_write",
+    "traffic RDMA_WRITE_WITH_IMM": "odp_write",
+    "traffic RDMA_READ": "odp_read",
+    "traffic ATOMIC_CMP_AND_SWP": "odp_atomic",
+    "traffic ATOMIC_FETCH_AND_ADD": "odp_atomic",
+    "local_traffic SEND": "odp_send",
+    "local_traffic RECV": "odp_recv",
+    "local_traffic RECV_WITH_IMM": "odp_recv",
+    "local_traffic WRITE": "odp_write",
+    "local_traffic READ": "odp_read",
+    "local_traffic FETCH_AND_ADD": "odp_atomic",
 }
 # Preconditions of running a case at all. They are not properties of the device: if one is missing, the verdict of
 # the case is UNREACHABLE, with this reason.
@@ -78,7 +104,7 @@ PRECONDITIONS: Mapping[str, str] = {
     "fork_race": "libibverbs returns this code only if it finds no memory for its list of ranges when it takes the fork"
     " protection back, after the command: inside the call that had memory for it before, and freed as much in between",
     "advise_absent": "this stack has the verb",
-    "swap": "this system has no swap space, so that pages cannot be swapped out",
+    "swap": "this system has no swap space, so that pages cannot be swapped out: make some, with mkswap and swapon",
     "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",
     "advise_enomem": "a prefetch pins no pages, so that no limit of this process can make it fail for lack of memory",
     "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
@@ -97,8 +123,11 @@ _FLUSH_PERSISTENT = 1 << 39
 _ATOMIC_WRITE = 1 << 40
 _ODP_SUPPORT = 1 << 0
 _ODP_SUPPORT_IMPLICIT = 1 << 1
-_READ_LIST = 3  # the elements of the longest list of an RDMA READ in the tables
-_ODP_SUPPORT_ATOMIC = 1 << 4  # of the capabilities of one transport
+_LIST = 3  # the elements of the longest list in the tables
+# The bits of the capabilities of one transport, by the operation on on-demand memory.
+_ODP_OPERATIONS = {
+    "odp_send": 1 << 0, "odp_recv": 1 << 1, "odp_write": 1 << 2, "odp_read": 1 << 3, "odp_atomic": 1 << 4,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -110,6 +139,7 @@ class DeviceAttributes:
     odp_general_caps: int
     odp_rc_caps: int
     max_sge_rd: int = 0
+    max_sge: int = 0
 
 
 def declared_capabilities(declared: DeviceAttributes, transport: Transport = INFINIBAND) -> dict[str, bool]:
@@ -121,14 +151,16 @@ def declared_capabilities(declared: DeviceAttributes, transport: Transport = INF
         "mw_type_2": bool(flags & (_MEM_WINDOW_TYPE_2A | _MEM_WINDOW_TYPE_2B)),
         "odp": bool(declared.odp_general_caps & _ODP_SUPPORT),
         "odp_implicit": bool(declared.odp_general_caps & _ODP_SUPPORT_IMPLICIT),
-        "odp_atomic": bool(declared.odp_rc_caps & _ODP_SUPPORT_ATOMIC),
+        **{name: bool(declared.odp_rc_caps & bit) for name, bit in _ODP_OPERATIONS.items()},
         "flush_global": bool(flags & _FLUSH_GLOBAL),
         "flush_persistent": bool(flags & _FLUSH_PERSISTENT),
         "atomic_write": bool(flags & _ATOMIC_WRITE),
         "xrc": bool(flags & _XRC),
         "immediate_data": transport.immediate_data,
         "iba_statuses": transport.iba,
-        "read_lists": declared.max_sge_rd not in range(1, _READ_LIST),
+        "read_sinks": not transport.read_sink,
+        "lists": declared.max_sge not in range(1, _LIST),
+        "read_lists": declared.max_sge_rd not in range(1, _LIST),
     }
 
 
@@ -137,18 +169,20 @@ class Capabilities:
     """What is known of the stack before any case runs.
 
     `declared`: by capability, whether the device declares it. `offered`: by entry and capability, whether a call was
-    offered when it was tried. `reachable`: by precondition of PRECONDITIONS, whether it is met. A capability that is in
-    none of them counts as present.
+    offered when it was tried. `reachable`: by precondition of PRECONDITIONS, whether it is met. `absent`: by capability
+    that is declared and was not there when it was tried, the call that showed it. A capability that is in none of them
+    counts as present.
     """
 
     declared: Mapping[str, bool]
     offered: Mapping[str, Mapping[str, bool]]
     reachable: Mapping[str, bool]
+    absent: Mapping[str, str] = field(default_factory=dict)
 
     def undeclared(self, needs: Sequence[str], entry: str) -> list[str]:
-        """Returns those of `needs` that are neither declared nor offered at `entry`."""
+        """Returns those of `needs` that the device lacks at `entry`: neither declared nor offered, or absent."""
         known = {**self.declared, **self.offered.get(entry, {})}
-        return [need for need in needs if known.get(need) is False]
+        return [need for need in needs if known.get(need) is False or need in self.absent]
 
     def unreachable(self, needs: Sequence[str], entry: str) -> str:
         """Returns why a case with these needs cannot be run at `entry`, or an empty text if it can."""

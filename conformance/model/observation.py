@@ -132,6 +132,7 @@ class Observation(TypedDict, total=False):
     setup_refused_once: str  # the refused call of the set-up, if the same set-up succeeded when it was made again
     unreachable: str  # why nothing could be observed on this stack
     left_behind: list[str]  # what could not be released, and which kernel resources have leaked
+    remarks: list[str]  # what was noticed beside the calls, and changes no verdict
     lacking: list[str]  # needed capabilities that the device does not declare, for judging the record again
 
 
@@ -145,12 +146,14 @@ class ResourceCounts(TypedDict):
 class KernelEvidence(TypedDict, total=False):
     """Kernel log, taint and resources of the time in which a case ran; recorded as `kernel` of a result.
 
-    `log` is absent if it could not be read, `taint_before` if the taint has not changed.
+    `log` is absent if it could not be read, `taint_before` if the taint has not changed. `suspects` are the names one
+    of which a complaint must have to be about the device under test; absent if everything on that kernel is.
     """
 
     taint: int
     taint_before: int
     log: list[str]
+    suspects: list[str]
     resources: ResourceCounts
     memory: ResourceCounts
 

@@ -170,12 +170,19 @@ class SpaceFacts(TypedDict, total=False):
     size: int
 
 
+class SetUp(TypedDict):
+    """What a case did before its judged call: a line for each object that it made, and for each call."""
+
+    given: list[str]
+    before: list[str]
+
+
 class Deviation(TypedDict):
     """Points of a sweep with the same deviation, or a random sequence that deviates.
 
     For points, `when` is a formula that is true at `count` of `of` points, all of which have the expectation of
-    `clause`; `smallest` are the labels of the simplest one. For a sequence, `when` is its call, and `row` is it as a
-    table row.
+    `clause`; `smallest` are the labels of the simplest one, and `set_up`, `call` and `afterwards` what that one does.
+    For a sequence, `when` is its call, and `row` is it as a table row.
     """
 
     when: str
@@ -187,6 +194,9 @@ class Deviation(TypedDict):
     count: NotRequired[int]
     of: NotRequired[int]
     smallest: NotRequired[dict[str, str]]
+    set_up: NotRequired[SetUp]
+    call: NotRequired[str]
+    afterwards: NotRequired[list[str]]
     rules: list[str]
     repro: NotRequired[str]
     row: NotRequired[str]
@@ -221,6 +231,7 @@ class ResultRecord(TypedDict):
     """The result of one case. The keys from `space` on are those of sweeps and random sequences.
 
     `duration_us` is in microseconds, None if not measured. `worker` is the number of the worker that ran the case.
+    `set_up` is only in results that say something bad of the stack or of the harness.
     `points_data` is only in records before they are stored; in the file, `points_file` names a side file with these
     data instead.
     """
@@ -244,6 +255,7 @@ class ResultRecord(TypedDict):
     repro: str
     worker: NotRequired[int]
     notes: NotRequired[list[str]]
+    set_up: NotRequired[SetUp]
     space: NotRequired[SpaceFacts]
     points: NotRequired[dict[str, int]]
     rule_verdicts: NotRequired[dict[str, str]]
@@ -308,6 +320,18 @@ class ProgressRecord(TypedDict):
     rule: NotRequired[str]
 
 
+class OfferedRecord(TypedDict):
+    """What the worker has tried of capabilities; only in a worker's stream, before the first result.
+
+    `offered`: by entry and capability, whether the entry offers what no device attribute declares. `absent`: by
+    capability that is declared and was not there, the call that showed it.
+    """
+
+    type: Literal["offered"]
+    offered: dict[str, dict[str, bool]]
+    absent: dict[str, str]
+
+
 class WorkerRecord(TypedDict):
     """A worker has started. `boot_id` is empty unless the kernel under test is that of this host."""
 
@@ -366,5 +390,7 @@ class GuestRecord(TypedDict):
     files: NotRequired[dict[str, str]]
 
 
-OtherRecord: TypeAlias = StartRecord | ProgressRecord | WorkerRecord | ResumedRecord | ConfirmationRecord | GuestRecord
+OtherRecord: TypeAlias = (
+    StartRecord | ProgressRecord | OfferedRecord | WorkerRecord | ResumedRecord | ConfirmationRecord | GuestRecord
+)
 Record: TypeAlias = HeaderRecord | ResultRecord | FooterRecord | OtherRecord

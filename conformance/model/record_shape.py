@@ -18,11 +18,19 @@ from conformance.model.record import (
     ConfirmationRecord,
     Deviation,
     FooterRecord,
+    GuestRecord,
     HeaderRecord,
+    OfferedRecord,
+    ProgressRecord,
     Record,
     ResultRecord,
+    ResumedRecord,
+    SetUp,
     SpaceFacts,
+    StartRecord,
+    WorkerRecord,
 )
+from conformance.model.typed import mismatch
 from conformance.model.verdict import VERDICTS, Verdict
 
 # The keys that a record must have, by its type.
@@ -32,10 +40,18 @@ REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "worker": {"boot_id": str},
     "resumed": {"started": str, "earlier_s": (int, float)},
     "progress": {"case": str, "point": str},
+    "offered": {"offered": dict, "absent": dict},
     "confirmation": {"case": str, "confirmed": bool, "by": str},
     "result": {"case": str, "rules": list, "verdict": str, "effective": str, "reason": str},
     "footer": {"complete": bool, "verdicts": dict, "rules": dict},
 }
+
+# The type that describes each type of record.
+TYPES: Mapping[str, Any] = {
+    "header": HeaderRecord, "start": StartRecord, "worker": WorkerRecord, "resumed": ResumedRecord,
+    "progress": ProgressRecord, "offered": OfferedRecord, "confirmation": ConfirmationRecord, "result": ResultRecord,
+    "footer": FooterRecord, "guest": GuestRecord,
+}  # fmt: skip
 
 # The values of absent keys. A present key must have the same type; the type of a key with None is not checked.
 HEADER: HeaderRecord = {
@@ -45,7 +61,8 @@ HEADER: HeaderRecord = {
 RESULT: ResultRecord = {
     "type": "result", "case": "", "rules": [], "level": "", "entry": "", "layer": "", "verdict": Verdict.MISSED,
     "effective": Verdict.MISSED, "waiver": {}, "reason": "", "call": "", "expected": {}, "observed": {}, "source": {},
-    "kernel": {}, "duration_us": 0.0, "repro": "", "worker": 0, "notes": [], "space": {}, "points": {},
+    "kernel": {}, "duration_us": 0.0, "repro": "", "worker": 0, "notes": [], "set_up": {"given": [], "before": []},
+    "space": {}, "points": {},
     "rule_verdicts": {}, "alarms": [], "deviations": [], "points_file": "",
 }  # fmt: skip
 FOOTER: FooterRecord = {
@@ -53,14 +70,15 @@ FOOTER: FooterRecord = {
     "duration_s": 0.0, "waivers": {},
 }  # fmt: skip
 DEVIATION: Deviation = {
-    "when": "", "clause": "", "expected": "", "observed": "", "count": 0, "of": 0, "smallest": {}, "rules": [],
-    "repro": "", "row": "",
+    "when": "", "clause": "", "expected": "", "observed": "", "count": 0, "of": 0, "smallest": {},
+    "set_up": {"given": [], "before": []}, "call": "", "afterwards": [], "rules": [], "repro": "", "row": "",
 }  # fmt: skip
 CONFIRMATION: ConfirmationRecord = {
     "type": "confirmation", "case": "", "point": "", "confirmed": False, "by": "",
     "in_run": {"verdict": Verdict.MISSED, "reason": ""}, "alone": {"verdict": Verdict.MISSED, "reason": ""},
     "after": [],
 }  # fmt: skip
+SET_UP: SetUp = {"given": [], "before": []}
 SPACE: SpaceFacts = {"axes": {}, "size": 0}
 
 
@@ -83,6 +101,12 @@ def record_of(data: object) -> Record:
     return cast(Record, data)
 
 
+def mismatch_of(record: Record) -> str:
+    """What of a record does not fit its type, with the path to it; empty if all fits, or if the type is unknown."""
+    described = TYPES.get(record["type"])
+    return mismatch(record, described).removeprefix(".") if described else ""
+
+
 def check(record: Record, where: str) -> None:
     """Raises UserError, which begins with `where`, if a value of the record is of another type than the contract's."""
     if record["type"] == "header":
@@ -93,6 +117,8 @@ def check(record: Record, where: str) -> None:
         completed_footer(record, where)
     elif record["type"] == "confirmation":
         check_confirmation(record, where)
+    if wrong := mismatch_of(record):
+        raise UserError(f"{where}: {wrong}")
 
 
 def completed_header(header: HeaderRecord, where: str) -> HeaderRecord:
@@ -113,6 +139,7 @@ def completed_result(result: ResultRecord, where: str) -> ResultRecord:
     shaped = _completed(result, RESULT, where)
     _check_texts(shaped["rules"], f"{where}: `rules`")
     _check_texts(shaped["notes"], f"{where}: `notes`")
+    shaped["set_up"] = _set_up(shaped["set_up"], where)
     shaped["kernel"] = {"log": [], **shaped["kernel"]}
     shaped["source"] = {"file": "", "line": "", **shaped["source"]}
     if shaped["waiver"]:
@@ -153,6 +180,15 @@ def check_confirmation(record: ConfirmationRecord, where: str) -> None:
 def _deviation(data: Any, where: str) -> dict[str, Any]:
     shaped = _completed(data, DEVIATION, where)
     _check_texts(shaped["rules"], f"{where}: `rules`")
+    _check_texts(shaped["afterwards"], f"{where}: `afterwards`")
+    shaped["set_up"] = _set_up(shaped["set_up"], where)
+    return shaped
+
+
+def _set_up(data: Any, where: str) -> dict[str, Any]:
+    shaped = _completed(data, SET_UP, f"{where}: `set_up`")
+    for name in SET_UP:
+        _check_texts(shaped[name], f"{where}: `set_up.{name}`")
     return shaped
 
 

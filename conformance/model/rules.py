@@ -14,6 +14,8 @@ from conformance.yamldoc.nodes import Location
 
 LEVELS = ("must", "should", "may")
 LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
+# The prefix of the rules about declarations themselves: what a device declares, it has.
+DECLARATIONS = "CAP-"
 RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 
 

@@ -67,6 +67,10 @@ def _declarations() -> Iterator[tuple[str, dict[str, Any]]]:
     }  # fmt: skip
     yield "--rdma-out", {"metavar": "DIR", "help": "write results.jsonl to this new directory"}
     yield "--rdma-stream", {"metavar": "PATH", "help": "write result lines to PATH for a supervisor"}
+    yield (
+        "--rdma-mark",
+        {"metavar": "FILE", "help": "begin each of these lines with the text in FILE, which is removed"},
+    )
 
 
 def suite_of(config: pytest.Config) -> Suite:

@@ -117,6 +117,8 @@ def run(
 ) -> Callable[[Case], None]:
     """Returns a function that runs a case on the bench, stores its record, and ends the test with its verdict."""
     config = request.config
+    if recorder := config.stash.get(RECORDER, None):
+        recorder.offered(capabilities)
 
     def random_sequences(case: Case, progress: Progress) -> Observation:
         search: RandomSequences = request.getfixturevalue("random_sequences")  # from trial/, where it is needed

@@ -19,6 +19,7 @@ from conformance.device.device import environment
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.kernel.build_ids import under_test
+from conformance.model.capability import Capabilities
 from conformance.model.record import SCHEMA, DeviceFacts, HeaderRecord, ProgressRecord, Record, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.device_lock import has_several, named_devices
@@ -31,36 +32,55 @@ from conformance.tables.suite import VERSION, Suite
 
 # The recorder's name among the plugins of pytest.
 NAME = "rdma-cts-recorder"
+_STREAM = pytest.StashKey["Stream"]()
 # The name of the property of pytest's report that has the record, also from an xdist worker.
 PROPERTY = "rdma-cts"
 
 
 class Stream:
-    """Records written to a path that another process reads: a pipe or a virtio port."""
+    """Records written to a path that another process reads: a named pipe or a virtio port.
 
-    def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    The path is open only while a record is written, and each line begins with the mark of this session: a library under
+    test that writes to whatever is open reaches nobody, and what it writes elsewhere is not taken for ours.
+    """
+
+    def __init__(self, path: str, mark: str) -> None:
+        """Raises OSError if nothing can be written to the path."""
+        self._path = path
+        self._mark = f"{mark} ".encode("ascii") if mark else b""
+        self._write(b"")
 
     def append(self, record: Record) -> None:
         """Writes one record whole."""
-        write_all(self._fd, encode(record))
+        self._write(self._mark + encode(record))
+
+    def _write(self, data: bytes) -> None:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            write_all(descriptor, data)
+        finally:
+            os.close(descriptor)
 
     def close(self) -> None:
-        """Closes the path."""
-        os.close(self._fd)
+        """Nothing is left open."""
+
+
+def _stream(config: pytest.Config) -> Stream:
+    """The stream of --rdma-stream. The file with its mark is read and removed by the first one. Raises OSError."""
+    if _STREAM not in config.stash:
+        path = config.getoption("--rdma-mark")
+        mark = ""
+        if path:
+            mark = Path(path).read_text(encoding="ascii").strip()
+            Path(path).unlink()
+        config.stash[_STREAM] = Stream(config.getoption("--rdma-stream"), mark)
+    return config.stash[_STREAM]
 
 
 def tell_supervisor(config: pytest.Config, error: UserError) -> None:
     """Tells the supervisor, if there is one, why the session ends before its first case."""
-    path = config.getoption("--rdma-stream")
-    if not path:
-        return
-    recorder = config.pluginmanager.get_plugin(NAME)
-    sink = recorder.sink if recorder else None  # only one descriptor of a port can be open
-    stream = sink or Stream(path)
-    stream.append({"type": "guest", "event": "broken", "reason": str(error)})
-    if sink is None:
-        stream.close()
+    if config.getoption("--rdma-stream"):
+        _stream(config).append({"type": "guest", "event": "broken", "reason": str(error)})
 
 
 class Recorder:
@@ -75,6 +95,8 @@ class Recorder:
         self.live = bool(config.getoption("--rdma-stream"))
         self.options = RunOptions()
         self.sink: Stream | ResultsFile | None = None  # opened with the header
+        self._begun = ""  # the case of which the supervisor knows that it has started
+        self._offered = False
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._begin([case.id for case in cases_of(session)])
@@ -103,20 +125,30 @@ class Recorder:
         self.sink.append(header)
 
     def _open_sink(self) -> Stream | ResultsFile:
-        stream = self.config.getoption("--rdma-stream")
-        if not stream:
+        if not self.live:
             return ResultsFile(Path(self.config.getoption("--rdma-out")) / FILE_NAME)
         try:
-            return Stream(stream)
+            return _stream(self.config)
         except OSError as error:
-            raise UserError(f"--rdma-stream {stream}: {error.strerror}") from error
+            raise UserError(f"--rdma-stream: {error.filename}: {error.strerror}") from error
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
         """Records the start of a case. A death during the set-up of the session is not attributed to a case."""
-        case = case_of(item)
-        if self.sink and self.live and case:
-            self.sink.append({"type": "start", "case": case.id})
+        if case := case_of(item):
+            self._start(case.id)
+
+    def _start(self, case: str) -> None:
+        if self.sink and self.live and case != self._begun:
+            self._begun = case
+            self.sink.append({"type": "start", "case": case})
+
+    def offered(self, found: Capabilities) -> None:
+        """Tells the supervisor, once, what was found when it was tried, so that it can judge too."""
+        if self.sink and self.live and not self._offered:
+            self._offered = True
+            offered = {entry: dict(names) for entry, names in found.offered.items()}
+            self.sink.append({"type": "offered", "offered": offered, "absent": dict(found.absent)})
 
     def progress(self, case: str, point: str, done: int, row: str = "", rule: str = "") -> None:
         """Records the progress of a case, so that the supervisor knows where the kernel died.
@@ -143,7 +175,10 @@ class Recorder:
             case = suite_of(self.config).find(record["case"])
             if case is not None:
                 record = {**record, "repro": self.options.reproduction(case)}
+            if isinstance(self.sink, ResultsFile):
+                record = self.sink.prepared(record, case)
             self.results.append(record)
+            self._start(record["case"])  # of a case whose fixtures failed, the call has not begun
             self.sink.append(record)
 
     def _record_crash(self, nodeid: str) -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from conformance.model.record import FooterRecord, ResultRecord
+from conformance.model.record import Deviation, FooterRecord, ResultRecord
 from conformance.model.rules import Registry
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
 
@@ -100,11 +100,23 @@ def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
     first = own[0]
     text = first.get("observed") or record["reason"]
     if first.get("count"):
-        among = f" among {first['clause']}" if first.get("clause") else ""
-        of = f" of {first['of']:,}" if first.get("of") else ""
-        text += f": {first['when']}{among} ({first['count']:,}{of} points)"
-    text += f" (and {len(own) - 1} more ways)" if len(own) > 1 else ""
-    return text, first.get("repro") or record["repro"]
+        text += f" ({format_points(first)})"
+    return text + format_more(len(own) - 1), first.get("repro") or record["repro"]
+
+
+def format_points(deviation: Deviation) -> str:
+    """Which points of a sweep deviate: `32 of 96 points where PREFETCH: those with !LOCAL_WRITE`."""
+    count, of = deviation.get("count") or 0, deviation.get("of") or 0
+    where = f" where {deviation['clause']}" if deviation.get("clause") else ""
+    if deviation["when"] in ("", "always"):
+        return f"the only point{where}" if count == 1 else f"all {count:,} points{where}"
+    among = f" of {of:,}" if of else ""
+    return f"{count:,}{among} {'point' if (of or count) == 1 else 'points'}{where}: those with {deviation['when']}"
+
+
+def format_more(number: int) -> str:
+    """That there are more groups of points than the one that was told; empty if there are none."""
+    return f" (and {number} more way{'s' if number > 1 else ''})" if number > 0 else ""
 
 
 def exit_status(footer: FooterRecord) -> int:

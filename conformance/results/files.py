@@ -1,32 +1,36 @@
 """Writes files atomically: a reader, or a crash at any moment, sees the old or the new content, never a part of it.
 
-What is no regular file, such as a pipe, is written through and never replaced.
 Not for files that grow line by line (writer.py); these use only `write_all`.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import threading
 from pathlib import Path
 
 from conformance.errors import UserError
+
+# What says that a file cannot be where a user wants it.
+_WRONG_PLACE = (
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP,
+    errno.EEXIST,
+)  # fmt: skip
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Replaces the content of a file; creates its folder if necessary. The data are on disk on return.
 
-    A link stays one: the file that it names is replaced. Raises UserError (status 3) if that fails; the old file is
-    unchanged then, and no other file is left.
+    A link of that name is replaced, and not followed. Raises UserError if that fails; the old file is unchanged then,
+    and no other file is left.
     """
+    partial = path.with_name(f".{os.getpid()}-{threading.get_ident():x}.partial")
     try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)
-            return
-        path = Path(os.path.realpath(path))
-        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         path.parent.mkdir(parents=True, exist_ok=True)
+        partial.unlink(missing_ok=True)  # of a process that was killed
         try:
-            with partial.open("wb") as file:
+            with open(partial, "xb", opener=_no_link) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -35,7 +39,17 @@ def write_atomically(path: Path, data: bytes) -> None:
             partial.unlink(missing_ok=True)
         _sync_folder(path.parent)
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}", status=3) from error
+        raise not_written(path, error) from error
+
+
+def not_written(path: Path, error: OSError) -> UserError:
+    """The error for a file that cannot be written: status 2 if its name or place is the reason, 3 for a full disk."""
+    status = 2 if error.errno in _WRONG_PLACE else 3
+    return UserError(f"{path} cannot be written: {error.strerror}", status=status)
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,32 +7,50 @@ Converted by the process that writes the results file, so that no formula is min
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.model.case import Case
 from conformance.model.record import Deviation, ResultRecord
+from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.results.checked_json import parse
+from conformance.results.conclusions import format_more, format_points
 from conformance.results.files import write_atomically
 from conformance.sweeps.formula import explain
 from conformance.sweeps.outcome import Points
 
 FOLDER = "points"
+_LONGEST_NAME = 200
 
 
-def store_points(record: ResultRecord, folder: Path) -> ResultRecord:
+def store_points(record: ResultRecord, folder: Path, case: Case | None = None) -> ResultRecord:
     """Writes the side file to `folder`; returns the record without `points_data` and with the deviations.
 
-    Raises UserError (status 3) if the side file cannot be written.
+    With its case, each deviation says what its smallest point does. Raises UserError (status 3) if the side file cannot
+    be written.
     """
     data = record["points_data"]
-    name = f"{FOLDER}/{record['case'].replace('/', '.')}.json"
+    name = f"{FOLDER}/{_file_name(record['case'])}"
+    if (folder / FOLDER).is_symlink():
+        raise UserError(f"{folder / FOLDER} is a symbolic link; the points of sweeps are written to no other place")
     write_atomically(folder / name, json.dumps(data, separators=(",", ":"), ensure_ascii=True).encode() + b"\n")
     found = deviations(Points.of_data(data), record["repro"])
+    if case:
+        found = [_with_procedure(each, case) for each in found]
     kept = record.copy()
     del kept["points_data"]
     if found:
         kept["reason"] = f"{record['reason']}; {_headline(found)}"
     return {**kept, "deviations": found, "points_file": name}
+
+
+def _file_name(case: str) -> str:
+    name = case.replace("/", ".")
+    if len(name) > _LONGEST_NAME:  # a file's name has at most 255 bytes
+        name = f"{name[:_LONGEST_NAME]}-{zlib.crc32(case.encode()):08x}"
+    return f"{name}.json"
 
 
 def deviations(points: Points, repro: str) -> list[Deviation]:
@@ -53,10 +71,19 @@ def deviations(points: Points, repro: str) -> list[Deviation]:
     return sorted(found, key=lambda each: -each["count"])
 
 
+def _with_procedure(deviation: Deviation, case: Case) -> Deviation:
+    """The deviation with what its smallest point does."""
+    assert case.sweep is not None
+    labels = ",".join(f"{axis}={label}" for axis, label in deviation["smallest"].items())
+    point = case.sweep.point_case(case, labels)
+    return {
+        **deviation, "set_up": set_up_of(point), "call": str(point.when),
+        "afterwards": [str(step) for step in point.afterwards],
+    }  # fmt: skip
+
+
 def _headline(found: list[Deviation]) -> str:
-    first = found[0]
-    more = f" (and {len(found) - 1} more ways)" if len(found) > 1 else ""
-    return f"{first['observed']} when {first['when']} ({first['count']:,} of {first['of']:,}){more}"
+    return f"{found[0]['observed']} ({format_points(found[0])}){format_more(len(found) - 1)}"
 
 
 def points_path(folder: Path, record: ResultRecord) -> Path:
@@ -71,8 +98,8 @@ def read_points(folder: Path, record: ResultRecord) -> Points:
     """The points of a store_points record, from the results in `folder`. Raises UserError if the file is invalid."""
     path = points_path(folder, record)
     try:
-        return Points.of_data(json.loads(path.read_bytes()))
+        return Points.of_data(parse(path.read_bytes()))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{path}: not the points of a sweep ({type(error).__name__}: {error})") from error

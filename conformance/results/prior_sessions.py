@@ -71,18 +71,24 @@ class PriorSessions:
 
     def check(self, header: HeaderRecord) -> None:
         """Raises UserError if a worker's header has another stack than the beginning of the run."""
-        for what, first, now in (
-            ("the suite", self.header["suite"], header["suite"]),
-            ("the device", self.header["device"], header["device"]),
-            *((name, self.header["env"].get(name), header["env"].get(name)) for name in _STACK),
-            ("what is under test", self.header.get("under_test") or {}, header.get("under_test") or {}),
-        ):
-            if first != now:
-                change = f": it was {first}, it is {now}" if isinstance(first, str) and isinstance(now, str) else ""
-                raise UserError(
-                    f"the run cannot be resumed, because {what.replace('_', '-')} has changed{change}",
-                    hint="start a new one",
-                )
+        changed = stack_change(self.header, header)
+        if not changed and (self.header.get("under_test") or {}) != (header.get("under_test") or {}):
+            changed = "what is under test has changed"
+        if changed:
+            raise UserError(f"the run cannot be resumed, because {changed}", hint="start a new one")
+
+
+def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
+    """How the stack of one worker differs from that of an earlier one, as a clause; empty if it does not."""
+    for what, first, found in (
+        ("the suite", before["suite"], now["suite"]),
+        ("the device", before["device"], now["device"]),
+        *((name, before["env"].get(name), now["env"].get(name)) for name in _STACK),
+    ):
+        if first != found:
+            change = f": it was {first}, it is {found}" if isinstance(first, str) and isinstance(found, str) else ""
+            return f"{what.replace('_', '-')} has changed{change}"
+    return ""
 
 
 def _seconds(started: str) -> float:

@@ -17,6 +17,7 @@ from typing import Any
 from conformance.errors import UserError
 from conformance.judging import Judgement, answering_layer
 from conformance.model.case import Case
+from conformance.model.kind import Kind
 from conformance.model.observation import DivergenceData, KernelEvidence, Observation
 from conformance.model.record import (
     SCHEMA,
@@ -31,7 +32,9 @@ from conformance.model.record import (
 )
 from conformance.model.record_shape import check, record_of
 from conformance.model.rules import Registry
-from conformance.model.verdict import Verdict
+from conformance.model.set_up import set_up_of
+from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.results.checked_json import parse
 from conformance.results.conclusions import conclude_rules
 
 FILE_NAME = "results.jsonl"
@@ -44,10 +47,7 @@ def encode(record: Mapping[str, object]) -> bytes:
 
 def decode(data: bytes | str) -> Record:
     """The record in a line. Raises ValueError if it is invalid or lacks a key that every reader needs."""
-    try:
-        return record_of(json.loads(data))
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    return record_of(parse(data))
 
 
 def result_record(
@@ -82,6 +82,8 @@ def result_record(
     }
     if judgement.notes:
         record["notes"] = list(judgement.notes)
+    if judgement.verdict in (*VIOLATIONS, Verdict.BROKEN) and case.kind is not Kind.SWEEP:
+        record["set_up"] = set_up_of(case)
     if observed.get("divergences"):
         _add_divergences(record, observed["divergences"])
     return record

@@ -21,6 +21,7 @@ from conformance.model.record import ResultRecord
 from conformance.results.points import read_points
 from conformance.results.records import Recorded, result_record
 from conformance.results.sweep_record import sweep_record
+from conformance.sweeps.outcome import OUTSIDE
 from conformance.sweeps.run import rejudge_sweep
 from conformance.tables.suite import Suite
 
@@ -51,14 +52,20 @@ def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile 
 
 
 def known_capabilities(recorded: Recorded) -> Capabilities:
-    """The capabilities of the recorded stack: those declared, and those that results report as missing."""
+    """The capabilities of the recorded stack: those declared, and those that results report as missing.
+
+    What is declared and reported as missing was absent.
+    """
     caps = recorded.header["device"].get("caps", {})
     offered: dict[str, dict[str, bool]] = {}
+    absent: dict[str, str] = {}
     for record in recorded.results:
         for name in record.get("observed", {}).get("lacking", ()):
             if name not in caps:
                 offered.setdefault(str(record.get("entry", "")), {})[name] = False
-    return Capabilities({name: value for name, value in caps.items() if isinstance(value, bool)}, offered, {})
+            elif caps[name] is True:
+                absent[name] = ""
+    return Capabilities({name: value for name, value in caps.items() if isinstance(value, bool)}, offered, {}, absent)
 
 
 def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -> Rejudged:
@@ -89,7 +96,8 @@ def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basi
         return Rejudged(record, "nothing was observed")
     points = read_points(directory, record)
     assert case.sweep is not None
-    if points.space.as_data() != case.sweep.space.as_data():
+    inside = bytes(each != OUTSIDE for each in points.index)
+    if points.space.as_data() != case.sweep.space.as_data() or inside != case.sweep.space.bytes_of(case.sweep.inside):
         return Rejudged(record, "its space is another now")
     alarms, log = record.get("alarms", []), record["kernel"].get("log", [])
     result = rejudge_sweep(case, points, basis, alarms, log)

@@ -5,22 +5,29 @@ Not for applying waivers (waivers.py)."""
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Mapping
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from conformance.defects import Severity
 from conformance.errors import UserError
 from conformance.model.rules import RULE_ID
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.results.waivers import KnownOutcome, Waiver, Waivers, WaiverScope, version
+from conformance.results.defect_waivers import DefectWaiver
+from conformance.results.waiver_scope import WaiverScope, version
+from conformance.results.waivers import KnownOutcome, Waiver, Waivers
 from conformance.tables.suite import Suite
 from conformance.yamldoc.nodes import Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader, suggestion
 
 LONGEST = timedelta(days=180)
-_KEYS = ("case", "rule", "where", "observed", "issue", "owner", "expires")
+_KEYS = ("case", "rule", "defect", "where", "observed", "issue", "owner", "expires")
+_OF_DEFECT = ("title", "cases", "unsteady")
+_REQUIRED = ("where", "observed", "issue", "owner", "expires")
+_FINGERPRINT = re.compile(r"[0-9a-f]{12}")
 _WHERE = ("driver", "kernel", "firmware")
 _OBSERVED = ("verdict", "returned", "errno", "wc", "reason", "when")
 
@@ -35,24 +42,63 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
     fields = reader.mapping(root, "a file of waivers", ("waivers",), ("waivers",))
     cases = {case.id for case in suite.cases}
     nodes = reader.items(fields.get("waivers"), "waivers")
-    found = [_waiver(node, reader, cases, suite.registry, today) for node in nodes]
+    of_defects = [_is_of_defect(node) for node in nodes]
+    found = [_waiver(node, reader, cases, suite.registry, today)
+             for node, of_defect in zip(nodes, of_defects, strict=True) if not of_defect]  # fmt: skip
+    defects = [_defect_waiver(node, reader, today)
+               for node, of_defect in zip(nodes, of_defects, strict=True) if of_defect]  # fmt: skip
     waivers = [waiver for waiver in found if waiver]
-    met: dict[tuple[str, WaiverScope], Waiver] = {}
-    for waiver in waivers:
+    known = [waiver for waiver in defects if waiver]
+    every: list[Waiver | DefectWaiver] = [*waivers, *known]
+    met: dict[tuple[str, WaiverScope], Waiver | DefectWaiver] = {}
+    for waiver in every:
         first = met.setdefault((waiver.target, waiver.where), waiver)
         if first is not waiver:
             reader.note(waiver.location, f"{waiver.target} is waived twice (first at {first.location})")
     if reader.mistakes:
         raise UserError("\n".join(str(mistake) for mistake in reader.mistakes))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Waivers(str(path), digest, tuple(sorted(waivers, key=lambda waiver: not waiver.case)), today)
+    exact_first = tuple(sorted(waivers, key=lambda waiver: not waiver.case))
+    return Waivers(str(path), digest, exact_first, today, tuple(known))
+
+
+def _is_of_defect(node: Node) -> bool:
+    return isinstance(node.value, dict) and "defect" in node.value
+
+
+def _defect_waiver(node: Node, reader: Reader, today: date) -> DefectWaiver | None:
+    before = len(reader.mistakes)
+    fields = reader.mapping(node, "the waiver of a defect", (*_KEYS, *_OF_DEFECT), _REQUIRED)
+    for other in ("case", "rule"):
+        if other in fields:
+            reader.note(fields[other].location, f"a waiver is for one defect or for one {other}, not for both")
+    defect = reader.text(fields.get("defect"), "defect") or ""
+    if defect and not _FINGERPRINT.fullmatch(defect):
+        reader.note(fields["defect"].location, f"{quoted(defect)} is no fingerprint, which has 12 hexadecimal digits")
+    observed = (
+        reader.mapping(fields["observed"], "observed", ("severity",), ("severity",)) if "observed" in fields else {}
+    )
+    label = reader.word(observed.get("severity"), "severity", tuple(each.label for each in Severity)) or ""
+    cases = tuple(reader.text(item, "a case") or "" for item in reader.items(fields.get("cases"), "cases"))
+    unsteady = [
+        reader.text(reader.mapping(item, "an unsteady case", ("case", "seen"), ("case", "seen")).get("case"), "case")
+        or ""
+        for item in reader.items(fields.get("unsteady"), "unsteady")
+    ]
+    where = _where(fields.get("where"), reader)
+    issue, owner = _issue(fields.get("issue"), reader), reader.text(fields.get("owner"), "owner") or ""
+    expires = _expires(fields.get("expires"), reader, today)
+    if len(reader.mistakes) > before or expires is None:
+        return None
+    severity = next(each for each in Severity if each.label == label)
+    return DefectWaiver(defect, severity, cases, tuple(unsteady), where, issue, owner, expires, node.location)
 
 
 def _waiver(node: Node, reader: Reader, cases: Collection[str], rules: Collection[str], today: date) -> Waiver | None:
     before = len(reader.mistakes)
-    fields = reader.mapping(node, "a waiver", _KEYS, ("where", "observed", "issue", "owner", "expires"))
+    fields = reader.mapping(node, "a waiver", _KEYS, _REQUIRED)
     if ("case" in fields) == ("rule" in fields):
-        reader.note(node.location, "a waiver is for one case or for one rule: write `case` or `rule`")
+        reader.note(node.location, "a waiver is for one case, rule or defect: write `case`, `rule` or `defect`")
     case = _known_id(fields.get("case"), "case", cases, reader)
     rule = _known_id(fields.get("rule"), "rule", rules, reader)
     where = _where(fields.get("where"), reader)
@@ -107,14 +153,18 @@ def _observed(node: Node | None, reader: Reader) -> KnownOutcome:
 
 def _issue(node: Node | None, reader: Reader) -> str:
     text = reader.text(node, "issue") or ""
-    try:
-        parts = urlsplit(text)
-        good = parts.scheme in ("http", "https") and bool(parts.netloc)
-    except ValueError:
-        good = False
-    if node and text and not good:
+    if node and text and not is_address(text):
         reader.note(node.location, f"issue must be the address of one, beginning with https://, not {quoted(text)}")
     return text
+
+
+def is_address(text: str) -> bool:
+    """Whether the text is an address of http or https."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc)
 
 
 def _expires(node: Node | None, reader: Reader, today: date) -> date | None:
@@ -161,10 +211,30 @@ def waivers_schema() -> dict[str, Any]:
         ["where", "observed", "issue", "owner", "expires"],
     )
     waiver["oneOf"] = [{"required": ["case"]}, {"required": ["rule"]}]
+    shared = {name: waiver["properties"][name] for name in ("where", "issue", "owner", "expires")}
+    of_defect = _object(
+        {
+            "defect": {"type": "string", "pattern": f"^{_FINGERPRINT.pattern}$", "description": "its fingerprint"},
+            "title": {**text, "description": "what is wrong, for people"},
+            "observed": _object(
+                {"severity": {"enum": [each.label for each in Severity], "description": "how bad it is at most"}},
+                ["severity"],
+            ),
+            "cases": {**words, "description": "the cases in which it was seen; the waiver also covers others"},
+            "unsteady": {
+                "type": "array",
+                "description": "those of them in which it does not always show",
+                "items": _object({"case": text, "seen": {**text, "description": "such as PASS or CRASH, seen 1 of 4"}},
+                                 ["case", "seen"]),
+            },
+            **shared,
+        },
+        ["defect", "where", "observed", "issue", "owner", "expires"],
+    )  # fmt: skip
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A file of waivers of rdma-cts",
-        **_object({"waivers": {"type": "array", "items": waiver}}, ["waivers"]),
+        **_object({"waivers": {"type": "array", "items": {"anyOf": [waiver, of_defect]}}}, ["waivers"]),
     }
 
 

@@ -11,42 +11,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from conformance.defects.fault import answer_in
 from conformance.model.record import HeaderRecord, ResultRecord, WaiverFacts, WaiversAccount
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
+from conformance.results.defect_waivers import DefectWaiver, covering
+from conformance.results.waiver_scope import WaiverScope
 from conformance.yamldoc.nodes import Location
-
-
-@dataclass(frozen=True)
-class WaiverScope:
-    """Where a waiver holds: the driver, and kernels from one to another, both included; empty: any.
-
-    "7.2" as the last one includes every 7.2.x. `firmware` is the whole text that the device gives.
-    """
-
-    driver: str
-    kernel_from: str = ""
-    kernel_to: str = ""
-    firmware: str = ""
-
-    def holds(self, header: HeaderRecord) -> bool:
-        """Whether the run is on such a stack."""
-        device, kernel = header["device"], version(str(header["env"].get("kernel", "")))
-        first, last = version(self.kernel_from), version(self.kernel_to)
-        return (
-            device.get("driver") == self.driver
-            and (not self.firmware or device.get("fw") == self.firmware)
-            and first <= kernel
-            and (not last or kernel[: len(last)] <= last)
-        )
 
 
 @dataclass(frozen=True)
 class KnownOutcome:
     """The outcome that a waiver describes; what is empty may be anything.
 
-    `returned`, `errno` and `wc` are of the judged call, `reason` is part of the result's reason, `when`
-    are the formulas of a sweep's deviations.
+    `returned`, `errno` and `wc` are of the judged call, of a sweep of each deviation; `reason` is part of the result's
+    reason, `when` are the formulas of a sweep's deviations.
     """
 
     verdict: str
@@ -58,19 +37,35 @@ class KnownOutcome:
 
     def differs(self, record: ResultRecord) -> str:
         """How a violation differs from the known one; empty if it is that one."""
+        if record["verdict"] != self.verdict:
+            return f"verdict is {record['verdict']}, not {self.verdict}"
+        return (self._differs_in_points(record) if record.get("deviations") else self._differs_in_call(record)) or (
+            "" if self.reason in record["reason"] else f"its reason is another: {record['reason']}"
+        )
+
+    def _differs_in_call(self, record: ResultRecord) -> str:
         observed = record.get("observed") or {}
         for what, known, came in (
-            ("verdict", self.verdict, record["verdict"]),
             ("returned", self.returned, observed.get("returned", "")),
             ("errno", self.errno, observed.get("errno", "")),
             ("wc", list(self.wc), observed.get("wc", [])),
         ):
             if known and known != came:
                 return f"{what} is {_format_value(came)}, not {_format_value(known)}"
-        if self.reason not in record["reason"]:
-            return f"its reason is another: {record['reason']}"
-        strange = [each["when"] for each in record.get("deviations", ()) if self.when and each["when"] not in self.when]
-        return f"it also departs when {strange[0]}" if strange else ""
+        return ""
+
+    def _differs_in_points(self, record: ResultRecord) -> str:
+        """The lines of deviations hold their answers; the record has no observation of a point."""
+        answer = self.errno or " ".join(self.wc)
+        for each in record["deviations"]:
+            line = each.get("observed") or ""
+            if self.when and each["when"] not in self.when:
+                return f"it also departs when {each['when']}"
+            if answer and answer_in(line) != answer:
+                return f"the answer is {answer_in(line) or 'nothing'}, not {answer}, when {each['when']}"
+            if self.returned and not re.search(rf"returned (an )?{re.escape(self.returned)}\b", line):
+                return f"it did not return {self.returned} when {each['when']}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -116,12 +111,13 @@ class Waiver:
 
 @dataclass(frozen=True)
 class Waivers:
-    """The waivers of a run on the day `today`, the exact ones first."""
+    """The waivers of a run on the day `today`, the exact ones first, and those of defects."""
 
     file: str
     sha256: str
     items: tuple[Waiver, ...]
     today: date
+    defects: tuple[DefectWaiver, ...] = ()
 
     def applied(self, record: ResultRecord, header: HeaderRecord) -> ResultRecord:
         """The result with the waiver that fits it, or without any."""
@@ -133,16 +129,21 @@ class Waivers:
                 if waiver.differs(record):
                     continue
                 return {**record, "effective": Verdict.WAIVED, "waiver": waiver.as_data()}
-        return record
+        valid = [each for each in self.defects if each.where.holds(header) and each.expires >= self.today]
+        of_defect = covering(valid, record)
+        return {**record, "effective": Verdict.WAIVED, "waiver": of_defect.as_data()} if of_defect else record
 
     def account(self, results: Iterable[ResultRecord], header: HeaderRecord) -> WaiversAccount:
         """What the footer holds: how many results are waived, and whatever is wrong with a waiver."""
         records = list(results)
+        defects = [each for each in self.defects if each.where.holds(header)]
+        problems = [problem for waiver in self._applicable(header) for problem in self._problems(waiver, records)]
+        problems += [problem for waiver in defects for problem in waiver.problems(records, self.today)]
         return {
             "file": self.file,
             "waived": sum(record["effective"] == Verdict.WAIVED for record in records),
-            "elsewhere": len(self.items) - len(self._applicable(header)),
-            "problems": [problem for waiver in self._applicable(header) for problem in self._problems(waiver, records)],
+            "elsewhere": len(self.items) + len(self.defects) - len(self._applicable(header)) - len(defects),
+            "problems": problems,
         }
 
     def _applicable(self, header: HeaderRecord) -> list[Waiver]:
@@ -161,12 +162,6 @@ class Waivers:
             difference = waiver.differs(record)
             if difference and record["effective"] != Verdict.WAIVED:
                 yield f"{subject} does not fit: {record['case']} fails differently, {difference}"
-
-
-def version(text: str) -> tuple[int, ...]:
-    """The numbers at the beginning of a kernel's version: 7.2.12+deb14 is (7, 2, 12)."""
-    found = re.match(r"\d+(?:\.\d+)*", text)
-    return tuple(int(number) for number in found[0].split(".")) if found else ()
 
 
 def _raw(record: ResultRecord) -> ResultRecord:

@@ -5,15 +5,15 @@ One process at a time: the file is locked while it is open. The kernel unlocks i
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.model.case import Case
 from conformance.model.record import Record, ResultRecord
 from conformance.model.verdict import Verdict
-from conformance.results.files import write_all
+from conformance.results.files import not_written, write_all
 from conformance.results.points import store_points
 from conformance.results.prior_sessions import PriorSessions
 from conformance.results.records import Recorded, encode, read_results
@@ -32,12 +32,10 @@ class ResultsFile:
         self._durable = durable
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._fd = os.open(path, flags, 0o644)
         except OSError as error:
-            raise _unusable(f"{path.parent} cannot be made", error) from error
-        try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise _unusable(f"{path} cannot be written", error) from error
+            raise not_written(path, error) from error
         try:
             self._lock()
             if not carry_on and os.fstat(self._fd).st_size:
@@ -79,9 +77,9 @@ class ResultsFile:
         os.ftruncate(self._fd, len(whole) - len(end))
         return PriorSessions.of(recorded, ended)
 
-    def prepared(self, record: ResultRecord) -> ResultRecord:
-        """The stored form of the record. Writes the points of a sweep to their side file."""
-        return store_points(record, self.path.parent) if "points_data" in record else record
+    def prepared(self, record: ResultRecord, case: Case | None = None) -> ResultRecord:
+        """The stored form of the record. Writes the points of a sweep, which is `case`, to their side file."""
+        return store_points(record, self.path.parent, case) if "points_data" in record else record
 
     def append(self, record: Record) -> None:
         """Appends one record, after the points of a sweep. Raises UserError (status 3) if the disk is full."""
@@ -91,7 +89,7 @@ class ResultsFile:
             if self._durable:
                 os.fdatasync(self._fd)
         except OSError as error:
-            raise UserError(f"{self.path} cannot be written: {error.strerror}", status=3) from error
+            raise not_written(self.path, error) from error
 
     def close(self) -> None:
         """Closes and unlocks the file after its contents have reached the disk. Removes one without any record."""
@@ -99,8 +97,3 @@ class ResultsFile:
         if not os.fstat(self._fd).st_size:
             self.path.unlink(missing_ok=True)
         os.close(self._fd)
-
-
-def _unusable(what: str, error: OSError) -> UserError:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-    return UserError(f"{what}: {error.strerror}", status=3 if full else 2)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
-from conformance.model.record import ConfirmationRecord, HeaderRecord, Occurrence, ResultRecord
+from conformance.model.record import ConfirmationRecord, Occurrence, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import occurrence
-from conformance.supervision.repetition import repeat
+from conformance.supervision.repetition import NewExaminer, repeat
 from conformance.supervision.threads import run_together
 from conformance.supervision.worker import TRIES, Start, Worker
 from conformance.sweeps.outcome import Points
@@ -79,17 +79,20 @@ class Confirmation:
         self,
         found: Sequence[Violation],
         record: Callable[[ConfirmationRecord], None],
-        check: Callable[[HeaderRecord], None],
+        examiner: NewExaminer,
+        find: Callable[[str], Case | None],
         say: Callable[[str], None],
         deadline_s: float,
         repeats_losses: bool,
     ) -> None:
-        """`record` stores what is known of a violation. `check` raises UserError for the header of another stack.
+        """`record` stores what is known of a violation. `examiner` raises UserError for the header of another stack.
+        `find` returns the case or the point of a sweep that has a name.
 
         `repeats_losses`: a CRASH or HANG may be tried again."""
         self._waiting = list(found)
         self._record = record
-        self._check = check
+        self._examiner = examiner
+        self._find = find
         self._say = say
         self._deadline_s = deadline_s
         self._repeats_losses = repeats_losses
@@ -188,7 +191,9 @@ class Confirmation:
             with self._lock:
                 self._workers.add(worker)
             try:
-                found = repeat(worker, cases, self._deadline_s, self._check)
+                case = self._find(cases[-1])
+                assert case is not None
+                found = repeat(worker, cases, case, self._deadline_s, self._examiner)
             finally:
                 with self._lock:
                     self._workers.discard(worker)

@@ -7,16 +7,20 @@ Workers run at the same time, so that one thread at a time may use it (superviso
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from conformance import judging
+from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.case import Case
 from conformance.model.observation import KernelEvidence
+from conformance.model.profile import Profile
 from conformance.model.record import (
     ConfirmationRecord,
     Deviation,
     FooterRecord,
     HeaderRecord,
+    OfferedRecord,
     ProgressRecord,
     ResultRecord,
     StartRecord,
@@ -24,14 +28,19 @@ from conformance.model.record import (
 )
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
-from conformance.results.prior_sessions import PriorSessions
+from conformance.results.prior_sessions import PriorSessions, stack_change
 from conformance.results.records import footer_record, result_record
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
 from conformance.supervision.confirmation import Violation, violations
+from conformance.supervision.examiner import Examiner, bounded_log, cut
 from conformance.supervision.worker import Listener
 
 NO_WORKER = 0
+# The keys of a worker's header that a run's header takes from it.
+_FROM_WORKERS = (
+    "type", "schema", "suite", "stack", "env", "device", "under_test", "seed", "argv", "started", "tier",
+)  # fmt: skip
 
 
 class Recording:
@@ -48,6 +57,7 @@ class Recording:
         boot_id: str,
         prior: PriorSessions | None,
         waivers: Waivers | None,
+        profile: Profile,
     ) -> None:
         self.cases = {case.id: case for case in cases}
         self.header: HeaderRecord | None = prior.header if prior else None
@@ -62,6 +72,7 @@ class Recording:
         self._prior = prior
         self._confirmations: list[ConfirmationRecord] | None = list(prior.confirmations) or None if prior else None
         self._waivers = waivers
+        self._profile = profile
         self._workers = prior.boots if prior else 0
         self._uncounted = 0
 
@@ -94,13 +105,22 @@ class Recording:
             self._append_worker()
 
     def check(self, worker_header: HeaderRecord) -> None:
-        """Raises UserError if an earlier session of this run was on another stack."""
+        """Raises UserError if this run was begun on another stack."""
         if self._prior:
             self._prior.check(self._completed(worker_header))
+        elif self.header and (change := stack_change(self.header, worker_header)):
+            raise UserError(f"a later worker has another stack than the first: {change}", status=3)
+
+    def examiner(self, worker_header: HeaderRecord, offered: OfferedRecord | None) -> Examiner:
+        """What judges the lines of a worker that has sent these. Raises UserError if it has another stack."""
+        self.check(worker_header)
+        return Examiner.of(self._registry, self._profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
+        """The header of the run: of the worker's only what the worker alone can know."""
         rules = {rule.id: rule.as_data() for rule in self._registry.values()}
-        header: HeaderRecord = {**worker_header, **self._header_facts, "rules": rules, "planned": list(self.cases)}
+        own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
+        header = cast(HeaderRecord, {**own, **self._header_facts, "rules": rules, "planned": list(self.cases)})
         header["under_test"] = {**worker_header.get("under_test", {}), **self._header_facts.get("under_test", {})}
         return header
 
@@ -122,10 +142,10 @@ class Recording:
         elif at:
             reason += f", at the point {at['point']} or one of those soon after it"
         cause = "; ".join(filter(None, (judging.first_alarm(log), judging.crash_location(log))))
-        record = self._result(case.id, verdict, f"{case.when}: {reason}{cause and f' ({cause})'}", log)
-        if at and row:  # a random sequence: record it, and the rule that it is about
-            rule = str(at.get("rule"))
-            deviation: Deviation = {"when": at["point"], "rules": [rule], "row": row}
+        record = self._result(case.id, verdict, cut(f"{case.when}: {reason}{cause and f' ({cause})'}"), log)
+        rule = at.get("rule", "") if at else ""
+        if at and row and rule in self._registry:  # a random sequence: record it, and the rule that it is about
+            deviation: Deviation = {"when": cut(at["point"]), "rules": [rule], "row": row}
             record["deviations"] = [deviation]
             record["rule_verdicts"] = {**dict.fromkeys(case.rules, Verdict.PASS), rule: verdict}
         self.append(self.prepared(record, worker))
@@ -135,7 +155,7 @@ class Recording:
         self.append(self.prepared(self._result(case, verdict, reason, []), worker))
 
     def _result(self, case: str, verdict: Verdict, reason: str, log: Sequence[str]) -> ResultRecord:
-        kernel: KernelEvidence = {"log": list(log)} if log else {}
+        kernel: KernelEvidence = {"log": bounded_log(log)} if log else {}
         return result_record(self.cases[case], self._registry, Judgement(verdict, reason), {}, kernel=kernel)
 
     def expects(self, case: str) -> bool:
@@ -147,16 +167,11 @@ class Recording:
 
         Explaining the deviations of a sweep takes a while; this is the only method that several threads may call.
         """
-        # The location of the row on this side; a guest has the tables elsewhere.
         case = self.cases[record["case"]]
-        record = {
-            **record,
-            "source": {"file": case.location.file, "line": case.location.line},
-            "repro": self._reproduction(case),
-        }
+        record = {**record, "repro": self._reproduction(case)}
         if worker:
             record["worker"] = worker
-        return self._file.prepared(record)
+        return self._file.prepared(record, case)
 
     def append(self, record: ResultRecord) -> None:
         """Records a result that is prepared."""

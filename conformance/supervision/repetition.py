@@ -8,48 +8,95 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from conformance.model.record import HeaderRecord, ResultRecord
+from conformance.model.case import Case
+from conformance.model.record import HeaderRecord, OfferedRecord, Record, ResultRecord
+from conformance.model.record_shape import mismatch_of
 from conformance.model.verdict import Verdict
 from conformance.results.records import decode
+from conformance.supervision.examiner import Examiner
 from conformance.supervision.worker import START_DEADLINE_S, Worker
 
 _EVIDENCE_LINES = 30
+# What judges the lines of a worker that has sent these records; raises UserError if it has another stack.
+NewExaminer = Callable[[HeaderRecord, OfferedRecord | None], Examiner]
 
 
 def repeat(
-    worker: Worker, cases: Sequence[str], deadline_s: float, check: Callable[[HeaderRecord], None]
+    worker: Worker, cases: Sequence[str], wanted: Case, deadline_s: float, examiner: NewExaminer
 ) -> ResultRecord | None:
-    """The result of the last of these cases, which the worker was started with; None if it did not come to it.
+    """The result of the last of these cases, which is `wanted`; None if the worker did not come to it.
 
-    A worker that dies or is silent for `deadline_s` seconds in that case gives CRASH or HANG. `check` raises UserError
-    for the header of another stack. Closes the worker.
+    The worker was started with `cases`. One that dies or is silent for `deadline_s` seconds in the last of them gives
+    CRASH or HANG. Raises UserError for the header of another stack. Closes the worker.
     """
-    wanted = cases[-1]
-    in_flight = ""
+    hearing = _Hearing(cases, examiner)
     until = time.monotonic() + START_DEADLINE_S
     try:
         while raw := worker.next_line(max(0.0, until - time.monotonic())):
-            try:
-                record = decode(raw)
-            except ValueError:
-                continue  # cut off by the worker's end, or noise on the port
-            if record["type"] == "header":
-                check(record)
-            elif record["type"] == "start" and record["case"] in cases:
-                in_flight = record["case"]
-            elif record["type"] == "result" and record["case"] == wanted:
-                return record
-            elif record["type"] not in ("progress", "result"):
-                continue
-            until = time.monotonic() + deadline_s
-        if in_flight != wanted:
+            before = hearing.changes
+            answer = hearing.take(raw)
+            if answer and answer["case"] == wanted.id:
+                assert hearing.examiner is not None
+                return hearing.examiner.judged(wanted, answer)
+            if hearing.changes != before:
+                until = time.monotonic() + deadline_s
+            elif time.monotonic() >= until:
+                raw = None
+                break
+        if hearing.in_flight != wanted.id:
             return None
         if raw is None:
-            return _lost(wanted, Verdict.HANG, "no answer within its deadline", worker)
+            return _lost(wanted.id, Verdict.HANG, "no answer within its deadline", worker)
         end = worker.end()
-        return None if end.external else _lost(wanted, Verdict.CRASH, end.what, worker)
+        return None if end.external else _lost(wanted.id, Verdict.CRASH, end.what, worker)
     finally:
         worker.close()
+
+
+class _Hearing:
+    """What a worker has sent so far. `changes` grows with each line that is new."""
+
+    def __init__(self, cases: Sequence[str], new_examiner: NewExaminer) -> None:
+        self.examiner: Examiner | None = None
+        self.in_flight = ""
+        self.changes = 0
+        self._new_examiner = new_examiner
+        self._waiting = set(cases)
+        self._header: HeaderRecord | None = None
+        self._progress: Record | None = None
+
+    def take(self, raw: bytes) -> ResultRecord | None:
+        """The result of the case in flight, if the line is one."""
+        record = _read(raw)
+        if record is None:
+            return None
+        if record["type"] == "header" and not self._header:
+            self._header, self.examiner = record, self._new_examiner(record, None)
+        elif record["type"] == "offered" and self._header and not self.in_flight:
+            self.examiner = self._new_examiner(self._header, record)
+            return None
+        elif record["type"] == "start" and record["case"] in self._waiting and self.examiner:
+            self.in_flight = record["case"]
+            self._waiting.discard(self.in_flight)
+        elif record["type"] == "progress" and record["case"] == self.in_flight and record != self._progress:
+            self._progress = record
+        elif record["type"] == "result" and record["case"] == self.in_flight:
+            self.in_flight = ""
+            self.changes += 1
+            return record
+        else:
+            return None
+        self.changes += 1
+        return None
+
+
+def _read(raw: bytes) -> Record | None:
+    """The record of a line; None if it is none. That of a result may have any shape, which its examiner finds."""
+    try:
+        record = decode(raw)
+    except ValueError:
+        return None
+    return record if record["type"] == "result" or not mismatch_of(record) else None
 
 
 def _lost(case: str, verdict: Verdict, reason: str, worker: Worker) -> ResultRecord:

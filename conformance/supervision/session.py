@@ -1,18 +1,23 @@
 """Reads the stream of one worker until it ends, and records its results.
 
-Not for starting another worker (supervisor.py).
+A line counts only for the case in flight, which the worker has begun and not yet answered; what else it sends, before
+or about other cases, changes nothing. Not for verdicts (examiner.py) and not for starting another worker
+(supervisor.py).
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 
-from conformance.model.record import ProgressRecord, Record, ResultRecord, StartRecord
+from conformance.errors import UserError
+from conformance.model.record import HeaderRecord, ProgressRecord, Record, ResultRecord, StartRecord
+from conformance.model.record_shape import mismatch_of
 from conformance.model.verdict import Verdict
 from conformance.results.records import decode
+from conformance.supervision.examiner import Examiner, cut
 from conformance.supervision.recording import Recording
 from conformance.supervision.worker import START_DEADLINE_S, TRIES, Worker, WorkerEnd
 
@@ -22,29 +27,34 @@ EVIDENCE_LINES = 80
 class Session:
     """One worker, as the supervisor follows it.
 
-    After `listen`, `end_reason` says why the worker ended, `refused` whether it has said that it can run no case, and
-    `progress` whether starting another one makes sense.
+    After `listen`, `end_reason` says why the worker ended, `refused` whether it can run no case, and `progress` whether
+    starting another one makes sense.
     """
 
     def __init__(
         self,
         worker: Worker,
         number: int,
+        batch: Collection[str],
         recording: Recording,
         lock: AbstractContextManager[object],
         deadline_s: float,
         external_ends: Counter[str],
         stopped: Callable[[], bool],
     ) -> None:
-        """`lock` is held to use `recording` and `external_ends`, which counts by case how often a worker was killed
-        externally. `stopped`: the run has ended, so that the end of the worker is no result."""
+        """`batch` are the cases that the worker was given. `lock` is held to use `recording` and `external_ends`, which
+        counts by case how often a worker was killed externally. `stopped`: the run has ended, so that the end of the
+        worker is no result."""
         self._worker = worker
         self._number = number
+        self._batch = frozenset(batch)
         self._recording = recording
         self._lock = lock
         self._deadline_s = deadline_s
         self._external_ends = external_ends
         self._stopped = stopped
+        self._header: HeaderRecord | None = None
+        self._examiner: Examiner | None = None  # once the worker has sent its header
         self._in_flight = ""
         self._last_progress: ProgressRecord | None = None  # of the case in flight
         self._seen: set[str] = set()
@@ -56,69 +66,118 @@ class Session:
     def listen(self) -> None:
         """Reads and records until the worker ends, or kills it when its deadline has passed.
 
-        Raises UserError if the header has another stack than the run began with, or if a record cannot be written.
+        Raises UserError if the run was begun on another stack, or if a record cannot be written.
         """
         until = time.monotonic() + START_DEADLINE_S
         while True:
             raw = self._worker.next_line(max(0.0, until - time.monotonic()))
             end = self._worker.end() if raw == b"" else None
-            record = self._decoded(raw) if raw else None
+            record, problem = self._read(raw) if raw else (None, "")
             with self._lock:
                 if self._stopped():
                     return
-                if raw is None:
-                    self._hung()
-                    return
+                before = self._changes
                 if end:
                     self._ended(end)
                     return
-                before = self._changes
+                if problem:
+                    self._handle_malformed(problem)
                 if record:
                     self._handle(record)
+                # By the clock: a worker that always has something to say is not waited for either.
+                if raw is None or (self._changes == before and time.monotonic() >= until):
+                    self._hung()
+                    return
             if self._changes != before:
                 until = time.monotonic() + (self._deadline_s if self._in_flight else START_DEADLINE_S)
 
-    def _decoded(self, raw: bytes) -> Record | None:
-        """The record of a line; None for one that the worker's end has cut off, and for noise on the port."""
+    def _read(self, raw: bytes) -> tuple[Record | None, str]:
+        """The record of a line, and what is wrong with one that is none.
+
+        Neither for a line that the worker's end has cut off, nor for the result of a case that is not in flight. A
+        result is that of this side's judgement.
+        """
+        if not raw.endswith(b"\n"):
+            return None, ""
         try:
             record = decode(raw)
-        except ValueError:
-            return None
-        if record["type"] == "result" and self._recording.expects(record["case"]):
-            return self._recording.prepared(record, self._number)
-        return record
+        except ValueError as error:
+            return None, str(error)
+        if record["type"] != "result":
+            return record, mismatch_of(record)
+        if record["case"] != self._in_flight or not self._examiner or not self._recording.expects(self._in_flight):
+            return None, ""
+        judged = self._examiner.judged(self._recording.cases[self._in_flight], record)
+        return self._recording.prepared(judged, self._number), ""
 
     def _handle(self, record: Record) -> None:
         if record["type"] == "header":
-            if not self._recording.header_received:
-                self._recording.begin(record)
-                self._changes += 1
+            self._handle_header(record)
+        elif record["type"] == "offered":
+            if self._header and not self._in_flight:
+                self._examiner = self._recording.examiner(self._header, record)
         elif record["type"] == "guest":
             if record.get("event") == "broken":
-                self.end_reason = str(record.get("reason"))
+                self.end_reason = cut(str(record.get("reason")))
                 self.refused = True
         elif record["type"] == "progress":
             if record["case"] == self._in_flight and record != self._last_progress:
                 self._last_progress = record
                 self._changes += 1
-        elif record["type"] in ("start", "result") and self._recording.expects(record["case"]):
-            self._handle_expected(record)
-
-    def _handle_expected(self, record: StartRecord | ResultRecord) -> None:
-        if record["type"] == "result":
+        elif record["type"] == "start":
+            self._handle_start(record)
+        elif record["type"] == "result" and self._recording.expects(record["case"]):
             self._append(record)
-        elif record["case"] != self._in_flight:
-            self._in_flight = record["case"]
-            self._last_progress = None
-            self._recording.case_started(record)
-            self._changes += self._in_flight not in self._seen
-            self._seen.add(self._in_flight)
+
+    def _handle_header(self, record: HeaderRecord) -> None:
+        if self._header:
+            return
+        if not self._recording.header_received:
+            self._recording.begin(record)
+        try:
+            self._examiner = self._recording.examiner(record, None)
+        except UserError as error:
+            self.end_reason = error.message
+            self.refused = True
+            self._worker.kill()
+            return
+        self._header = record
+        self._changes += 1
+
+    def _handle_start(self, record: StartRecord) -> None:
+        case = record["case"]
+        if not self._examiner or case not in self._batch or case == self._in_flight:
+            return
+        if not self._recording.expects(case):
+            return
+        if self._in_flight:
+            self._break("the worker went on without a result")
+        self._in_flight = case
+        self._last_progress = None
+        self._recording.case_started(record)
+        self._changes += case not in self._seen
+        self._seen.add(case)
+
+    def _handle_malformed(self, problem: str) -> None:
+        """A line that the harness has marked as its own, and that is no record."""
+        if self._in_flight:
+            self._break(f"the worker sent a malformed line: {problem}")
+        elif not self._header:
+            self.end_reason = cut(f"the worker sent a malformed line: {problem}")
+
+    def _break(self, reason: str) -> None:
+        """Ends the case in flight as BROKEN."""
+        self._recording.record(self._in_flight, Verdict.BROKEN, cut(reason), self._number)
+        self._done(self._in_flight)
 
     def _append(self, record: ResultRecord) -> None:
         self._recording.append(record)
+        self._done(record["case"])
+
+    def _done(self, case: str) -> None:
         self._changes += 1
         self.progress = True
-        if record["case"] == self._in_flight:
+        if case == self._in_flight:
             self._in_flight = ""
 
     def _hung(self) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.model.case import Case
+from conformance.model.profile import Profile
 from conformance.model.record import FooterRecord, SupervisorFacts
 from conformance.model.verdict import Verdict
 from conformance.results.prior_sessions import PriorSessions
@@ -46,6 +47,7 @@ class Supervisor:
         boot_id: str = "",
         prior: PriorSessions | None = None,
         waivers: Waivers | None = None,
+        profile: Profile | None = None,
         durations: Mapping[str, float] | None = None,
     ) -> None:
         """`console` is the file with the other output of workers.
@@ -53,12 +55,15 @@ class Supervisor:
         `header` are the facts of the run that workers do not know. `reproduction` returns the command that runs one
         case on the same target. A case may take `deadline_s` seconds. `boot_id` identifies the boot of the kernel under
         test if it is that of this host, which may take this process down: the file then records the start of each
-        case, too. `prior` are the earlier sessions of a run that is carried on. `waivers` determine effective verdicts.
-        `durations` are the seconds that cases took in an earlier run, by id; they only decide who runs what.
+        case, too. `prior` are the earlier sessions of a run that is carried on. `waivers` determine effective verdicts,
+        and `profile` what the device must have. `durations` are the seconds that cases took in an earlier run, by id;
+        they only decide who runs what.
         """
+        self._suite = suite
         self.recording = Recording(
-            suite.registry, cases, results, listener, header, reproduction, boot_id, prior, waivers
-        )
+            suite.registry, cases, results, listener, header, reproduction, boot_id, prior, waivers,
+            profile or Profile(),
+        )  # fmt: skip
         self.listener = listener
         self.console = console
         self.deadline_s = deadline_s or CASE_DEADLINE_S
@@ -86,7 +91,11 @@ class Supervisor:
             self.recording.carry_on(self.prior)
         remaining = [case for id_, case in self.recording.cases.items() if id_ not in self.recording.done]
         self._schedule = Schedule(remaining, len(starts), self.durations)
-        run_together([functools.partial(self._serve, start) for start in starts], self._stop)
+        try:
+            run_together([functools.partial(self._serve, start) for start in starts], self._stop)
+        except Exception as error:
+            self._end_broken(error, time.monotonic() - began)
+            raise
         if self._started and (not self.recording.header_received or (self._refused and not self.recording.done)):
             raise UserError(f"no case was begun: {self.end_reason}", log=str(self.console), status=3)
         missing = [case for case in self.recording.cases if case not in self.recording.done]
@@ -96,6 +105,16 @@ class Supervisor:
             self.recording.record(case, Verdict.MISSED, f"not run: {self.end_reason}")
         return self.recording.finish(time.monotonic() - began)
 
+    def _end_broken(self, error: Exception, duration_s: float) -> None:
+        """Records a footer where the harness itself has failed; nothing where the file or the stack is the reason."""
+        if isinstance(error, UserError) or not self.recording.header_received:
+            return
+        reason = f"not run: the harness failed ({type(error).__name__})"
+        for case in self.recording.cases:
+            if case not in self.recording.done:
+                self.recording.record(case, Verdict.MISSED, reason)
+        self.recording.finish(duration_s)
+
     def _confirm(self, starts: Sequence[Start]) -> None:
         found = self.recording.unconfirmed()
         if any(not each.first for each in found):
@@ -103,8 +122,8 @@ class Supervisor:
         # On a device of this host, what took the process down may have damaged the kernel.
         repeats_losses = not self.recording.boot_id
         confirmation = Confirmation(
-            found, self.recording.append_confirmation, self.recording.check, self.listener.say, self.deadline_s,
-            repeats_losses,
+            found, self.recording.append_confirmation, self.recording.examiner, self._suite.find, self.listener.say,
+            self.deadline_s, repeats_losses,
         )  # fmt: skip
         confirmation.run(*starts)
 
@@ -155,8 +174,9 @@ class Supervisor:
             self._workers.add(worker)
             number = self.recording.worker_started()
         session = Session(
-            worker, number, self.recording, self._changed, self.deadline_s, self._external_ends, lambda: self._stopped
-        )
+            worker, number, batch, self.recording, self._changed, self.deadline_s, self._external_ends,
+            lambda: self._stopped,
+        )  # fmt: skip
         try:
             session.listen()
         finally:

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -123,6 +124,15 @@ struct attribute {
     uint64_t data;
 };
 
+/* A value of four bytes in the field of an attribute: the kernel reads the first bytes of the field. */
+static uint64_t four_bytes(uint32_t value)
+{
+    uint64_t field = 0;
+
+    memcpy(&field, &value, sizeof value);
+    return field;
+}
+
 /* UVERBS_METHOD_REG_DMABUF_MR of UVERBS_OBJECT_MR. `pd_dmabuf` has the PD in its lower 32 bits, the descriptor above. */
 struct region *rdma_cts_ioctl_reg_dmabuf(struct descriptor *on, uint64_t pd_dmabuf, uint64_t offset, uint64_t length,
                                          uint64_t iova, uint64_t access)
@@ -135,7 +145,7 @@ struct region *rdma_cts_ioctl_reg_dmabuf(struct descriptor *on, uint64_t pd_dmab
         struct attribute attributes[9];
     } command = {sizeof command, 7, 4, 9, 0, on->driver, 0,
                  {{0, 0, 1, 0, 0}, {1, 0, 1, 0, (uint32_t)pd_dmabuf}, {2, 8, 1, 0, offset}, {3, 8, 1, 0, length},
-                  {4, 8, 1, 0, iova}, {5, 4, 1, 0, pd_dmabuf >> 32}, {6, 4, 1, 0, access},
+                  {4, 8, 1, 0, iova}, {5, 4, 1, 0, four_bytes(pd_dmabuf >> 32)}, {6, 4, 1, 0, four_bytes(access)},
                   {7, 4, 1, 0, (uintptr_t)&lkey}, {8, 4, 1, 0, (uintptr_t)&rkey}}};
 
     if (ioctl(on->fd, 0xC0181B01u, &command) < 0)

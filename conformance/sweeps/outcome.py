@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from conformance.model.observation import PointExample
 from conformance.model.record import OutcomeFacts, PointsFile
 from conformance.model.space import MAX_POINTS, Space
+from conformance.model.typed import mismatch
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.sweeps.byte_columns import byte_planes, combinations
 
@@ -91,6 +92,11 @@ class Points:
         """The column (see model/space.py) of the points with an outcome."""
         return int.from_bytes(bytes(map(number.__eq__, self.index)), "little")
 
+    @property
+    def inside(self) -> int:
+        """The column (see model/space.py) of the points that belong to the space."""
+        return int.from_bytes(bytes(map(OUTSIDE.__ne__, self.index)), "little")
+
     def as_data(self, case: str) -> PointsFile:
         """The points in the form of the side file."""
         return {
@@ -104,6 +110,8 @@ class Points:
     @classmethod
     def of_data(cls, data: PointsFile) -> Points:
         """The points in a side file. Raises ValueError, KeyError or TypeError for invalid data."""
+        if wrong := mismatch(data, PointsFile):
+            raise ValueError(wrong.removeprefix("."))
         space = Space.of_data(data["axes"])
         outcomes = [
             Outcome(each["verdict"], each["expected"], each["observed"], each["rule"], each.get("clause", ""),

@@ -55,7 +55,7 @@ def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
         return rereg_loop_for(case, sweep, entry)
     if sweep.size < MIN_POINTS or case.afterwards or call not in REGISTRATIONS:
         return None
-    if type(entry) not in (Libibverbs, Uverbs):
+    if type(entry) not in (Libibverbs, Uverbs) or (isinstance(entry, Uverbs) and not entry.driver_id):
         return None
     if "fd" in case.when.arguments and case.when.arguments["fd"] not in case.given.dmabufs:
         return None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.model import capability, vocabulary
-from conformance.model.case import Case
+from conformance.model.case import Case, Flags
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
 from conformance.model.sweep import Sweep
@@ -179,7 +179,7 @@ class _Rows:
             sweep, parts = swept or (None, None)
         else:
             parts = read_row_body(reader, self.call, self.given, fields, row)
-            needs = list(dict.fromkeys([*needs, *_needs_of_operations(parts)]))
+            needs = list(dict.fromkeys([*needs, *_needs_of_operations(parts), *_needs_of_regions(parts)]))
             kind = BY_CALL.get(parts.when.call, Kind.ROW)
             if kind is Kind.SEQUENCES:  # they only make calls that the device offers
                 needs = []
@@ -239,4 +239,22 @@ def _needs_of_operations(row: RowBody) -> list[str]:
         operation = str(step.arguments.get("op"))
         keys = (step.call, operation, f"{step.call} {operation}")
         needs += [capability.OPERATION_NEEDS.get(key) for key in keys]
+        elements = step.arguments.get("sg_list")
+        if step.call == "post_receive" and isinstance(elements, tuple) and len(elements) > 1:
+            needs.append("lists")
+        needs += [capability.ON_DEMAND_NEEDS.get(key) for key in keys[2:] if "ON_DEMAND" in _registered_flags(row)]
     return [need for need in needs if need]
+
+
+def _needs_of_regions(row: RowBody) -> list[str]:
+    """The capabilities that the row's registrations need without saying so."""
+    flags = _registered_flags(row)
+    return [need for flag, need in capability.UNNAMED_FLAG_NEEDS.items() if flag in flags]
+
+
+def _registered_flags(row: RowBody) -> set[str]:
+    """The access flags with which the row registers memory; of several regions, those of any."""
+    steps = [step for step in (*row.before, row.when, *row.afterwards) if step.call in vocabulary.REGISTRATIONS]
+    arguments = [*(spec.arguments for spec in row.given.mrs.values()), *(step.arguments for step in steps)]
+    access = [each.get("access") for each in arguments]
+    return {name for each in access if isinstance(each, Flags) for name in each.names}

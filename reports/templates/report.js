@@ -127,14 +127,22 @@
     }
   });
 
-  // For printing, open what violates a rule.
+  // On paper are the defects and the rules; everything, with each violation open, is printed by the button.
   let opened = [];
+  $("#print").addEventListener("click", () => {
+    document.body.classList.add("everything");
+    print();
+  });
   addEventListener("beforeprint", () => {
-    opened = $$("details:not([open])").filter((each) =>
-      each.matches(".sweep") || $(":scope .v:is(.FAIL, .CRASH, .HANG)", each));
+    const everything = document.body.classList.contains("everything");
+    opened = $$("details:not([open])").filter((each) => each.matches(".hashes") || everything &&
+      (each.matches(".sweep") || $(":scope .v:is(.FAIL, .CRASH, .HANG)", each)));
     for (const each of opened) each.open = true;
   });
-  addEventListener("afterprint", () => { for (const each of opened) each.open = false; });
+  addEventListener("afterprint", () => {
+    for (const each of opened) each.open = false;
+    document.body.classList.remove("everything");
+  });
 
   // A map explains the dot under the pointer.
   async function unpack(text) {

@@ -7,6 +7,7 @@ from trial.violations import (
     advising,
     binding,
     changing,
+    claiming,
     codes,
     completing,
     declaring,
@@ -28,7 +29,7 @@ from trial.violations import (
 _THEMES = (
     registration, memory, rights, extent, kinds, translation, dmabufs, changing, revoking, codes, advising,
     binding, windows, window_requests, special_regions, lists_and_lengths,
-    declaring, statuses, completing,
+    declaring, statuses, completing, claiming,
 )  # fmt: skip
 VIOLATIONS: tuple[Violation, ...] = tuple(violations_in(_THEMES))
 # Rules that no driver can break in a way that a case could detect, and why.

@@ -178,11 +178,11 @@ class RemoteAtomicNever(Device):
 
 
 @violates("REG-17")
-class NoZeroBased(Device):
-    """ZERO_BASED is refused."""
+class NoZeroBasedForPeers(Device):
+    """ZERO_BASED is refused together with REMOTE_READ, though it is offered."""
 
     def unsupported(self, access: int) -> bool:
-        return super().unsupported(access) or bool(access & ZERO_BASED)
+        return super().unsupported(access) or access & (ZERO_BASED | REMOTE_READ) == ZERO_BASED | REMOTE_READ
 
 
 @violates("REG-17")

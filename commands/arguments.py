@@ -1,4 +1,6 @@
-"""The parser of command lines: a mistake is one line that names the command's help, not the usage of all options."""
+"""The parser of the command line: a mistake is one printable line that names the command's help, not the usage of all
+options. What was typed is repeated there, and cannot control the terminal.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,14 @@ from typing import NoReturn
 
 from conformance.errors import UserError
 from conformance.yamldoc.reader import suggestion
+from reports.digest import one_line
 
 PROGRAM = "rdma-cts"
 _CHOICE = re.compile(r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)", re.DOTALL)
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that raises UserError (status 2) for a mistake."""
+    """argparse's parser, which raises UserError (status 2) for a mistake."""
 
     def error(self, message: str) -> NoReturn:
         """Raises UserError with argparse's message; an unknown choice is named with one that is similar."""
@@ -22,4 +25,5 @@ class Parser(argparse.ArgumentParser):
             near = suggestion(found["given"], re.findall(r"[^', ]+", found["known"]))
             message = f"{found['of']} {found['given']!r} does not exist{near or '; there are ' + found['known']}"
         command = self.prog.removeprefix(PROGRAM).strip()
-        raise UserError(f"{command}: {message}" if command else message, hint=f"see ./{self.prog} --help")
+        said = one_line(f"{command}: {message}" if command else message)
+        raise UserError(said, hint=f"see ./{self.prog} --help")

@@ -1,0 +1,67 @@
+"""`rdma-cts waivers`: writes waivers of the defects in recorded runs, so that a nightly run fails only for new ones."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import date, datetime
+from pathlib import Path
+
+from conformance.errors import UserError
+from conformance.results.files import write_atomically
+from conformance.results.make_waivers import FINGERPRINT, Run, waivers_text
+from conformance.results.waiver_file import LONGEST, is_address
+from reports.digest import Digest, read
+
+NAME = "waivers"
+HELP = "Write waivers of the defects in recorded runs, each with an owner, an issue and an expiry date."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument(
+        "--from", dest="runs", nargs="+", type=Path, required=True, metavar="DIR",
+        help="runs; several of one stack show which defects do not always appear, and of several stacks where each is",
+    )  # fmt: skip
+    parser.add_argument("--owner", required=True, metavar="NAME", help="who is responsible")
+    parser.add_argument(
+        "--issue", required=True, metavar="ADDRESS",
+        help=f"the issue's address; {FINGERPRINT} in it stands for the defect's fingerprint",
+    )  # fmt: skip
+    parser.add_argument(
+        "--expires", required=True, metavar="DATE", help=f"the last valid day, at most {LONGEST.days} days ahead"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: standard output)")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Writes the file; exit status 0. Raises UserError for an argument that a file of waivers must not have."""
+    expires = _expires(arguments.expires, datetime.now().date())
+    if not is_address(arguments.issue):
+        raise UserError(f"--issue {arguments.issue} is no address; it begins with https://")
+    if not arguments.owner.strip():
+        raise UserError("--owner is empty")
+    text = waivers_text([_run(read(path)) for path in arguments.runs], arguments.owner, arguments.issue, expires)
+    if arguments.out:
+        write_atomically(arguments.out, text.encode())
+        print(f"waivers: {arguments.out}")
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def _run(digest: Digest) -> Run:
+    run = Run(str(digest.directory), digest.header, digest.results)
+    if not run.driver:
+        raise UserError(f"{digest.directory} does not say which driver was tested, and a waiver holds for one")
+    return run
+
+
+def _expires(text: str, today: date) -> date:
+    try:
+        expires = date.fromisoformat(text)
+    except ValueError as error:
+        raise UserError(f"--expires {text} is no date such as {today + LONGEST}") from error
+    if not today <= expires <= today + LONGEST:
+        raise UserError(f"--expires {text} is not from today to {today + LONGEST}, {LONGEST.days} days ahead")
+    return expires

@@ -1,0 +1,152 @@
+"""One port of a device as the kernel shows it in sysfs: its state, and the addresses and partitions it can use.
+
+Nothing is opened, so that mistakes of the user are told before a run begins. Not for what pyverbs queries (device.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.errors import UserError
+
+SYSFS = Path("/sys/class/infiniband")
+_INTERFACES = Path("/sys/class/net")
+# The states of enum ibv_port_state in which a port carries data; sysfs names them behind their number.
+_CARRYING = ("ARMED", "ACTIVE", "ACTIVE_DEFER")
+INFINIBAND, ROCE_1, ROCE_2 = "InfiniBand", "RoCE v1", "RoCE v2"
+_TYPES = {"IB/RoCE v1": ROCE_1, "RoCE v2": ROCE_2}
+_UP = 1  # IFF_UP of <linux/if.h>
+_NOT_CARRYING = ("down", "lowerlayerdown", "notpresent")  # operstate of an interface
+_FULL_MEMBER = 1 << 15  # of a partition key: two limited members of a partition cannot talk to each other
+_DEFAULT_PARTITION = 0xFFFF
+_LINK_LOCAL = "fe80:"
+
+
+@dataclass(frozen=True)
+class Gid:
+    """One entry of a port's GID table, whose address is set.
+
+    `kind` is empty if the kernel does not tell. `interface` is the network interface of RoCE, empty if there is none in
+    this network namespace; `up`: it carries data.
+    """
+
+    index: int
+    address: str
+    kind: str = ""
+    interface: str = ""
+    up: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.index} ({', '.join(filter(None, (self.kind, self.address, self.interface)))})"
+
+
+class Port:
+    """A port by the name of its device and its number, from 1."""
+
+    def __init__(self, device: str, number: int, sysfs: Path = SYSFS, interfaces: Path = _INTERFACES) -> None:
+        self.device, self.number = device, number
+        self._folder, self._interfaces = sysfs / device / "ports" / str(number), interfaces
+
+    def check(self, gid_index: int | None = None) -> None:
+        """Raises UserError if the port does not exist, carries no data, or has no usable GID at `gid_index`."""
+        if not self._folder.is_dir():
+            ports = sorted(path.name for path in self._folder.parent.glob("*"))
+            raise UserError(f"{self.device} has no port {self.number}; its ports: {', '.join(ports) or 'none'}")
+        state = _text(self._folder / "state").rpartition(" ")[2]
+        if state and state not in _CARRYING:
+            raise UserError(
+                f"port {self.number} of {self.device} is {state}: it carries no traffic",
+                hint="connect it and bring it up, or name another with --port", status=3,
+            )  # fmt: skip
+        if gid_index is not None:
+            self._check_gid(gid_index)
+
+    @property
+    def is_infiniband(self) -> bool:
+        """Whether the port has InfiniBand's own link layer, with LIDs."""
+        return _text(self._folder / "link_layer") == INFINIBAND
+
+    @property
+    def pkey_index(self) -> int:
+        """The index of the partition key to use: the default partition, else the first with full membership, else 0."""
+        folder = self._folder / "pkeys"
+        names = sorted(map(int, os.listdir(folder))) if folder.is_dir() else []
+        keys = {index: int(_text(folder / str(index)) or "0", 0) for index in names}
+        full = [index for index, key in keys.items() if key & _FULL_MEMBER]
+        return next((index for index in full if keys[index] == _DEFAULT_PARTITION), full[0] if full else 0)
+
+    def gids(self, indices: Iterable[int] | None = None) -> list[Gid]:
+        """The entries that have an address, among `indices` if given."""
+        # A port may have a thousand entries: in an emulated guest, reading all of them takes seconds.
+        folder = self._folder / "gids"
+        listed = map(int, os.listdir(folder)) if indices is None and folder.is_dir() else indices or ()
+        return [gid for index in sorted(listed) if (gid := self._gid(index))]
+
+    def _gid(self, index: int) -> Gid | None:
+        address = _text(self._folder / "gids" / str(index))
+        if not set(address[20:]) - set("0:"):  # the second half names an interface
+            return None
+        if self.is_infiniband:
+            return Gid(index, address, INFINIBAND)
+        attributes = self._folder / "gid_attrs"
+        kind = _TYPES.get(_text(attributes / "types" / str(index)), "")
+        if not attributes.is_dir():
+            return Gid(index, address)
+        interface = _text(attributes / "ndevs" / str(index))
+        here = interface if (self._interfaces / interface).is_dir() else ""
+        return Gid(index, address, kind, here, bool(here) and self._carries(here))
+
+    def _carries(self, interface: str) -> bool:
+        folder = self._interfaces / interface
+        up = int(_text(folder / "flags") or "1", 0) & _UP
+        return bool(up) and _text(folder / "operstate") not in _NOT_CARRYING
+
+    def choose(self, gids: Sequence[Gid]) -> int:
+        """The index of the GID for loopback traffic, among those of `gids`. Raises UserError if none can be used.
+
+        On InfiniBand the first, which every port has. On RoCE one whose interface is up: the last of version 2, and not
+        a link-local one if there is another.
+        """
+        if self.is_infiniband:
+            return 0
+        usable = [gid for gid in gids if gid.up]
+        if not usable:
+            raise UserError(
+                f"port {self.number} of {self.device} has no GID whose network interface is up",
+                hint=self._mending(gids), status=3,
+            )  # fmt: skip
+        return max(usable, key=_preference).index
+
+    def _mending(self, gids: Sequence[Gid]) -> str:
+        down = next((gid.interface for gid in gids if gid.interface), "")
+        if down:
+            return f"ip link set {down} up"
+        return "give its network interface an address, or run in the network namespace of that interface"
+
+    def _check_gid(self, index: int) -> None:
+        gids = self.gids()
+        found = next((gid for gid in gids if gid.index == index), None)
+        if found and found.up:
+            return
+        if found is None:
+            wrong = "is empty"
+        else:
+            wrong = f"belongs to {found.interface}, which is down" if found.interface else "has no interface here"
+        usable = ", ".join(str(gid) for gid in gids if gid.up) or "none"
+        raise UserError(
+            f"--gid-index {index}: this GID of port {self.number} of {self.device} {wrong}", hint=f"usable: {usable}"
+        )
+
+
+def _preference(gid: Gid) -> tuple[bool, bool, int]:
+    return gid.kind != ROCE_1, not gid.address.startswith(_LINK_LOCAL), gid.index
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:  # no such entry, or EINVAL of one that is not set
+        return ""

@@ -1,0 +1,45 @@
+"""What a case does beside its calls, as text for people: the objects that it makes first, and the calls before the
+judged one. Not for doing it (execution/procedure.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.model.case import Case, Expectation, Given, MrSpec, Step, WindowSpec
+from conformance.model.record import SetUp
+
+_DONE = Expectation("success")
+# The arguments of a bind that are those of every window of a set-up.
+_OWN = ("mw", "send_flags")
+
+
+def set_up_of(case: Case) -> SetUp:
+    """The set-up of a row or of one point of a sweep, with a line for each object and each call."""
+    return {"given": list(_given(case.given)), "before": [str(step) for step in case.before]}
+
+
+def _given(given: Given) -> Iterator[str]:
+    for name, buffer in (*given.memory.items(), *given.dmabufs.items()):
+        yield f"{name}: {'dma-buf' if name in given.dmabufs else 'memory'}, {buffer.kind}, {buffer.size.text}"
+    yield from (f"{name}: protection domain" for name in given.pds)
+    yield from (f"{name}: {_region(spec)}" for name, spec in given.mrs.items())
+    for name, queue in given.qps.items():
+        more = "".join(f", {what}" for what, yes in (("sq_sig_all", queue.sq_sig_all), (queue.extended, queue.extended),
+                                                     ("without rights", queue.access == 0)) if yes)  # fmt: skip
+        yield f"{name}: queue pair, {queue.kind}, in {queue.pd}, state {queue.state}{more}"
+    yield from (f"{name}: {_window(spec)}" for name, spec in given.windows.items())
+    if given.memlock:
+        yield f"at most {given.memlock.text} of locked memory"
+
+
+def _region(spec: MrSpec) -> str:
+    return f"{Step(spec.call, spec.arguments, _DONE)}{', deregistered again' if spec.gone else ''}"
+
+
+def _window(spec: WindowSpec) -> str:
+    text = f"window of type {spec.type}, in {spec.pd}"
+    if spec.bound is None:
+        return text
+    call = "ibv_bind_mw" if spec.type == 1 else "post_bind_mw"
+    bind = Step(call, {name: value for name, value in spec.bound.items() if name not in _OWN}, _DONE)
+    return f"{text}, bound by {bind}"

@@ -1,0 +1,56 @@
+"""Reads JSON that may come from anywhere: whatever it holds can be handled afterwards.
+
+Every reader of results, plans and side files uses it, and so does the supervisor for the lines of workers. Not for the
+shape of records (model/record_shape.py).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+MOST_LEVELS = 40  # of nesting; no file of the suite has half as many
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # of integers: whatever the kernel or a library can return
+
+
+def parse(data: bytes | str) -> Any:
+    """The value of a JSON text. Raises ValueError if it is none, is nested too deeply, or has too large a number."""
+    try:
+        value = json.loads(data, parse_constant=_refuse, parse_float=_finite, parse_int=_bounded)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    _check_depth(value)
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MOST_LEVELS):
+        if not level:
+            return
+        level = [
+            inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]  # fmt: skip
+    raise ValueError("nested too deeply")
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _bounded(text: str) -> int:
+    if len(text) > len(str(_LEAST)):
+        raise ValueError("a number is too large")
+    number = int(text)
+    if not _LEAST <= number <= _MOST:
+        raise ValueError("a number is too large")
+    return number

@@ -1,0 +1,140 @@
+"""Judges on this side what a worker has observed. What the worker itself concludes is only compared.
+
+The code under test runs in the worker's process, so that a line of it is evidence, and no more: rules, level, call and
+source are those of the plan, and the verdict follows from the observation, as `rdma-cts judge` finds it later. Not for
+the order of lines (session.py) and not for writing results (recording.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conformance.judging import Basis, Judgement, conclude
+from conformance.model.capability import Capabilities
+from conformance.model.case import Case
+from conformance.model.kind import Kind
+from conformance.model.observation import KernelEvidence, without_undeclared
+from conformance.model.profile import Profile
+from conformance.model.record import HeaderRecord, OfferedRecord, ResultRecord
+from conformance.model.record_shape import mismatch_of
+from conformance.model.rules import Registry
+from conformance.model.verdict import Verdict
+from conformance.results.records import encode, result_record
+
+# The most that a result keeps of what a worker sends; what is cut is said (docs/results.md has these figures).
+MOST_LOG_LINES = 200
+MOST_ALARMS = 100
+MOST_OBSERVED_BYTES = 1 << 18
+MOST_CHARACTERS = 2000  # of a reason, and of a line of the kernel's log
+
+
+@dataclass(frozen=True)
+class Examiner:
+    """Judges the lines of one worker, by its own header and by what it has found the entries to offer."""
+
+    registry: Registry
+    basis: Basis
+
+    @classmethod
+    def of(
+        cls, registry: Registry, profile: Profile, header: HeaderRecord, offered: OfferedRecord | None = None
+    ) -> Examiner:
+        """The examiner for a worker that has sent this. Both records have the shape of their types."""
+        caps = header["device"].get("caps", {})
+        declared = {name: value for name, value in caps.items() if isinstance(value, bool)}
+        found = (
+            Capabilities(declared, offered["offered"], {}, offered["absent"])
+            if offered
+            else Capabilities(declared, {}, {})
+        )
+        return cls(registry, Basis(found, profile))
+
+    def judged(self, case: Case, line: ResultRecord) -> ResultRecord:
+        """The result of a planned case by this side's judgement, with the points of a sweep under `points_data`.
+
+        BROKEN if the line has another shape than a result, cannot be judged, or says another verdict.
+        """
+        wrong = mismatch_of(line)
+        if wrong:
+            return self._broken(case, f"the worker's line is malformed: {wrong}")
+        size = len(encode(line["observed"]))
+        if size > MOST_OBSERVED_BYTES:
+            return self._broken(case, f"the worker's observation has {size:,} bytes, more than {MOST_OBSERVED_BYTES:,}")
+        try:
+            found = self._judged(case, line)
+        except Exception as error:  # the line can be anything that has the right types
+            return self._broken(case, f"what the worker observed cannot be judged ({type(error).__name__}: {error})")
+        said, here = line["verdict"], found["verdict"]
+        if here != said or found.get("points") != line.get("points"):
+            reason = f"the worker says {said} ({line['reason']}), its observation gives {here} ({found['reason']})"
+            return _bounded(self._broken(case, reason, line), line)
+        return _bounded(found, line)
+
+    def _judged(self, case: Case, line: ResultRecord) -> ResultRecord:
+        if case.kind is Kind.SWEEP and "points_data" in line:
+            return self._sweep(case, line)
+        case = self.basis.resolved(case)  # a point of a sweep becomes a row
+        if line["observed"]:
+            seen = conclude(case, self.basis, without_undeclared(line["observed"]), line["kernel"])
+            judgement, observed = seen.judgement, seen.observation
+        elif line["verdict"] == Verdict.BROKEN:  # says nothing about the device
+            judgement, observed = Judgement(Verdict.BROKEN, line["reason"]), {}
+        else:
+            judgement, observed = Judgement(Verdict.BROKEN, "a verdict without an observation"), {}
+        return result_record(
+            case, self.registry, judgement, observed, kernel=line["kernel"], duration_us=_whole(line["duration_us"])
+        )
+
+    def _sweep(self, case: Case, line: ResultRecord) -> ResultRecord:
+        # Not imported before a sweep is judged: these take a while, and most runs of one case have none.
+        from conformance.results.sweep_record import sweep_record
+        from conformance.sweeps.outcome import Points
+        from conformance.sweeps.run import rejudge_sweep
+
+        assert case.sweep is not None
+        points = Points.of_data(line["points_data"])
+        if points.space.as_data() != case.sweep.space.as_data():
+            raise ValueError("its space is not that of the table")
+        if points.inside != case.sweep.inside:
+            raise ValueError("its points are not those of the table")
+        result = rejudge_sweep(case, points, self.basis, line.get("alarms", []), line["kernel"].get("log", []))
+        return sweep_record(case, self.registry, result, _whole(line["duration_us"]) or 0)
+
+    def _broken(self, case: Case, reason: str, line: ResultRecord | None = None) -> ResultRecord:
+        kernel, observed = (line["kernel"], line["observed"]) if line else ({}, {})
+        judgement = Judgement(Verdict.BROKEN, cut(reason))
+        return result_record(self.basis.resolved(case), self.registry, judgement, observed, kernel=kernel)
+
+
+def _whole(duration_us: float | None) -> int | None:
+    return None if duration_us is None else max(0, int(duration_us))
+
+
+def _bounded(record: ResultRecord, line: ResultRecord) -> ResultRecord:
+    """The record with no more of kernel lines, alarms and texts than a result keeps, and with what was cut."""
+    record["reason"] = cut(record["reason"])
+    if "log" in line["kernel"]:
+        kernel: KernelEvidence = {**record["kernel"], "log": bounded_log(record["kernel"].get("log", []))}
+        record["kernel"] = kernel
+    alarms = record.get("alarms", [])
+    if len(alarms) > MOST_ALARMS:
+        record["alarms"] = alarms[:MOST_ALARMS]
+        record["notes"] = [*record.get("notes", []), f"{len(alarms) - MOST_ALARMS:,} more alarms are left out"]
+    return record
+
+
+def bounded_log(lines: Sequence[str]) -> list[str]:
+    """The first and the last lines of a log, each cut, with how many are left out between them."""
+    kept = [cut(line) for line in lines]
+    if len(kept) <= MOST_LOG_LINES:
+        return kept
+    half = MOST_LOG_LINES // 2
+    return [*kept[:half], f"({len(kept) - 2 * half:,} lines are left out)", *kept[-half:]]
+
+
+def cut(text: str) -> str:
+    """A text, or its beginning with how much is left out."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    return f"{text[:MOST_CHARACTERS]}… ({len(text) - MOST_CHARACTERS:,} characters are left out)"

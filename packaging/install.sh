@@ -1,0 +1,26 @@
+#!/bin/sh
+# Lays out the files of a package: the suite in one private directory, the program, the manual page.
+# Usage: sh packaging/install.sh ROOT
+# Both debian/rules and rdma-cts.spec call it, so that their packages have the same files.
+set -eu
+
+project=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
+root=$1
+suite=$root/usr/share/rdma-cts
+
+mkdir -p "$suite" "$root/usr/bin" "$root/usr/share/man/man1"
+cd "$project"
+PYTHONPATH=$project PYTHONDONTWRITEBYTECODE=1 "${RDMA_CTS_PYTHON:-/usr/bin/python3}" packaging/man_page.py \
+    >"$root/usr/share/man/man1/rdma-cts.1"
+find cases commands conformance fixtures profiles reference reports trial conftest.py tox.ini rdma-cts \
+    -name __pycache__ -prune -o -type f ! -name '*.pyc' -exec sh -c '
+    suite=$1
+    shift
+    for file; do
+        mkdir -p "$suite/${file%/*}"
+        mode=644
+        [ ! -x "$file" ] || mode=755
+        install -m "$mode" "$file" "$suite/$file"
+    done' sh "$suite" {} +
+install -m 755 packaging/rdma-cts "$root/usr/bin/rdma-cts"
+chmod 644 "$root/usr/share/man/man1/rdma-cts.1"

@@ -1,0 +1,94 @@
+"""Everything that a report tells of one violation, as lines of text: what the case did, what the document wants of it,
+what came, who answered, and the command that reproduces it. Not for escaping and layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from conformance.defects import Symptom, answering_of, severity_of
+from conformance.model.record import Deviation, ResultRecord, SetUp
+from conformance.model.verdict import VIOLATIONS
+from conformance.results.conclusions import format_points
+from reports import confirmation
+from reports.digest import Digest, flat
+
+
+def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
+    """The lines about a result that is no success, in the order in which the case did things."""
+    for defect in run.defects_in(record["case"]):
+        yield f"defect {defect.fingerprint}, {defect.severity.label}: {defect.title}"
+    yield from set_up(record["set_up"])
+    yield f"call: {record['call']}"
+    yield f"expected: {format_fields(own(record['expected']))}"
+    yield from (f"expected afterwards: {format_fields(step)}" for step in later(record["expected"]))
+    yield from run.documented(record)
+    yield f"observed: {format_fields(own(record['observed']))}"
+    yield from (f"observed afterwards: {format_fields(step)}" for step in later(record["observed"]))
+    for each in record["deviations"]:
+        yield from deviation(each)
+    if record["verdict"] in VIOLATIONS:
+        yield f"answered by: {answered(run, record)}"
+    yield f"table: {location(record)}"
+    yield f"reproduce: {record['repro']}"
+    yield from (f"kernel: {text}" for text in record["kernel"]["log"])
+    if confirmed := confirmation.of_case(run, record["case"]):
+        yield f"tried again: {confirmed}"
+
+
+def set_up(data: SetUp) -> Iterator[str]:
+    """The objects and calls before the judged one."""
+    yield from (f"given: {line}" for line in data["given"])
+    yield from (f"before: {line}" for line in data["before"])
+
+
+def deviation(each: Deviation) -> Iterator[str]:
+    """A group of points of a sweep with what its smallest point does, or a random sequence as a row of a table."""
+    if each["row"]:
+        yield f"{each['when']}, as a row of a table:"
+        yield from each["row"].rstrip().splitlines()
+        return
+    yield f"{format_points(each)}: {each['observed']}"
+    if each["smallest"]:
+        yield f"the smallest: {', '.join(f'{axis}={label}' for axis, label in each['smallest'].items())}"
+    yield from (f"  {line}" for line in set_up(each["set_up"]))
+    if each["call"]:
+        yield f"  call: {each['call']}"
+    if each["expected"]:
+        yield f"  expected by {' '.join(each['rules'])}: {each['expected']}"
+    yield from (f"  afterwards: {line}" for line in each["afterwards"])
+    if each["repro"]:
+        yield f"  reproduce: {each['repro']}"
+
+
+def answered(run: Digest, record: ResultRecord) -> str:
+    """Which layer answered, with the evidence, of the most severe symptom of a violation."""
+    own_ones = [each for defect in run.defects_in(record["case"]) for each in defect.symptoms
+                if each.case == record["case"]]  # fmt: skip
+    return str(answering_of(min(own_ones, key=_rank))) if own_ones else record["layer"] or "not known"
+
+
+def _rank(symptom: Symptom) -> int:
+    return severity_of(symptom).rank
+
+
+def location(record: ResultRecord) -> str:
+    """The row's place in its table; empty if it is not known."""
+    source = record["source"]
+    return f"{source.get('file', '')}:{source.get('line', '')}" if source.get("file") else ""
+
+
+def own(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the judged call itself."""
+    return {name: value for name, value in data.items() if name != "afterwards"}
+
+
+def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The fields of each step after the judged call."""
+    steps = data.get("afterwards")
+    return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
+
+
+def format_fields(data: Mapping[str, Any]) -> str:
+    """Data as one line; what is empty is left out."""
+    return "; ".join(f"{name} {text}" for name, text in flat(data) if text) or "nothing"

@@ -1,0 +1,257 @@
+"""The verbs as statements: the call, and what the document wants of its answer."""
+
+from __future__ import annotations
+
+from conformance.model.case import Arguments, Expectation, SgeSpec, Step
+from conformance.model.quantity import Quantity
+from conformance.model.vocabulary import NULL, REGISTRATIONS
+from conformance.verbs import ENUMS
+from reproducers import expressions
+from reproducers.expressions import identifier
+from reproducers.needed import names_in
+from reproducers.writer import Inexpressible, Writer, documented
+
+_CHANGES = ENUMS["ibv_rereg_mr_flags"]
+_INVENTED_HANDLE = "0xfffffff0"  # a handle that the kernel does not assign
+
+
+def registration(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str:
+    """The expression of a registration. Raises Inexpressible."""
+    domain = identifier(str(arguments["pd"]))
+    length, access = writer.number(arguments["length"]), writer.access(arguments["access"])
+    if call == "ibv_reg_dmabuf_mr":
+        if raw:
+            raise Inexpressible("it registers a dma-buf by the kernel's command")
+        offset, iova, fd = writer.number(arguments["offset"]), writer.number(arguments["iova"]), str(arguments["fd"])
+        if fd not in writer.case.given.dmabufs and fd != "minus_one":
+            raise Inexpressible("it needs a descriptor of another kind")
+        number = "-1" if fd == "minus_one" else f"{identifier(fd)}_fd"
+        return f"ibv_reg_dmabuf_mr({domain}, {offset}, {length}, {iova}, {number}, {access})"
+    if raw:
+        _commands(writer, "uverbs_reg_mr")
+        addr = writer.number(arguments["addr"])
+        iova = writer.number(arguments["hca_va"]) if "hca_va" in arguments else addr
+        return f"uverbs_reg_mr({domain}, {addr}, {length}, {iova}, {access})"
+    addr = writer.pointer(arguments["addr"])
+    if call == "ibv_reg_mr_iova":
+        return f"ibv_reg_mr_iova({domain}, {addr}, {length}, {writer.number(arguments['hca_va'])}, {access})"
+    return f"ibv_reg_mr({domain}, {addr}, {length}, {access})"
+
+
+def _commands(writer: Writer, piece: str) -> None:
+    writer.use(piece)
+    writer.headers |= {"rdma/ib_user_verbs.h", "stdlib.h", "unistd.h"}
+
+
+def wanted(then: Expectation, names: tuple[str, ...], error: str = "error") -> tuple[str, str]:
+    """A condition on an error, 0 for none, and what a document wants, as a text behind "should"."""
+    if then.outcome == "open":
+        return "1", "do either"
+    if then.outcome == "success":
+        return f"!{error}", "succeed"
+    if names and "any" not in names:
+        return " || ".join(f"{error} == {name}" for name in names), f"fail with {' or '.join(names)}"
+    return f"{error} != 0", "fail"
+
+
+def register(writer: Writer, step: Step) -> None:
+    """A registration that makes `step.name`."""
+    own = identifier(step.name)
+    if step.name in writer.made:
+        raise Inexpressible("it makes several objects of one name")
+    writer.made.add(step.name)
+    raw = writer.raw
+    writer.say("errno = 0;")
+    writer.say(f"struct ibv_mr *{own} = {registration(writer, step.call, step.arguments, raw)};")
+    writer.assign("error", f"{own} ? 0 : errno ? errno : -1")
+    writer.names.region(step.name, f"{own}->")
+    kept, should = wanted(step.then, step.then.errno or documented(step))
+    if step.then.mr == "as_asked":
+        is_dmabuf = step.call == "ibv_reg_dmabuf_mr"
+        addr = f"(void *){writer.number(step.arguments['offset'])}" if is_dmabuf else writer.pointer(
+            step.arguments["addr"]
+        )
+        kept = (
+            f"{own} && {own}->addr == {_operand(addr)} && {own}->length == {_operand(writer.number(step.arguments['length']))}"
+            f" && {own}->pd == {identifier(str(step.arguments['pd']))} && {own}->context == context"
+            f" && ({own}->lkey || {own}->rkey || {own}->handle)"
+        )
+        should = "register what was asked"
+    _answer(writer, step, kept, should)
+
+
+def _operand(text: str) -> str:
+    return f"({text})" if " " in text and not text.startswith("(") else text
+
+
+def _answer(writer: Writer, step: Step, kept: str, should: str) -> None:
+    writer.check(kept, f"{step.title} should {should}, gave %d, %s", "error", "strerror(error)")
+
+
+def copied(writer: Writer, name: str) -> None:
+    """Keeps the structure of a region that is about to go, if a later step asks for something of it."""
+    case, own = writer.case, identifier(name)
+    ranges = [each.arguments for each in (*case.given.mrs.values(), *case.before, case.when, *case.afterwards)]
+    ranges += [each.bound for each in case.given.windows.values() if each.bound]
+    quantities = {key for each in ranges for key in names_in({k: v for k, v in each.items() if not isinstance(v, str)})}
+    if name in quantities:
+        writer.say(f"struct ibv_mr {own}_was = *{own};")
+        writer.names.region(name, f"{own}_was.")
+
+
+def dereg(writer: Writer, step: Step) -> None:
+    """ibv_dereg_mr."""
+    name = str(step.arguments["mr"])
+    own, raw = identifier(name), writer.raw
+    which = step.arguments["handle"]
+    if which == "stale":
+        raise Inexpressible("it needs the handle of a region that is gone")
+    copied(writer, name)
+    if which == "invented":
+        writer.assign("handle", f"{own}->handle", "uint32_t")
+        writer.say(f"{own}->handle = {_INVENTED_HANDLE};")
+    if raw:
+        _commands(writer, "uverbs_dereg_mr")
+    if not raw:
+        writer.say("errno = 0;")
+    writer.assign("error", f"{'uverbs' if raw else 'ibv'}_dereg_mr({own})")
+    kept, should = wanted(step.then, step.then.errno or documented(step))
+    if step.then.outcome == "refused" and not raw:
+        kept = f"({kept}) && (!errno || errno == error)"
+    _answer(writer, step, kept, should)
+    if which == "invented":
+        writer.say_if("error", f"{own}->handle = handle;")
+    writer.released.add(name)
+
+
+def rereg(writer: Writer, step: Step) -> None:
+    """ibv_rereg_mr."""
+    name, domain = str(step.arguments["mr"]), str(step.arguments["pd"])
+    own = identifier(name)
+    flags = writer.access(step.arguments["flags"], "ibv_rereg_mr_flags")
+    addr, length = writer.pointer(step.arguments["addr"]), writer.number(step.arguments["length"])
+    access = writer.access(step.arguments["access"])
+    pd = "NULL" if domain == NULL else identifier(domain)
+    if name in writer.changed:
+        writer.say(f"{own}_old = *{own};")
+    else:
+        writer.say(f"struct ibv_mr {own}_old = *{own};")
+    writer.changed.add(name)
+    verb = "ibv_rereg_mr"
+    if writer.raw:
+        _commands(writer, "uverbs_rereg_mr")
+        verb = "uverbs_rereg_mr"
+    writer.assign("error", f"{verb}({own}, {flags}, {pd}, {addr}, {length}, {access})")
+    writer.names.old_keys(name, f"{own}_old.")
+    if writer.raw:
+        kept, should = wanted(step.then, step.then.errno or documented(step))
+    else:
+        codes = tuple(f"IBV_REREG_MR_{code}" for code in step.then.code or ENUMS["ibv_rereg_mr_err_code"].short_names)
+        kept, should = wanted(step.then, codes)
+        if step.then.outcome == "refused" and not step.then.code:
+            should = "fail with one of its codes"
+    if step.then.mr == "as_asked":
+        mask = step.arguments["flags"].mask  # type: ignore[union-attr]
+        moved = mask & _CHANGES.value_of("CHANGE_TRANSLATION")
+        new = (addr, length) if moved else (f"{own}_old.addr", f"{own}_old.length")
+        of = pd if mask & _CHANGES.value_of("CHANGE_PD") and pd != "NULL" else f"{own}_old.pd"
+        kept = (
+            f"!error && {own}->addr == {_operand(new[0])} && {own}->length == {_operand(new[1])} && {own}->pd == {of}"
+            f" && {own}->context == context"
+        )
+        should = "change what was asked"
+    _answer(writer, step, kept, should)
+
+
+def advise(writer: Writer, step: Step) -> None:
+    """ibv_advise_mr."""
+    domain = identifier(str(step.arguments["pd"]))
+    elements = step.arguments["sg_list"]
+    assert isinstance(elements, tuple)
+    count = len(elements)
+    texts = [_sge(writer, each) for each in elements]
+    name = f"list{writer.next_number('list') or ''}"
+    if texts:
+        writer.say(f"struct ibv_sge {name}[] = {{ {', '.join(texts)} }};")
+    else:
+        name = "NULL"
+    advice = expressions.value(step.arguments["advice"], "ibv_advise_mr_advice")
+    mask = writer.access(step.arguments["flags"], "ibv_advise_mr_flag")
+    verb = "ibv_advise_mr"
+    if writer.raw:
+        verb = "uverbs_advise_mr"
+        writer.use(verb)
+        writer.headers |= {"rdma/rdma_user_ioctl_cmds.h", "rdma/ib_user_ioctl_cmds.h", "sys/ioctl.h"}
+    if step.arguments["pd_handle"] == "invented":
+        writer.assign("handle", f"{domain}->handle", "uint32_t")
+        writer.say(f"{domain}->handle = {_INVENTED_HANDLE};")
+    writer.assign("error", f"{verb}({domain}, {advice}, {mask}, {name}, {count})")
+    if step.arguments["pd_handle"] == "invented":
+        writer.say(f"{domain}->handle = handle;")
+    kept, should = wanted(step.then, step.then.errno or documented(step))
+    _answer(writer, step, kept, should)
+
+
+def _sge(writer: Writer, element: SgeSpec) -> str:
+    parts: list[Quantity] = [element.addr, element.length, element.lkey]
+    return f"{{ {', '.join(writer.number(each) for each in parts)} }}"
+
+
+def alloc_mw(writer: Writer, step: Step) -> None:
+    """ibv_alloc_mw, which makes `step.name`."""
+    own, domain = identifier(step.name), identifier(str(step.arguments["pd"]))
+    if step.name in writer.made:
+        raise Inexpressible("it makes several objects of one name")
+    writer.made.add(step.name)
+    writer.say("errno = 0;")
+    kind = expressions.value(step.arguments["type"], "ibv_mw_type")
+    writer.say(f"struct ibv_mw *{own} = ibv_alloc_mw({domain}, {kind});")
+    writer.assign("error", f"{own} ? 0 : errno ? errno : -1")
+    writer.names.value(step.name, "rkey", f"{own}->rkey")
+    _answer(writer, step, *wanted(step.then, step.then.errno or documented(step)))
+
+
+def dealloc_mw(writer: Writer, step: Step) -> None:
+    """ibv_dealloc_mw."""
+    name = str(step.arguments["mw"])
+    own = identifier(name)
+    writer.say(f"uint32_t {own}_key = {own}->rkey;")
+    writer.names.value(name, "rkey", f"{own}_key")
+    writer.assign("error", f"ibv_dealloc_mw({own})")
+    _answer(writer, step, *wanted(step.then, step.then.errno or documented(step)))
+    writer.released.add(name)
+
+
+def bind_call(writer: Writer, step: Step) -> str:
+    """Writes the request of a bind; the expression that posts it, which gives 0 or an errno."""
+    arguments = step.arguments
+    window = identifier(str(arguments["mw"]))
+    region = "NULL" if arguments["mr"] == NULL else identifier(str(arguments["mr"]))
+    info = f"{region}, {writer.number(arguments['addr'])}, {writer.number(arguments['length'])}"
+    info = f"{{ {info}, {writer.access(arguments['access'])} }}"
+    queue, mask = f"{identifier(str(arguments['qp']))}[0]", writer.access(arguments["send_flags"], "ibv_send_flags")
+    name = f"bind{writer.next_number('bind') or ''}"
+    if step.call == "ibv_bind_mw":
+        writer.say(f"struct ibv_mw_bind {name} = {{ 1, {mask}, {info} }};")
+        return f"ibv_bind_mw({queue}, {window}, &{name})"
+    key = writer.number(arguments["rkey"]) if arguments.get("rkey") else f"ibv_inc_rkey({window}->rkey)"
+    return post_bind(writer, name, queue, mask, f"{{ {window}, {key}, {info} }}", window)
+
+
+def post_bind(writer: Writer, name: str, queue: str, mask: str, bind: str, window: str) -> str:
+    """A posted bind, inline or, from the second one on, by a helper."""
+    writer.say(f"struct ibv_send_wr *bad_{name}, {name} = {{ .opcode = IBV_WR_BIND_MW,"
+               f" .wr_id = 1, .send_flags = {mask}, .bind_mw = {bind} }};")  # fmt: skip
+    writer.posted[name] = window
+    return f"ibv_post_send({queue}, &{name}, &bad_{name})"
+
+
+def bound(writer: Writer, posted: str = "") -> None:
+    """After a bind of type 2 was posted, under the condition `posted` if given: the structure gets the new key."""
+    if writer.posted:
+        name, window = writer.posted.popitem()
+        text = f"{window}->rkey = {name}.bind_mw.rkey;"
+        if posted:
+            writer.say_if(posted, text)
+        else:
+            writer.say(text)

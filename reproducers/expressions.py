@@ -1,0 +1,154 @@
+"""Quantities, flags and values of a case as expressions of C. Not for statements (statements.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from conformance.model.case import Argument, Flags, Value
+from conformance.model.quantity import HUGE_PAGES, PAGES, UNITS, Quantity, Term
+from conformance.verbs import ENUMS, Enum
+
+# Of this release, the oldest one whose header the programs shall compile with; what is younger is written as a number.
+_OLDEST_HEADER = 44
+_UNITS: Mapping[str, str] = {"KiB": "10", "MiB": "20", "GiB": "30", "TiB": "40"}
+# Words that a program or C itself uses, and that objects of a case may have as names too.
+_TAKEN = frozenset(
+    """answer area argc argv attribute bound calloc context copy count errno error exit first_bad free gid huge
+    hugepage list local main malloc memory move next none own own_mr page pair parts printf puts rdma refused report
+    register size status state device violations volatile wc auto break case char const continue default do double else
+    enum extern float for goto if inline int long return short signed sizeof static struct switch typedef union unsigned
+    void while""".split()
+)
+
+
+def identifier(name: str) -> str:
+    """The C identifier of an object of a case."""
+    return f"{name}_" if name in _TAKEN else name
+
+
+class Names:
+    """The C expressions of the properties of a case's objects, by name and property.
+
+    `pointers` are the names of memory: their address is a pointer.
+    """
+
+    def __init__(self) -> None:
+        self.pointers: dict[str, str] = {}
+        self._properties: dict[tuple[str, str], str] = {}
+
+    def memory(self, name: str, size: str) -> None:
+        """Adds memory of `size`, an expression."""
+        own = identifier(name)
+        self.pointers[name] = own
+        self._properties |= {(name, "size"): size, (name, "end"): f"{own} + {size}"}
+
+    def region(self, name: str, struct: str) -> None:
+        """Adds a region, or says where its structure is now: `struct` ends with `->` or a dot."""
+        self._properties |= {(name, each): f"{struct}{each}" for each in ("length", "lkey", "rkey")}
+        self._properties |= {(name, each): f"(uintptr_t){struct}addr" for each in ("addr", "")}
+
+    def old_keys(self, name: str, struct: str) -> None:
+        """Says where the keys are that a region or window had before the last call."""
+        self._properties |= {(name, f"old_{each}"): f"{struct}{each}" for each in ("lkey", "rkey")}
+
+    def value(self, name: str, of: str, text: str) -> None:
+        """Adds one property."""
+        self._properties[name, of] = text
+
+    def of(self, name: str, property_: str) -> str:
+        """The expression of a property that is a number. Raises KeyError."""
+        return self._properties[name, property_]
+
+    def pointer(self, quantity: Quantity) -> str:
+        """A quantity as an address: an expression of a pointer type."""
+        base = _base(quantity, self.pointers)
+        if base is None:
+            text = self.number(quantity)
+            return "NULL" if text == "0" else f"(void *)({text})" if _is_sum(text) else f"(void *){text}"
+        own = self.pointers[base.name] + (f" + {self.of(base.name, 'size')}" if base.property == "end" else "")
+        return _joined([own, *self._terms(quantity, base)])
+
+    def number(self, quantity: Quantity) -> str:
+        """A quantity as a number of 64 bits."""
+        base = _base(quantity, self.pointers)
+        if base is None:
+            return _joined(self._terms(quantity)) or "0"
+        pointer = self.pointer(quantity)
+        return f"(uintptr_t)({pointer})" if _is_sum(pointer) else f"(uintptr_t){pointer}"
+
+    def _terms(self, quantity: Quantity, without: Term | None = None) -> list[str]:
+        texts = []
+        for term in quantity.terms:
+            if term is without:
+                continue
+            text = self._term(term)
+            if text not in ("0", "-0"):
+                texts.append(f"-{text}" if term.sign < 0 else text)
+        return texts
+
+    def _term(self, term: Term) -> str:
+        if term.name == "SIZE_MAX":
+            return "SIZE_MAX"
+        if term.name in self.pointers and term.property in ("", "addr"):
+            return f"(uintptr_t){self.pointers[term.name]}"
+        if term.name:
+            text = self.of(term.name, term.property)
+            return f"({text})" if _is_sum(text) else text
+        return _number(term)
+
+
+def _number(term: Term) -> str:
+    if not term.number:
+        return "0"
+    if term.unit in PAGES | HUGE_PAGES:
+        unit = "PAGE" if term.unit in PAGES else "hugepage"
+        return unit if term.number == 1 else f"{term.number} * {unit}"
+    if UNITS.get(term.unit, 1) > 1:
+        return f"({term.number}ULL << {_UNITS[term.unit]})"
+    if term.number >= 1 << 63:
+        return f"{term.number:#x}ULL"
+    return f"{term.number:#x}" if term.number > 1 << 20 else str(term.number)
+
+
+def _base(quantity: Quantity, pointers: Collection[str]) -> Term | None:
+    """The one term of a sum that is the address of memory; None if there is none."""
+    found = [each for each in quantity.terms if each.name in pointers and each.property in ("", "addr", "end")]
+    return found[0] if len(found) == 1 and found[0].sign > 0 else None
+
+
+def _joined(terms: list[str]) -> str:
+    text = " + ".join(terms)
+    return text.replace(" + -", " - ")
+
+
+def _is_sum(text: str) -> bool:
+    return " " in text
+
+
+def text_of(enum: Enum, number: int, name: str) -> str:
+    """One value of an enumeration; a number if an older header does not know it."""
+    value = enum.named(name)
+    if value.since and int(value.since.partition(".")[0]) > _OLDEST_HEADER:
+        return f"{number} /* {value.name} */"
+    return value.name
+
+
+def flags(argument: Argument, of: str) -> str:
+    """A mask as an OR of the names of an enumeration's flags."""
+    assert isinstance(argument, Flags)
+    enum = ENUMS[of]
+    parts = []
+    for name in argument.names:
+        if name.startswith("bit "):
+            parts.append(f"1U << {name[4:]}" if name == "bit 31" else f"1 << {name[4:]}")
+        else:
+            parts.append(text_of(enum, enum.value_of(name), name))
+    return " | ".join(parts) or "0"
+
+
+def value(argument: Argument, of: str) -> str:
+    """One value of an enumeration, or its number if it has no name there."""
+    assert isinstance(argument, Value)
+    enum = ENUMS[of]
+    known = [each for each in enum if each.value == argument.number and not each.mask]
+    return text_of(enum, argument.number, known[0].name) if known else str(argument.number)

@@ -1,0 +1,52 @@
+"""The objects of a set-up that the steps of a case need; tables give many rows one set-up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from conformance.model.case import Argument, Arguments, Case, SgeSpec
+from conformance.model.quantity import Quantity
+
+
+def without_idle(case: Case) -> Case:
+    """The case without the objects that none of its steps, and nothing that they need, names."""
+    given = case.given
+    needed = {name for step in (*case.before, case.when, *case.afterwards) for name in names_in(step.arguments)}
+    while True:
+        more = set(needed)
+        for name, mr in given.mrs.items():
+            more |= set(names_in(mr.arguments)) if name in needed else set()
+        for name, window in given.windows.items():
+            more |= {window.pd, *names_in(window.bound or {})} if name in needed else set()
+        for name, qp in given.qps.items():
+            more |= {qp.pd} if name in needed else set()
+        for name, memory in (*given.memory.items(), *given.dmabufs.items()):
+            more |= set(_names(memory.size)) if name in needed else set()
+        if more == needed:
+            break
+        needed = more
+    kept = replace(
+        given,
+        pds=tuple(name for name in given.pds if name in needed),
+        **{kind: {name: each for name, each in getattr(given, kind).items() if name in needed}
+           for kind in ("memory", "dmabufs", "mrs", "qps", "windows")},
+    )  # fmt: skip
+    return replace(case, given=kept)
+
+
+def names_in(arguments: Arguments) -> Iterator[str]:
+    """The names that arguments contain: words, and the objects of which quantities take a property."""
+    for argument in arguments.values():
+        yield from _names(argument)
+
+
+def _names(argument: Argument) -> Iterable[str]:
+    if isinstance(argument, str):
+        return (argument,)
+    if isinstance(argument, Quantity):
+        return [name for name, _ in argument.names]
+    if isinstance(argument, tuple):
+        return [name for each in argument if isinstance(each, SgeSpec)
+                for part in (each.addr, each.length, each.lkey) for name in _names(part)]  # fmt: skip
+    return ()

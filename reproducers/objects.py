@@ -1,0 +1,175 @@
+"""The set-up of a case: protection domains, memory, queue pairs, regions and windows."""
+
+from __future__ import annotations
+
+from conformance.model.case import Flags, MemorySpec, MrSpec, QpSpec, SgeSpec, Step, WindowSpec
+from conformance.model.quantity import Quantity
+from conformance.model.vocabulary import QP_RIGHTS
+from conformance.verbs import ENUMS, VERBS
+from reproducers.calls import bind_call, bound, copied, registration
+from reproducers.expressions import identifier
+from reproducers.writer import Inexpressible, Writer
+
+# For each kind of memory, what is done to new pages, as statements; `{0}` is the memory, `{1}` its size in bytes.
+_KINDS = {
+    "anonymous": ("memset({0}, 0, {1});",),
+    "read_only": ("memset({0}, 0, {1});", "SET_UP(!mprotect({0}, {1}, PROT_READ));"),
+    "writable_start": (
+        "memset({0}, 0, {1});", "SET_UP(!mprotect({0} + PAGE, {1} - PAGE, PROT_READ));",
+    ),
+    "no_access": ("memset({0}, 0, {1});", "SET_UP(!mprotect({0}, {1}, PROT_NONE));"),
+    "unmapped": ("munmap({0}, {1});",),
+    "untouched": (),
+    "sparse": (),
+    "hole": ("munmap({0} + PAGE, PAGE);",),
+    "shared": (
+        "SET_UP(mmap({0}, {1}, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == {0});",
+    ),
+}  # fmt: skip
+_RIGHTS = ENUMS["ibv_access_flags"]
+_ALL_RIGHTS = _RIGHTS.mask_of(*QP_RIGHTS.split())
+_STATES = ("RESET", "INIT", "RTR", "RTS")
+_TYPES = {"RC": "rc", "UC": "uc"}
+
+
+def set_up(writer: Writer) -> None:
+    """Writes the statements that create what exists before the judged call. Raises Inexpressible."""
+    given = writer.case.given
+    if given.memlock is not None:
+        raise Inexpressible("it limits locked memory, which a program of root cannot without losing its rights")
+    for name in given.pds:
+        writer.say(f"struct ibv_pd *{identifier(name)} = ibv_alloc_pd(context);")
+        writer.say(f"SET_UP({identifier(name)});")
+    for name, spec in given.memory.items():
+        _memory(writer, name, spec)
+    for name, spec in given.dmabufs.items():
+        _dmabuf(writer, name, spec)
+    for name, qp in given.qps.items():
+        _queue_pairs(writer, name, qp)
+    for name, mr in given.mrs.items():
+        _region(writer, name, mr)
+    for name, window in given.windows.items():
+        _window(writer, name, window)
+
+
+def _memory(writer: Writer, name: str, spec: MemorySpec) -> None:
+    own = identifier(name)
+    size = writer.number(spec.size)
+    if " " in size:
+        writer.say(f"size_t {own}_size = {size};")
+        size = f"{own}_size"
+    writer.headers.add("sys/mman.h")
+    if spec.kind != "huge" and spec.kind not in _KINDS:
+        raise Inexpressible(f"it needs {spec.kind} memory")
+    writer.names.memory(name, size)
+    if spec.kind != "huge" and beyond(writer):
+        writer.use("memory")
+        writer.say(f"unsigned char *{own} = memory({size});")
+    else:
+        how = {"anonymous": "MAP_POPULATE", "huge": "MAP_HUGETLB"}.get(spec.kind, "MAP_NORESERVE")
+        flags = f"MAP_PRIVATE | MAP_ANONYMOUS | {how}"
+        writer.say(f"unsigned char *{own} = mmap(NULL, {size}, PROT_READ | PROT_WRITE, {flags}, -1, 0);")
+        writer.say(f"SET_UP({own} != MAP_FAILED);")
+        if spec.kind == "anonymous":
+            return
+    for text in _KINDS.get(spec.kind, ()):
+        writer.say(text.format(own, size))
+
+
+def beyond(writer: Writer) -> bool:
+    """Whether a call names a range that lies in no memory of the case, so that it matters what is beside that."""
+    case = writer.case
+    ranges = [each.arguments for each in case.given.mrs.values()]
+    ranges += [step.arguments for step in (*case.before, case.when, *case.afterwards) if step.call in VERBS]
+    for arguments in ranges:
+        for each in arguments.get("sg_list", [arguments]):
+            addr, length = (
+                (each.addr, each.length) if isinstance(each, SgeSpec) else (each.get("addr"), each.get("length"))
+            )
+            if isinstance(addr, Quantity) and isinstance(length, Quantity) and not writer.holds(addr, length):
+                return True
+    return False
+
+
+def _dmabuf(writer: Writer, name: str, spec: MemorySpec) -> None:
+    if spec.kind != "udmabuf":
+        raise Inexpressible(f"it needs a dma-buf of {spec.kind}")
+    own = identifier(name)
+    size = writer.number(spec.size)
+    writer.use("udmabuf")
+    writer.headers |= {"fcntl.h", "linux/udmabuf.h", "sys/ioctl.h", "sys/mman.h", "unistd.h"}
+    writer.say(f"size_t {own}_size = {size};")
+    writer.say(f"int {own}_fd = udmabuf({own}_size);")
+    writer.say(
+        f"unsigned char *{own} = mmap(NULL, {own}_size, PROT_READ | PROT_WRITE, MAP_SHARED, {own}_fd, 0);"
+    )
+    writer.say(f"SET_UP({own} != MAP_FAILED);")
+    writer.names.memory(name, f"{own}_size")
+
+
+def type_of(writer: Writer, kind: str) -> None:
+    """Notes that the program has queue pairs of a type. Raises Inexpressible."""
+    if kind not in _TYPES:
+        raise Inexpressible(f"it needs queue pairs of type {kind}")
+    writer.features.add(_TYPES[kind])
+
+
+def connected(writer: Writer, kind: str, domain: str, access: str) -> str:
+    """The expression of a new pair in the state RTS."""
+    writer.use("pair")
+    writer.headers.add("stdlib.h")
+    return f"pair({domain}, {access}{f', IBV_QPT_{kind}' if 'mixed' in writer.features else ''})"
+
+
+def rights(writer: Writer, access: Flags | int | None) -> str:
+    """The qp_access_flags of a tested queue pair, as far as the operations of the case can tell."""
+    mask = access.mask if isinstance(access, Flags) else access
+    if mask is None or mask == _ALL_RIGHTS:
+        return "REMOTE"
+    known = mask & _RIGHTS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")
+    return " | ".join(f"IBV_ACCESS_{name}" for name in _RIGHTS.names_of(known)) or "0"
+
+
+def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
+    type_of(writer, spec.kind)
+    if spec.extended or spec.inline:
+        raise Inexpressible("it needs an extended queue pair")
+    own, domain = identifier(name), identifier(spec.pd)
+    if "parts" not in writer.features:
+        writer.say(f"struct ibv_qp **{own} = {connected(writer, spec.kind, domain, rights(writer, spec.access))};")
+        return
+    writer.headers.add("stdlib.h")
+    writer.use("parts", "move")
+    writer.say(f"struct ibv_qp **{own} = parts({domain}, {int(spec.sq_sig_all)});")
+    last = "RTS" if spec.state == "ERR" else spec.state
+    if last != "RESET":
+        writer.say(f"move({own}, IBV_QPS_RESET, IBV_QPS_{last}, {rights(writer, spec.access)});")
+    if spec.state == "ERR":
+        writer.say(f"struct ibv_qp_attr {own}_state = {{ .qp_state = IBV_QPS_ERR }};")
+        writer.say(f"SET_UP(!ibv_modify_qp({own}[0], &{own}_state, IBV_QP_STATE));")
+
+
+def _region(writer: Writer, name: str, spec: MrSpec) -> None:
+    own = identifier(name)
+    writer.say(f"struct ibv_mr *{own} = {registration(writer, spec.call, spec.arguments, raw=False)};")
+    writer.say(f"SET_UP({own});")
+    writer.names.region(name, f"{own}->")
+    if spec.gone:
+        copied(writer, name)
+        writer.say(f"SET_UP(!ibv_dereg_mr({own}));")
+
+
+def _window(writer: Writer, name: str, spec: WindowSpec) -> None:
+    own = identifier(name)
+    writer.say(f"struct ibv_mw *{own} = ibv_alloc_mw({identifier(spec.pd)}, IBV_MW_TYPE_{spec.type});")
+    writer.say(f"SET_UP({own});")
+    writer.names.value(name, "rkey", f"{own}->rkey")
+    if spec.bound is None:
+        return
+    call = "ibv_bind_mw" if spec.type == 1 else "post_bind_mw"
+    queue = f"{identifier(str(spec.bound['qp']))}[0]"
+    step = Step(call, spec.bound, writer.case.when.then)
+    writer.use("next")
+    writer.say(f"SET_UP(!{bind_call(writer, step)});")
+    bound(writer)
+    writer.say(f"SET_UP(next({queue}->send_cq) == IBV_WC_SUCCESS);")

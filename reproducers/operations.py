@@ -1,0 +1,335 @@
+"""Requests as statements: traffic by a key, binds, invalidations, and what is done to queue pairs and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from conformance.model.case import Step, format_argument
+from conformance.model.expected_errors import RELIABLE, refusal
+from conformance.model.vocabulary import FLUSHES, NULL
+from reproducers import calls
+from reproducers.calls import bind_call, bound, wanted
+from reproducers.expressions import identifier
+from reproducers.objects import connected, rights, type_of
+from reproducers.writer import Inexpressible, Writer
+
+_WANTED = {"success": "1", "refused": "0", "open": "-1"}
+_OPCODES = {
+    "RDMA_WRITE": "IBV_WR_RDMA_WRITE", "RDMA_WRITE_WITH_IMM": "IBV_WR_RDMA_WRITE_WITH_IMM",
+    "RDMA_READ": "IBV_WR_RDMA_READ", "ATOMIC_CMP_AND_SWP": "IBV_WR_ATOMIC_CMP_AND_SWP",
+    "ATOMIC_FETCH_AND_ADD": "IBV_WR_ATOMIC_FETCH_AND_ADD",
+}  # fmt: skip
+# The opcode of each local operation, and whether the request is the peer's.
+_LOCAL = {"SEND": ("IBV_WR_SEND", 0), "WRITE": ("IBV_WR_RDMA_WRITE", 0), "READ": ("IBV_WR_RDMA_READ", 0),
+          "RECV": ("IBV_WR_SEND", 1)}  # fmt: skip
+_SIDES = {"SEND": "gather", "WRITE": "gather", "READ": "answer", "RECV": "receive"}
+
+
+def _prepare(writer: Writer, step: Step) -> None:
+    """What both kinds of traffic need."""
+    if str(step.arguments["contents"]) != "made":
+        raise Inexpressible(f"it needs memory with the contents {step.arguments['contents']!s}")
+    if step.then.outcome == "open" or step.then.because:
+        writer.features.add("open")
+    if step.then.opcode:
+        writer.features.add("wc")
+    writer.features.add("traffic")
+    writer.headers |= {"stdlib.h", "unistd.h"}
+
+
+def _pair(writer: Writer, step: Step) -> str:
+    """The expression of the queue pairs of an operation."""
+    via = str(step.arguments.get("via", NULL))
+    if via != NULL:
+        return identifier(via)
+    type_of(writer, str(step.arguments["qp_type"]))
+    domain, access = identifier(str(step.arguments["pd"])), step.arguments.get("qp_access")
+    allowed = rights(writer, access)  # type: ignore[arg-type]
+    if "parts" not in writer.pieces:
+        return connected(writer, str(step.arguments["qp_type"]), domain, allowed)
+    name = f"pair{writer.next_number('pair') or ''}_"
+    writer.say(f"struct ibv_qp **{name} = parts({domain}, 0);")
+    writer.say(f"move({name}, IBV_QPS_RESET, IBV_QPS_RTS, {allowed});")
+    return name
+
+
+def _asked(step: Step) -> str:
+    """What the operation is, for people."""
+    position = str(step.arguments["position"])
+    at = step.arguments["addr"]
+    place = f"{position} of {at.text}" if position != "whole" else f"at {at.text}"  # type: ignore[union-attr]
+    return f"{step.arguments['op']} {place}"
+
+
+def traffic(writer: Writer, step: Step) -> None:
+    """An operation of a peer by an rkey."""
+    _prepare(writer, step)
+    operation = str(step.arguments["op"])
+    if operation in FLUSHES:
+        return flush(writer, step)
+    if operation not in _OPCODES:
+        raise Inexpressible(f"it needs the operation {operation}")
+    if step.arguments["with_flags"].mask:  # type: ignore[union-attr]
+        raise Inexpressible("it needs other flags of a request")
+    if operation == "RDMA_READ":
+        writer.features.add("read")
+    if operation.startswith("ATOMIC"):
+        writer.features.add("atomic")
+    if operation.endswith("IMM"):
+        writer.features.add("imm")
+    addr, at, count, name = writer.located(step, operation)
+    pair = _pair(writer, step)
+    writer.area_of(name)
+    writer.use("rdma")
+    key = writer.number(step.arguments["rkey"])
+    expected = _expected(step)
+    call = f'rdma({pair}, "{_asked(step)}", {expected}, {_OPCODES[operation]}, {key}, {addr}, {at}, {count});'
+    _made(writer, step, pair, call, "remote")
+
+
+def _expected(step: Step) -> str:
+    return "-1" if step.then.because else _WANTED[step.then.outcome]
+
+
+def _made(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
+    """The statement of an operation, and what a row wants of the status of its refusal."""
+    kind = str(step.arguments["qp_type"])
+    if not step.then.because:
+        if step.then.opcode:
+            raise Inexpressible("it needs the opcode of a completion")
+        expected = refusal(side, "", kind) if step.then.outcome == "refused" else None
+        assert expected is None
+        writer.say(call)
+        return
+    wanted_ = refusal(side, step.then.because, kind)
+    if wanted_ is None or kind not in RELIABLE:
+        writer.say(call)
+        return
+    if "(" in pair:
+        name = f"pair{writer.next_number('pair') or ''}_"
+        writer.say(f"struct ibv_qp **{name} = {pair};")
+        call = call.replace(pair, name, 1)
+        pair = name
+    writer.assign("status", call.removesuffix(";"))
+    status_of_refusal(writer, "status", wanted_.wc or wanted_.peer)
+    if wanted_.state:
+        writer.use("in_error")
+        writer.assign("stopped", f"in_error({pair}[0])")
+        writer.check("stopped", "its queue pair should be in the error state")
+
+
+def status_of_refusal(writer: Writer, status: str, allowed: tuple[str, ...]) -> None:
+    """Whether the status of a refusal is one of these; the case says nothing if nothing was refused."""
+    writer.say_if(f"{status} == NONE || {status} == IBV_WC_SUCCESS", 'errx(77, "nothing was refused");')
+    names = [f"IBV_WC_{name}" for name in allowed]
+    kept = " || ".join(f"{status} == {name}" for name in names)
+    writer.check(kept, f"its status should be {' or '.join(names)}, is %d, %s", status, f"ibv_wc_status_str({status})")
+
+
+def flush(writer: Writer, step: Step) -> None:
+    """A FLUSH, which only an extended queue pair can post."""
+    raise Inexpressible(f"it needs the operation {step.arguments['op']!s}")
+
+
+def local_traffic(writer: Writer, step: Step) -> None:
+    """An access by the owner of a range, by an lkey."""
+    _prepare(writer, step)
+    operation = str(step.arguments["op"])
+    if operation not in _LOCAL:
+        raise Inexpressible(f"it needs the operation {operation}")
+    opcode, receives = _LOCAL[operation]
+    addr, at, count, name = writer.located(step, operation)
+    pair = _pair(writer, step)
+    writer.area_of(name)
+    writer.use("local")
+    sge = f"(struct ibv_sge){{ {addr}, {count}, {writer.number(step.arguments['lkey'])} }}"
+    call = f'local({pair}, "{_asked(step)}", {_expected(step)}, {opcode}, {receives}, {sge}, {at});'
+    if step.then.because and operation == "RECV":
+        raise Inexpressible("it needs the statuses of both sides of a receive")
+    if step.then.because and _SIDES[operation] == "gather":
+        call = f"refused({pair}, {opcode}, {sge});"
+        writer.pieces.pop("local")
+        writer.use("refused")
+    _made(writer, step, pair, call, _SIDES[operation])
+
+
+def bind(writer: Writer, step: Step) -> None:
+    """A bind of either type, with its completion."""
+    then, name = step.then, str(step.arguments["mw"])
+    window, queue = identifier(name), f"{identifier(str(step.arguments['qp']))}[0]"
+    spec = writer.case.given.qps[str(step.arguments["qp"])]
+    if _remembered(writer, step, name):
+        writer.assign(f"{window}_old", f"{window}->rkey", "uint32_t")
+    writer.assign("error", bind_call(writer, step))
+    bound(writer, "!error")
+    writer.names.value(name, "old_rkey", f"{window}_old")
+    writer.use("next")
+    writer.headers.add("unistd.h")
+    signaled = "SIGNALED" in step.arguments["send_flags"].names or spec.sq_sig_all  # type: ignore[union-attr]
+    awaited = spec.state in ("RTS", "ERR")
+    call = step.title
+    if not awaited:
+        writer.assign("status", "error ? NONE : IBV_WC_SUCCESS")
+        done = "!error"
+    elif signaled:
+        writer.assign("status", f"error ? NONE : next({queue}->send_cq)")
+        done = "!error && status == IBV_WC_SUCCESS"
+    else:
+        writer.use("earlier")
+        writer.features.add("wc")
+        writer.assign("status", f"error || earlier({queue}) ? NONE : IBV_WC_SUCCESS")
+        done = "!error && status == IBV_WC_SUCCESS"
+    if then.opcode:
+        writer.features.add("wc")
+        done += " && wc.opcode == IBV_WC_BIND_MW"
+    names = then.errno or calls.documented(step)
+    if then.because:
+        wanted_ = refusal("bind", then.because, spec.kind)
+        assert wanted_ is not None
+        status_of_refusal(writer, "status", wanted_.wc)
+        return
+    if then.outcome == "success":
+        kept, should = done, "succeed"
+    elif then.outcome == "refused":
+        code, should = wanted(then, names)
+        kept = f"error ? {code.replace('error != 0', 'error > 0')} : status != IBV_WC_SUCCESS"
+        if not awaited:
+            kept = code.replace("error != 0", "error > 0")
+    else:
+        kept, should = "1", "do either"
+    if then.completion == "one":
+        kept, should = f"({kept}) && (error || status != NONE)", f"{should} and complete once"
+    if then.rkey:
+        sign = "!=" if then.rkey == "changed" else "=="
+        kept, should = f"({kept}) && {window}->rkey {sign} {window}_old", f"{should} with its rkey {then.rkey}"
+    _completion(writer, kept, call, should)
+
+
+def _remembered(writer: Writer, step: Step, window: str) -> bool:
+    """Whether something asks for the key that the window had before a bind."""
+    case = writer.case
+    steps = (*case.before, case.when, *case.afterwards)
+    texts = [format_argument(each) for step in steps for each in step.arguments.values()]
+    restored = any(each.call == "restore_rkey" and each.arguments["mw"] == window for each in steps)
+    return bool(step.then.rkey) or restored or any(f"{window}.old_rkey" in text for text in texts)
+
+
+def _completion(writer: Writer, kept: str, call: str, should: str) -> None:
+    told = f"{call} should {should}, gave %d and completed with %d, %s"
+    writer.check(kept, told, "error", "status", "ibv_wc_status_str(status)")
+
+
+def local_inv(writer: Writer, step: Step) -> None:
+    """A local invalidation."""
+    _invalidated(writer, step, 0, "IBV_WR_LOCAL_INV")
+    done = "!error && status == IBV_WC_SUCCESS"
+    if step.then.opcode:
+        writer.features.add("wc")
+        done += " && wc.opcode == IBV_WC_LOCAL_INV"
+    _completed(writer, step, done)
+
+
+def send_with_inv(writer: Writer, step: Step) -> None:
+    """A SEND with invalidation, of which the receiver is told the key."""
+    queue = identifier(str(step.arguments["qp"]))
+    writer.say("struct ibv_recv_wr receive = { .num_sge = 0 }, *bad_receive;")
+    writer.say(f"SET_UP(!ibv_post_recv({queue}[0], &receive, &bad_receive));")
+    key = writer.number(step.arguments["rkey"])
+    writer.say(f"uint32_t sent = {key};")
+    _invalidated(writer, step, 1, "IBV_WR_SEND_WITH_INV")
+    writer.features.add("wc")
+    writer.assign("received", f"status == IBV_WC_SUCCESS ? next({queue}[0]->recv_cq) : NONE")
+    _completed(writer, step, "!error && status == IBV_WC_SUCCESS && received == IBV_WC_SUCCESS")
+    if step.then.outcome == "success":
+        with writer.block("received == IBV_WC_SUCCESS"):
+            told = "(wc.wc_flags & IBV_WC_WITH_INV) && wc.invalidated_rkey == sent"
+            writer.check(told, "its receiver should be told the key, was told flags %u and key %#x",
+                         "wc.wc_flags", "wc.invalidated_rkey")  # fmt: skip
+
+
+def _invalidated(writer: Writer, step: Step, side: int, opcode: str) -> None:
+    queue = f"{identifier(str(step.arguments['qp']))}[{side}]"
+    writer.use("next")
+    writer.headers.add("unistd.h")
+    name = f"wr{writer.next_number('wr') or ''}"
+    key = writer.number(step.arguments["rkey"])
+    writer.say(f"struct ibv_send_wr *bad_{name}, {name} = {{ .opcode = {opcode}, .wr_id = 1,"
+               f" .send_flags = IBV_SEND_SIGNALED, .invalidate_rkey = {key} }};")  # fmt: skip
+    writer.assign("error", f"ibv_post_send({queue}, &{name}, &bad_{name})")
+    writer.assign("status", f"error ? NONE : next({queue}->send_cq)")
+
+
+def _completed(writer: Writer, step: Step, done: str) -> None:
+    kept, should = {
+        "success": (done, "succeed"), "refused": (f"error >= 0 && !({done})", "fail"), "open": ("1", "do either"),
+    }[step.then.outcome]  # fmt: skip
+    _completion(writer, kept, step.title, should)
+
+
+def restore_rkey(writer: Writer, step: Step) -> None:
+    """Puts the key before the last bind back into the structure of a window."""
+    window = identifier(str(step.arguments["mw"]))
+    writer.say(f"{window}->rkey = {window}_old;")
+
+
+def connect_qp(writer: Writer, step: Step) -> None:
+    """Moves queue pairs on to RTS, and looks for what completes there."""
+    name = str(step.arguments["qp"])
+    own, spec = identifier(name), writer.case.given.qps[name]
+    writer.use("earlier", "move")
+    writer.features.add("wc")
+    writer.headers.add("unistd.h")
+    writer.say(f"move({own}, IBV_QPS_{spec.state}, IBV_QPS_RTS, {rights(writer, spec.access)});")
+    writer.assign("count", f"earlier({own}[0])")
+    if step.then.completion == "none":
+        writer.check("!count", "after RTS nothing posted should complete, %d did", "count")
+
+
+def destroy_qp(writer: Writer, step: Step) -> None:
+    """Destroys both queue pairs."""
+    own = identifier(str(step.arguments["qp"]))
+    writer.say(f"SET_UP(!ibv_destroy_qp({own}[0]) && !ibv_destroy_qp({own}[1]));")
+
+
+def fill(writer: Writer, step: Step) -> None:
+    """Writes known bytes to memory."""
+    name = str(step.arguments["memory"])
+    writer.say(f"memset({identifier(name)}, 0xfe, {writer.names.of(name, 'size')});")
+
+
+def unmap(writer: Writer, step: Step) -> None:
+    """Unmaps memory."""
+    name = str(step.arguments["memory"])
+    writer.say(f"SET_UP(!munmap({identifier(name)}, {writer.names.of(name, 'size')}));")
+
+
+def discard(writer: Writer, step: Step) -> None:
+    """Removes the pages of memory."""
+    name, how = str(step.arguments["memory"]), str(step.arguments["how"])
+    if how not in ("DONTNEED", "REMOVE"):
+        raise Inexpressible(f"it discards pages by {how}")
+    writer.say(f"SET_UP(!madvise({identifier(name)}, {writer.names.of(name, 'size')}, MADV_{how}));")
+
+
+STEPS: Mapping[str, Callable[[Writer, Step], None]] = {
+    "ibv_reg_mr": calls.register,
+    "ibv_reg_mr_iova": calls.register,
+    "ibv_reg_dmabuf_mr": calls.register,
+    "ibv_dereg_mr": calls.dereg,
+    "ibv_rereg_mr": calls.rereg,
+    "ibv_advise_mr": calls.advise,
+    "ibv_alloc_mw": calls.alloc_mw,
+    "ibv_dealloc_mw": calls.dealloc_mw,
+    "ibv_bind_mw": bind,
+    "post_bind_mw": bind,
+    "post_local_inv": local_inv,
+    "post_send_with_inv": send_with_inv,
+    "restore_rkey": restore_rkey,
+    "connect_qp": connect_qp,
+    "destroy_qp": destroy_qp,
+    "fill": fill,
+    "unmap": unmap,
+    "discard": discard,
+    "traffic": traffic,
+    "local_traffic": local_traffic,
+}

@@ -1,0 +1,233 @@
+"""A whole program: what the document says, the helpers that the case needs, and main() with its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from conformance.model.capability import PRECONDITIONS
+from conformance.model.case import Case, Step
+from conformance.model.kind import Kind
+from conformance.model.rules import Rule
+from conformance.model.vocabulary import NULL
+from reproducers import snippets
+from reproducers.expressions import identifier
+from reproducers.layout import WIDTH, comment, fitted, statement
+from reproducers.needed import without_idle
+from reproducers.objects import set_up
+from reproducers.operations import STEPS
+from reproducers.writer import Inexpressible, Writer
+
+MOST_LINES = 150
+# The exit statuses of a program.
+KEPT, VIOLATED, NOT_SET_UP, NOT_SUPPORTED = 0, 1, 2, 77
+_MACROS = [
+    "#define CHECK(kept, ...) \\", '    (violations += !(kept), printf((kept) ? "kept: " : "VIOLATED: "), \\',
+    "     printf(__VA_ARGS__), puts(\"\"))",
+    "#define SET_UP(done) \\", '    do { if (!(done)) err(2, "not set up: %s", #done); } while (0)', "",
+]
+# How a program finds out whether the device declares a capability.
+_DECLARED: Mapping[str, str] = {
+    "atomics": "device.orig_attr.atomic_cap != IBV_ATOMIC_NONE",
+    "mw_type_1": "device.orig_attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW",
+    "mw_type_2": "device.orig_attr.device_cap_flags & "
+                 "(IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)",
+    "odp": "device.odp_caps.general_caps & IBV_ODP_SUPPORT",
+    "odp_implicit": "device.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT",
+    "odp_atomic": "device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_ATOMIC",
+    "flush_global": "device.device_cap_flags_ex >> 38 & 1",
+    "flush_persistent": "device.device_cap_flags_ex >> 39 & 1",
+    "atomic_write": "device.device_cap_flags_ex >> 40 & 1",
+}  # fmt: skip
+# What a stack offers or not, which only the answer of the call tells.
+_OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr")
+# Queue pairs connected by their states are those of InfiniBand and RoCE; others are not set up.
+_IMPLIED = ("uc", "immediate_data", "iba_statuses", *_OFFERED)
+
+
+@dataclass(frozen=True)
+class Program:
+    """The C program of a case: its text, which compiles with `cc FILE -libverbs`."""
+
+    case: str
+    text: str
+
+    @property
+    def lines(self) -> int:
+        """The number of its lines."""
+        return self.text.count("\n")
+
+
+class TooLong(Inexpressible):
+    """A program would have more lines than MOST_LINES."""
+
+
+def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH) -> Program:
+    """The program of a row whose expectation is known, in so many columns. Raises Inexpressible.
+
+    Only with the usual width has it at most MOST_LINES.
+    """
+    if case.kind is not Kind.ROW:
+        raise Inexpressible("it is no row of calls: name one point, as CASE#axis=value")
+    unmet = [need for need in case.needs if need in PRECONDITIONS]
+    if unmet:
+        raise Inexpressible(f"it needs {', '.join(unmet)}")
+    case = without_idle(case)
+    writer = Writer(case, width)
+    if any(step.call == "connect_qp" for step in case.afterwards) or any(
+        qp.state != "RTS" or qp.sq_sig_all for qp in case.given.qps.values()
+    ):
+        writer.features.add("parts")
+    if len(_types(case)) > 1:
+        if "parts" in writer.features:
+            raise Inexpressible("it needs queue pairs of several types in several states")
+        writer.features.add("mixed")
+    _needs(writer)
+    set_up(writer)
+    for step in case.before:
+        _before(writer, step)
+    _step(writer, case.when, "")
+    _afterwards(writer)
+    if "mixed" in writer.features:
+        writer.features -= {"rc", "uc"}
+    lines = [*_top(writer, rules), *_main(writer)]
+    text = "\n".join(part for line in lines for part in fitted(line, width)) + "\n"
+    program = Program(case.id, text)
+    if width == WIDTH and program.lines > MOST_LINES:
+        raise TooLong(f"the program would have {program.lines} lines, more than {MOST_LINES}")
+    return program
+
+
+def _types(case: Case) -> set[str]:
+    """The types of queue pairs that a case needs."""
+    steps = (*case.before, case.when, *case.afterwards)
+    new = [step for step in steps if "qp_type" in step.arguments and step.arguments.get("via", NULL) == NULL]
+    return {qp.kind for qp in case.given.qps.values()} | {str(step.arguments["qp_type"]) for step in new}
+
+
+def _needs(writer: Writer) -> None:
+    needs = [need for need in writer.case.needs if need not in _IMPLIED]
+    for need in needs:
+        if need not in _DECLARED:
+            raise Inexpressible(f"it needs {need}")
+    if not needs:
+        return
+    writer.say("struct ibv_device_attr_ex device;")
+    writer.say("SET_UP(!ibv_query_device_ex(context, NULL, &device));")
+    texts = [_DECLARED[need] for need in needs]
+    inverted = [text.replace("!=", "==") if "!=" in text else f"!({text})" for text in texts]
+    writer.say_if(" || ".join(inverted), f'errx(77, "not declared: {", ".join(needs)}");')
+
+
+def _step(writer: Writer, step: Step, when: str) -> None:
+    if step.call not in STEPS:
+        raise Inexpressible(f"it makes the call {step.call}")
+    try:
+        STEPS[step.call](writer, step)
+    except KeyError as error:
+        raise Inexpressible(f"it uses {error.args[0]!s}, which the program does not have") from error
+    offered = [need for need in writer.case.needs if need in _OFFERED]
+    if not when and offered:
+        writer.say_if("violations && (error == EOPNOTSUPP || error == ENOSYS)", f'errx(77, "no {offered[0]}");')
+
+
+def _before(writer: Writer, step: Step) -> None:
+    """A call that belongs to the set-up."""
+    if step.call not in STEPS:
+        raise Inexpressible(f"it makes the call {step.call}")
+    _step(writer, step, "before")
+    writer.say_if("violations", 'errx(2, "not set up");')
+
+
+def _afterwards(writer: Writer) -> None:
+    case = writer.case
+    when, product = case.when, case.when.name
+    if not case.afterwards:
+        return
+    conditional = any(step.then.after for step in case.afterwards)
+    if conditional:
+        refused = "error != 0" if "status" not in writer.declared else "error || status != IBV_WC_SUCCESS"
+        writer.say(f"int refused = {refused};")
+    if product and when.then.outcome != "refused":
+        writer.say_if(f"!{identifier(product)}", "return violations != 0;")
+    ended = False
+    for step in case.afterwards:
+        names = {str(step.arguments.get(key)) for key in ("mr", "mw")}
+        if names & writer.released and not ended and when.then.outcome != "success":
+            writer.say_if("!error", "return violations != 0;")
+            ended = True
+        if step.then.after:
+            with writer.block("refused" if step.then.after == "refused" else "!refused"):
+                _step(writer, step, "afterwards")
+        else:
+            _step(writer, step, "afterwards")
+
+
+def _top(writer: Writer, rules: Mapping[str, Rule]) -> list[str]:
+    case, lines = writer.case, []
+    lines += comment(_told(case, rules), writer.width)
+    headers = set(writer.headers)
+    if "sys/mman.h" not in headers and "memory" in writer.pieces:
+        headers.add("sys/mman.h")
+    lines += [f"#include <{header}>" for header in sorted(headers)]
+    lines.append("")
+    text = "\n".join([*writer.lines, *(line for piece in snippets.with_needed(writer.pieces)
+                                       for line in snippets.lines_of(piece, writer.features))])  # fmt: skip
+    if "PAGE" in text:
+        lines.append("#define PAGE ((size_t)sysconf(_SC_PAGESIZE))")
+        if "#include <unistd.h>" not in lines:
+            lines.insert(lines.index(""), "#include <unistd.h>")
+    if "NONE" in text.replace("PROT_NONE", "").replace("ATOMIC_NONE", ""):
+        lines.append("#define NONE -1 /* the status where nothing completes */")
+    if "DATA(" in text:
+        lines.append("#define DATA(i) (0x80 + (i) % 113) /* the bytes that move */")
+    if "REMOTE" in text.replace("_REMOTE", ""):
+        lines.append("#define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ"
+                     + (" | \\" if "atomic" in writer.features else ")"))  # fmt: skip
+        if "atomic" in writer.features:
+            lines.append("                IBV_ACCESS_REMOTE_ATOMIC)")
+    lines += _MACROS
+    lines += ["static struct ibv_context *context;", "static struct ibv_pd *pd;", "static int violations;"]
+    if "traffic" in writer.features:
+        lines += [
+            f"static unsigned char own[{max(1, writer.largest)}], *area; /* the peer's, the case's memory */",
+            "static struct ibv_mr *own_mr;", "static size_t size;",
+        ]  # fmt: skip
+    if "hugepage" in writer.features:
+        lines.append("static size_t hugepage;")
+    for piece in snippets.with_needed(writer.pieces):
+        lines += ["", *snippets.lines_of(piece, writer.features)]
+    return [*lines, ""]
+
+
+def _told(case: Case, rules: Mapping[str, Rule]) -> list[str]:
+    paragraphs = []
+    for id_ in case.rules[:1]:
+        rule = rules[id_]
+        paragraphs.append(f"{id_}, {rule.document}, {rule.section}: " + (f'"{rule.quote}"' if rule.quote else rule.statement))
+    return [
+        *paragraphs,
+        f"Case {case.id} of rdma-cts.",
+        "cc repro.c -libverbs && ./a.out [DEVICE]",
+        "Exit status: 0 kept, 1 violated, 77 not supported, 2 not set up.",
+    ]
+
+
+def _main(writer: Writer) -> list[str]:
+    lines = ["int main(int argc, char **argv)", "{"]
+    body = [
+        "struct ibv_device **found = ibv_get_device_list(NULL);",
+        "for (; argc > 1 && *found; found++)",
+        "    if (!strcmp(ibv_get_device_name(*found), argv[1])) break;",
+        "SET_UP(*found && (context = ibv_open_device(*found)));",
+        "SET_UP(pd = ibv_alloc_pd(context));",
+    ]
+    if writer.case.hazardous:
+        body.append("setbuf(stdout, NULL);")
+    if "hugepage" in writer.features:
+        body.append("hugepage = hugepage_size();")
+    if "traffic" in writer.features:
+        body.append("SET_UP(own_mr = ibv_reg_mr(pd, own, sizeof(own), IBV_ACCESS_LOCAL_WRITE | REMOTE));")
+    for text in body:
+        lines += statement(text.lstrip(), 1 + (len(text) - len(text.lstrip())) // 4, writer.width)
+    return [*lines, *writer.lines, "    return violations != 0;", "}"]

@@ -1,0 +1,190 @@
+"""A program while it is written: its objects by name, its statements, and the pieces that these need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from conformance.model.case import Argument, Case, Flags, MemorySpec, Step
+from conformance.model.positions import locate
+from conformance.model.quantity import Quantity, Term
+from conformance.verbs import VERBS
+from reproducers import expressions
+from reproducers.expressions import Names, identifier
+from reproducers.layout import WIDTH, statement
+
+
+class Inexpressible(Exception):
+    """Why a case has no program; the text completes "cannot be expressed: …"."""
+
+
+# Sizes of pages, and huge pages, of systems on which a program may run.
+_SYSTEMS = ((4096, 2 << 20), (65536, 512 << 20))
+_APART = 1 << 44  # between the addresses that memory is given to find out which memory an address is in
+
+
+class Writer:
+    """Collects the statements of main(). `case` is a row, whose expectation is known."""
+
+    def __init__(self, case: Case, width: int = WIDTH) -> None:
+        self.case, self.width = case, width
+        self.names = Names()
+        self.lines: list[str] = []
+        self.pieces: dict[str, None] = {}
+        self.features: set[str] = set()
+        self.headers: set[str] = {"err.h", "infiniband/verbs.h", "stdio.h"}
+        self.largest = 0  # bytes that an operation moves
+        self.area: tuple[str, str] | None = None
+        self.made: set[str] = set()  # objects that calls of the case have made
+        self.released: set[str] = set()
+        self.changed: set[str] = set()  # regions that were changed
+        self.posted: dict[str, str] = {}  # binds of type 2 by the name of the request: the window
+        self._counted: dict[str, int] = {}
+        self.declared: set[str] = set()
+        self._depth = 1
+
+    @property
+    def raw(self) -> bool:
+        """Whether the calls are the kernel's commands."""
+        return self.case.entry == "uverbs"
+
+    def use(self, *pieces: str) -> None:
+        """Adds pieces that the program needs."""
+        self.pieces |= dict.fromkeys(pieces)
+
+    def say(self, text: str) -> None:
+        """Adds a statement."""
+        self.lines += statement(text, self._depth, self.width)
+
+    def check(self, kept: str, told: str, *values: str) -> None:
+        """Adds a check: a condition, and what is told with these values, in the form of printf."""
+        self.say(f"CHECK({', '.join([kept, f'{chr(34)}{told}{chr(34)}', *values])});")
+
+    def say_if(self, condition: str, text: str) -> None:
+        """Adds a statement under a condition."""
+        self.lines += statement(f"if ({condition})", self._depth, self.width)
+        self.lines += statement(text, self._depth + 1, self.width)
+
+    def assign(self, name: str, text: str, kind: str = "int") -> None:
+        """Sets a variable, which the first such statement declares."""
+        new = name not in self.declared
+        if self._depth == 1:
+            self.declared.add(name)
+        self.say(f"{kind}{'' if kind.endswith('*') else ' '}{name} = {text};" if new else f"{name} = {text};")
+
+    def next_number(self, of: str) -> int:
+        """How often this was asked before."""
+        self._counted[of] = self._counted.get(of, -1) + 1
+        return self._counted[of]
+
+    @contextmanager
+    def block(self, condition: str) -> Iterator[None]:
+        """Statements that are only made under a condition."""
+        self.say(f"if ({condition}) {{")
+        self._depth += 1
+        yield
+        self._depth -= 1
+        self.say("}")
+
+    def number(self, argument: Argument) -> str:
+        """A quantity as a number."""
+        assert isinstance(argument, Quantity)
+        return self._known(argument, self.names.number(argument))
+
+    def pointer(self, argument: Argument) -> str:
+        """A quantity as an address."""
+        assert isinstance(argument, Quantity)
+        return self._known(argument, self.names.pointer(argument))
+
+    def _known(self, quantity: Quantity, text: str) -> str:
+        if any(term.unit.startswith("hugepage") for term in quantity.terms):
+            self.features.add("hugepage")
+            self.use("hugepage_size")
+        return text
+
+    def access(self, argument: Argument, of: str = "ibv_access_flags") -> str:
+        """Flags."""
+        assert isinstance(argument, Flags)
+        return expressions.flags(argument, of)
+
+    def memory_of(self, at: Quantity) -> tuple[str, MemorySpec]:
+        """The name of the memory that an address is in, and its description."""
+        bases = self._bases()
+        spec = {**self.case.given.memory, **self.case.given.dmabufs}
+        start = self.evaluate(at, bases, *_SYSTEMS[0])
+        for name, base in bases.items():
+            if base <= start <= base + self.evaluate(spec[name].size, bases, *_SYSTEMS[0]):
+                return name, spec[name]
+        raise Inexpressible("the address of an operation is in no memory of the case")
+
+    def holds(self, addr: Quantity, length: Quantity) -> bool:
+        """Whether memory of the case has all of a range; a range that does not depend on memory is not asked about."""
+        bases = self._bases()
+        if not any(name in bases for name, _ in addr.names):
+            return True
+        spec = {**self.case.given.memory, **self.case.given.dmabufs}
+        start = self.evaluate(addr, bases, *_SYSTEMS[0])
+        end = start + self.evaluate(length, bases, *_SYSTEMS[0])
+        sizes = {name: self.evaluate(spec[name].size, bases, *_SYSTEMS[0]) for name in bases}
+        return any(base <= start and end <= base + sizes[name] for name, base in bases.items())
+
+    def _bases(self) -> dict[str, int]:
+        names = [*self.case.given.memory, *self.case.given.dmabufs]
+        return {name: _APART * (number + 1) for number, name in enumerate(names)}
+
+    def evaluate(self, quantity: Quantity, bases: dict[str, int], page: int, hugepage: int) -> int:
+        """The value of a quantity if memory had these addresses. Raises Inexpressible for a key of an object."""
+        spec = {**self.case.given.memory, **self.case.given.dmabufs}
+
+        def value_of(name: str, property_: str) -> int:
+            if name not in bases:
+                raise Inexpressible(f"an address depends on {name}.{property_}")
+            size = 0 if property_ in ("addr", "") else self.evaluate(spec[name].size, bases, page, hugepage)
+            return size if property_ == "size" else bases[name] + size
+
+        return quantity.evaluate(page, hugepage, value_of)
+
+    def located(self, step: Step, operation: str) -> tuple[str, str, str, str]:
+        """The expressions of the address of an operation, its bytes in this process, and their number, and its memory.
+
+        The first is what a request has as its address.
+        """
+        addr, length = step.arguments["addr"], step.arguments["length"]
+        at = step.arguments["at"] or addr
+        assert isinstance(addr, Quantity) and isinstance(length, Quantity) and isinstance(at, Quantity)
+        bases, position = self._bases(), str(step.arguments["position"])
+        found = []
+        for page, huge in _SYSTEMS:
+            start, size = (self.evaluate(each, bases, page, huge) for each in (addr, length))
+            found.append(locate(position, operation, start, size))
+            self.largest = max(self.largest, found[-1][1])
+        shift = (Term(1 if found[0][0] >= 0 else -1, abs(found[0][0])),)
+        count = Quantity("", (Term(1, found[0][1]),))
+        if found[0] != found[1]:
+            # Only a range of whole pages is of another size on another system.
+            if position not in ("whole", "first", "before", "across-start", "empty"):
+                offset = found[0][0] - self.evaluate(length, bases, *_SYSTEMS[0])
+                shift = (*length.terms, Term(1 if offset >= 0 else -1, abs(offset)))
+            if found[0][1] != found[1][1]:
+                count = length
+        target = Quantity("", (*at.terms, *shift))
+        name, _ = self.memory_of(at)
+        return (
+            self.number(Quantity("", (*addr.terms, *shift))),
+            self.pointer(target),
+            self.number(count),
+            name,
+        )
+
+    def area_of(self, name: str) -> None:
+        """Has the following operations look at this memory."""
+        area = (identifier(name), self.names.of(name, "size"))
+        if area != self.area:
+            self.area = area
+            self.say(f"area = {area[0]}, size = {area[1]};")
+
+
+def documented(step: Step) -> tuple[str, ...]:
+    """The values of errno that the page of a verb lists for its failure."""
+    verb = VERBS.get(step.call)
+    return tuple(verb.codes) if verb and verb.codes and step.call != "ibv_rereg_mr" else ()

@@ -1,0 +1,202 @@
+"""Waivers of defects: made from recorded runs, read again, and applied to the same run, another one and a worse one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from commands.__main__ import main
+from conformance.errors import UserError
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import VIOLATIONS
+from conformance.results.make_waivers import Run, waivers_text
+from conformance.results.waiver_file import read_waivers
+from conformance.results.waivers import Waivers
+from conformance.tables.suite import ROOT, Suite
+from reports.digest import Digest, read
+from samples import changed, registry
+
+RUNS = Path(__file__).with_name("recorded_violations")
+TODAY, EXPIRES = date(2026, 11, 22), date(2027, 3, 1)
+NO_SUITE = Suite(registry(), (), "0" * 64)
+SCHEMA = json.loads((ROOT / "docs" / "waivers.schema.json").read_text())
+ISSUE = "https://bugs.example.org/{defect}"
+
+
+def recorded(name: str) -> Digest:
+    return read(RUNS / f"{name}.jsonl")
+
+
+def made(tmp_path: Path, *names: str) -> Waivers:
+    """Waivers of these runs, read from the file that was made."""
+    runs = [Run(name, recorded(name).header, recorded(name).results) for name in names]
+    path = tmp_path / "waivers.yaml"
+    path.write_text(waivers_text(runs, "the rdma team", ISSUE, EXPIRES))
+    jsonschema.validate(json.loads(json.dumps(yaml.safe_load(path.read_text()), default=str)), SCHEMA)
+    return read_waivers(path, NO_SUITE, TODAY)
+
+
+def left(waivers: Waivers, run: Digest, results: Sequence[ResultRecord] | None = None) -> tuple[list[str], list[str]]:
+    """The violations that are not waived, and the problems of the waivers."""
+    applied = [waivers.applied(record, run.header) for record in (results or run.results)]
+    open_ = [record["case"] for record in applied if record["effective"] in VIOLATIONS]
+    return open_, list(waivers.account(applied, run.header)["problems"])
+
+
+def test_the_waivers_of_a_run_leave_nothing_of_it_rows_and_sweeps_alike(tmp_path: Path) -> None:
+    run = recorded("forky")
+    waivers = made(tmp_path, "forky")
+    assert len(waivers.defects) == 22
+    assert left(waivers, run) == ([], [])
+    waived = waivers.applied(next(record for record in run.results if record["deviations"]), run.header)["waiver"]
+    assert waived is not None
+    assert waived["for"].startswith("defect ")
+    assert waived["issue"] == f"https://bugs.example.org/{waived['for'].removeprefix('defect ')}"
+
+
+def test_they_leave_nothing_of_another_run_in_which_another_case_died(tmp_path: Path) -> None:
+    assert left(made(tmp_path, "forky", "forky-again"), recorded("forky-again")) == ([], [])
+
+
+def test_what_comes_only_at_times_is_named_so(tmp_path: Path) -> None:
+    made(tmp_path, "forky", "forky-again", "trixie")
+    data = yaml.safe_load((tmp_path / "waivers.yaml").read_text())
+    unsteady = {each["case"]: each["seen"] for waiver in data["waivers"] for each in waiver.get("unsteady", ())}
+    assert unsteady == {
+        "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104": "CRASH or FAIL, FAIL seen 1 of 2",
+        "reg_mr_iova/on_demand/every-byte-at-9223372036854775912": "FAIL or CRASH, CRASH seen 1 of 2",
+    }
+
+
+def test_a_waiver_holds_on_the_kernels_of_the_runs_that_showed_the_defect(tmp_path: Path) -> None:
+    kernels = {waiver.defect: (waiver.where.kernel_from, waiver.where.kernel_to)
+               for waiver in made(tmp_path, "forky", "trixie").defects}  # fmt: skip
+    assert kernels["85c569cb8aca"] == ("6.12", "7.2")
+    assert kernels["251ad0de44ec"] == ("7.2", "7.2")
+    only_forky = made(tmp_path, "forky")
+    open_, _ = left(only_forky, recorded("trixie"))
+    assert len(open_) == 108
+
+
+def test_a_defect_of_which_nothing_is_seen_any_more_is_told(tmp_path: Path) -> None:
+    run = recorded("forky")
+    waivers = made(tmp_path, "forky")
+    mended: list[ResultRecord] = [
+        {**record, "verdict": record["verdict"].PASS, "deviations": []} if record["rules"] == ["REG-25"] else record
+        for record in run.results
+    ]
+    open_, (problem,) = left(waivers, run, mended)
+    assert open_ == []
+    assert "the waiver of defect 885a6ada681b (the rdma team, " in problem
+    assert problem.endswith("is not needed any more: it shows in none of its cases")
+    only_one_case = [record for record in mended if record["case"].endswith("on-demand-of-2-gib")]
+    assert left(waivers, run, only_one_case) == ([], [])
+
+
+def test_a_defect_that_has_become_worse_counts(tmp_path: Path) -> None:
+    run = recorded("forky")
+    waivers = made(tmp_path, "forky")
+    moved = "afterwards traffic(op=RDMA_WRITE) returned 0, completed with SUCCESS, and moved bytes that it should not"
+    served = next(record for record in run.results if record["rules"] == ["REG-12"] and not record["deviations"])
+    died: Any = {
+        "log": ["RIP: 0010:__rxe_put+0x12/0x60 [rdma_rxe]", "Call Trace:", " rxe_invalidate_mw+0x9d/0x110 [rdma_rxe]"]
+    }
+    line = "ibv_reg_mr(access=ON_DEMAND): the kernel under test died"
+    afterwards = {"afterwards": [{"call": "traffic(op=RDMA_WRITE)", "outcome": "success"}]}
+    same = changed(served, {"reason": moved})
+    worse = changed(served, {"verdict": served["verdict"].CRASH, "call": line.partition(":")[0], "reason": line,
+                             "expected": afterwards, "kernel": died})  # fmt: skip
+    assert left(waivers, run, [same])[0] == []
+    open_, problems = left(waivers, run, [worse])
+    assert open_ == [served["case"]]
+    assert problems[0].endswith(f"does not fit: {served['case']} is worse, kernel crash")
+
+
+def test_a_result_with_a_second_defect_is_not_waived_for_the_first(tmp_path: Path) -> None:
+    run = recorded("forky")
+    sweep = next(record for record in run.results if record["case"] == "bind_mw/data_path/several-packets")
+    (own,) = sweep["deviations"]
+    new: Any = {**own, "observed": "ibv_dereg_mr should succeed, returned EBUSY", "rules": ["DEREG-01"]}
+    assert left(made(tmp_path, "forky"), run, [changed(sweep, {"deviations": [own, new]})])[0] == [sweep["case"]]
+
+
+def test_an_expired_waiver_of_a_defect_waives_nothing_and_is_told(tmp_path: Path) -> None:
+    run = recorded("forky")
+    made(tmp_path, "forky")
+    late = read_waivers(tmp_path / "waivers.yaml", NO_SUITE, date(2027, 3, 2))
+    open_, problems = left(late, run)
+    assert len(open_) == 189
+    assert len(problems) == 22
+    assert problems[0].endswith("expired on 2027-03-01")
+
+
+WRONG = {
+    "no-fingerprint": ('"885a6ada681b"', "REG-25", "'REG-25' is no fingerprint, which has 12 hexadecimal digits"),
+    "no-severity": ("severity: kernel crash", "severity: bad", "unknown severity 'bad'"),
+    "both": ("title:", "rule: REG-25\n    about:", "a waiver is for one defect or for one rule, not for both"),
+    "twice": ('"85c569cb8aca"', '"6c8e18b350a5"', "defect 6c8e18b350a5 is waived twice"),
+    "unsteady": ("    cases:", "    unsteady: [{case: x}]\n    cases:", "an unsteady case lacks the key 'seen'"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "message"), WRONG.values(), ids=WRONG)
+def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+    made(tmp_path, "forky")
+    path = tmp_path / "waivers.yaml"
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(UserError) as caught:
+        read_waivers(path, NO_SUITE, TODAY)
+    assert any(message in line and line.startswith(f"{path}:") for line in str(caught.value).splitlines())
+
+
+def command(*more: str, run: str = "forky", expires: str = "", issue: str = ISSUE) -> tuple[str, ...]:
+    latest = expires or date.today().isoformat()
+    return (
+        "waivers",
+        "--from",
+        str(RUNS / f"{run}.jsonl"),
+        "--owner",
+        "me",
+        "--issue",
+        issue,
+        "--expires",
+        latest,
+        *more,
+    )
+
+
+def test_the_command_writes_a_file_that_run_and_judge_accept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "made.yaml"
+    assert main(command("--out", str(path))) == 0
+    assert capsys.readouterr().out == f"waivers: {path}\n"
+    assert main(command()) == 0
+    assert capsys.readouterr().out == path.read_text()
+    assert len(read_waivers(path, NO_SUITE, date.today()).defects) == 22
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (command(expires="soon"), "--expires soon is no date such as 20"),
+        (command(expires="2020-01-01"), "--expires 2020-01-01 is not from today to 20"),
+        (command(expires="2999-01-01"), "180 days ahead"),
+        (command(issue="4711"), "--issue 4711 is no address; it begins with https://"),
+        (command(run="none"), "none.jsonl cannot be read: No such file or directory"),
+    ],
+    ids=["no-date", "past", "far", "issue", "no-run"],
+)
+def test_a_wrong_argument_is_one_line(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line

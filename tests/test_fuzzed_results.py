@@ -1,0 +1,201 @@
+"""Results files that are damaged in every way: each reader takes them or refuses them in one line, with no traceback.
+
+RDMA_CTS_FUZZED says how many files there are; each is read by all readers. The files are those of a seed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import closing, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands import coverage, explanations
+from commands.__main__ import main
+from commands.report import FORMATS
+from conformance.errors import UserError
+from conformance.results.points import read_points
+from conformance.results.records import encode, read_results
+from conformance.results.rejudge import rejudge
+from conformance.results.writer import ResultsFile
+from conformance.tables.suite import Suite, load_suite
+from reports import terminal
+from reports.comparison import compare
+from reports.digest import read
+
+FILES = int(os.environ.get("RDMA_CTS_FUZZED", "400"))
+SEED = 19
+OLD = Path(__file__).with_name("old_results")
+# What is put in the place of a value.
+STRANGE: tuple[Any, ...] = (
+    None, True, 0, -1, 7, 1 << 63, 1.5, "", "x", "PASS", "WAIVED", "GREAT", "\x1b[2J\u202e", "../../etc/passwd",
+    "a" * 3000, [], [1], ["x"], [[]], {}, {"a": 1}, {"": {}}, "\ud800", "2026-01-01", "0x0", [None],
+    {"subsets": ["A"]}, -1.0, "\n",
+)  # fmt: skip
+# What is put in the place of a value's text.
+RAW = (
+    b"1e999", b"-1e999", b"1" + b"0" * 400, b"9" * 5000, b"NaN", b"Infinity", b"[" * 100_000, b'{"a":' * 5000, b"\xff",
+    b"\x00", b'"', b"", b"18446744073709551616", b"-0", b"1E400", b"[" * 60 + b"]" * 60, b'"\\ud800"', b"tru",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    return load_suite()
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path to each value in some data."""
+    if path:
+        yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        yield from places(each, (*path, key))
+
+
+def changed(data: Any, path: tuple[Any, ...], dice: random.Random) -> None:
+    """Replaces, removes or moves one value."""
+    *way, last = path
+    for key in way:
+        data = data[key]
+    match dice.randrange(6):
+        case 0:
+            del data[last]
+        case 1 if isinstance(data, dict):
+            data[dice.choice(("type", "case", "x", "\x1b", "observed"))] = data[last]
+        case 2 if isinstance(data[last], int | float):
+            data[last] = dice.choice((-data[last], data[last] + 1, data[last] * 1000, 1 << 40))
+        case _:
+            data[last] = dice.choice(STRANGE)
+
+
+def damaged(lines: list[bytes], dice: random.Random) -> bytes:
+    """The lines of a file with some damage."""
+    lines = list(lines)
+    for _ in range(dice.choice((1, 1, 2, 5))):
+        number = dice.randrange(len(lines))
+        match dice.randrange(10):
+            case 0:
+                del lines[number]
+                lines = lines or [b"\n"]
+            case 1:
+                lines.insert(number, dice.choice(lines))
+            case 2:
+                data = bytearray(lines[number])
+                for _ in range(dice.randrange(1, 4)):
+                    data[dice.randrange(len(data))] = dice.randrange(256)
+                lines[number] = bytes(data)
+            case 3:
+                start = dice.randrange(len(lines[number]))
+                lines[number] = lines[number][:start] + dice.choice((b"", b"\n"))
+            case 4:
+                marks = [at for at, byte in enumerate(lines[number]) if byte == ord(":")]
+                if marks:
+                    at = dice.choice(marks) + 1
+                    end = min(
+                        (e for e in (lines[number].find(b",", at), lines[number].find(b"}", at)) if e > 0), default=at
+                    )
+                    lines[number] = lines[number][:at] + dice.choice(RAW) + lines[number][end:]
+            case _:
+                lines[number] = _with_changed_values(lines[number], dice)
+    return b"".join(lines)
+
+
+def _with_changed_values(line: bytes, dice: random.Random) -> bytes:
+    try:
+        data = json.loads(line)
+        found = list(places(data))
+        changed(data, dice.choice(found), dice)
+        return json.dumps(data).encode() + b"\n"
+    except (ValueError, IndexError, TypeError, RecursionError):
+        return line
+
+
+def read_in_every_way(folder: Path, suite: Suite) -> None:
+    """Everything that reads a run. Raises UserError."""
+    run = read(folder)
+    for render in FORMATS.values():
+        report = render([run])
+        assert b"\x1b" not in (report if isinstance(report, bytes) else report.encode(errors="replace"))
+    assert all(line.isprintable() for line in terminal.summary(run, folder).split("\n"))
+    compare(run, read(OLD), unlike_tables=True)
+    list(explanations.of_rule(suite, suite.registry["ADV-01"], run))
+    coverage.cover_with_results(suite, folder)
+    list(rejudge(suite, read_results(folder), folder))
+    for record in read_results(folder).results:
+        if record.get("points_file"):
+            read_points(folder, record)
+
+
+def carried_on(folder: Path) -> None:
+    """What `run --resume` does with the file before a worker starts."""
+    with closing(ResultsFile(folder / "results.jsonl", carry_on=True)) as file:
+        file.cut_back(file.recorded())
+
+
+def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path, suite: Suite) -> None:
+    dice = random.Random(SEED)
+    folder = Path(shutil.copytree(OLD, tmp_path / "run"))
+    lines = (OLD / "results.jsonl").read_bytes().splitlines(keepends=True)
+    points = sorted((folder / "points").iterdir())
+    good = [path.read_bytes() for path in points]
+    refused: list[str] = []
+    for number in range(FILES):
+        data = damaged(lines, dice)
+        (folder / "results.jsonl").write_bytes(data)
+        for path, content in zip(points, good, strict=True):
+            path.write_bytes(damaged([content], dice) if number % 3 == 0 else content)
+        for reader in (lambda: read_in_every_way(folder, suite), lambda: carried_on(folder)):
+            try:
+                reader()
+            except UserError as error:
+                refused.append(str(error))
+            except Exception as error:
+                (tmp_path / "culprit").write_bytes(data)
+                raise AssertionError(
+                    f"file {number} of seed {SEED}, kept as {tmp_path / 'culprit'}: {error!r}"
+                ) from error
+    assert [text for text in refused if len(text.splitlines()) != 1] == []
+    assert 0 < len(refused) < 2 * FILES
+
+
+COMMANDS = ("report", "compare OLD", "judge", "explain ADV-01 --results", "coverage --results", "run --resume")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("raw", [RAW[0], RAW[2], RAW[6], RAW[7], RAW[8]], ids=range(5))
+def test_each_command_refuses_a_file_with_what_no_reader_can_handle(command: str, raw: bytes, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(OLD, tmp_path / "run"))
+    path = folder / "results.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"duration_us":', b'"duration_us":' + raw + b',"x":', 1))
+    said, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(said), redirect_stderr(errors):
+        status = main([*(word.replace("OLD", str(OLD)) for word in command.split()), str(folder)])
+    assert status == 2
+    (line,) = errors.getvalue().splitlines()
+    assert line.startswith(f"rdma-cts: {path}:3: not a line of") or command == "run --resume"
+
+
+def seconds_to_read(folder: Path, planned: int) -> float:
+    """The processor time for a digest and a summary of a run of which most planned cases are missing."""
+    header, *rest = (OLD / "results.jsonl").read_bytes().splitlines(keepends=True)
+    data = json.loads(header)
+    data["planned"] = [f"reg_mr/made/up-{number}" for number in range(planned)]
+    folder.mkdir()
+    (folder / "results.jsonl").write_bytes(encode(data) + b"".join(rest))
+    began = time.process_time()
+    assert f"{planned + 11:,} cases" in terminal.summary(read(folder), folder)
+    return time.process_time() - began
+
+
+def test_the_time_to_read_many_planned_cases_grows_with_their_number(tmp_path: Path) -> None:
+    few, many = (seconds_to_read(tmp_path / str(planned), planned) for planned in (30_000, 300_000))
+    assert many < 40 * few

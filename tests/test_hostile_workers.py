@@ -1,0 +1,178 @@
+"""Workers that forge, babble, stall and break: none gets a PASS that the device has not earned, and every run ends.
+
+Each is a process that stands in for QEMU and speaks the port's protocol (hostile_worker.py), read as a guest is. The
+first worker of a run is hostile in its second case, and all later ones are good.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import hostile_worker
+from actors import IDS, SUITE, Audience, verdicts
+from conformance.results.conclusions import exit_status
+from conformance.results.records import Recorded, read_results
+from conformance.results.writer import ResultsFile
+from conformance.supervision import Supervisor, Worker
+from fixtures import console as consoles
+from fixtures.marks import new_mark
+from fixtures.softroce.freezing import await_event
+from fixtures.softroce.guest import Guest
+from fixtures.softroce.request import MARK, ONLY, Request, encode
+from patience import PATIENCE_S
+from reports import terminal
+from reports.digest import read
+from samples import header, observed_result
+
+SCRIPT = Path(hostile_worker.__file__)
+# Of a case, in seconds. A good one takes a millisecond; only those that are to hang wait for the end of a short one.
+DEADLINE_S, SHORT_S = 60.0, 5.0
+# The verdict of the case in which the worker is hostile.
+EXPECTED = {
+    "forge_every_result_and_exit": "CRASH",
+    "forge_a_whole_session": "CRASH",
+    "forge_with_a_guessed_mark": "CRASH",
+    "forge_with_a_piece_of_the_mark": "CRASH",
+    "forge_the_footer": "CRASH",
+    "forge_the_end_of_the_session": "CRASH",
+    "forge_a_kill_from_outside": "PASS",  # it is run again, in a worker that is good
+    "forge_a_refusal": "CRASH",
+    "write_into_a_line_of_the_harness": "BROKEN",
+    "answer_every_case_at_once": "CRASH",
+    "pass_what_fails": "BROKEN",
+    "fail_what_passes": "BROKEN",
+    "pass_without_an_observation": "BROKEN",
+    "pass_what_was_not_reached": "BROKEN",
+    "pass_what_left_something_behind": "BROKEN",
+    "pass_with_an_alarm": "BROKEN",
+    "pass_an_observation_of_nothing": "BROKEN",
+    "say_other_rules_and_a_waiver": "PASS",  # which it has earned
+    "say_a_verdict_of_waivers": "BROKEN",
+    "say_an_unknown_verdict": "BROKEN",
+    "answer_twice": "PASS",
+    "answer_a_case_that_is_done": "PASS",
+    "begin_a_case_that_is_not_planned": "PASS",
+    "go_on_without_a_result": "BROKEN",
+    "send_another_header": "PASS",
+    "withdraw_what_is_offered": "PASS",
+    "infinite_number": "BROKEN",
+    "number_of_400_digits": "BROKEN",
+    "number_of_10000_digits": "BROKEN",
+    "not_a_number": "BROKEN",
+    "nested_lists": "BROKEN",
+    "nested_objects": "BROKEN",
+    "nested_observations": "BROKEN",
+    "wrong_type_of_rules": "BROKEN",
+    "wrong_type_of_the_observation": "BROKEN",
+    "wrong_type_in_the_observation": "BROKEN",
+    "wrong_type_of_the_log": "BROKEN",
+    "wrong_type_of_the_case": "BROKEN",
+    "nothing_at_all": "BROKEN",
+    "half_a_line": "BROKEN",
+    "bytes_that_are_no_text": "BROKEN",
+    "zeros": "BROKEN",
+    "a_huge_observation": "BROKEN",
+    "a_huge_log": "PASS",
+    "words_for_the_terminal": "FAIL",
+    "a_line_that_is_too_long": "BROKEN",
+    "print_one_letter_for_ever": "HANG",
+    "print_lines_for_ever": "HANG",
+    "print_marked_lines_for_ever": "HANG",
+    "a_hundred_megabytes_without_a_newline": "HANG",
+    "one_letter_at_a_time": "HANG",
+    "the_same_progress_for_ever": "HANG",
+    "progress_of_another_case": "HANG",
+    "say_nothing": "HANG",
+    "print_on_the_console_for_ever": "HANG",
+    "exit_at_once": "CRASH",
+    "exit_after_half_a_line": "CRASH",
+    "exit_between_cases": "PASS",
+    "abort": "CRASH",
+    "be_killed": "PASS",  # QEMU was: the case is run again
+}
+STATUS = {"PASS": 0, "FAIL": 1, "CRASH": 1, "HANG": 1, "BROKEN": 3}
+
+
+class Stand:
+    """Runs four cases in guests that are stand-ins."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.console = folder / "console.log"
+        self.lines = folder / "lines.json"
+        self.started = 0
+        known = {"header": header(), "results": {case.id: observed_result(case) for case in SUITE.cases}}
+        self.lines.write_text(json.dumps({**known, "console": str(self.console)}))
+
+    def start(self, what: str, cases: Sequence[str]) -> Worker:
+        self.started += 1
+        hostile = what if self.started == 1 else "well"
+        request = Request((), files={ONLY: "".join(f"{case}\n" for case in cases), MARK: new_mark()})
+        self.console.touch()
+        work = Path(tempfile.mkdtemp(dir=self.folder))
+        command = [sys.executable, "-I", "-S", str(SCRIPT), str(self.lines), hostile]
+        guest = Guest(command, self.console, work, ends_with_job=True, mark=request.mark)
+        guest.await_up(PATIENCE_S)
+        assert guest.send(encode(request), PATIENCE_S)
+        await_event(guest, "resumed", PATIENCE_S)
+        return guest
+
+    def run(self, what: str) -> Recorded:
+        with closing(ResultsFile(self.folder / "results.jsonl")) as file:
+            supervisor = Supervisor(
+                SUITE, SUITE.cases, file, Audience(), {"stack": "test"}, self.console,
+                deadline_s=SHORT_S if EXPECTED[what] == "HANG" else DEADLINE_S,
+            )  # fmt: skip
+            supervisor.run(lambda cases: self.start(what, cases))
+        return read_results(self.folder)
+
+
+@pytest.fixture
+def stand(tmp_path: Path) -> Stand:
+    return Stand(tmp_path)
+
+
+def test_each_hostile_worker_is_tried() -> None:
+    assert list(EXPECTED) == list(hostile_worker.names())
+    assert len(EXPECTED) >= 40
+
+
+@pytest.mark.parametrize("what", EXPECTED)
+def test_a_hostile_worker_costs_its_case_alone_and_gets_what_it_has_earned(stand: Stand, what: str) -> None:
+    recorded = stand.run(what)
+    assert verdicts(recorded) == ["PASS", EXPECTED[what], "PASS", "PASS"]
+    assert recorded.footer is not None
+    assert recorded.footer["complete"] is True
+    assert exit_status(recorded.footer) == STATUS[EXPECTED[what]]
+    for case, line in zip(IDS, recorded.results, strict=False):
+        assert (line["rules"], line["effective"], line["waiver"]) == (["REG-01"], line["verdict"], None), case
+    shown = terminal.summary(read(stand.folder), stand.folder)
+    assert all(text.isprintable() for text in shown.split("\n"))
+
+
+def test_a_verdict_that_differs_is_told_with_both(stand: Stand) -> None:
+    broken = {line["case"]: line for line in stand.run("pass_what_fails").results}[IDS[1]]
+    assert "the worker says PASS" in broken["reason"]
+    assert "its observation gives FAIL" in broken["reason"]
+    assert broken["observed"]["errno"] == "EINVAL"
+
+
+def test_a_console_that_grows_for_ever_is_cut_in_its_middle(stand: Stand) -> None:
+    stand.run("print_on_the_console_for_ever")
+    consoles.bound(stand.console)
+    assert stand.console.stat().st_size <= consoles.MOST_BYTES
+    assert b"bytes of output are left out here)" in stand.console.read_bytes()
+
+
+def test_what_is_cut_is_told(stand: Stand) -> None:
+    log = {line["case"]: line for line in stand.run("a_huge_log").results}[IDS[1]]["kernel"]["log"]
+    assert len(log) < 300
+    assert "(4,800 lines are left out)" in log
+    assert log[0].endswith("characters are left out)")

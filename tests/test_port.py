@@ -1,0 +1,201 @@
+"""Which port, GID and partition traffic uses, and what is told of those that cannot be used; on a made-up /sys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conformance.device import device as device_module
+from conformance.device.device import Device, transport_of
+from conformance.device.port import Port
+from conformance.device.queue_pairs import DeviceQueue
+from conformance.errors import UserError
+from conformance.model.transport import INFINIBAND, ROCE
+
+LINK_LOCAL, MAPPED = "fe80:0000:0000:0000:5054:00ff:fe12:3456", "0000:0000:0000:0000:0000:ffff:c0a8:0001"
+VLAN, GLOBAL = "0000:0000:0000:0000:0000:ffff:c0a8:0101", "2001:0db8:0000:0000:0000:0000:0000:0001"
+PREFIX_ALONE, NONE = "fe80:0000:0000:0000:0000:0000:0000:0000", "0000:0000:0000:0000:0000:0000:0000:0000"
+V1, V2 = "IB/RoCE v1", "RoCE v2"
+Entry = tuple[str, str, str]  # address, type, interface
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[..., Port]:
+    """A port of a made-up /sys: link layer, GIDs, and the interfaces with their flags and operstate."""
+
+    def make(
+        link_layer: str = "Ethernet", *gids: Entry, state: str = "4: ACTIVE", pkeys: tuple[int, ...] = (0xFFFF,),
+        interfaces: tuple[tuple[str, int, str], ...] = (("d0", 0x1003, "up"),),
+    ) -> Port:  # fmt: skip
+        folder = tmp_path / "ib" / "any0" / "ports" / "1"
+        files = {"link_layer": link_layer, "state": state}
+        files |= {f"pkeys/{index}": f"{key:#06x}" for index, key in enumerate(pkeys)}
+        for index, (address, kind, interface) in enumerate(gids):
+            files |= {f"gids/{index}": address}
+            files |= {f"gid_attrs/types/{index}": kind} if kind else {}
+            files |= {f"gid_attrs/ndevs/{index}": interface} if interface else {}
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(f"{text}\n")
+        for name, flags, operstate in interfaces:
+            (tmp_path / "net" / name).mkdir(parents=True)
+            (tmp_path / "net" / name / "flags").write_text(f"{flags:#x}\n")
+            (tmp_path / "net" / name / "operstate").write_text(f"{operstate}\n")
+        return Port("any0", 1, tmp_path / "ib", tmp_path / "net")
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("gids", "index"),
+    [
+        (((LINK_LOCAL, V1, "d0"), (MAPPED, V2, "d0"), (NONE, "", "")), 1),
+        (((MAPPED, V2, "d0"), (MAPPED, V1, "d0")), 0),  # version 2, wherever it stands
+        (((GLOBAL, V2, "d0"), (LINK_LOCAL, V2, "d0")), 0),  # a link-local one only if there is no other
+        (((LINK_LOCAL, V1, "d0"), (LINK_LOCAL, V2, "d0")), 1),
+        (((MAPPED, V1, "d0"),), 0),
+        (((MAPPED, V2, "d0"), (PREFIX_ALONE, V2, "d0")), 0),
+        (((MAPPED, V2, "d0"), (VLAN, V2, "d0.7")), 0),  # the VLAN is down
+        (((MAPPED, V2, "d0"), (VLAN, V2, "elsewhere")), 0),  # of another network namespace
+    ],
+)
+def test_roce_uses_the_best_gid_whose_interface_is_up(made: Any, gids: tuple[Entry, ...], index: int) -> None:
+    port = made("Ethernet", *gids, interfaces=(("d0", 0x1003, "up"), ("d0.7", 0x1003, "lowerlayerdown")))
+    assert port.choose(port.gids()) == index
+    assert port.choose(port.gids(range(len(gids)))) == index
+
+
+def test_an_old_kernel_that_does_not_tell_types_has_its_last_gid_used(made: Any) -> None:
+    port = made("Ethernet", (LINK_LOCAL, "", ""), (MAPPED, "", ""), (PREFIX_ALONE, "", ""))
+    assert port.choose(port.gids()) == 1
+
+
+def test_infiniband_uses_its_first_gid(made: Any) -> None:
+    port = made("InfiniBand", (LINK_LOCAL, V1, ""), (LINK_LOCAL, V1, ""))
+    assert port.choose(port.gids()) == 0
+    port.check(1)
+
+
+@pytest.mark.parametrize(
+    ("gids", "hint"),
+    [
+        ((), "give its network interface an address"),
+        (((MAPPED, V2, "d0"),), "ip link set d0 up"),
+        (((MAPPED, V2, "elsewhere"),), "run in the network namespace of that interface"),
+    ],
+)
+def test_a_port_without_a_usable_gid_is_told_with_what_to_do(made: Any, gids: tuple[Entry, ...], hint: str) -> None:
+    port = made("Ethernet", *gids, interfaces=(("d0", 0x1002, "down"),))
+    with pytest.raises(UserError, match="port 1 of any0 has no GID whose network interface is up") as caught:
+        port.choose(port.gids())
+    assert hint in caught.value.hint
+    assert caught.value.status == 3
+
+
+@pytest.mark.parametrize(
+    ("index", "what"),
+    [(2, "is empty"), (9, "is empty"), (3, "belongs to d1, which is down"), (4, "has no interface here")],
+)
+def test_a_gid_that_cannot_be_used_is_a_mistake_and_the_good_ones_are_listed(made: Any, index: int, what: str) -> None:
+    gids = ((LINK_LOCAL, V1, "d0"), (MAPPED, V2, "d0"), (NONE, "", ""), (VLAN, V2, "d1"), (GLOBAL, V2, "elsewhere"))
+    port = made("Ethernet", *gids, interfaces=(("d0", 0x1003, "unknown"), ("d1", 0x1002, "down")))
+    for good in (0, 1):
+        port.check(good)
+    with pytest.raises(UserError) as caught:
+        port.check(index)
+    assert caught.value.message == f"--gid-index {index}: this GID of port 1 of any0 {what}"
+    assert caught.value.hint == f"usable: 0 (RoCE v1, {LINK_LOCAL}, d0), 1 (RoCE v2, {MAPPED}, d0)"
+    assert caught.value.status == 2
+
+
+@pytest.mark.parametrize("state", ["0: NOP", "1: DOWN", "2: INIT", "17: NEW"])
+def test_a_port_that_carries_nothing_is_told_of_before_any_case(made: Any, state: str) -> None:
+    with pytest.raises(UserError, match=f"port 1 of any0 is {state[3:].strip()}") as told:
+        made("InfiniBand", (LINK_LOCAL, V1, ""), state=state).check()
+    assert told.value.status == 3
+
+
+@pytest.mark.parametrize("state", ["3: ARMED", "4: ACTIVE", "5: ACTIVE_DEFER"])
+def test_a_port_that_carries_traffic_is_fine(made: Any, state: str) -> None:
+    made("Ethernet", (MAPPED, V2, "d0"), state=state).check()
+
+
+def test_a_port_that_does_not_exist_is_told_with_those_that_do(made: Any, tmp_path: Path) -> None:
+    made()
+    with pytest.raises(UserError, match="any0 has no port 2; its ports: 1"):
+        Port("any0", 2, tmp_path / "ib").check()
+
+
+@pytest.mark.parametrize(
+    ("pkeys", "index"),
+    [((0xFFFF,), 0), ((0x7FFF, 0x8001, 0xFFFF), 2), ((0x7FFF, 0x8001), 1), ((0x7FFF,), 0), ((), 0), ((0, 0x8005), 1)],
+)
+def test_the_partition_is_one_with_full_membership(made: Any, pkeys: tuple[int, ...], index: int) -> None:
+    assert made("InfiniBand", pkeys=pkeys).pkey_index == index
+
+
+# Paths, on a device that was not opened
+
+
+def device(layer: str, lid: int = 7, flags: int = 0, gid_index: int | None = None) -> Device:
+    found = Device.__new__(Device)
+    found.name, found.port, found.gid_index = "any0", 1, gid_index
+    found.transport = INFINIBAND if layer == "InfiniBand" else ROCE
+    found.__dict__["_port"] = SimpleNamespace(lid=lid, flags=flags)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("of", "used"),
+    [
+        (device("InfiniBand"), False),
+        (device("InfiniBand", gid_index=0), True),
+        (device("InfiniBand", flags=1), True),
+        (device("InfiniBand", lid=0), True),
+        (device("Ethernet", lid=0), True),
+    ],
+)
+def test_infiniband_goes_by_lid_and_has_a_global_route_only_where_it_needs_one(of: Device, used: bool) -> None:
+    assert of.uses_grh is used
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_the_path_has_a_global_route_or_none(monkeypatch: pytest.MonkeyPatch, used: bool) -> None:
+    calls: list[Any] = []
+    module = SimpleNamespace(
+        AHAttr=lambda **values: calls.append(values), GlobalRoute=lambda **values: ("route", values)
+    )  # fmt: skip
+    monkeypatch.setitem(__import__("sys").modules, "pyverbs", SimpleNamespace(addr=module))
+    monkeypatch.setitem(__import__("sys").modules, "pyverbs.addr", module)
+    queue = DeviceQueue.__new__(DeviceQueue)
+    fake: Any = SimpleNamespace(uses_grh=used, port=2, lid=7, gid="gid", source_gid_index=3)
+    queue.device = fake
+    queue._path()
+    route = {"gr": ("route", {"dgid": "gid", "sgid_index": 3})} if used else {}
+    assert calls == [{**route, "is_global": int(used), "port_num": 2, "dlid": 7}]
+
+
+def test_the_transport_is_that_of_the_node_and_its_link(tmp_path: Path) -> None:
+    for node, layer, name in (("1: CA", "InfiniBand", "InfiniBand"), ("1: CA", "Ethernet", "RoCE"),
+                              ("4: RNIC", "Ethernet", "iWARP")):  # fmt: skip
+        folder = tmp_path / name / "ports" / "1"
+        folder.mkdir(parents=True)
+        (tmp_path / name / "node_type").write_text(node)
+        (folder / "link_layer").write_text(layer)
+        assert transport_of(tmp_path / name, 1).name == name
+
+
+def test_a_device_asks_the_table_of_its_port_where_the_stack_has_one(
+    made: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made("Ethernet", (MAPPED, "", ""), (VLAN, "", ""))
+    monkeypatch.setattr(device_module, "SYSFS", tmp_path / "ib")
+    for indices, chosen in (([0], 0), (None, 1)):
+        found = device("Ethernet")
+        found._chosen_gid = None
+        monkeypatch.setattr(Device, "_gid_indices", lambda _, known=indices: known)
+        assert found.source_gid_index == chosen

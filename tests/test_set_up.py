@@ -1,0 +1,120 @@
+"""What a case did before its judged call is told wherever its violation is: in results, in every report, by explain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commands.__main__ import main
+from commands.report import FORMATS
+from conformance.model.kind import Kind
+from conformance.model.set_up import set_up_of
+from conformance.results.records import read_results
+from conformance.tables.suite import load_suite
+from recorded_reference import record
+from trial.violations.windows import WindowOfTheWholeRegion
+
+SUITE = load_suite()
+ROW = "bind_mw/type_1/byte-before-the-window"
+SWEEP = "bind_mw/data_path/type-1-operation-by-access-by-place"
+POINT = "op=RDMA_WRITE,access=write,place=before"
+GIVEN = "mr: ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=LOCAL_WRITE|REMOTE_WRITE|REMOTE_READ|MW_BIND)"
+
+
+def test_every_case_and_its_first_point_have_a_set_up_of_printable_lines() -> None:
+    for case in SUITE.cases:
+        if case.kind is Kind.SWEEP:
+            continue
+        set_up = set_up_of(case)
+        assert len(set_up["before"]) == len(case.before)
+        assert all(line.isprintable() for line in (*set_up["given"], *set_up["before"]))
+        names = {line.partition(":")[0] for line in set_up["given"]}
+        assert {*case.given.memory, *case.given.mrs, *case.given.windows, *case.given.qps, *case.given.pds} <= names
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a device whose windows are not bounded: a row and a sweep that fail, and a row that passes."""
+    cases = [case for case in SUITE.cases if case.id in (ROW, SWEEP, "bind_mw/type_1/part-from-buf")]
+    assert len(cases) == 3
+    return record(tmp_path_factory.mktemp("run"), SUITE, cases, WindowOfTheWholeRegion())
+
+
+def test_a_violation_has_its_set_up_and_each_deviation_that_of_its_smallest_point(run: Path) -> None:
+    results = {result["case"]: result for result in read_results(run).results}
+    assert GIVEN in results[ROW]["set_up"]["given"]
+    (deviation,) = results[SWEEP]["deviations"]
+    point = SUITE.find(f"{SWEEP}#{','.join(f'{axis}={label}' for axis, label in deviation['smallest'].items())}")
+    assert point is not None
+    assert deviation["set_up"] == set_up_of(point)
+    assert deviation["call"] == str(point.when)
+    assert "$" not in deviation["call"]
+    assert "set_up" not in results[SWEEP]
+
+
+@pytest.mark.parametrize("format_", [name for name in FORMATS if name != "summary"])
+def test_every_report_tells_the_set_up(run: Path, format_: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["report", str(run), "--format", format_, "--out", "-"]) == 0
+    said = capsysbinary.readouterr().out.decode().replace("\\", "").replace("&#39;", "'")
+    assert GIVEN in said
+
+
+@pytest.mark.parametrize("format_", ["ktap", "junit"])
+def test_a_sweep_is_told_with_call_rule_and_clause(
+    run: Path, format_: str, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main(["report", str(run), "--format", format_, "--out", "-"]) == 0
+    said = capsysbinary.readouterr().out.decode()
+    assert "points where beyond_the_range: those with " in said
+    assert "  call: traffic(op=RDMA_WRITE, rkey=mw.rkey, addr=buf + 1 page + 100, length=200, position=before" in said
+    assert "  expected by BIND-10: refused" in said
+
+
+def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["explain", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_explain_tells_the_set_up_of_a_row_and_of_a_point(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"given:      {GIVEN}\n" in explained(capsys, ROW, "--results", str(run))
+    said = explained(capsys, f"{SWEEP}#{POINT}", "--results", str(run))
+    assert f"given:      {GIVEN}\n" in said
+    assert "call:       traffic(op=RDMA_WRITE, rkey=mw.rkey" in said
+    assert "Last verdict: FAIL" in said
+    assert "BIND-10 expects refused: traffic returned 0, completed with SUCCESS, and moved bytes" in said
+    assert f"--only {SWEEP}#{POINT}" in said
+    assert "Last verdict: PASS" in explained(
+        capsys, f"{SWEEP}#{POINT.replace('before', 'first')}", "--results", str(run)
+    )
+
+
+def test_a_sweep_says_how_to_see_the_set_up_of_a_point(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"./rdma-cts explain {SWEEP}#AXIS=VALUE,..." in explained(capsys, SWEEP, "--results", str(run))
+
+
+def test_a_defect_is_explained_by_the_beginning_of_its_fingerprint(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = explained(capsys, "85c569cb", "--results", str(run))
+    assert said.startswith("defect 85c569cb8aca  (")
+    for part in ("severity:    memory safety", "BIND-10: ", GIVEN, ROW, "answered by: driver or device"):
+        assert part in said
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("0123456789ab", "has no defect 0123456789ab"),
+        (f"{SWEEP}#op=nothing", "nothing"),
+        (f"{ROW}#op=RDMA_WRITE", "is not a sweep and has no points"),
+    ],
+    ids=["defect", "point", "row"],
+)
+def test_what_there_is_not_is_one_line(
+    run: Path, wanted: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", wanted, "--results", str(run)]) == 2
+    line, *hint = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert len(hint) <= 1

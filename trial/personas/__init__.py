@@ -1,0 +1,12 @@
+"""Personas: references that behave as the drivers of known devices may, each with where its driver shows that.
+
+A persona is data: capabilities that a driver lacks or misdeclares, and permitted behaviours, which are combined. It is
+without the driver's mistakes: no case may fail on it, except those of CAP rules where a driver declares what it lacks.
+"""
+
+from __future__ import annotations
+
+from trial.personas.persona import Persona
+from trial.personas.table import PERSONAS
+
+__all__ = ["PERSONAS", "Persona"]

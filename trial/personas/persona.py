@@ -1,0 +1,44 @@
+"""One persona: what a driver lacks and how it behaves, and the reference that is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reference.device import Device
+from reference.stack import Stack
+
+_REACHED = ("swap", "persistent_memory")
+# What no driver has on Linux, because drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr refuses it for all.
+_NOT_ON_LINUX = ("iova_page_offset",)
+_RAW = "raw_registration"
+
+
+@dataclass(frozen=True)
+class Persona:
+    """A driver as the suite may meet it. Each value of the mappings is where the driver shows it: `file: function`.
+
+    `lacks` are capabilities that it does not have. `claims` are those among them that it declares all the same, `hides`
+    those that it has without declaring them. `behaves` are classes that override one decision of the reference.
+    `raw_registration`: the kernel's commands suffice to register memory, without the driver's own part.
+    """
+
+    name: str
+    lacks: Mapping[str, str]
+    behaves: Mapping[type[Device], str]
+    claims: Mapping[str, str] = field(default_factory=dict)
+    hides: Mapping[str, str] = field(default_factory=dict)
+    raw_registration: str = ""
+
+    @property
+    def stack(self) -> Stack:
+        """The capabilities and preconditions of its device."""
+        reaches = _REACHED if self.raw_registration else (*_REACHED, _RAW)
+        lacks = frozenset((*self.lacks, *_NOT_ON_LINUX))
+        return Stack(self.name, lacks, frozenset(reaches), frozenset(self.claims), frozenset(self.hides))
+
+    def kind(self, base: type[Device] = Device) -> type[Device]:
+        """The reference that behaves so; `base` is a reference with a seeded violation, which comes before all else."""
+        return type(
+            f"{base.__name__}On{self.name}", (base, *self.behaves) if base is not Device else (*self.behaves,), {}
+        )

@@ -1,0 +1,176 @@
+"""Permitted behaviours of drivers: queue pairs, posting, and completions. For personas (table.py names the drivers)."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+from conformance.bench.calls import Sge
+from conformance.bench.work_requests import SIGNALED, SendRequest
+from conformance.verbs import ENUMS
+from reference.device import Device
+from reference.objects import REMOTE_WRITE, Refused, Region
+from reference.queues import FLUSHED, SUCCESS, Queue
+
+_FLAGS = ENUMS["ibv_send_flags"]
+_SIGNALED_OR_INLINE = _FLAGS.mask_of("SIGNALED", "INLINE")
+_SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
+
+
+# Queue pairs
+
+
+class AbsentTypesAreInvalid(Device):
+    """A queue pair of a type that the device does not have is refused with EINVAL."""
+
+    def create_qp(self, queue: Queue) -> Queue:
+        try:
+            return super().create_qp(queue)
+        except Refused as refused:
+            raise Refused(errno.EINVAL) from refused
+
+
+class NoQueryOfQueuePairs(Device):
+    """There is no ibv_query_qp."""
+
+    def query_qp(self, queue: Queue) -> str:
+        raise Refused(errno.EOPNOTSUPP)
+
+
+class StateOfTheProgram(Device):
+    """ibv_query_qp returns the state to which the program moved the queue pair, not that of the device."""
+
+    def query_qp(self, queue: Queue) -> str:
+        return queue.asked_state
+
+
+class StateNotFilledIn(Device):
+    """ibv_query_qp does not fill the state in, so that it is RESET always."""
+
+    def query_qp(self, queue: Queue) -> str:
+        return "RESET"
+
+
+class DeadAfterReset(Device):
+    """A queue pair goes through RESET and is connected again, but nothing that it sends arrives any more."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._reset: set[int] = set()
+
+    def reset_qp(self, queue: Queue) -> None:
+        super().reset_qp(queue)
+        self._reset.add(queue.number)
+
+    def carry_out(self, queue: Queue, request: SendRequest) -> str:
+        if queue.number in self._reset or queue.peer.number in self._reset:
+            return "RETRY_EXC_ERR"
+        return super().carry_out(queue, request)
+
+
+# Posting
+
+
+class NoPostingInError(Device):
+    """Requests and receives are not taken by a queue pair in the error state."""
+
+    refused_in_error = errno.EINVAL
+
+    def post_fault(self, queue: Queue, opcode: str) -> int:
+        return self.refused_in_error if queue.state == "ERR" else super().post_fault(queue, opcode)
+
+    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
+        return self.refused_in_error if queue.state == "ERR" else super().post_receive(queue, sges, wr_id)
+
+
+class NegativeIoErrorInError(NoPostingInError):
+    """Requests and receives are refused by a queue pair in the error state, with the negative of EIO."""
+
+    refused_in_error = -errno.EIO
+
+
+class NegativeErrnoWhenPosted(Device):
+    """What cannot be posted is refused with the negative of an errno."""
+
+    def post_fault(self, queue: Queue, opcode: str) -> int:
+        return -abs(super().post_fault(queue, opcode))
+
+
+class EverySendIsSignaled(Device):
+    """A request without SIGNALED is not taken, nor is one with another flag than that or INLINE."""
+
+    def post_send(self, queue: Queue, request: SendRequest) -> int:
+        signaled = request.flags & SIGNALED or queue.sq_sig_all
+        if not signaled or request.flags & ~_SIGNALED_OR_INLINE:
+            return errno.EINVAL
+        return super().post_send(queue, request)
+
+
+class ReceivesNeedAnElement(Device):
+    """A receive without elements is not taken."""
+
+    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
+        return super().post_receive(queue, sges, wr_id) if sges else -errno.EINVAL
+
+
+class ReceivesHaveOneElement(Device):
+    """A receive with two elements is not taken."""
+
+    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
+        return super().post_receive(queue, sges, wr_id) if len(sges) < 2 else -errno.EINVAL
+
+
+class ReadsHaveOneElement(Device):
+    """An RDMA READ with more than one element is not taken."""
+
+    def post_send(self, queue: Queue, request: SendRequest) -> int:
+        if request.opcode == "RDMA_READ" and len(request.sges) > 1:
+            return errno.EINVAL
+        return super().post_send(queue, request)
+
+
+class NothingInline(Device):
+    """A queue pair for inline data cannot be made."""
+
+    def create_qp(self, queue: Queue) -> Queue:
+        if queue.inline:
+            raise Refused(errno.EINVAL)
+        return super().create_qp(queue)
+
+
+# Completions
+
+
+class ReadSinksNeedRemoteWrite(Device):
+    """The memory that receives the answer of an RDMA READ must have REMOTE_WRITE: the answer is a tagged message."""
+
+    def read(self, queue: Queue, request: SendRequest) -> str:
+        for sge in request.sges:
+            found = self.found(sge.lkey)
+            if sge.length and isinstance(found, Region) and not found.access & REMOTE_WRITE:
+                return "LOC_PROT_ERR"
+        return super().read(queue, request)
+
+
+class OwnErrorsAreAccessErrors(Device):
+    """What the own side refuses completes with LOC_ACCESS_ERR."""
+
+    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
+        super().complete(queue, request, "LOC_ACCESS_ERR" if status == "LOC_PROT_ERR" else status)
+
+
+class ErrorsAreGeneral(Device):
+    """Errors for which there is no status complete with GENERAL_ERR."""
+
+    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
+        plain = status in (SUCCESS, FLUSHED)
+        super().complete(queue, request, status if plain else "GENERAL_ERR")
+
+
+class NoAsynchronousEvents(Device):
+    """A queue pair in error has no asynchronous event."""
+
+    def fail(self, queue: Queue) -> None:
+        super().fail(queue)
+        queue.events.clear()
+        queue.peer.events.clear()

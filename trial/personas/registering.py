@@ -1,0 +1,98 @@
+"""Permitted behaviours of drivers: registration and re-registration. For personas (table.py names the drivers).
+
+Each is a Device that overrides one decision. They are combined with each other, and with seeded violations.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from reference.device import Device
+from reference.objects import HUGETLB, MW_BIND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Refused, Region
+from reference.reregistration import Change
+from reference.stack import WHOLE, Stack
+
+_REMOTE = REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC
+
+
+class UnsupportedFlagsAreInvalid(Device):
+    """A flag that the device does not support is refused with EINVAL, not EOPNOTSUPP."""
+
+    def access_fault(self, access: int) -> int:
+        return errno.EINVAL if super().access_fault(access) else 0
+
+
+class HugePagesNotOffered(Device):
+    """HUGETLB is refused: without on-demand paging it does not apply."""
+
+    def access_fault(self, access: int) -> int:
+        return super().access_fault(access) or (errno.EOPNOTSUPP if access & HUGETLB else 0)
+
+
+class PinningFaultsAreEfault(Device):
+    """Whatever the reason for which memory cannot be pinned, the errno is EFAULT."""
+
+    def range_fault(self, addr: int, length: int, access: int) -> int:
+        return errno.EFAULT if super().range_fault(addr, length, access) else 0
+
+
+class PinnedForWriting(Device):
+    """Memory is pinned for writing wherever it can be written, so that a change of the rights needs no new pin."""
+
+    def not_there(self, addr: int, length: int, access: int) -> bool:
+        return not self.memory.fault_in(addr, length, write=True) and super().not_there(addr, length, access)
+
+
+class NoRemoteKeyWithoutRights(Device):
+    """A region without a right of peers has the rkey 0, which opens nothing."""
+
+    def reported_keys(self, region: Region) -> tuple[int, int]:
+        return region.key, region.key if region.access & (_REMOTE | MW_BIND) else 0
+
+
+class LowestFreeKey(Device):
+    """A new region gets the lowest key that is free, so that the key of the last one comes back at once."""
+
+    def __init__(self, stack: Stack = WHOLE, seed: int = 0) -> None:
+        super().__init__(stack, seed)
+        self._free: list[int] = []
+
+    def forget_key(self, region: Region) -> None:
+        super().forget_key(region)
+        self._free.append(region.key)
+
+    def new_key(self) -> int:
+        if not self._free:
+            return super().new_key()
+        key = min(self._free)
+        self._free.remove(key)
+        return key
+
+
+# Re-registration
+
+
+class NoChangeIsACommandError(Device):
+    """The library lets a re-registration without flags pass, and the kernel refuses it."""
+
+    def change(self, handle: int, change: Change) -> Region:
+        if not change.flags and self.stack.has("rereg_mr"):
+            raise Refused(errno.EINVAL)
+        return super().change(handle, change)
+
+
+class NoChangeAfterAFailedOne(Device):
+    """A region whose re-registration has failed refuses every further one; it can only be deregistered."""
+
+    def change(self, handle: int, change: Change) -> Region:
+        if handle in self.regions and not self.regions[handle].usable:
+            raise Refused(errno.EINVAL)
+        return super().change(handle, change)
+
+
+class NoWritingOfReadOnlyPins(Device):
+    """A change of the rights to writing ones, of memory that cannot be written, is refused with EPERM."""
+
+    def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
+        fault = super().change_fault(addr, length, access, flags)
+        return errno.EPERM if fault == errno.EFAULT and self.writes(access) else fault

@@ -1,0 +1,336 @@
+"""The personas, as data. The paths beginning with `drivers/` and `include/` are of Linux, the others of rdma-core.
+
+Read from Linux of several versions up to 7.2 and from rdma-core 691953d. Not for what a behaviour does (registering.py,
+queueing.py, windows.py, and the permitted variants, some of which were found in drivers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reference.device import Device
+from trial.blind.permitted import (
+    BindFaultsAreFoundInCompletions,
+    BoundRegionIsEinval,
+    ChangeGivesANewIndex,
+    FailuresCarryVendorErrors,
+    HandlesAreReused,
+    HugetlbWithoutPagingRefused,
+    KeysHaveTagZero,
+    KeysStayAfterAChange,
+    LibraryIgnoresUnselectedAccess,
+    NoChangeOfOnDemandRegions,
+    OnDemandPagesAreBroughtInAtOnce,
+    OnlyFlushedAdviceIsFollowed,
+    RelaxedOrderingIgnored,
+    UnknownBitsAreNotSupported,
+)
+from trial.personas.persona import Persona
+from trial.personas.queueing import (
+    AbsentTypesAreInvalid,
+    DeadAfterReset,
+    ErrorsAreGeneral,
+    EverySendIsSignaled,
+    NegativeErrnoWhenPosted,
+    NegativeIoErrorInError,
+    NoAsynchronousEvents,
+    NoPostingInError,
+    NoQueryOfQueuePairs,
+    OwnErrorsAreAccessErrors,
+    ReadsHaveOneElement,
+    ReadSinksNeedRemoteWrite,
+    ReceivesHaveOneElement,
+    ReceivesNeedAnElement,
+    StateNotFilledIn,
+    StateOfTheProgram,
+)
+from trial.personas.registering import (
+    HugePagesNotOffered,
+    LowestFreeKey,
+    NoChangeAfterAFailedOne,
+    NoChangeIsACommandError,
+    NoRemoteKeyWithoutRights,
+    NoWritingOfReadOnlyPins,
+    PinnedForWriting,
+    PinningFaultsAreEfault,
+    UnsupportedFlagsAreInvalid,
+)
+from trial.personas.windows import (
+    BindsOnReliableConnectionsOnly,
+    NoBindOfZeroBasedRegions,
+    NoEmptyTypeTwo,
+    NoZeroBasedTypeOne,
+    UnbindingKeepsTheKey,
+    WindowsOfTwoGigabytes,
+)
+
+_HW = "drivers/infiniband/hw"
+# What the kernel's RDMA core does before it asks a driver, and the library's handles.
+_CORE: Mapping[type[Device], str] = {
+    UnknownBitsAreNotSupported: "include/rdma/ib_verbs.h: ib_check_mr_access",
+    HandlesAreReused: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr, by uobj_alloc",
+}
+_CHANGES: Mapping[type[Device], str] = {
+    NoChangeIsACommandError: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_rereg_mr",
+}
+
+
+def _without(where: str, *names: str) -> dict[str, str]:
+    return dict.fromkeys(names, where)
+
+
+_PAGING = ("odp", "odp_implicit", "odp_atomic", "advise_mr")
+_FLUSHING = ("flush_global", "flush_persistent", "atomic_write")
+_WINDOWS = ("mw_type_1", "mw_type_2")
+_CHANGING = ("rereg_mr", "rereg_translation")
+_ELSEWHERE = ("immediate_data", "iba_statuses", "read_sinks")
+
+_MLX5 = Persona(
+    "mlx5",
+    _without(f"{_HW}/mlx5/main.c: mlx5_ib_query_device", *_FLUSHING),
+    {
+        **_CORE, **_CHANGES,
+        NoZeroBasedTypeOne: "providers/mlx5/qp.c: mlx5_bind_mw",
+        NoBindOfZeroBasedRegions: "providers/mlx5/qp.c: mlx5_bind_mw",
+        WindowsOfTwoGigabytes: "providers/mlx5/qp.c: set_bind_wr",
+        ChangeGivesANewIndex: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr, where the key is replaced",
+        NoChangeOfOnDemandRegions: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr",
+        OnDemandPagesAreBroughtInAtOnce: f"{_HW}/mlx5/mr.c: mlx5_ib_reg_user_mr, by mlx5_ib_init_odp_mr",
+        OnlyFlushedAdviceIsFollowed: f"{_HW}/mlx5/odp.c: mlx5_ib_advise_mr_prefetch, which queues what is not flushed",
+        FailuresCarryVendorErrors: "providers/mlx5/cq.c: mlx5_handle_error_cqe",
+    },
+)  # fmt: skip
+
+_MLX4 = Persona(
+    "mlx4",
+    _without("providers/mlx4/mlx4.c: mlx4_ctx_ops", *_PAGING, "reg_dmabuf_mr", *_FLUSHING),
+    {
+        **_CORE, **_CHANGES,
+        KeysStayAfterAChange: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
+        NoWritingOfReadOnlyPins: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
+        PinnedForWriting: f"{_HW}/mlx4/mr.c: mlx4_get_umem_mr",
+        RelaxedOrderingIgnored: f"{_HW}/mlx4/mr.c: mlx4_ib_reg_user_mr, by convert_access",
+        FailuresCarryVendorErrors: "providers/mlx4/cq.c: mlx4_handle_error_cqe",
+    },
+)  # fmt: skip
+
+_IRDMA_PROVIDER = "providers/irdma/umain.c: irdma_uctx_ops"
+_IRDMA_PART = f"{_HW}/irdma/verbs.c: irdma_reg_user_mr, which wants the provider's part of the command"
+_IRDMA: Mapping[type[Device], str] = {
+    **_CORE, **_CHANGES,
+    AbsentTypesAreInvalid: "providers/irdma/uverbs.c: irdma_ucreate_qp_ex",
+    RelaxedOrderingIgnored: f"{_HW}/irdma/verbs.c: irdma_hwreg_mr, by irdma_get_mr_access",
+    FailuresCarryVendorErrors: f"{_HW}/irdma/verbs.c: irdma_process_cqe",
+}  # fmt: skip
+_IRDMA_THIRD = Persona(
+    "irdma",
+    _without(_IRDMA_PROVIDER, *_PAGING, *_FLUSHING, "uc", "xrc"),
+    {
+        **_IRDMA,
+        NoBindOfZeroBasedRegions: "providers/irdma/uverbs.c: irdma_ubind_mw",
+        BindsOnReliableConnectionsOnly: "providers/irdma/uverbs.c: irdma_upost_send",
+    },
+    raw_registration=_IRDMA_PART,
+)
+_IRDMA_FLAG = f"{_HW}/irdma/verbs.c: irdma_query_device, which declares windows for every generation"
+_IRDMA_SECOND = Persona(
+    "irdma-e810",
+    {
+        **_without(_IRDMA_PROVIDER, *_PAGING, *_FLUSHING, "uc", "xrc", "rc_srq"),
+        **_without("providers/irdma/uverbs.c: irdma_upost_send, IRDMA_FEATURE_ATOMIC_OPS", "atomics"),
+        **_without(f"{_HW}/irdma/verbs.c: irdma_alloc_mw is of the third generation only", *_WINDOWS),
+    },
+    _IRDMA,
+    claims=_without(_IRDMA_FLAG, "mw_type_1"),
+    raw_registration=_IRDMA_PART,
+)
+_IRDMA_IWARP = Persona(
+    "irdma-iwarp",
+    {
+        **_IRDMA_SECOND.lacks,
+        **_without(f"{_HW}/irdma/verbs.c: irdma_iw_port_immutable", "ud", *_ELSEWHERE),
+        **_without("providers/irdma/uverbs.c: irdma_upost_send, max_hw_read_sges", "read_lists"),
+    },
+    {
+        **_IRDMA,
+        ReadsHaveOneElement: "providers/irdma/uverbs.c: irdma_upost_send, max_hw_read_sges",
+        ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
+        ErrorsAreGeneral: "providers/irdma/uverbs.c: irdma_process_cqe, for what is no flush",
+    },
+    claims=_IRDMA_SECOND.claims,
+    raw_registration=_IRDMA_PART,
+)
+
+_BNXT_RE = Persona(
+    "bnxt_re",
+    {
+        **_without("providers/bnxt_re/main.c: bnxt_re_cntx_ops", *_PAGING, *_CHANGING, *_WINDOWS, *_FLUSHING, "xrc"),
+        **_without("providers/bnxt_re/verbs.c: bnxt_re_check_qp_limits", "uc"),
+    },
+    {
+        **_CORE,
+        AbsentTypesAreInvalid: "providers/bnxt_re/verbs.c: bnxt_re_check_qp_limits",
+        DeadAfterReset: "providers/bnxt_re/verbs.c: bnxt_re_modify_qp, which leaves the sequence numbers",
+        RelaxedOrderingIgnored: f"{_HW}/bnxt_re/ib_verbs.c: __from_ib_access_flags",
+    },
+    claims=_without(f"{_HW}/bnxt_re/ib_verbs.c: bnxt_re_query_device", *_WINDOWS),
+)
+
+_HNS = Persona(
+    "hns",
+    {
+        **_without("providers/hns/hns_roce_u.c: hns_common_ops", *_PAGING, *_WINDOWS, *_FLUSHING, "reg_dmabuf_mr"),
+        **_without("providers/hns/hns_roce_u_verbs.c: check_qp_create_mask", "uc"),
+    },
+    {
+        **_CORE, **_CHANGES,
+        LowestFreeKey: f"{_HW}/hns/hns_roce_mr.c: alloc_mr_key, by ida_alloc_range",
+        KeysStayAfterAChange: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
+        NoChangeAfterAFailedOne: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
+        RelaxedOrderingIgnored: f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr",
+    },
+)  # fmt: skip
+
+_EFA = Persona(
+    "efa",
+    {
+        **_without("providers/efa/verbs.c: efa_create_qp", "rc", "uc", "xrc"),
+        **_without("providers/efa/verbs.c: efa_check_qp_attr", "rc_srq"),
+        **_without("providers/efa/efa.c: efa_ctx_ops", *_PAGING, *_CHANGING, *_WINDOWS),
+        **_without(f"{_HW}/efa/efa_verbs.c: efa_reg_mr", "atomics", "zero_based", *_FLUSHING),
+    },
+    {
+        **_CORE,
+        HugePagesNotOffered: f"{_HW}/efa/efa_verbs.c: efa_reg_mr",
+        RelaxedOrderingIgnored: f"{_HW}/efa/efa_verbs.c: efa_reg_mr, which takes all optional flags out",
+        EverySendIsSignaled: "providers/efa/verbs.c: efa_post_send_validate",
+        NoPostingInError: "providers/efa/verbs.c: efa_post_send_validate, efa_post_recv_validate",
+        NoAsynchronousEvents: f"{_HW}/efa/efa_main.c: efa_process_eqe, which knows no events of queue pairs",
+    },
+)
+
+_MANA = Persona(
+    "mana",
+    {
+        **_without("providers/mana/qp.c: mana_create_qp", "uc", "ud", "xrc"),
+        **_without(f"{_HW}/mana/device.c: mana_ib_dev_ops", *_PAGING, *_CHANGING, *_WINDOWS, *_FLUSHING, "rc_srq"),
+        **_without("providers/mana/wr.c: is_opcode_supported", "atomics"),
+        **_without(f"{_HW}/mana/mr.c: mana_ib_reg_user_mr", "zero_based"),
+    },
+    {
+        **_CORE,
+        HugetlbWithoutPagingRefused: f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
+        UnsupportedFlagsAreInvalid: f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
+        NoQueryOfQueuePairs: f"{_HW}/mana/device.c: mana_ib_dev_ops",
+        NoPostingInError: "providers/mana/wr.c: mana_ib_post_send",
+        RelaxedOrderingIgnored: f"{_HW}/mana/mr.c: mana_ib_verbs_to_gdma_access_flags",
+    },
+)
+
+_ERDMA = Persona(
+    "erdma",
+    {
+        **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_qp_validate_attr", "uc", "ud", "xrc", "rc_srq"),
+        **_without("providers/erdma/erdma.c: erdma_context_ops", *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"),
+        **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_query_device", *_FLUSHING),
+        **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_get_port_immutable", "iba_statuses", "read_sinks"),
+        **_without("providers/erdma/erdma_verbs.c: erdma_push_one_sqe, which reads into one element", "read_lists"),
+        **_without("providers/erdma/erdma_verbs.h: ERDMA_MAX_RECV_SGE", "lists"),
+    },
+    {
+        **_CORE,
+        StateNotFilledIn: f"{_HW}/erdma/erdma_verbs.c: erdma_query_qp",
+        NegativeIoErrorInError: "providers/erdma/erdma_verbs.c: erdma_post_send, erdma_post_recv",
+        NegativeErrnoWhenPosted: "providers/erdma/erdma_verbs.c: erdma_push_one_sqe",
+        ReceivesHaveOneElement: "providers/erdma/erdma_verbs.c: push_recv_wqe",
+        OwnErrorsAreAccessErrors: "providers/erdma/erdma_verbs.c: map_cqe_status",
+        RelaxedOrderingIgnored: f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr, by to_erdma_access_flags",
+    },
+    hides=_without("providers/erdma/erdma_verbs.c: erdma_push_one_sqe, though it is an RNIC", "immediate_data"),
+)
+
+_CXGB4 = Persona(
+    "cxgb4",
+    {
+        **_without("providers/cxgb4/qp.c: c4iw_post_send", "atomics", "immediate_data"),
+        **_without("providers/cxgb4/dev.c: c4iw_ctx_common_ops", *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"),
+        **_without(f"{_HW}/cxgb4/qp.c: c4iw_create_qp", "uc", "ud", "xrc"),
+        **_without(f"{_HW}/cxgb4/provider.c: c4iw_query_device", *_FLUSHING, "read_lists"),
+        **_without(f"{_HW}/cxgb4/provider.c: c4iw_port_immutable", "iba_statuses", "read_sinks"),
+    },
+    {
+        **_CORE,
+        BoundRegionIsEinval: f"{_HW}/cxgb4/mem.c: c4iw_dereg_mr",
+        NegativeErrnoWhenPosted: "providers/cxgb4/qp.c: c4iw_post_send",
+        ReadsHaveOneElement: "providers/cxgb4/qp.c: build_rdma_read",
+        ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
+        OwnErrorsAreAccessErrors: "providers/cxgb4/cq.c: c4iw_poll_cq_one",
+        StateOfTheProgram: "providers/cxgb4/verbs.c: c4iw_query_qp",
+    },
+    claims=_without(f"{_HW}/cxgb4/provider.c: c4iw_register_device", "mw_type_1"),
+)
+
+_QEDR_COMMON: Mapping[type[Device], str] = {
+    **_CORE,
+    NoRemoteKeyWithoutRights: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
+    KeysHaveTagZero: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
+    PinningFaultsAreEfault: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
+    RelaxedOrderingIgnored: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
+    NegativeErrnoWhenPosted: "providers/qedr/qelr_verbs.c: qelr_post_send",
+}
+_QEDR = Persona(
+    "qedr",
+    {
+        **_without(f"{_HW}/qedr/verbs.c: qedr_check_qp_attrs", "uc", "ud"),
+        **_without("providers/qedr/qelr_main.c: qelr_ctx_ops", *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"),
+        **_without(f"{_HW}/qedr/verbs.c: qedr_query_device", *_FLUSHING),
+    },
+    _QEDR_COMMON,
+)
+_QEDR_IWARP = Persona(
+    "qedr-iwarp",
+    {**_QEDR.lacks, **_without(f"{_HW}/qedr/main.c: qedr_iw_port_immutable", "xrc", "atomics", *_ELSEWHERE)},
+    {
+        **_QEDR_COMMON,
+        ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
+        StateOfTheProgram: f"{_HW}/qedr/verbs.c: qedr_query_qp",
+    },
+)
+
+_IONIC = Persona(
+    "ionic",
+    _without("providers/ionic/ionic_verbs.c: ionic_ctx_ops", *_PAGING, *_CHANGING, *_FLUSHING, "rc_srq", "xrc"),
+    {
+        **_CORE,
+        UnbindingKeepsTheKey: "providers/ionic/ionic_verbs.c: ionic_bind_mw",
+        NoEmptyTypeTwo: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind",
+        BindFaultsAreFoundInCompletions: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind, which compares no domains",
+        RelaxedOrderingIgnored: f"{_HW}/ionic/ionic_controlpath.c: ionic_reg_user_mr, by to_ionic_mr_flags",
+    },
+)
+
+_SIW = Persona(
+    "siw",
+    {
+        **_without("providers/siw/siw.c: push_send_wqe", "atomics", "immediate_data"),
+        **_without("providers/siw/siw.c: siw_context_ops", *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"),
+        **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_create_qp", "uc", "ud", "xrc"),
+        **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_query_device", *_FLUSHING, "read_lists"),
+        **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_get_port_immutable", "iba_statuses", "read_sinks"),
+    },
+    {
+        **_CORE,
+        ReceivesNeedAnElement: "providers/siw/siw.c: push_recv_wqe",
+        ReadsHaveOneElement: "drivers/infiniband/sw/siw/siw_verbs.c: siw_post_send",
+        NegativeErrnoWhenPosted: "providers/siw/siw.c: push_send_wqe",
+        StateOfTheProgram: "drivers/infiniband/sw/siw/siw_verbs.c: siw_query_qp",
+        RelaxedOrderingIgnored: "drivers/infiniband/sw/siw/siw_verbs.c: siw_post_send, IWARP_ACCESS_MASK",
+        LibraryIgnoresUnselectedAccess: "providers/siw/siw.c: siw_context_ops, without a verb to look at it",
+    },
+    raw_registration="providers/siw/siw.c: siw_reg_mr, whose part of the command has the key's tag",
+)
+
+PERSONAS = (
+    _MLX5, _MLX4, _IRDMA_THIRD, _IRDMA_SECOND, _IRDMA_IWARP, _BNXT_RE, _HNS, _EFA, _MANA, _ERDMA, _CXGB4, _QEDR,
+    _QEDR_IWARP, _IONIC, _SIW,
+)  # fmt: skip

@@ -1,0 +1,68 @@
+"""Permitted behaviours of drivers: memory windows. For personas (table.py names the drivers)."""
+
+from __future__ import annotations
+
+import errno
+
+from conformance.bench.work_requests import BindInfo
+from reference.device import Device
+from reference.objects import ZERO_BASED, Region, Window
+from reference.queues import Queue
+
+_LONGEST = 1 << 31
+
+
+class NoZeroBasedTypeOne(Device):
+    """ibv_bind_mw refuses ZERO_BASED, which the InfiniBand specification keeps from windows of type 1."""
+
+    def bind_fault(self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool) -> int:
+        fault = super().bind_fault(queue, window, region, info, posted)
+        return fault or (errno.EINVAL if not posted and info.access & ZERO_BASED else 0)
+
+
+class NoBindOfZeroBasedRegions(Device):
+    """No window can be bound to a region that is zero-based."""
+
+    def bind_fault(self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool) -> int:
+        fault = super().bind_fault(queue, window, region, info, posted)
+        zero_based = region is not None and region.access & ZERO_BASED
+        return fault or (errno.EINVAL if zero_based else 0)
+
+
+class WindowsOfTwoGigabytes(Device):
+    """A window of more than 2 GiB cannot be bound."""
+
+    def bind_fault(self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool) -> int:
+        fault = super().bind_fault(queue, window, region, info, posted)
+        return fault or (errno.EOPNOTSUPP if info.length > _LONGEST else 0)
+
+
+class NoEmptyTypeTwo(Device):
+    """A posted bind of no bytes is refused: a window of type 2 is unbound by an invalidation."""
+
+    def bind_fault(self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool) -> int:
+        fault = super().bind_fault(queue, window, region, info, posted)
+        return fault or (errno.EINVAL if posted and not info.length else 0)
+
+
+class UnbindingKeepsTheKey(Device):
+    """ibv_bind_mw of no bytes leaves the window's key as it is; it opens nothing any more."""
+
+    def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
+        self._unbinding = not info.length
+        try:
+            return super().ibv_bind_mw(queue, window, info, flags, wr_id)
+        finally:
+            self._unbinding = False
+
+    _unbinding = False
+
+    def next_key(self, key: int) -> int:
+        return key if self._unbinding else super().next_key(key)
+
+
+class BindsOnReliableConnectionsOnly(Device):
+    """Only queue pairs of type RC bind windows."""
+
+    def wrong_queue(self, kind: str) -> bool:
+        return kind != "RC"

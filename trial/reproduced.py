@@ -1,0 +1,68 @@
+"""Compiles and runs C programs, one after the other; the part of the trial of reproducers that runs in the guest.
+
+    python3 -m trial.reproduced DEVICE PORT FOLDER NAME…
+
+For each NAME, the file FOLDER/NAME.c is compiled with libibverbs and run on the device. A message before says that it
+starts, one after it how it ended: its exit status (negative: the signal), and its output. Messages are JSON lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+# A program waits at most 10 s for each completion that does not come; an emulated guest of a busy machine is slow.
+_DEADLINE_S = 120.0
+_SHOWN = 4000  # bytes of output
+
+
+def _compile(folder: Path, name: str) -> tuple[int, str]:
+    """Makes the program; the compiler's status and its messages."""
+    command = ["cc", "-O0", "-pipe", "-Wall", "-o", str(folder / name), str(folder / f"{name}.c"), "-libverbs"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def _run(program: Path, device: str) -> tuple[int, str]:
+    """Runs a program; its status, negative for a signal, and its output."""
+    try:
+        done = subprocess.run(
+            [str(program), device], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=_DEADLINE_S, text=True, errors="replace", check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        return -9, f"no answer within {_DEADLINE_S:g} s\n{error.output or ''}"
+    return done.returncode, done.stdout
+
+
+def main(device: str, port: str, folder: str, names: Sequence[str]) -> int:
+    """Runs the programs and writes the messages to the port."""
+    out = os.open(port, os.O_WRONLY)
+
+    def send(message: dict[str, object]) -> None:
+        data = memoryview(json.dumps(message).encode() + b"\n")
+        while data:  # a port may accept only a part of a long line at once
+            data = data[os.write(out, data) :]
+
+    for name in names:
+        started = time.monotonic()
+        status, output = _compile(Path(folder), name)
+        compiled = time.monotonic()
+        if status or output:
+            send({"type": "compiled", "name": name, "status": status, "output": output[:_SHOWN]})
+        if status:
+            continue
+        send({"type": "started", "name": name})
+        status, output = _run(Path(folder) / name, device)
+        seconds = [round(compiled - started, 3), round(time.monotonic() - compiled, 3)]
+        send({"type": "ended", "name": name, "status": status, "output": output[:_SHOWN], "seconds": seconds})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]))
