@@ -71,7 +71,7 @@ def _case(suite: Suite, wanted: str) -> Case:
 def _defect(wanted: str, run: Digest | None) -> tuple[Defect, Digest]:
     if run is None:
         raise UserError(f"there is no run to look for the defect {wanted} in", hint="--results DIR names one")
-    found = [defect for defect in run.defects if defect.fingerprint.startswith(wanted)]
+    found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]
     if len(found) != 1:
         many = ", ".join(defect.fingerprint for defect in found)
         what = f"the fingerprints {many} begin with {wanted}" if many else f"{run.directory} has no defect {wanted}"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from conformance.results.files import not_written, write_atomically
+from commands.written import STANDARD_OUTPUT, write_out
+from conformance.results.files import write_atomically
 from reports import html, junit, ktap, markdown, summary
 from reports.digest import Digest, read
 
@@ -39,31 +38,9 @@ def execute(arguments: argparse.Namespace) -> int:
     """Writes the report; exit status 0 whatever the verdicts of the runs."""
     digests = [read(path) for path in arguments.runs]
     report = FORMATS[arguments.format](digests)
-    out = arguments.out or (digests[0].directory / html.FILE_NAME if arguments.format == "html" else Path("-"))
-    data = report if isinstance(report, bytes) else report.encode()
-    if str(out) == "-" or _is_standard_output(out):
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-    else:
-        _write(out, data)
-        print(f"report: {out}")
+    out = arguments.out or (digests[0].directory / html.FILE_NAME if arguments.format == "html" else STANDARD_OUTPUT)
+    write_out(out, report if isinstance(report, bytes) else report.encode(), "report")
     return 0
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Writes a file atomically; what is no regular file, such as a pipe, is written through and stays what it is."""
-    if not path.exists() or path.is_file():
-        write_atomically(path, data)
-        return
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise not_written(path, error) from error
-
-
-def _is_standard_output(path: Path) -> bool:
-    """Whether this is the file behind standard output, as /dev/stdout is; opened again, it would lose its text."""
-    return path.exists() and os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
 
 
 def write_beside(directory: Path) -> None:

@@ -74,20 +74,6 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
     assert (before, summary[0], after) == ("before", "{", "after")
 
 
-def test_a_pipe_is_written_through_and_stays_one(run: Path) -> None:
-    os.mkfifo(run.parent / "pipe")
-    done = shell('cat pipe >read & "$@" report run --format summary --out pipe; wait', run.parent)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "report: pipe\n", "")
-    assert (run.parent / "pipe").is_fifo()
-    assert (run.parent / "read").read_text().startswith("{")
-
-
-def test_a_full_device_stays_a_device(run: Path) -> None:
-    done = rdma_cts("report", "run", "--out", "/dev/full", cwd=run.parent)
-    assert (done.returncode, done.stderr) == (3, "rdma-cts: /dev/full cannot be written: No space left on device\n")
-    assert Path("/dev/full").is_char_device()
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
