@@ -8,13 +8,14 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
 
 from commands import builds, case_options, report, run_arguments, target
 from commands.arguments import Parser
+from commands.durations import expected_durations
 from commands.guests import Guests, guest_driver
 from commands.plan import Plan, read_plan, write_plan
 from commands.run_folder import run_folder, tidied
@@ -26,7 +27,7 @@ from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
-from conformance.supervision import Supervisor
+from conformance.supervision import Start, Supervisor, Worker
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import ordered
@@ -124,14 +125,19 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
                 raise UserError("the run cannot be resumed, because the waivers differ", hint="start a new run")
             prior = results.cut_back(before)
             reproduction = options.seen_from_project(Path.cwd()).reproduction
+            known = chosen.durations.read() if chosen.durations else {}
             supervisor = Supervisor(
                 suite, cases, results, progress, header, out / "console.log", reproduction,
                 deadline_s=options.deadline, boot_id=chosen.boot_id, prior=prior, waivers=waivers, profile=profile,
-                durations=chosen.durations.read() if chosen.durations else None,
+                durations=known,
             )  # fmt: skip
             again = None if options.no_confirm else chosen.again
+            progress.expect(
+                expected_durations((each for each in cases if each.id not in supervisor.recording.done), known)
+            )
+            start = _told(chosen.start, {case.id for case in cases if case.hazardous}, progress)
             try:
-                supervisor.run(*[chosen.start] * chosen.workers, again=again)
+                supervisor.run(*[start] * chosen.workers, again=again)
             except KeyboardInterrupt as end:
                 progress.clear()
                 end.args = (_kept(out, len(supervisor.recording.done), len(cases)),)
@@ -159,6 +165,17 @@ def _plan(
         plan.check(now)
     else:
         write_plan(now, out)
+
+
+def _told(start: Start, hazardous: Collection[str], progress: Progress) -> Start:
+    """`start`, which says why a worker is started for one case alone."""
+
+    def telling(cases: Sequence[str]) -> Worker:
+        if len(cases) == 1 and cases[0] in hazardous:
+            progress.say(f"  a fresh kernel or process for {cases[0]} (hazardous)")
+        return start(cases)
+
+    return telling
 
 
 def _kept(out: Path, done: int, total: int) -> str:
