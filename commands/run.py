@@ -106,7 +106,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
     options = target.with_target(options)
     if options.device and not options.hazardous:
         cases = _harmless(cases, progress)
-    device = options.device or guest_driver(options).device
+    device = "+".join(options.devices) or guest_driver(options).device
     with ExitStack() as around:
         arguments.out = out = around.enter_context(run_folder(arguments.out, device))
         file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device))
@@ -121,6 +121,8 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
             header: SupervisorFacts = {"stack": chosen.stack, "seed": options.seed, "tier": options.tier,
                       "argv": [NAME, *arguments.argv], "under_test": {"given": chosen.given},
                       "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None}  # fmt: skip
+            if len(options.devices) > 1:
+                header["devices"] = list(options.devices)
             if before and before.header.get("waivers") != header["waivers"]:
                 raise UserError("the run cannot be resumed, because the waivers differ", hint="start a new run")
             prior = results.cut_back(before)
@@ -131,13 +133,12 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
                 deadline_s=options.deadline, boot_id=chosen.boot_id, prior=prior, waivers=waivers, profile=profile,
                 durations=known,
             )  # fmt: skip
-            again = None if options.no_confirm else chosen.again
-            progress.expect(
-                expected_durations((each for each in cases if each.id not in supervisor.recording.done), known)
-            )
-            start = _told(chosen.start, {case.id for case in cases if case.hazardous}, progress)
+            again = () if options.no_confirm else chosen.again
+            left = [case for case in cases if case.id not in supervisor.recording.done]
+            progress.expect(expected_durations(left, known))
+            hazardous = {case.id for case in cases if case.hazardous}
             try:
-                supervisor.run(*[start] * chosen.workers, again=again)
+                supervisor.run(*(_told(start, hazardous, progress) for start in chosen.starts), again=again)
             except KeyboardInterrupt as end:
                 progress.clear()
                 end.args = (_kept(out, len(supervisor.recording.done), len(cases)),)

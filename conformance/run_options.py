@@ -163,9 +163,18 @@ class RunOptions:
         chosen = [(each, getattr(self, name)) for name, each in OPTIONS.items() if each is not last]
         return [word for each, value in [*chosen, (last, self.only)] for word in each.to_arguments(each.flag, value)]
 
-    def reproduction(self, case: Case) -> str:
-        """The shell command that runs one case alone (see of_case). The case's id is at its end."""
-        return shlex.join([*PROGRAM, *self.of_case(case).arguments()])
+    def reproduction(self, case: Case, device: str = "") -> str:
+        """The shell command that runs one case alone (see of_case), on that `device` if several are under test.
+
+        The case's id is at its end.
+        """
+        alone = self.of_case(case)
+        return shlex.join([*PROGRAM, *replace(alone, device=device or alone.device).arguments()])
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The names of the devices of this host that share the cases; empty for the guest."""
+        return tuple((self.device or "").split(",")) if self.device else ()
 
     def plugin_arguments(self) -> list[str]:
         """The --rdma-… arguments of pytest for this run, without those that select cases."""
@@ -241,7 +250,8 @@ def format_value(value: Any) -> str:
 OPTIONS: Mapping[str, Option] = {
     option.name: option
     for option in (
-        Option("device", "--device", "a device of this host, as in /sys/class/infiniband", WHERE, "NAME",
+        Option("device", "--device", "a device of this host, as in /sys/class/infiniband; several of one kind share the"
+               " cases", WHERE, "NAME[,NAME]",
                only_on=HOST, plugin=True),
         Option("port", "--port", "its port", WHERE, "N", positive_count, only_on=HOST, plugin=True),
         Option("gid_index", "--gid-index", "index in the port's GID table", WHERE, "N", index, only_on=HOST,

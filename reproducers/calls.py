@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.model.case import Arguments, Expectation, SgeSpec, Step
 from conformance.model.quantity import Quantity
-from conformance.model.vocabulary import NULL, REGISTRATIONS
+from conformance.model.vocabulary import NULL
 from conformance.verbs import ENUMS
 from reproducers import expressions
 from reproducers.expressions import identifier
@@ -68,8 +68,10 @@ def register(writer: Writer, step: Step) -> None:
     kept, should = wanted(step.then, step.then.errno or documented(step))
     if step.then.mr == "as_asked":
         is_dmabuf = step.call == "ibv_reg_dmabuf_mr"
-        addr = f"(void *){writer.number(step.arguments['offset'])}" if is_dmabuf else writer.pointer(
-            step.arguments["addr"]
+        addr = (
+            f"(void *){writer.number(step.arguments['offset'])}"
+            if is_dmabuf
+            else writer.pointer(step.arguments["addr"])
         )
         kept = (
             f"{own} && {own}->addr == {_operand(addr)} && {own}->length == {_operand(writer.number(step.arguments['length']))}"

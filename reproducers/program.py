@@ -22,9 +22,12 @@ MOST_LINES = 150
 # The exit statuses of a program.
 KEPT, VIOLATED, NOT_SET_UP, NOT_SUPPORTED = 0, 1, 2, 77
 _MACROS = [
-    "#define CHECK(kept, ...) \\", '    (violations += !(kept), printf((kept) ? "kept: " : "VIOLATED: "), \\',
-    "     printf(__VA_ARGS__), puts(\"\"))",
-    "#define SET_UP(done) \\", '    do { if (!(done)) err(2, "not set up: %s", #done); } while (0)', "",
+    "#define CHECK(kept, ...) \\",
+    '    (violations += !(kept), printf((kept) ? "kept: " : "VIOLATED: "), \\',
+    '     printf(__VA_ARGS__), puts(""))',
+    "#define SET_UP(done) \\",
+    '    do { if (!(done)) err(2, "not set up: %s", #done); } while (0)',
+    "",
 ]
 # How a program finds out whether the device declares a capability.
 _DECLARED: Mapping[str, str] = {
@@ -204,7 +207,9 @@ def _told(case: Case, rules: Mapping[str, Rule]) -> list[str]:
     paragraphs = []
     for id_ in case.rules[:1]:
         rule = rules[id_]
-        paragraphs.append(f"{id_}, {rule.document}, {rule.section}: " + (f'"{rule.quote}"' if rule.quote else rule.statement))
+        paragraphs.append(
+            f"{id_}, {rule.document}, {rule.section}: " + (f'"{rule.quote}"' if rule.quote else rule.statement)
+        )
     return [
         *paragraphs,
         f"Case {case.id} of rdma-cts.",

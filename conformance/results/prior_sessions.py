@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from conformance.errors import UserError
-from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord, ResumedRecord
+from conformance.model.record import ConfirmationRecord, DeviceFacts, HeaderRecord, ResultRecord, ResumedRecord
 from conformance.model.verdict import Verdict
 from conformance.results.records import Recorded
 
@@ -79,16 +79,25 @@ class PriorSessions:
 
 
 def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
-    """How the stack of one worker differs from that of an earlier one, as a clause; empty if it does not."""
+    """How the stack of one worker differs from that of an earlier one, as a clause; empty if it does not.
+
+    Devices that share the cases of a run may differ in their names.
+    """
+    shared = before.get("devices", ())
     for what, first, found in (
         ("the suite", before["suite"], now["suite"]),
-        ("the device", before["device"], now["device"]),
+        ("the device", _device(before, shared), _device(now, shared)),
         *((name, before["env"].get(name), now["env"].get(name)) for name in _STACK),
     ):
         if first != found:
             change = f": it was {first}, it is {found}" if isinstance(first, str) and isinstance(found, str) else ""
             return f"{what.replace('_', '-')} has changed{change}"
     return ""
+
+
+def _device(header: HeaderRecord, shared: Sequence[str]) -> DeviceFacts:
+    device = header["device"]
+    return {**device, "name": ""} if device.get("name") in shared else device
 
 
 def _seconds(started: str) -> float:

@@ -53,7 +53,7 @@ class Recording:
         file: ResultsFile,
         listener: Listener,
         header_facts: SupervisorFacts,
-        reproduction: Callable[[Case], str],
+        reproduction: Callable[[Case, str], str],
         boot_id: str,
         prior: PriorSessions | None,
         waivers: Waivers | None,
@@ -75,6 +75,7 @@ class Recording:
         self._profile = profile
         self._workers = prior.boots if prior else 0
         self._uncounted = 0
+        self._device_of: dict[int, str] = {}  # by worker, if several devices share the cases
 
     def carry_on(self, prior: PriorSessions) -> None:
         """Begins a further session."""
@@ -110,6 +111,11 @@ class Recording:
             self._prior.check(self._completed(worker_header))
         elif self.header and (change := stack_change(self.header, worker_header)):
             raise UserError(f"a later worker has another stack than the first: {change}", status=3)
+
+    def heard_from(self, worker: int, worker_header: HeaderRecord) -> None:
+        """Notes which device a worker has, if that is not the same for all."""
+        if self._header_facts.get("devices"):
+            self._device_of[worker] = worker_header["device"].get("name", "")
 
     def examiner(self, worker_header: HeaderRecord, offered: OfferedRecord | None) -> Examiner:
         """What judges the lines of a worker that has sent these. Raises UserError if it has another stack."""
@@ -168,9 +174,12 @@ class Recording:
         Explaining the deviations of a sweep takes a while; this is the only method that several threads may call.
         """
         case = self.cases[record["case"]]
-        record = {**record, "repro": self._reproduction(case)}
+        device = self._device_of.get(worker, "")
+        record = {**record, "repro": self._reproduction(case, device)}
         if worker:
             record["worker"] = worker
+        if device:
+            record["device"] = device
         return self._file.prepared(record, case)
 
     def append(self, record: ResultRecord) -> None:

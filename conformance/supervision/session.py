@@ -141,6 +141,7 @@ class Session:
             self.refused = True
             self._worker.kill()
             return
+        self._recording.heard_from(self._number, record)
         self._header = record
         self._changes += 1
 
