@@ -51,7 +51,8 @@ class Target:
 def with_target(options: RunOptions) -> RunOptions:
     """The options with the target filled in: a device of this host, or the guest.
 
-    Raises UserError for an option of the other target, and if the device does not exist, its port or GID carries no traffic, or others use it.
+    Raises UserError for an option of the other target, and if the device does not exist, its port or GID carries no
+    traffic, or others use it.
     """
     device = _device(options)
     devices = options.on(device).devices

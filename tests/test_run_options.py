@@ -164,6 +164,7 @@ def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: pytest.
         raise UserError("enough")
 
     monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
+    monkeypatch.setattr(target.Port, "check", lambda *_: None)
     monkeypatch.setattr(target, "prepare", lambda *_: None)
     monkeypatch.setattr(run, "_plan", plan)
     options = replace(RunOptions(shared=True, cases=(tmp_path,)).on("rxe7"), verbs=("reg_mr",))
