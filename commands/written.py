@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ def write_out(path: Path, data: bytes, what: str) -> None:
 
     `-` is standard output. Raises UserError if the data cannot be written.
     """
-    if path == STANDARD_OUTPUT:
+    if path == STANDARD_OUTPUT or _is_standard_output(path):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
     elif path.is_symlink() or (path.exists() and not path.is_file()):
@@ -27,3 +28,8 @@ def write_out(path: Path, data: bytes, what: str) -> None:
     else:
         write_atomically(path, data)
         show([f"{what}: {path}"])
+
+
+def _is_standard_output(path: Path) -> bool:
+    """Whether this is the file behind standard output, as /dev/stdout is; opened again, it would lose its text."""
+    return path.exists() and os.path.samestat(path.stat(), os.fstat(1))

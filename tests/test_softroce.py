@@ -408,7 +408,7 @@ def test_a_missing_tool_is_named_with_its_package(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", str(tmp_path))
     error = _fails_to_build(Recipe(), tmp_path)
     assert "mmdebstrap is not installed" in error.message
-    assert error.hint == "apt-get install mmdebstrap"
+    assert error.hint == "apt-get install --no-install-recommends mmdebstrap"
 
 
 def test_a_disk_too_small_is_noticed_before_anything_is_downloaded(
@@ -560,7 +560,7 @@ def test_a_missing_qemu_is_named_with_its_package(
     monkeypatch.setenv("PATH", str(tmp_path))
     error = _fails_to_boot(no_image, tmp_path / "console")
     assert error.message == "the program qemu-system-x86_64 is not installed"
-    assert error.hint == "apt-get install qemu-system-x86"
+    assert error.hint == "apt-get install --no-install-recommends qemu-system-x86"
 
 
 def test_no_temporary_files_stay_and_none_lie_elsewhere_than_beside_the_console(
