@@ -8,6 +8,7 @@ import argparse
 import re
 from typing import NoReturn
 
+from conformance import errors
 from conformance.errors import UserError
 from conformance.yamldoc.reader import suggestion
 from reports.digest import one_line
@@ -26,4 +27,4 @@ class Parser(argparse.ArgumentParser):
             message = f"{found['of']} {found['given']!r} does not exist{near or '; there are ' + found['known']}"
         command = self.prog.removeprefix(PROGRAM).strip()
         said = one_line(f"{command}: {message}" if command else message)
-        raise UserError(said, hint=f"see ./{self.prog} --help")
+        raise UserError(said, hint=f"see {errors.PROGRAM}{self.prog.removeprefix(PROGRAM)} --help")

@@ -13,7 +13,7 @@ cd "$project"
 PYTHONPATH=$project PYTHONDONTWRITEBYTECODE=1 "${RDMA_CTS_PYTHON:-/usr/bin/python3}" packaging/man_page.py \
     >"$root/usr/share/man/man1/rdma-cts.1"
 find ./cases ./ci ./commands ./conformance ./fixtures ./profiles ./reference ./reports ./reproducers ./trial \
-    ./conftest.py ./tox.ini ./rdma-cts \
+    ./waivers ./conftest.py ./tox.ini ./rdma-cts \
     -name __pycache__ -prune -o -type f ! -name '*.pyc' -exec sh -c '
     suite=$1
     shift

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from commands.__main__ import COMMANDS, parser_of
+from commands.variables import VARIABLES
 from conformance.tables.suite import VERSION
 
 EXIT_STATUSES = (
@@ -44,8 +45,9 @@ def _lines(parser: argparse.ArgumentParser) -> Iterator[str]:
         yield ".PP"
         yield from _synopsis(command)
         yield from _groups(command)
-    if parser.epilog:
-        yield from (".SH NOTES", ".nf", *(_verbatim(line) for line in parser.epilog.splitlines()), ".fi")
+    yield ".SH ENVIRONMENT"
+    for name, meaning in VARIABLES.items():
+        yield from (".TP", f".B {name}", _text(meaning))
     yield ".SH EXIT STATUS"
     for status, meaning in EXIT_STATUSES:
         yield from (".TP", f".B {status}", _text(meaning))
@@ -94,13 +96,8 @@ def _escaped(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A text as one line."""
-    return _verbatim(" ".join(text.split()))
-
-
-def _verbatim(text: str) -> str:
-    """A line as it is; a control character at its beginning would be a request of roff."""
-    line = _escaped(text)
+    """A text as one line; a control character at its beginning would be a request of roff."""
+    line = _escaped(" ".join(text.split()))
     return f"\\&{line}" if line.startswith((".", "'")) else line
 
 

@@ -102,7 +102,7 @@ def test_a_mistake_in_a_command_line_is_one_line_and_status_2(arguments: str, sa
 
 
 # What the suite's parts and tests tell each other; not for users.
-INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES"}
+INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM"}
 
 
 def test_every_variable_is_in_the_help_and_on_its_page() -> None:
