@@ -149,6 +149,13 @@ def test_a_user_lists_cases_and_rules(installed: Tree) -> None:
     assert "REG-15" in done.stdout
 
 
+def test_its_autopkgtest_passes(installed: Tree) -> None:
+    shutil.copy(ROOT / "debian" / "tests" / "installed", installed.root / HOME.relative_to("/") / "installed")
+    done = installed.run("./installed")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith(f"rdma-cts {VERSION}\n")
+
+
 def test_nothing_is_written_into_the_packages_directories_not_even_by_root(installed: Tree) -> None:
     before = installed.state(SUITE)
     assert any(name.endswith(".pyc") for name in before), "the package brings no bytecode"
