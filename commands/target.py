@@ -5,6 +5,7 @@ Not for what a run records (run.py), for guests (guests.py) or for the process o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,46 +33,51 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Target:
-    """Where to run: `start` starts a worker there for the case ids that it is given; `workers` may run at once.
+    """Where to run: each of `starts` starts one worker at a time, for the case ids that it is given.
 
     `given` are the hashes of the user's own builds. `boot_id` identifies the boot of the kernel under test if that is
-    this host's kernel, else it is empty. `again` starts a worker in which a violation is tried once more. `durations`
-    are those of cases in earlier runs, if that matters.
+    this host's kernel, else it is empty. Each of `again` starts a worker in which a violation is tried once more.
+    `durations` are those of cases in earlier runs, if that matters.
     """
 
     stack: str
-    start: Start
+    starts: Sequence[Start]
     given: dict[str, Any] = field(default_factory=dict)
     boot_id: str = ""
-    again: Start | None = None
-    workers: int = 1
+    again: Sequence[Start] = ()
     durations: Durations | None = None
 
 
 def with_target(options: RunOptions) -> RunOptions:
     """The options with the target filled in: a device of this host, or the guest.
 
-    Raises UserError if the device does not exist, its port or GID carries no traffic, or others use it.
+    Raises UserError for an option of the other target, and if the device does not exist, its port or GID carries no
+    traffic, or others use it.
     """
     device = _device(options)
-    if device:
-        Port(device, options.port).check(options.gid_index)
-    if device and not options.shared and (users := RdmaNetlink(device).other_users()):
-        raise UserError(
-            f"{device} is in use, by queue pairs: {', '.join(users)}", hint="end these programs, or give --shared"
-        )
+    devices = options.on(device).devices
+    (builds.refuse_on_host if devices else builds.refuse_in_guest)(options)
+    for name in devices:
+        Port(name, options.port).check(options.gid_index)
+        if not options.shared and (users := RdmaNetlink(name).other_users()):
+            raise UserError(
+                f"{name} is in use, by queue pairs: {', '.join(users)}", hint="end these programs, or give --shared"
+            )
     return options.on(device)
 
 
 def _device(options: RunOptions) -> str:
-    """The device of this host to run on; empty for the guest."""
+    """The device of this host to run on, or several with commas between them; empty for the guest."""
     names = device_names()
     if options.device:
         if options.guest:
             raise UserError("--device and --guest exclude each other")
-        if options.device not in names:
-            devices = f"devices of this host: {', '.join(names)}" if names else "this host has no RDMA device"
-            raise UserError(f"no RDMA device {options.device!r}; {devices}")
+        for name in options.devices:
+            if name not in names:
+                devices = f"devices of this host: {', '.join(names)}" if names else "this host has no RDMA device"
+                raise UserError(f"no RDMA device {name!r}; {devices}")
+        if len(set(options.devices)) < len(options.devices):
+            raise UserError(f"--device {options.device} has a duplicate")
         return options.device
     return names[0] if len(names) == 1 and not options.guest else ""
 
@@ -85,23 +91,22 @@ def prepare(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Targe
 
 
 def _on_host(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
-    builds.refuse_on_host(options)
     persistent.device()  # reports a wrong RDMA_CTS_PMEM here, before any worker starts
     own = find_rdma_core(options.rdma_core) if options.rdma_core else None
     python = packages.ensure_tools(packages.HOST, assume_yes=assume_yes, say=say)
     environment = own.environment() if own else {}
     # The worker runs in another directory.
     profile = options.profile.resolve() if options.profile else None
-    arguments = replace(
-        options, cases=tuple(folder.resolve() for folder in options.cases), profile=profile
-    ).plugin_arguments()
+    inside = replace(options, cases=tuple(folder.resolve() for folder in options.cases), profile=profile)
 
-    def start(cases: Sequence[str]) -> Worker:
+    def start(device: str, cases: Sequence[str]) -> Worker:
+        arguments = inside.on(device).plugin_arguments()
         return HostWorker(ROOT, python, arguments, cases, out / "console.log", environment)
 
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     given = {"rdma_core": own.hashes()} if own else {}
-    return Target("host", start, given, boot_id, start)
+    starts = [functools.partial(start, device) for device in options.devices]
+    return Target("host", starts, given, boot_id, starts)
 
 
 def _in_guest(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
@@ -109,4 +114,6 @@ def _in_guest(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Tar
     guests = Guests(options, out, say, assume_yes)
     name = f"{guests.stack}-{guests.driver.name}-{guests.accelerator}.json"
     durations = Durations(cache_directory() / "durations" / name)
-    return Target(guests.stack, guests.run, guests.given, "", guests.run_again, workers, durations)
+    return Target(
+        guests.stack, [guests.run] * workers, guests.given, "", [guests.run_again] * workers, durations=durations
+    )

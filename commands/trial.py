@@ -11,8 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from commands import reproduction
 from commands.programs import messages_from_guest
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.model.kind import Kind
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
@@ -59,6 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--own", action="store_true", help="with --guest: only the cases of the violated rule")
     parser.add_argument("--sequences", type=float, metavar="SECONDS",
                         help="random sequences on a reference (those on a device are part of a run)")  # fmt: skip
+    parser.add_argument("--reproducers", action="store_true",
+                        help="C programs of the violations of a run instead, in the guest (--whole: of its passes too)")
+    parser.add_argument("--results", type=Path, metavar="DIR", help="with --reproducers: the run (default: the latest)")
     parser.add_argument("--shuffled", type=int, metavar="N", help="with --guest: every row N times, in shuffled orders")
     parser.add_argument("--seed", type=int, default=FIRST_SEED, metavar="N",
                         help=f"the first seed of sequences and shuffled orders (default {FIRST_SEED})")  # fmt: skip
@@ -74,6 +78,8 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.jobs < 0:
         raise UserError(f"--jobs {arguments.jobs}: give a number of processes, or 0 for one on each processor")
     suite = load_suite()
+    if arguments.reproducers:
+        return reproduction.execute(arguments, suite, _say)
     if arguments.sequences is not None:
         return _sequences(arguments, suite)
     if arguments.shuffled is not None:
@@ -199,7 +205,7 @@ def _sequences(arguments: argparse.Namespace, suite: Suite) -> int:
     if not arguments.sequences > 0:
         raise UserError(f"--sequences {arguments.sequences:g}: give a number of seconds")
     if arguments.guest:
-        hint = "./rdma-cts run --guest --tier exhaustive --verb sequences --sequences SECONDS"
+        hint = f"{PROGRAM} run --guest --tier exhaustive --verb sequences --sequences SECONDS"
         raise UserError("random sequences on a device are cases of a run", hint=hint)
     chosen = _chosen(VIOLATIONS, suite, arguments.rule, arguments.violation)
     kind = chosen[0].kind if arguments.rule or arguments.violation else Device

@@ -145,6 +145,29 @@ def stuck() -> dict[str, Any]:
 CHOSEN = ("--verb", "dealloc_mw", "-q")
 
 
+def shared() -> dict[str, Any]:
+    """Two devices of one kind share the cases; then the run is carried on."""
+    for words in (
+        "link add h1 type veth peer name p1",
+        "address add 192.0.2.9/24 dev h1",
+        "link set h1 up",
+        "link set p1 up",
+    ):
+        subprocess.run(["ip", *words.split()], check=True)
+    subprocess.run(["rdma", "link", "add", "rxe1", "type", "rxe", "netdev", "h1"], check=True)
+    await_true(lambda: "ACTIVE" in Path("/sys/class/infiniband/rxe1/ports/1/state").read_text())
+    wanted = ("--verb", "dereg_mr", "-q", "--no-confirm")
+    done = run(*wanted, "--device", "rxe0,rxe1", "--out", "shared-by-two")
+    unknown = run(*wanted, "--device", "rxe0,rxe7", "--out", "unknown")
+    results = [line for line in lines("shared-by-two") if line["type"] == "result"]
+    told: dict[str, Any] = {"done": done, "unknown": unknown, "footer": footer("shared-by-two")}
+    told["devices"] = sorted({line["device"] for line in results})
+    told["repro"] = all(f"--device {line['device']} " in line["repro"] for line in results)
+    told["other cases"] = len({line["case"] for line in results}) == len(results) > 0
+    subprocess.run(["rdma", "link", "delete", "rxe1"], check=True)
+    return told
+
+
 def unbroken() -> float:
     """A run that nobody disturbs; how long it took, in seconds."""
     began = time.monotonic()
@@ -185,7 +208,7 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
 def main() -> None:
     moments = int(sys.argv[1])
     took = unbroken()
-    found = {"in use": in_use(), "supervisor": killed("commands", moments, took),
+    found = {"shared": shared(), "in use": in_use(), "supervisor": killed("commands", moments, took),
              "pytest": killed("--rdma-stream", moments, took), "stuck": stuck()}  # fmt: skip
     print("RESULT", json.dumps(found), flush=True)
 

@@ -75,7 +75,7 @@ class Run:
                 suite, suite.cases, file, self.audience, {"stack": "test"}, self.folder / "console.log",
                 boot_id=boot_id, prior=prior,
             )  # fmt: skip
-            supervisor.run(self.start, again=again or self.start_again)
+            supervisor.run(self.start, again=[again or self.start_again])
         assert all(actor.closed for actor in self.actors)
         return read_results(self.folder)
 

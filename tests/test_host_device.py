@@ -52,6 +52,16 @@ def test_a_device_that_others_use_is_refused(found: dict[str, Any]) -> None:
     assert told["shared"]["status"] == 0
 
 
+def test_two_devices_of_one_kind_share_the_cases(found: dict[str, Any]) -> None:
+    told = found["shared"]
+    assert told["devices"] == ["rxe0", "rxe1"], told
+    assert told["footer"]["complete"], told
+    assert told["repro"]
+    assert told["other cases"]
+    assert told["done"]["status"] in (0, 1)
+    assert "no RDMA device 'rxe7'" in told["unknown"]["said"]
+
+
 def test_a_process_that_dies_costs_one_case_and_one_that_is_stuck_makes_the_device_suspect(
     found: dict[str, Any],
 ) -> None:

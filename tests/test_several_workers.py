@@ -14,6 +14,7 @@ import pytest
 from actors import HEADER, Actor, Audience, Stage, start
 from conformance.errors import UserError
 from conformance.model.case import Case
+from conformance.model.record import SupervisorFacts
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Supervisor, Worker
@@ -102,6 +103,53 @@ def test_the_results_are_those_of_one_worker(tmp_path: Path, at_once: int) -> No
     ]
     assert without[0] == without[1]
     assert all(actor.closed for actor in several.actors)
+
+
+def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Recorded:
+    """A run whose cases devices share; `found` are the names in the headers of their workers, by their names."""
+    barrier = threading.Barrier(len(found))
+
+    heard: set[str] = set()
+
+    def starter(device: str) -> Callable[[Sequence[str]], Worker]:
+        def script(cases: Sequence[str]) -> Iterator[bytes | None]:
+            if device not in heard:
+                heard.add(device)
+                barrier.wait(PATIENCE_S)
+            facts = {**header()["device"], "name": found[device], **(differing if device == "fake1" else {})}
+            yield encode(header(device=facts))
+            yield from itertools.islice(lines(cases), 1, None)
+
+        return lambda cases: Actor(script(cases))
+
+    with closing(ResultsFile(folder / "results.jsonl")) as file:
+        facts: SupervisorFacts = {"stack": "test", "devices": list(found)}
+        supervisor = Supervisor(
+            SUITE, SUITE.cases, file, Audience(), facts, folder / "console.log",
+            lambda case, device: f"{device}: {case.id}", durations=LONG,
+        )  # fmt: skip
+        supervisor.run(*map(starter, found))
+    return read_results(folder)
+
+
+def test_devices_of_a_kind_share_the_cases_and_each_result_names_its_device(tmp_path: Path) -> None:
+    recorded = on_devices(tmp_path, {"fake0": "fake0", "fake1": "fake1"})
+    assert recorded.footer is not None
+    assert recorded.footer["complete"]
+    assert recorded.header["devices"] == ["fake0", "fake1"]
+    assert {line["device"] for line in recorded.results} == {"fake0", "fake1"}
+    assert all(line["repro"] == f"{line['device']}: {line['case']}" for line in recorded.results)
+    assert len({(line["worker"], line["device"]) for line in recorded.results}) == 2
+
+
+@pytest.mark.parametrize(("found", "differing"), [("fake1", {"fw": "2"}), ("other0", {})])
+def test_a_device_of_another_kind_or_another_name_runs_no_case(
+    tmp_path: Path, found: str, differing: dict[str, object]
+) -> None:
+    recorded = on_devices(tmp_path, {"fake0": "fake0", "fake1": found}, **differing)
+    assert len({line["device"] for line in recorded.results}) == 1
+    assert recorded.footer is not None
+    assert recorded.footer["complete"]  # by the others, or by the device whose worker was heard first
 
 
 def test_a_result_names_its_worker_and_the_file_has_the_order_in_each(tmp_path: Path) -> None:

@@ -103,9 +103,13 @@ class JudgedAgain(TypedDict):
 
 
 class SupervisorFacts(TypedDict, total=False):
-    """The part of a header that only the supervisor knows, and not the worker under test."""
+    """The part of a header that only the supervisor knows, and not the worker under test.
+
+    `devices` are the names of those that share the cases, if they are several.
+    """
 
     stack: str
+    devices: list[str]
     seed: int | None
     tier: str | None
     argv: list[str]
@@ -230,7 +234,8 @@ class PointsFile(TypedDict):
 class ResultRecord(TypedDict):
     """The result of one case. The keys from `space` on are those of sweeps and random sequences.
 
-    `duration_us` is in microseconds, None if not measured. `worker` is the number of the worker that ran the case.
+    `duration_us` is in microseconds, None if not measured. `worker` is the number of the worker that ran the case,
+    `device` that worker's device if several share the cases.
     `set_up` is only in results that say something bad of the stack or of the harness.
     `points_data` is only in records before they are stored; in the file, `points_file` names a side file with these
     data instead.
@@ -254,6 +259,7 @@ class ResultRecord(TypedDict):
     duration_us: float | None
     repro: str
     worker: NotRequired[int]
+    device: NotRequired[str]
     notes: NotRequired[list[str]]
     set_up: NotRequired[SetUp]
     space: NotRequired[SpaceFacts]

@@ -79,16 +79,26 @@ class PriorSessions:
 
 
 def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
-    """How the stack of one worker differs from that of an earlier one, as a clause; empty if it does not."""
+    """How the stack of one worker differs from that of an earlier one, as a clause; empty if it does not.
+
+    Devices that share the cases of a run may differ in their names.
+    """
+    shared = before.get("devices", ())
     for what, first, found in (
-        ("the suite", before["suite"], now["suite"]),
-        ("the device", before["device"], now["device"]),
+        ("the suite", before.get("suite"), now.get("suite")),
+        ("the device", _device(before, shared), _device(now, shared)),
         *((name, before["env"].get(name), now["env"].get(name)) for name in _STACK),
     ):
         if first != found:
             change = f": it was {first}, it is {found}" if isinstance(first, str) and isinstance(found, str) else ""
             return f"{what.replace('_', '-')} has changed{change}"
     return ""
+
+
+def _device(header: HeaderRecord, shared: Sequence[str]) -> dict[str, object]:
+    """The facts of a device, without what a worker has tried: that need not come out the same each time."""
+    facts = {name: fact for name, fact in header["device"].items() if name != "preflight"}
+    return {**facts, "name": ""} if facts.get("name") in shared else facts
 
 
 def _seconds(started: str) -> float:

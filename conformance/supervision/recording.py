@@ -29,7 +29,7 @@ from conformance.model.record import (
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
 from conformance.results.prior_sessions import PriorSessions, stack_change
-from conformance.results.records import footer_record, result_record
+from conformance.results.records import encode, footer_record, result_record
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
 from conformance.supervision.confirmation import Violation, violations
@@ -37,6 +37,8 @@ from conformance.supervision.examiner import Examiner, bounded_log, cut
 from conformance.supervision.worker import Listener
 
 NO_WORKER = 0
+_MOST_HEADER_BYTES = 1 << 20  # of what a run takes from it
+_MOST_ROW = 1 << 16  # characters of a random sequence that a worker was in
 # The keys of a worker's header that a run's header takes from it.
 _FROM_WORKERS = (
     "type", "schema", "suite", "stack", "env", "device", "under_test", "seed", "argv", "started", "tier",
@@ -53,7 +55,7 @@ class Recording:
         file: ResultsFile,
         listener: Listener,
         header_facts: SupervisorFacts,
-        reproduction: Callable[[Case], str],
+        reproduction: Callable[[Case, str], str],
         boot_id: str,
         prior: PriorSessions | None,
         waivers: Waivers | None,
@@ -75,6 +77,7 @@ class Recording:
         self._profile = profile
         self._workers = prior.boots if prior else 0
         self._uncounted = 0
+        self._device_of: dict[int, str] = {}  # by worker, if several devices share the cases
 
     def carry_on(self, prior: PriorSessions) -> None:
         """Begins a further session."""
@@ -105,11 +108,19 @@ class Recording:
             self._append_worker()
 
     def check(self, worker_header: HeaderRecord) -> None:
-        """Raises UserError if this run was begun on another stack."""
+        """Raises UserError if this run was begun on another stack, or if the header is larger than any can be."""
+        size = len(encode({key: worker_header.get(key) for key in _FROM_WORKERS}))
+        if size > _MOST_HEADER_BYTES:
+            raise UserError(f"a worker's header has {size:,} bytes", status=3)
         if self._prior:
             self._prior.check(self._completed(worker_header))
         elif self.header and (change := stack_change(self.header, worker_header)):
             raise UserError(f"a later worker has another stack than the first: {change}", status=3)
+
+    def heard_from(self, worker: int, worker_header: HeaderRecord) -> None:
+        """Notes which device a worker has, if that is not the same for all."""
+        if self._header_facts.get("devices"):
+            self._device_of[worker] = worker_header["device"].get("name", "")
 
     def examiner(self, worker_header: HeaderRecord, offered: OfferedRecord | None) -> Examiner:
         """What judges the lines of a worker that has sent these. Raises UserError if it has another stack."""
@@ -144,7 +155,8 @@ class Recording:
         cause = "; ".join(filter(None, (judging.first_alarm(log), judging.crash_location(log))))
         record = self._result(case.id, verdict, cut(f"{case.when}: {reason}{cause and f' ({cause})'}"), log)
         rule = at.get("rule", "") if at else ""
-        if at and row and rule in self._registry:  # a random sequence: record it, and the rule that it is about
+        # A random sequence: record it, and the rule that it is about.
+        if at and row and len(row) <= _MOST_ROW and rule in self._registry:
             deviation: Deviation = {"when": cut(at["point"]), "rules": [rule], "row": row}
             record["deviations"] = [deviation]
             record["rule_verdicts"] = {**dict.fromkeys(case.rules, Verdict.PASS), rule: verdict}
@@ -168,9 +180,12 @@ class Recording:
         Explaining the deviations of a sweep takes a while; this is the only method that several threads may call.
         """
         case = self.cases[record["case"]]
-        record = {**record, "repro": self._reproduction(case)}
+        device = self._device_of.get(worker, "")
+        record = {**record, "repro": self._reproduction(case, device)}
         if worker:
             record["worker"] = worker
+        if device:
+            record["device"] = device
         return self._file.prepared(record, case)
 
     def append(self, record: ResultRecord) -> None:

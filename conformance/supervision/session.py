@@ -104,7 +104,8 @@ class Session:
         except ValueError as error:
             return None, str(error)
         if record["type"] != "result":
-            return record, mismatch_of(record)
+            wrong = mismatch_of(record)
+            return (None, wrong) if wrong else (record, "")
         if record["case"] != self._in_flight or not self._examiner or not self._recording.expects(self._in_flight):
             return None, ""
         judged = self._examiner.judged(self._recording.cases[self._in_flight], record)
@@ -141,6 +142,7 @@ class Session:
             self.refused = True
             self._worker.kill()
             return
+        self._recording.heard_from(self._number, record)
         self._header = record
         self._changes += 1
 

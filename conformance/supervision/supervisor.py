@@ -41,7 +41,7 @@ class Supervisor:
         listener: Listener,
         header: SupervisorFacts,
         console: Path,
-        reproduction: Callable[[Case], str] = lambda case: f"./rdma-cts run --only {case.id}",
+        reproduction: Callable[[Case, str], str] = lambda case, _: f"./rdma-cts run --only {case.id}",
         *,
         deadline_s: float | None = None,
         boot_id: str = "",
@@ -53,11 +53,11 @@ class Supervisor:
         """`console` is the file with the other output of workers.
 
         `header` are the facts of the run that workers do not know. `reproduction` returns the command that runs one
-        case on the same target. A case may take `deadline_s` seconds. `boot_id` identifies the boot of the kernel under
-        test if it is that of this host, which may take this process down: the file then records the start of each
-        case, too. `prior` are the earlier sessions of a run that is carried on. `waivers` determine effective verdicts,
-        and `profile` what the device must have. `durations` are the seconds that cases took in an earlier run, by id;
-        they only decide who runs what.
+        case on the same target, on the device of that name if several share the cases. A case may take `deadline_s`
+        seconds. `boot_id` identifies the boot of the kernel under test if it is that of this host, which may take this
+        process down: the file then records the start of each case, too. `prior` are the earlier sessions of a run that
+        is carried on. `waivers` determine effective verdicts, and `profile` what the device must have. `durations` are
+        the seconds that cases took in an earlier run, by id; they only decide who runs what.
         """
         self._suite = suite
         self.recording = Recording(
@@ -79,12 +79,13 @@ class Supervisor:
         self._refused = False  # a worker has said that it can run no case
         self._stopped = False
 
-    def run(self, *starts: Start, again: Start | None = None) -> FooterRecord:
+    def run(self, *starts: Start, again: Sequence[Start] = ()) -> FooterRecord:
         """Runs every case, in as many workers as necessary. Records and returns the footer.
 
-        Each of `starts` starts one worker at a time. `again` starts a worker in which a violation is tried once more;
-        without it, and as long as cases are missing, violations are not confirmed. Raises UserError if no worker sent a
-        header or could run a case, or if the header of a worker has another stack than the run began with.
+        Each of `starts` starts one worker at a time. Each of `again` starts a worker in which a violation is tried
+        once more; without them, and as long as cases are missing, violations are not confirmed. Raises UserError if no
+        worker sent a header or could run a case, or if the header of a worker has another stack than the run began
+        with.
         """
         began = time.monotonic()
         if self.prior:
@@ -100,7 +101,7 @@ class Supervisor:
             raise UserError(f"no case was begun: {self.end_reason}", log=str(self.console), status=3)
         missing = [case for case in self.recording.cases if case not in self.recording.done]
         if again and not missing:
-            self._confirm([again] * len(starts))
+            self._confirm(again)
         for case in missing:
             self.recording.record(case, Verdict.MISSED, f"not run: {self.end_reason}")
         return self.recording.finish(time.monotonic() - began)
