@@ -183,7 +183,7 @@ def _personas(arguments: argparse.Namespace, suite: Suite) -> int:
     for outcome in try_personas(personas, chosen, of_tier(suite.cases, DEFAULT), arguments.jobs):
         outcomes.append(outcome)
         if arguments.verbose:
-            _say("\n".join([f"{outcome.persona}: {outcome.duration_s:.1f} s", *personas_report.faults([outcome])]))
+            _say("\n".join([f"{outcome.persona}: {outcome.processor_s:.1f} s", *personas_report.faults([outcome])]))
     if arguments.out:
         personas_report.write(outcomes, arguments.out)
     print("\n".join([personas_report.table(outcomes), *personas_report.faults(outcomes)]))

@@ -19,12 +19,13 @@ from conformance.model.verdict import Verdict
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from reference.device import Device
-from trial.personas import PERSONAS, Persona, report
+from trial.personas import PERSONAS, Persona
+from trial.personas.masking import MASKS, masked
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
+from trial.running import on_reference
 from trial.trying import KILLED, SURVIVED, try_violation
 from trial.violation import Violation
 from trial.violations import VIOLATIONS
-from trial.violations.extent import OneByteTooShort
 
 BY_NAME = {each.name: each for each in PERSONAS}
 # No statuses of the InfiniBand specification are demanded there.
@@ -104,29 +105,40 @@ def test_every_behaviour_changes_the_reference(persona: Persona) -> None:
     assert persona.hides.keys().isdisjoint(persona.lacks)
 
 
-class Quiet(Device):
-    """Nothing."""
+@in_turn("persona")
+def test_what_is_masked_is_a_violation_that_no_row_of_its_rule_sees(persona: Persona) -> None:
+    run = clean(persona.name)
+    rows = [case for case in cases() if case.id in run.passed and not case.sweep]
+    for violation in (each for each in VIOLATIONS if each.name in masked(persona)):
+        own = [case for case in rows if violation.rule in case.rules]
+        judged = on_reference(own, persona.kind(violation.kind), persona.stack, run.findings)
+        seen = [case.id for case, each in judged if each.verdict == Verdict.FAIL]
+        assert (violation.name, seen) == (violation.name, [])
 
 
-def test_a_persona_on_which_a_case_fails_does_not_pass() -> None:
-    persona = Persona("made-up", {}, {OneByteTooShort: "nowhere"})
-    found = outcome(persona, run_clean(persona, [case for case in cases() if {"REG-20", "IOVA-02a"} & set(case.rules)]))
-    assert found.wrong
-    assert not found.passed
-    assert any(line.startswith("made-up: ") for line in report.faults([found]))
+def test_masks_name_violations_and_behaviours_of_personas() -> None:
+    assert {name for names in MASKS.values() for name in names} <= {each.name for each in VIOLATIONS}
+    assert MASKS.keys() <= {kind for persona in PERSONAS for kind in persona.behaves}
 
 
-def test_what_is_not_offered_is_not_tried_and_what_breaks_nothing_survives() -> None:
-    mana = BY_NAME["mana"]
-    few = [case for case in cases() if {"REG-01", "BIND-02"} & set(case.rules) and not case.sweep]
-    run = run_clean(mana, few)
-    quiet = Violation("quiet", "REG-01", "Nothing.", Quiet)
-    windows = [case.id for case in few if case.rules == ("BIND-02",)]
-    assert windows
-    assert try_on(mana, run, quiet, windows, few) is None
-    survived = try_on(mana, run, quiet, sorted(run.passed)[:1], few)
+def test_what_is_not_offered_is_not_tried_and_what_no_case_sees_survives(monkeypatch: pytest.MonkeyPatch) -> None:
+    wraps = next(each for each in VIOLATIONS if each.name == "end-of-a-bind-wraps")
+    few = [case for case in cases() if "BIND-17" in case.rules and not case.sweep]
+    killers = try_violation(wraps, few).by
+    assert killers
+    outcomes = {}
+    for name in ("mana", "mlx5", "mlx4"):
+        run = run_clean(BY_NAME[name], few)
+        outcomes[name] = (try_on(BY_NAME[name], run, wraps, killers, few), run)
+    assert outcomes["mana"][0] is None  # no windows
+    assert outcomes["mlx5"][0] is None  # masked
+    assert outcomes["mlx4"][0] is not None
+    assert outcomes["mlx4"][0].outcome == KILLED
+    monkeypatch.setattr("trial.personas.trying.masked", lambda persona: frozenset())
+    survived = try_on(BY_NAME["mlx5"], outcomes["mlx5"][1], wraps, killers, few)
     assert survived is not None
     assert survived.outcome == SURVIVED
+    assert not outcome(BY_NAME["mlx5"], outcomes["mlx5"][1], [survived]).passed
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
@@ -120,5 +121,6 @@ def in_processes(task: Callable[[int], _Result], count: int, jobs: int = 0, chun
     """Yields task(0), task(1), … in order, computed in `jobs` processes (0: one for each processor)."""
     global _task
     _task = task  # inherited by the processes that are forked below
-    with multiprocessing.get_context("fork").Pool(jobs or os.cpu_count() or 1) as pool:
+    default = (signal.SIGTERM, signal.SIG_DFL)  # the pool ends its processes so, which is nothing to tell of
+    with multiprocessing.get_context("fork").Pool(jobs or os.cpu_count() or 1, signal.signal, default) as pool:
         yield from pool.imap(_work, range(count), chunksize=chunksize)

@@ -30,7 +30,7 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     OnlyFlushedAdviceIsFollowed: ("asynchronous-advice-for-every-domain",),
     NoChangeOfOnDemandRegions: ("on-demand-regions-keep-their-domain",),
     # There is no old key.
-    KeysStayAfterAChange: ("old-key-serves", "old-keys-told"),
+    KeysStayAfterAChange: ("old-key-serves",),
     # Memory without LOCAL_WRITE has no REMOTE_WRITE either, and is refused for that.
     ReadSinksNeedRemoteWrite: ("reads-write-anything",),
     # HUGETLB is refused before anything asks whether it fits.
