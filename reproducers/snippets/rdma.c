@@ -1,8 +1,9 @@
 // needs: next
 /* An operation of the peer on the range, and a SEND behind it whose
  * receipt shows that it has been carried out; then what has changed. */
-static int rdma(struct ibv_qp **two, const char *call, int wanted, int opcode,
-                uint32_t rkey, uint64_t addr, unsigned char *range, size_t count)
+static int rdma(struct ibv_qp **two, const char *call, int wanted,
+                int opcode, uint32_t rkey, uint64_t addr,
+                unsigned char *range, size_t count)
 {
     struct ibv_sge sge = { (uintptr_t)own, count, own_mr->lkey };
     struct ibv_send_wr last = { .opcode = IBV_WR_SEND }, *bad, wr = {
