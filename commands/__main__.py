@@ -12,6 +12,7 @@ import signal
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 from commands import signals, variables
@@ -26,8 +27,8 @@ from reports.digest import one_line
 
 # The commands in the order of the help text; _MODULES has the module names that differ from the command.
 COMMANDS = (
-    "run", "test", "doctor", "prepare", "list", "report", "compare", "judge", "explain", "waivers", "coverage",
-    "describe", "trial", "schema",
+    "run", "test", "doctor", "prepare", "list", "report", "compare", "judge", "explain", "waivers", "reproducer",
+    "findings", "coverage", "describe", "trial", "schema",
 )  # fmt: skip
 _MODULES = {"list": "listing"}
 _WITH_VARIABLES = ("run", "prepare", "doctor")  # commands whose own help lists the environment variables, too
@@ -58,12 +59,15 @@ def parser_of(commands: Sequence[str]) -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command that `argv` names and returns its exit status."""
     given = sys.argv[1:] if argv is None else list(argv)
-    parser = parser_of(given[:1] if given and given[0] in COMMANDS else COMMANDS)
+    out: Path | None = None
     arguments = Namespace()
     try:
-        parser.parse_args(given, arguments)
+        parser_of(given[:1] if given and given[0] in COMMANDS else COMMANDS).parse_args(given, arguments)
         arguments.argv = given[1:]
-        return int(arguments.execute(arguments))
+        try:
+            return int(arguments.execute(arguments))
+        finally:
+            out = getattr(arguments, "out", None)
     except UserError as error:
         return _told(error)
     except KeyboardInterrupt as end:
@@ -72,7 +76,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(one_line(": ".join((PROGRAM, by, *end.args))), file=sys.stderr)
         return signals.SIGNALLED + number if number else 3
     except Exception as error:
-        out = getattr(arguments, "out", None)
         return _told(explained(error, out if out and out.is_dir() else None))
 
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from commands.output import show
 from reports import comparison_formats
 from reports.comparison import compare
 from reports.digest import read
@@ -33,5 +34,5 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.format != "text":
         sys.stdout.write(comparison_formats.FORMATS[arguments.format](comparison))
     else:
-        print("\n".join(comparison_formats.text(comparison, None if arguments.all else _MOST)))
+        show(comparison_formats.text(comparison, None if arguments.all else _MOST))
     return comparison.status

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.errors import UserError
+from commands.output import show
+from conformance.errors import PROGRAM, UserError
 from fixtures import packages
 from fixtures.cache import cache_directory
 from fixtures.softroce import accelerator, privileges
@@ -57,12 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Prints both tables. Exit status 0 if at least one way of running works, else 4."""
     ways = {
-        "On an RDMA device of this host (./rdma-cts run --device NAME)": device_findings(Host()),
-        "In the Soft-RoCE guest (./rdma-cts run --guest)": guest_findings(Host(), recipe_for(arguments.stack)),
+        f"On an RDMA device of this host ({PROGRAM} run --device NAME)": device_findings(Host()),
+        f"In the Soft-RoCE guest ({PROGRAM} run --guest)": guest_findings(Host(), recipe_for(arguments.stack)),
     }
     for title, findings in ways.items():
         print(title)
-        print("\n".join(table(findings)), end="\n\n")
+        show([*table(findings), ""])
     ready = [title.partition(" (")[0] for title, findings in ways.items() if works(findings)]
     print(f"Works now: {'; '.join(ready)}." if ready else "Neither way works yet: follow the arrows of one of them.")
     return 0 if ready else NO_WAY
@@ -226,7 +227,7 @@ def _rights_to_build() -> Finding:
         return Finding(OK, "rights", "root, which may build the image")
     if reason := privileges.obstacle():
         return Finding(MISSING, "rights", f"building the image needs root, or a user namespace: {reason}",
-                       "provide that, or use root for the guest: sudo ./rdma-cts run --guest")  # fmt: skip
+                       f"provide that, or use root for the guest: sudo -E {PROGRAM} run --guest")  # fmt: skip
     return Finding(OK, "rights", "a user namespace, in which the image can be built without root")
 
 

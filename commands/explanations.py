@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from conformance.defects import Defect
+from conformance.errors import PROGRAM
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
@@ -59,7 +60,7 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
             yield from _wrapped(reason, "      ")
             yield f"      {repro}"
     if len(cases) > _CASES:
-        yield f"  and {len(cases) - _CASES} more: ./rdma-cts list --rule {rule.id}"
+        yield f"  and {len(cases) - _CASES} more: {PROGRAM} list --rule {rule.id}"
 
 
 def _rank(rule: Rule, record: ResultRecord | None) -> int:
@@ -103,7 +104,7 @@ def _steps(case: Case) -> Iterator[str]:
         if case.kind is Kind.SWEEP:
             axes = ", ".join(axis.name for axis in case.sweep.space.axes)
             yield f"swept:      {format_count(case.sweep.size, 'point')}, each one call, over the axes {axes}"
-            yield f"set-up:     that of a point: ./rdma-cts explain {case.id}{POINT}AXIS=VALUE,..."
+            yield f"set-up:     that of a point: {PROGRAM} explain {case.id}{POINT}AXIS=VALUE,..."
         for clause in clauses(case):
             yield f"expect:     {'; '.join(f'{name} {text}' for name, text in flat(clause))}"
     else:

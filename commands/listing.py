@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from commands import case_options
+from commands.output import show
 from conformance.model.case import Case
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
@@ -23,10 +24,9 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prints one line for each case or rule; exit status 0."""
     suite = case_options.suite_from(arguments)
     cases = case_options.selection_from(arguments).apply(suite)
-    for line in _rules(suite, cases) if arguments.of_rules else _cases(cases):
-        print(line)
+    show(_rules(suite, cases) if arguments.of_rules else _cases(cases))
     if not arguments.of_rules:
-        print(_total(cases, bool(arguments.only)))
+        show([_total(cases, bool(arguments.only))])
     return 0
 
 

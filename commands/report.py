@@ -8,7 +8,7 @@ from pathlib import Path
 
 from commands.written import STANDARD_OUTPUT, write_out
 from conformance.results.files import write_atomically
-from reports import html, junit, ktap, markdown, summary
+from reports import html, junit, ktap, markdown, summary, tmt
 from reports.digest import Digest, read
 
 NAME = "report"
@@ -17,7 +17,7 @@ HELP = "Make a report of recorded runs; several runs become columns of one page.
 Render = Callable[[Sequence[Digest]], str | bytes]
 FORMATS: dict[str, Render] = {
     "html": html.render, "junit": junit.render, "ktap": ktap.render, "markdown": markdown.render,
-    "summary": summary.render,
+    "summary": summary.render, "tmt": tmt.render,
 }  # fmt: skip
 # The reports that every run writes beside its results.
 BESIDE: dict[str, Render] = {

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from commands.output import show
 from conformance.results.files import not_written, write_atomically
 
 STANDARD_OUTPUT = Path("-")
@@ -26,7 +27,7 @@ def write_out(path: Path, data: bytes, what: str) -> None:
             raise not_written(path, error) from error
     else:
         write_atomically(path, data)
-        print(f"{what}: {path}")
+        show([f"{what}: {path}"])
 
 
 def _is_standard_output(path: Path) -> bool:

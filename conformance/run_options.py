@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from conformance.device.libibverbs import DIALECTS
+from conformance.errors import PROGRAM
 from conformance.model.case import Case
 from conformance.model.vocabulary import TIERS
 from conformance.supervision import CASE_DEADLINE_S
 from conformance.tables.suite import ROOT
 from conformance.tables.tiers import DEFAULT, SEQUENCES_S
 
-PROGRAM = ("./rdma-cts", "run")
 PLUGIN_PREFIX = "--rdma-"
 HOST, GUEST = "host", "guest"
 # Groups of the help text.
@@ -169,7 +169,7 @@ class RunOptions:
         The case's id is at its end.
         """
         alone = self.of_case(case)
-        return shlex.join([*PROGRAM, *replace(alone, device=device or alone.device).arguments()])
+        return shlex.join([PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()])
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -44,6 +44,8 @@ def _lines(parser: argparse.ArgumentParser) -> Iterator[str]:
         yield ".PP"
         yield from _synopsis(command)
         yield from _groups(command)
+    if parser.epilog:
+        yield from (".SH NOTES", ".nf", *(_verbatim(line) for line in parser.epilog.splitlines()), ".fi")
     yield ".SH EXIT STATUS"
     for status, meaning in EXIT_STATUSES:
         yield from (".TP", f".B {status}", _text(meaning))
@@ -92,8 +94,13 @@ def _escaped(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A line of text; at its beginning, a control character would be a request of roff."""
-    line = _escaped(" ".join(text.split()))
+    """A text as one line."""
+    return _verbatim(" ".join(text.split()))
+
+
+def _verbatim(text: str) -> str:
+    """A line as it is; a control character at its beginning would be a request of roff."""
+    line = _escaped(text)
     return f"\\&{line}" if line.startswith((".", "'")) else line
 
 

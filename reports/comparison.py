@@ -132,7 +132,10 @@ def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
     if after is None:
         yield Change(GONE, case, before["effective"], "", before)
         return
+    of_points = list(_changes_of_points(old, new, before, after))
     kind = kind_of(before["effective"], after["effective"])
+    if kind == REGRESSED and of_points and not any(change.kind == REGRESSED for change in of_points):
+        kind = NEWLY_WRONG  # only at points that the old stack did not have
     if kind:
         yield Change(kind, case, before["effective"], after["effective"], after)
     elif after["effective"] in VIOLATIONS:
@@ -141,6 +144,10 @@ def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
             if each["row"] and each["when"] not in known:  # random sequences have found another violation
                 record: ResultRecord = {**after, "reason": each["observed"]}
                 yield Change(REGRESSED, case, before["effective"], after["effective"], record)
+    yield from of_points
+
+
+def _changes_of_points(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord) -> Iterator[Change]:
     if before["space"] and after["space"]:
         points = read_points(old.directory, before), read_points(new.directory, after)
         if points[0] and points[1]:

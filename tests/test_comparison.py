@@ -16,12 +16,15 @@ from commands.__main__ import main
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS
 from conformance.results.records import encode, footer_record
-from made_sweeps import FLAGS, sweep
+from conformance.sweeps.outcome import Outcome
+from made_sweeps import FLAGS, OUTCOMES, sweep
 from reports.comparison import KINDS, Change, compare, kind_of
 from reports.digest import read
 from samples import header, numbered, registry, result
 
 SUITE = numbered(4)
+# The outcomes of made sweeps, and one of a device that does not offer a point.
+NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15")]
 
 
 def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, complete: bool = True) -> Path:
@@ -169,7 +172,7 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, caps
 @pytest.mark.parametrize(("spoil", "what"), [
     (lambda data: {**data, "index": "AAAA"}, "not the points of a sweep"),
     (lambda data: {**data, "axes": {"a": {"subsets": [str(bit) for bit in range(40)]}}}, "a space of"),
-    (lambda data: {**data, "outcomes": [{**each, "verdict": "GOOD"} for each in data["outcomes"]]}, "GOOD"),
+    (lambda data: {**data, "outcomes": [{**each, "verdict": "GOOD"} for each in data["outcomes"]]}, "unknown value"),
     (lambda data: {**data, "outcomes": data["outcomes"][:0]}, "do not fit"),
     (lambda data: [], "not the points"),
 ])  # fmt: skip
@@ -260,3 +263,13 @@ def test_a_comparison_in_markdown_carries_no_markup_of_the_runs(
     assert "### newly supported, and wrong: 1 case" in said
     assert "<b>" not in said
     assert "`reg_mr/sample/c2`" in said
+
+
+def test_a_sweep_that_is_wrong_only_where_it_is_newly_supported_has_not_regressed(tmp_path: Path) -> None:
+    old = [sweep(tmp_path / "old", SUITE.cases[0], FLAGS, lambda at: 3 if "MW_BIND" in at["access"] else 0, NEWLY)]
+    new = [sweep(tmp_path / "new", SUITE.cases[0], FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0, NEWLY)]
+    found, status = changes(tmp_path, old, new)
+    assert [(change.kind, change.points) for change in found] == [
+        ("newly supported, and wrong", 0), ("newly supported, and wrong", 4),
+    ]  # fmt: skip
+    assert status == 1

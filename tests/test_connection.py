@@ -14,9 +14,10 @@ from conformance.bench.calls import Return
 from conformance.bench.memory_areas import BEFORE, Area, pattern, repeated
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.device import native_exchange
+from conformance.errors import LoopbackLost
 from conformance.execution import connection
 from conformance.execution.connection import ExchangeSpec, LoopbackConnection, exchanges
-from conformance.model.transport import INFINIBAND
+from conformance.model.transport import INFINIBAND, IWARP
 
 SIZE = 64
 
@@ -216,3 +217,88 @@ def test_c_returns_before_it_would_use_a_stale_pair_that_it_cannot_renew() -> No
     assert native_exchange.available(), "the project's tests need gcc"
     spec = native_exchange.NativeSpec(made, 0, 1, SendRequest("RDMA_WRITE", 1), (area(pattern(8)), area(pattern(8))))
     assert native_exchange.exchanges([spec]) == []  # anything else would use the queue pair at address 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "transport", "opcode", "found", "received", "answered"),
+    [
+        ("RC", INFINIBAND, "RDMA_WRITE", "REM_ACCESS_ERR", "", True),
+        ("RC", INFINIBAND, "RDMA_WRITE", "LOC_PROT_ERR", "", True),
+        ("RC", INFINIBAND, "SEND", "RNR_RETRY_EXC_ERR", "", True),
+        ("RC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "", True),  # acknowledged
+        ("RC", INFINIBAND, "RDMA_WRITE", "RETRY_EXC_ERR", "", False),
+        ("RC", INFINIBAND, "RDMA_WRITE", "WR_FLUSH_ERR", "WR_FLUSH_ERR", False),
+        ("RC", INFINIBAND, "RDMA_WRITE", "FATAL_ERR", "", False),
+        ("RC", INFINIBAND, "RDMA_WRITE", "", "", False),
+        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),  # the message behind it has come
+        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "", False),
+        ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "WR_FLUSH_ERR", False),
+        ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),
+        ("RC", IWARP, "RDMA_READ", "SUCCESS", "", True),
+    ],
+)  # fmt: skip
+def test_what_nobody_has_answered_is_followed_by_a_message_that_must_arrive(
+    monkeypatch: pytest.MonkeyPatch, kind: str, transport: Any, opcode: str, found: str, received: str, answered: bool
+) -> None:
+    side = Side([], lambda _: None)
+    vars(side)["kind"] = kind
+    pair = Pair(side, side)
+    vars(pair)["transport"] = transport
+    control = LoopbackConnection(cast(Any, pair), lambda: 1)
+    asked: list[LoopbackConnection] = []
+    monkeypatch.setattr(LoopbackConnection, "check_alive", lambda self: asked.append(self))
+    of_a_case = LoopbackConnection(cast(Any, pair), lambda: 1, renewable=False, control=lambda: control)
+    completions = [[Completion(1, status)] if status else [] for status in (found, received)]
+    of_a_case.check_answered(completions[0], completions[1], opcode)
+    assert asked == ([] if answered else [control])
+
+
+@pytest.mark.parametrize(
+    ("kind", "losses", "lost"), [("RC", 0, False), ("RC", 1, True), ("UC", 2, False), ("UC", 3, True)]
+)
+def test_a_message_that_must_arrive_may_be_lost_only_by_an_unreliable_transport(
+    kind: str, losses: int, lost: bool
+) -> None:
+    sent: list[SendRequest] = []
+
+    class Receiver(Side):
+        def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
+            return [Completion(1, "SUCCESS", "RECV")] if len(sent) > losses else []
+
+    class Sender(Side):
+        def post_send(self, request: SendRequest) -> Return:
+            sent.append(request)
+            return Return(0, 0)
+
+        def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
+            return [Completion(1, "SUCCESS", "SEND")]
+
+    ends = Sender([], lambda _: None), Receiver([], lambda _: None)
+    for end in ends:
+        vars(end)["kind"] = kind
+    loopback = LoopbackConnection(cast(Any, Pair(*ends)), lambda: 1)
+    if not lost:
+        loopback.check_alive()
+        assert not loopback.stale
+        return
+    with pytest.raises(LoopbackLost, match=f"a queue pair of type {kind} does not carry a message"):
+        loopback.check_alive()
+    assert loopback.stale
+
+
+def test_c_leaves_an_exchange_whose_receive_is_refused_to_python() -> None:
+    """The queue pair of this connection belongs to a provider of this test, which refuses receives."""
+    assert native_exchange.available(), "the project's tests need gcc"
+    post = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    refuse = post(lambda *_: 12)
+    context = (ctypes.c_uint64 * 64)()
+    context[1 + 26] = ctypes.cast(refuse, ctypes.c_void_p).value or 0  # post_recv, of the functions behind the device
+    queue = (ctypes.c_uint64 * 32)(ctypes.addressof(context))
+    device = SimpleNamespace(pointers=SimpleNamespace(attributes=lambda _: 0))
+    end: Any = SimpleNamespace(
+        kind="RC", device=device, deadline_s=1.0, attributes=None, poster=SimpleNamespace(qp=ctypes.addressof(queue))
+    )  # fmt: skip
+    made = native_exchange.NativeConnection(end, end, 0.5, renewable=False, by_reset=False)
+    made.state = False, (0, 0)
+    spec = native_exchange.NativeSpec(made, 0, 1, SendRequest("RDMA_WRITE", 1), (area(pattern(8)), area(pattern(8))))
+    assert native_exchange.exchanges([spec]) == []

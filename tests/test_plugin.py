@@ -75,6 +75,21 @@ def test_an_exception_of_the_harness_is_broken_and_no_failure_of_the_device(proj
     assert exit_status(footer) == 3
 
 
+def test_a_lost_connection_is_broken_once_and_ends_the_session(project: Project) -> None:
+    with (project.root / "conftest.py").open("a") as file:
+        file.write(
+            "from conformance.errors import LoopbackLost\n"
+            "def lose(self, kind, size):\n    raise LoopbackLost('a pair is lost')\n"
+            "FakeBench.allocate = lose\n"
+        )
+    project.run(rows=("works", "wrongly-accepted"))
+    (line,) = project.results().results
+    assert (line["verdict"], line["reason"]) == ("BROKEN", "the harness could not run the case: a pair is lost")
+    footer = project.results().footer
+    assert footer is not None
+    assert footer["complete"] is False
+
+
 def test_a_fixture_that_fails_is_broken_too(project: Project) -> None:
     with (project.root / "conftest.py").open("a") as file:
         file.write("@pytest.fixture\ndef bench():\n    raise OSError('the bench fell over')\n")

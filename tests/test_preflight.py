@@ -287,6 +287,21 @@ def test_what_was_refused_over_a_lost_connection_was_not_refused() -> None:
                     run_on(bench, case)
 
 
+@pytest.mark.parametrize("call", ["post_send_with_inv", "list_traffic", "local_traffic"])
+def test_no_call_takes_a_lost_connection_for_a_refusal(call: str) -> None:
+    rows = [case for case in SUITE.cases if case.kind is Kind.ROW and case.when.call == call]
+    refused = [case for case in rows if case.when.then.outcome == "refused" and not case.before][:5]
+    assert refused
+    device = LostLater()
+    with closing(ReferenceBench(device)) as bench:
+        for case in refused:
+            device.remaining = 10_000
+            run = RunContext(bench, Basis(bench.capabilities()), Unwatched(), runners(lambda *_: Observation()))
+            device.remaining = sum(window.bound is not None for window in case.given.windows.values()) + 1
+            with pytest.raises(LoopbackLost):
+                run_case(case, run)
+
+
 def test_a_pair_that_dies_with_a_reset_later_in_the_run_is_no_refusal() -> None:
     with closing(ReferenceBench(DeadAfterReset())) as bench:  # without preflight, which would have seen it
         refused_twice = next(case for case in SUITE.cases if case.kind is Kind.ROW and refusals(case) > 1)

@@ -163,8 +163,7 @@ def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: pytest.
         planned.extend(case.id for case in cases)
         raise UserError("enough")
 
-    monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
-    monkeypatch.setattr(target.Port, "check", lambda *_: None)
+    stand_in_for_device(monkeypatch)
     monkeypatch.setattr(target, "prepare", lambda *_: None)
     monkeypatch.setattr(run, "_plan", plan)
     options = replace(RunOptions(shared=True, cases=(tmp_path,)).on("rxe7"), verbs=("reg_mr",))
@@ -235,9 +234,15 @@ def test_a_wrong_number_of_seconds_is_named(arguments: list[str], told: str) -> 
     assert str(caught.value) == told
 
 
+def stand_in_for_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This host has a device, whose port carries traffic."""
+    monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
+    monkeypatch.setattr(target, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
+
+
 @pytest.mark.parametrize("name", sorted(GUEST_ONLY - {"guest"}))
 def test_what_the_guest_alone_has_is_refused_on_a_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
+    stand_in_for_device(monkeypatch)
     values: dict[str, Any] = {"stack": "sid", "keep": True, "guest_env": ("A=1",)}
     options = replace(RunOptions(shared=True), **{name: values.get(name, Path("x"))})
     with pytest.raises(UserError, match=f"{OPTIONS[name].flag} is for the guest, not for a device of this host"):

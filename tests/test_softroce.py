@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from conformance.errors import UserError
+from conformance.supervision import TRIES
 from conformance.tables.suite import ROOT
 from fixtures import packages
 from fixtures.cache import cache_directory
@@ -490,6 +491,24 @@ def no_image(tmp_path: Path) -> Image:
 
 # Shell: the file that QEMU was told to write the console to.
 CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/[ ,].*//'); "
+
+
+def test_a_guest_whose_qemu_somebody_kills_before_it_is_up_is_followed_by_another(
+    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path
+) -> None:
+    tried = tmp_path / "tried"
+    fake_qemu(f"echo >>{tried}; [ $(wc -l <{tried}) -lt {TRIES} ] && kill -9 $$; echo '{UP}'; exec sleep 60")
+    with boot(no_image, Job((), "true"), console=tmp_path / "console") as guest:
+        assert guest.up["uptime_s"] == 1.5
+    assert tried.read_text() == "\n" * TRIES
+
+
+def test_a_guest_whose_qemu_is_always_killed_is_one_clear_error(
+    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path
+) -> None:
+    fake_qemu("kill -9 $$")
+    assert "QEMU ended with status -9 before the guest was up" in _fails_to_boot(no_image, tmp_path / "console").message
+    assert list(tmp_path.glob("work-*")) == []
 
 
 def _fails_to_boot(image: Image, console: Path, deadline_s: float = PATIENCE_S) -> UserError:

@@ -118,6 +118,6 @@ _TRIED: Mapping[str, Callable[[_Place], str]] = {
     "odp": lambda place: place.region("ON_DEMAND"),
     "odp_implicit": _Place.whole_address_space,
     "flush_global": lambda place: place.region("FLUSH_GLOBAL") or place.pair("RC", "FLUSH"),
-    "flush_persistent": lambda place: place.region("FLUSH_PERSISTENT") or place.pair("RC", "FLUSH"),
+    "flush_persistent": lambda place: place.pair("RC", "FLUSH"),  # which memory is persistent is for the cases
     "atomic_write": lambda place: place.pair("RC", "ATOMIC_WRITE"),
 }

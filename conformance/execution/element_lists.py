@@ -150,6 +150,8 @@ def send_to_receive(context: CaseContext, step: Step) -> Observation:
     returned = pair.requester.post_send(SendRequest("SEND", context.next_wr_id(), (source,)))
     sent = pair.requester.completions(1) if returned.value == 0 else []
     found = pair.responder.completions(1, SILENCE_S)
+    if not returned.value:
+        context.connection(str(step.arguments["qp"])).check_answered(sent, found, "SEND")
     after = ctypes.string_at(memory.addr, memory.size)
     changed = [number for number, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
     arrived = bytes(after[number] for number in changed) == pattern(length)

@@ -27,6 +27,7 @@ from conformance.verbs import ENUMS
 _BYTES = 64
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
 _HINT = "connect the port to itself or to a switch that returns its packets, or name another GID with --gid-index"
+_PATH_HINT = "give the port's network interface an address, or name another GID with --gid-index"
 # Types of pairs that a device may have beside RC, or instead of it.
 _OTHERS = ("UC", "UD", "RC_SRQ")
 _TRIES = 3  # of a message over an unreliable transport
@@ -57,7 +58,7 @@ class _Preflight:
             found = self._of_reliable(self._resources.connection("RC", "pd"))
         except SetupRefused as refused:
             if not refused.not_offered:
-                raise UserError(f"the device cannot be tested: {refused}", hint=_HINT, status=3) from refused
+                raise UserError(f"the device cannot be tested: {refused}", hint=_PATH_HINT, status=3) from refused
             found = Findings({"RC": NOT_OFFERED})
         others = {kind: self._of_type(kind) for kind in _OTHERS}
         if NOT_OFFERED in found.pairs.values() and others["UD"] not in (WORKS, NOT_OFFERED):

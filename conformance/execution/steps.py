@@ -289,6 +289,9 @@ def _send_with_inv(context: CaseContext, step: Step) -> Observation:
     arrived = observation["wc"] == ["SUCCESS"] and pair.responder.kind in RELIABLE
     received = pair.responder.completions(1) if arrived else pair.responder.completions(1, SILENCE_S)
     observation["responder_wc"] = [each.status for each in received]
+    if not returned.value:
+        sent = [Completion(wr_id, status) for status in observation["wc"]]
+        context.connection(str(step.arguments["qp"])).check_answered(sent, received, "SEND_WITH_INV")
     if observation["responder_wc"] == ["SUCCESS"]:
         observation["invalidated"] = [received[0].invalidated_rkey, rkey % (1 << 32)]
     return observation

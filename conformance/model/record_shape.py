@@ -145,7 +145,9 @@ def completed_result(result: ResultRecord, where: str) -> ResultRecord:
     if shaped["waiver"]:
         shaped["waiver"] = {"owner": "", "issue": "", "expires": "", **shaped["waiver"]}
     _check_texts(shaped["kernel"]["log"], f"{where}: `kernel.log`")
-    for name, labels in _completed(shaped["space"], SPACE, f"{where}: `space`")["axes"].items():
+    space = _completed(shaped["space"], SPACE, f"{where}: `space`")
+    shaped["space"] = shaped["space"] and space
+    for name, labels in space["axes"].items():
         _check_texts(labels["subsets"] if isinstance(labels, dict) and "subsets" in labels else labels,
                      f"{where}: axis {_printable(name)}")  # fmt: skip
     if any(not isinstance(count, int) for count in shaped["points"].values()):

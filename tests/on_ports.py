@@ -1,0 +1,133 @@
+"""Runs in the guest, in which it makes further devices; prints one line of JSON. No test itself.
+
+What preflight finds on each: with IPv6 alone, with large frames, beside another device; and what is told of ports that
+cannot be used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from conformance.device.device import Device
+from conformance.device.port import Port
+from conformance.errors import UserError
+from conformance.execution.preflight import preflight
+from fixtures.bench import DeviceBench
+
+PATIENCE_S = 60.0  # for what must come; it only bounds a hang
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(0.05)
+
+
+def add_device(name: str, interface: str, *addresses: str) -> None:
+    """A device on one end of a veth pair of its own."""
+    ip("link", "add", interface, "type", "veth", "peer", "name", f"{interface}p")
+    for end in (interface, f"{interface}p"):
+        ip("link", "set", end, "up")
+    for address in addresses:
+        ip("address", "add", address, "dev", interface)
+    subprocess.run(["rdma", "link", "add", name, "type", "rxe", "netdev", interface], check=True)
+    until(lambda: len(usable(name)) >= len(addresses) and bool(usable(name)))
+
+
+def usable(name: str) -> list[str]:
+    return [gid.address for gid in Port(name, 1).gids() if gid.up]
+
+
+def found_on(name: str, gid_index: int | None = None) -> dict[str, Any]:
+    """What preflight finds, and how long it takes."""
+    with Device(name, gid_index=gid_index) as device:
+        device.check_port()
+        bench = DeviceBench(device)
+        began = time.monotonic()
+        found = preflight(bench)
+        took = time.monotonic() - began
+        gid = next(gid for gid in Port(name, 1).gids() if gid.index == device.source_gid_index)
+        return {
+            **found.as_data(), "gid": gid.address, "kind": gid.kind, "interface": gid.interface,
+            "mtu": device.active_mtu, "took_s": round(took, 3),
+        }  # fmt: skip
+
+
+def told(of: Callable[[], object]) -> list[Any]:
+    """The one line that is told of a mistake, and its status."""
+    try:
+        of()
+    except UserError as error:
+        return [str(error), error.status]
+    return ["nothing", 0]
+
+
+def run(*arguments: str) -> dict[str, Any]:
+    done = subprocess.run(["./rdma-cts", "run", *arguments], capture_output=True, text=True, check=False)
+    return {"status": done.returncode, "said": done.stderr[-600:]}
+
+
+def main() -> None:
+    seen: dict[str, Any] = {"first": found_on("rxe0")}
+    by_kind = {gid.kind: gid.index for gid in Port("rxe0", 1).gids()}
+    seen["each"] = {kind: found_on("rxe0", index)["pairs"]["RC"] for kind, index in by_kind.items()}
+
+    add_device("rxe1", "e1", "10.78.0.1/24")
+    seen["second"] = found_on("rxe1")
+    seen["beside"] = found_on("rxe0")
+    add_device("rxe2", "e2", "fd00:77::1/64")
+    seen["ipv6"] = found_on("rxe2")
+
+    for end in ("e1", "e1p"):
+        ip("link", "set", end, "mtu", "9000")
+    seen["large"] = found_on("rxe1")
+
+    empty = next(index for index in range(16) if all(index != gid.index for gid in Port("rxe1", 1).gids()))
+    seen["empty gid"] = told(lambda: Port("rxe1", 1).check(empty))
+    seen["command"] = run("--device", "rxe1", "--gid-index", str(empty), "--out", "/tmp/out")
+    seen["no port"] = told(lambda: Port("rxe1", 7).check())
+    ip("link", "set", "e2p", "down")
+    until(lambda: Path("/sys/class/net/e2/operstate").read_text().strip() != "up")
+    seen["down"] = told(lambda: found_on("rxe2"))
+    ip("link", "set", "e1", "down")
+    seen["interface down"] = told(lambda: found_on("rxe1"))
+
+    ip("netns", "add", "elsewhere")
+    words = ["ip", "netns", "exec", "elsewhere", "python3", __file__, "elsewhere"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    seen["elsewhere"] = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else done.stderr[-600:]
+
+    node = next(Path("/dev/infiniband").glob("uverbs*"))
+    os.chmod(node, 0o600)
+    child = os.fork()
+    if not child:
+        with suppress(Exception):
+            os.setgid(65534)
+            os.setuid(65534)
+        Path("/tmp/no-right").write_text(json.dumps(told(lambda: Device("rxe0"))))
+        os._exit(0)
+    os.waitpid(child, 0)
+    seen["no right"] = json.loads(Path("/tmp/no-right").read_text())
+    print("RESULT", json.dumps(seen), flush=True)
+
+
+if __name__ == "__main__":
+    import sys
+
+    if sys.argv[1:] == ["elsewhere"]:
+        print(json.dumps(told(lambda: found_on("rxe0"))))
+    else:
+        main()

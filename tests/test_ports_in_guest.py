@@ -1,0 +1,86 @@
+"""Several devices and addresses in one guest: what preflight finds, and what is told of ports that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from conformance.tables.suite import ROOT
+from own_guest import boot_own
+from patience import PATIENCE_S
+
+pytestmark = pytest.mark.guest
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
+PARTS = (*PACKAGES, "cases", "conftest.py", "tox.ini", "rdma-cts")
+# The pairs of Soft-RoCE, all of which carry a message to their peer.
+PAIRS = {"RC": "works", "UC": "works", "UD": "works", "RC_SRQ": "works"}
+MTU_4096 = 5  # IBV_MTU_4096
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What tests/on_ports.py saw."""
+    console = tmp_path_factory.mktemp("ports") / "console.log"
+    tree = [*((ROOT / part, part) for part in PARTS), (ROOT / "tests/on_ports.py", "on_ports.py")]
+    with boot_own(tree, "PYTHONPATH=/suite python3 on_ports.py", console) as guest:
+        while guest.next_line(PATIENCE_S):
+            pass
+    text = console.read_text(errors="replace")
+    (line,) = [line for line in text.splitlines() if line.startswith("RESULT ")] or [text[-4000:]]
+    data: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
+    return data
+
+
+@pytest.mark.parametrize("where", ["first", "second", "beside", "ipv6", "large"])
+def test_traffic_works_on_each_device(seen: dict[str, Any], where: str) -> None:
+    found = seen[where]
+    assert found["pairs"] == PAIRS
+    assert (found["refused_write"], found["renews_by_reset"], found["tells_state"]) == ("REM_ACCESS_ERR", True, True)
+    assert found["kind"] == "RoCE v2"
+
+
+def test_each_device_has_the_address_of_its_own_interface(seen: dict[str, Any]) -> None:
+    assert (seen["first"]["gid"], seen["first"]["interface"]) == ("0000:0000:0000:0000:0000:ffff:0a4d:0001", "d0")
+    assert (seen["second"]["gid"], seen["second"]["interface"]) == ("0000:0000:0000:0000:0000:ffff:0a4e:0001", "e1")
+    assert seen["beside"]["gid"] == seen["first"]["gid"]
+    assert (seen["ipv6"]["gid"], seen["ipv6"]["interface"]) == ("fd00:0077:0000:0000:0000:0000:0000:0001", "e2")
+
+
+def test_every_type_of_gid_that_the_port_has_can_be_asked_for(seen: dict[str, Any]) -> None:
+    assert seen["each"]
+    assert set(seen["each"].values()) == {"works"}
+
+
+def test_large_frames_have_the_largest_path_mtu(seen: dict[str, Any]) -> None:
+    assert seen["large"]["mtu"] == MTU_4096 > seen["second"]["mtu"]
+
+
+def test_an_empty_gid_is_a_mistake_and_the_good_ones_are_listed(seen: dict[str, Any]) -> None:
+    said, status = seen["empty gid"]
+    assert status == 2
+    assert "of rxe1 is empty; usable: " in said
+    assert "(RoCE v2, 0000:0000:0000:0000:0000:ffff:0a4e:0001, e1)" in said
+    assert seen["command"]["status"] == 2
+    assert seen["command"]["said"] == f"rdma-cts: {said}\n"
+
+
+@pytest.mark.parametrize(
+    ("what", "line", "status"),
+    [
+        ("no port", "rxe1 has no port 7; its ports: 1", 2),
+        ("down", "port 1 of rxe2 ", 3),
+        ("interface down", "port 1 of rxe1 ", 3),
+        ("elsewhere", "port 1 of rxe0 has no GID whose network interface is up", 3),
+        ("no right", "device rxe0 cannot be opened", 3),
+    ],
+)
+def test_a_port_that_cannot_be_used_is_told_in_one_line(
+    seen: dict[str, Any], what: str, line: str, status: int
+) -> None:
+    said, code = seen[what]
+    assert said.startswith(line)
+    assert "\n" not in said
+    assert "; " in said or what == "no port"  # and what to do
+    assert code == status
