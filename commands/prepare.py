@@ -9,7 +9,7 @@ from pathlib import Path
 from commands import run_arguments
 from commands.guests import Guests
 from commands.run_folder import tidied
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.run_options import BUILDS, WHERE
 from fixtures.softroce.start import templates_wanted
 
@@ -45,7 +45,7 @@ def execute(arguments: argparse.Namespace) -> int:
         except UserError as error:
             raise UserError(f"the image of {guests.stack} is ready, but its template is not: a run boots its guests",
                             hint="see the line above", status=3) from error  # fmt: skip
-    print(f"image and template of {guests.stack} are ready; ./rdma-cts run --guest uses them")
+    print(f"image and template of {guests.stack} are ready; {PROGRAM} run --guest uses them")
     return 0
 
 

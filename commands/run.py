@@ -19,7 +19,7 @@ from commands.durations import expected_durations
 from commands.guests import Guests, guest_driver
 from commands.plan import Plan, read_plan, write_plan
 from commands.run_folder import run_folder, tidied
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import SupervisorFacts
@@ -182,10 +182,10 @@ def _told(start: Start, hazardous: Collection[str], progress: Progress) -> Start
 def _kept(out: Path, done: int, total: int) -> str:
     """Makes the reports of what was recorded before the run was interrupted; says what is kept and how to go on."""
     if not done:
-        return f"no case has a result yet; ./rdma-cts run --resume {shlex.quote(str(out))} starts again"
+        return f"no case has a result yet; {PROGRAM} run --resume {shlex.quote(str(out))} starts again"
     report.write_beside(out)
     results = f"{done} of {total} results and a report of them are in {out}"
-    return f"{results}; ./rdma-cts run --resume {shlex.quote(str(out))} runs the rest"
+    return f"{results}; {PROGRAM} run --resume {shlex.quote(str(out))} runs the rest"
 
 
 def _harmless(cases: list[Case], progress: Progress) -> list[Case]:
