@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from commands import signals, variables
-from commands.arguments import PROGRAM, Parser
+from commands.arguments import NAME, Parser
 from commands.output import Output
 from commands.unforeseen import explained
 from conformance import derived
@@ -41,7 +41,7 @@ def _module(command: str) -> ModuleType:
 def parser_of(commands: Sequence[str]) -> Parser:
     """The parser of these commands' arguments. Importing all commands would dominate the start-up time of one."""
     parser = Parser(
-        prog=PROGRAM, description="Conformance tests for the memory-region verbs of RDMA devices.",
+        prog=NAME, description="Conformance tests for the memory-region verbs of RDMA devices.",
         epilog=variables.help_text(), formatter_class=RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"rdma-cts {VERSION}")
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as end:
         number = end.number if isinstance(end, signals.Terminated) else 0
         by = f"ended by {signal.Signals(number).name}" if number else "interrupted"
-        print(one_line(": ".join((PROGRAM, by, *end.args))), file=sys.stderr)
+        print(one_line(": ".join((NAME, by, *end.args))), file=sys.stderr)
         return signals.SIGNALLED + number if number else 3
     except Exception as error:
         return _told(explained(error, out if out and out.is_dir() else None))
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _told(error: UserError) -> int:
     """Prints an error; returns its exit status."""
     for line in str(error).splitlines():
-        print(f"{PROGRAM}: {one_line(line)}", file=sys.stderr)
+        print(f"{NAME}: {one_line(line)}", file=sys.stderr)
     return error.status
 
 

@@ -8,12 +8,11 @@ import argparse
 import re
 from typing import NoReturn
 
-from conformance import errors
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.yamldoc.reader import suggestion
 from reports.digest import one_line
 
-PROGRAM = "rdma-cts"
+NAME = "rdma-cts"  # before messages
 _CHOICE = re.compile(r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)", re.DOTALL)
 
 
@@ -25,6 +24,6 @@ class Parser(argparse.ArgumentParser):
         if found := _CHOICE.fullmatch(message):
             near = suggestion(found["given"], re.findall(r"[^', ]+", found["known"]))
             message = f"{found['of']} {found['given']!r} does not exist{near or '; there are ' + found['known']}"
-        command = self.prog.removeprefix(PROGRAM).strip()
+        command = self.prog.removeprefix(NAME).strip()
         said = one_line(f"{command}: {message}" if command else message)
-        raise UserError(said, hint=f"see {errors.PROGRAM}{self.prog.removeprefix(PROGRAM)} --help")
+        raise UserError(said, hint=f"see {PROGRAM} {command} --help".replace("  ", " "))

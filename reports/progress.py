@@ -101,7 +101,9 @@ class Progress:
         room = min(_BAR, columns - len(figures) - 3)
         full = room * done // max(total, 1)
         bar = f"{'#' * full}{'.' * (room - full)} " if room >= _LEAST_BAR else ""
-        return f"  {bar}{', '.join([figures, *pace])}  {one_line(record['case'])}"[:columns]
+        line = f"  {bar}{figures}"
+        more = f"{line}, {', '.join(pace)}"
+        return (f"{more}  {one_line(record['case'])}" if len(more) <= columns else line)[:columns]
 
     def _pace(self, remaining: int) -> list[str]:
         """How long the rest will take, and the cases per second of the latest cases.

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from commands.run import _kept as kept_text
 from commands.run_folder import run_folder
 from commands.variables import VARIABLES
 from conformance.results.records import encode
@@ -169,6 +170,16 @@ def test_who_is_not_root_is_told_why_no_image_can_be_built(
 def test_root_needs_no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert (privileges.obstacle(), privileges.prefix()) == ("", ())
+
+
+def test_an_interrupted_run_says_what_is_kept_and_has_the_reports_of_it(run: Path) -> None:
+    said = kept_text(run, 600, 700)
+    assert said == f"600 of 700 results and a report of them are in {run}; ./rdma-cts run --resume {run} runs the rest"
+    assert {"report.html", "junit.xml", "summary.json"} < {path.name for path in run.iterdir()}
+
+
+def test_a_run_interrupted_before_its_first_result_says_how_to_start_again(tmp_path: Path) -> None:
+    assert kept_text(tmp_path, 0, 7) == f"no case has a result yet; ./rdma-cts run --resume {tmp_path} starts again"
 
 
 ENDED = """

@@ -78,8 +78,8 @@ def test_a_terminal_has_a_bar_with_pace_and_time_left(terminal: tuple[io.TextIOW
     ("columns", "bar"),
     [
         (30, "  ....... 2 of 100, 49 s left"),
-        (50, "  ........................ 2 of 100, 49 s left, 2"),
-        (24, "  2 of 100, 49 s left, 2"),
+        (50, "  ........................ 2 of 100, 49 s left"),
+        (24, "  2 of 100, 49 s left"),
     ],
 )
 def test_the_time_left_is_the_last_to_go_on_a_narrow_terminal(
