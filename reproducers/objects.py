@@ -100,9 +100,7 @@ def _dmabuf(writer: Writer, name: str, spec: MemorySpec) -> None:
     writer.headers |= {"fcntl.h", "linux/udmabuf.h", "sys/ioctl.h", "sys/mman.h", "unistd.h"}
     writer.say(f"size_t {own}_size = {size};")
     writer.say(f"int {own}_fd = udmabuf({own}_size);")
-    writer.say(
-        f"unsigned char *{own} = mmap(NULL, {own}_size, PROT_READ | PROT_WRITE, MAP_SHARED, {own}_fd, 0);"
-    )
+    writer.say(f"unsigned char *{own} = mmap(NULL, {own}_size, PROT_READ | PROT_WRITE, MAP_SHARED, {own}_fd, 0);")
     writer.say(f"SET_UP({own} != MAP_FAILED);")
     writer.names.memory(name, f"{own}_size")
 
