@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
+from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
-from commands.arguments import Parser
+from commands import signals, variables
+from commands.arguments import NAME, Parser
 from commands.output import Output
 from commands.unforeseen import explained
 from conformance import derived
@@ -23,10 +27,11 @@ from reports.digest import one_line
 
 # The commands in the order of the help text; _MODULES has the module names that differ from the command.
 COMMANDS = (
-    "run", "test", "doctor", "list", "report", "compare", "judge", "explain", "waivers", "coverage", "describe",
-    "trial", "schema",
+    "run", "test", "doctor", "prepare", "list", "report", "compare", "judge", "explain", "waivers", "reproducer",
+    "findings", "coverage", "describe", "trial", "schema",
 )  # fmt: skip
 _MODULES = {"list": "listing"}
+_WITH_VARIABLES = ("run", "prepare", "doctor")  # commands whose own help lists the environment variables, too
 
 
 def _module(command: str) -> ModuleType:
@@ -35,11 +40,17 @@ def _module(command: str) -> ModuleType:
 
 def parser_of(commands: Sequence[str]) -> Parser:
     """The parser of these commands' arguments. Importing all commands would dominate the start-up time of one."""
-    parser = Parser(prog="rdma-cts", description="Conformance tests for the memory-region verbs of RDMA devices.")
+    parser = Parser(
+        prog=NAME, description="Conformance tests for the memory-region verbs of RDMA devices.",
+        epilog=variables.help_text(), formatter_class=RawDescriptionHelpFormatter,
+    )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"rdma-cts {VERSION}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in map(_module, commands):
-        command = subparsers.add_parser(module.NAME, help=module.HELP, description=module.HELP)
+        command = subparsers.add_parser(
+            module.NAME, help=module.HELP, description=module.HELP, formatter_class=RawDescriptionHelpFormatter,
+            epilog=variables.help_text() if module.NAME in _WITH_VARIABLES else None,
+        )  # fmt: skip
         module.add_arguments(command)
         command.set_defaults(execute=module.execute)
     return parser
@@ -48,25 +59,30 @@ def parser_of(commands: Sequence[str]) -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command that `argv` names and returns its exit status."""
     given = sys.argv[1:] if argv is None else list(argv)
-    parser = parser_of(given[:1] if given and given[0] in COMMANDS else COMMANDS)
-    arguments = parser.parse_args(given)
-    arguments.argv = given[1:]
+    out: Path | None = None
+    arguments = Namespace()
     try:
-        return int(arguments.execute(arguments))
+        parser_of(given[:1] if given and given[0] in COMMANDS else COMMANDS).parse_args(given, arguments)
+        arguments.argv = given[1:]
+        try:
+            return int(arguments.execute(arguments))
+        finally:
+            out = getattr(arguments, "out", None)
     except UserError as error:
         return _told(error)
-    except KeyboardInterrupt:
-        print("rdma-cts: interrupted", file=sys.stderr)
-        return 3
+    except KeyboardInterrupt as end:
+        number = end.number if isinstance(end, signals.Terminated) else 0
+        by = f"ended by {signal.Signals(number).name}" if number else "interrupted"
+        print(one_line(": ".join((NAME, by, *end.args))), file=sys.stderr)
+        return signals.SIGNALLED + number if number else 3
     except Exception as error:
-        out = getattr(arguments, "out", None)
         return _told(explained(error, out if out and out.is_dir() else None))
 
 
 def _told(error: UserError) -> int:
     """Prints an error; returns its exit status."""
     for line in str(error).splitlines():
-        print(f"rdma-cts: {one_line(line)}", file=sys.stderr)
+        print(f"{NAME}: {one_line(line)}", file=sys.stderr)
     return error.status
 
 
@@ -82,6 +98,7 @@ def keep_derived_files(given: Sequence[str]) -> None:
 def run_as_program() -> int:
     """Runs the command of this process; returns its exit status, 3 if the output of anything but a run was lost."""
     output = Output()
+    signals.heed_signals()
     given = sys.argv[1:]
     try:
         keep_derived_files(given)

@@ -1,16 +1,29 @@
-"""The parser of the command line. What was typed is repeated in messages, and cannot control the terminal there."""
+"""The parser of the command line: a mistake is one printable line that names the command's help, not the usage of all
+options. What was typed is repeated there, and cannot control the terminal.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 from typing import NoReturn
 
+from conformance.errors import PROGRAM, UserError
+from conformance.yamldoc.reader import suggestion
 from reports.digest import one_line
+
+NAME = "rdma-cts"  # before messages
+_CHOICE = re.compile(r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)", re.DOTALL)
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's parser, whose messages are one printable line."""
+    """argparse's parser, which raises UserError (status 2) for a mistake."""
 
     def error(self, message: str) -> NoReturn:
-        """Prints usage and message, and exits with status 2."""
-        super().error(one_line(message))
+        """Raises UserError with argparse's message; an unknown choice is named with one that is similar."""
+        if found := _CHOICE.fullmatch(message):
+            near = suggestion(found["given"], re.findall(r"[^', ]+", found["known"]))
+            message = f"{found['of']} {found['given']!r} does not exist{near or '; there are ' + found['known']}"
+        command = self.prog.removeprefix(NAME).strip()
+        said = one_line(f"{command}: {message}" if command else message)
+        raise UserError(said, hint=f"see {PROGRAM} {command} --help".replace("  ", " "))

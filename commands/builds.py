@@ -23,6 +23,8 @@ def environment_from(options: RunOptions) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not _NAME.match(name):
             raise UserError(f"--guest-env {text!r} is not of the form NAME=VALUE")
+        if not value.isprintable():
+            raise UserError(f"--guest-env {text!r}: a value is one line of printable characters")
         found[name] = value
     return found
 
@@ -32,6 +34,17 @@ def refuse_on_host(options: RunOptions) -> None:
     for name, option in OPTIONS.items():
         if option.only_on == GUEST and getattr(options, name) != option.default:
             raise only_for_guest(option.flag)
+
+
+def refuse_in_guest(options: RunOptions) -> None:
+    """Raises UserError for an option that names something of a host's device, of which the guest has only one.
+
+    --hazardous is none of these: the guest always runs what it adds.
+    """
+    for name in ("port", "gid_index", "shared"):
+        option = OPTIONS[name]
+        if getattr(options, name) != option.default:
+            raise UserError(f"{option.flag} is for a device of this host, not for the guest", hint="give --device NAME")
 
 
 def only_for_guest(flag: str) -> UserError:

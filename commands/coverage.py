@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from commands import case_options
+from commands.output import show
 from conformance.errors import UserError
 from conformance.model.case import Case, Step
 from conformance.model.record import ResultRecord
@@ -99,7 +100,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(as_data(coverage), indent=2))
     else:
-        print("\n".join(render(coverage)))
+        show(render(coverage))
     return 1 if coverage.without_case else 0
 
 

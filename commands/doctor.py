@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.errors import UserError
+from commands.output import show
+from conformance.errors import PROGRAM, UserError
 from fixtures import packages
 from fixtures.cache import cache_directory
-from fixtures.softroce import accelerator
+from fixtures.softroce import accelerator, privileges
 from fixtures.softroce.build import NEEDED_BYTES
 from fixtures.softroce.image import damage_of, image_folder
 from fixtures.softroce.recipe import DEFAULT_STACK, STACKS, Recipe, recipe_for
@@ -25,7 +26,7 @@ ENOUGH_LOCKED_BYTES = 64 << 20
 
 OK, MISSING, NOTE = "ok", "MISSING", "note"
 _NODE = "uverbs"
-_FULL_KERNEL = "apt-get install linux-image-amd64 and start that kernel, or use the guest"
+_FULL_KERNEL = "start your distribution's full kernel (Debian: linux-image-amd64), or use the guest"
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Prints both tables. Exit status 0 if at least one way of running works, else 4."""
     ways = {
-        "On an RDMA device of this host (./rdma-cts run --device NAME)": device_findings(Host()),
-        "In the Soft-RoCE guest (./rdma-cts run --guest)": guest_findings(Host(), recipe_for(arguments.stack)),
+        f"On an RDMA device of this host ({PROGRAM} run --device NAME)": device_findings(Host()),
+        f"In the Soft-RoCE guest ({PROGRAM} run --guest)": guest_findings(Host(), recipe_for(arguments.stack)),
     }
     for title, findings in ways.items():
         print(title)
-        print("\n".join(table(findings)), end="\n\n")
+        show([*table(findings), ""])
     ready = [title.partition(" (")[0] for title, findings in ways.items() if works(findings)]
     print(f"Works now: {'; '.join(ready)}." if ready else "Neither way works yet: follow the arrows of one of them.")
     return 0 if ready else NO_WAY
@@ -159,7 +160,7 @@ def _packages(uses: Iterable[str]) -> Finding:
     missing = packages.missing(uses)
     if missing:
         return Finding(MISSING, "packages", f"not installed: {', '.join(missing)}",
-                       f"{_sudo()}apt-get install --no-install-recommends {' '.join(missing)}")  # fmt: skip
+                       f"{_sudo()}{packages.command(missing)}")  # fmt: skip
     return Finding(OK, "packages", ", ".join(need.package for need in packages.needs(uses)))
 
 
@@ -223,8 +224,11 @@ def _disk(cache: Path) -> Finding:
 
 def _rights_to_build() -> Finding:
     if os.geteuid() == 0:
-        return Finding(OK, "rights", "root, as building the image needs")
-    return Finding(MISSING, "rights", "building the image needs root", "sudo -E ./rdma-cts run --guest")
+        return Finding(OK, "rights", "root, which may build the image")
+    if reason := privileges.obstacle():
+        return Finding(MISSING, "rights", f"building the image needs root, or a user namespace: {reason}",
+                       f"provide that, or use root for the guest: sudo -E {PROGRAM} run --guest")  # fmt: skip
+    return Finding(OK, "rights", "a user namespace, in which the image can be built without root")
 
 
 def _processor(host: Host, vmlinuz: Path) -> Finding:

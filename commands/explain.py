@@ -8,8 +8,9 @@ from pathlib import Path
 
 from commands import case_options
 from commands.explanations import of_case, of_defect, of_rule
+from commands.output import show
 from conformance.defects import Defect
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.results.records import FILE_NAME
 from conformance.tables.suite import Suite
@@ -43,11 +44,11 @@ def execute(arguments: argparse.Namespace) -> int:
     path = arguments.results or latest(OUT)
     run = read(path) if path else None
     if _FINGERPRINT.fullmatch(wanted):
-        print("\n".join(of_defect(*_defect(wanted, run))))
+        show(of_defect(*_defect(wanted, run)))
         return 0
     rule = next((id_ for id_ in suite.registry if id_.upper() == wanted.upper()), None)
     lines = of_rule(suite, suite.registry[rule], run) if rule else of_case(suite, _case(suite, wanted), run)
-    print("\n".join(lines))
+    show(lines)
     return 0
 
 
@@ -63,7 +64,7 @@ def _case(suite: Suite, wanted: str) -> Case:
         ids = [case.id for case in suite.cases]
         raise UserError(
             f"there is no rule or case {wanted!r}{suggestion(wanted, [*suite.registry, *ids])}",
-            hint="./rdma-cts list shows all cases, ./rdma-cts list --rules all rules",
+            hint=f"{PROGRAM} list shows all cases, {PROGRAM} list --rules all rules",
         )
     return found
 
@@ -71,9 +72,9 @@ def _case(suite: Suite, wanted: str) -> Case:
 def _defect(wanted: str, run: Digest | None) -> tuple[Defect, Digest]:
     if run is None:
         raise UserError(f"there is no run to look for the defect {wanted} in", hint="--results DIR names one")
-    found = [defect for defect in run.defects if defect.fingerprint.startswith(wanted)]
+    found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]
     if len(found) != 1:
         many = ", ".join(defect.fingerprint for defect in found)
         what = f"the fingerprints {many} begin with {wanted}" if many else f"{run.directory} has no defect {wanted}"
-        raise UserError(what, hint=f"./rdma-cts report {run.directory} shows all defects")
+        raise UserError(what, hint=f"{PROGRAM} report {run.directory} shows all defects")
     return found[0], run

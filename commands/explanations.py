@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from conformance.defects import Defect
+from conformance.errors import PROGRAM
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
@@ -22,6 +23,7 @@ from reports.points import read_points
 
 _WIDTH = 100
 _CASES = 12
+_ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
 
 
 def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
@@ -58,7 +60,7 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
             yield from _wrapped(reason, "      ")
             yield f"      {repro}"
     if len(cases) > _CASES:
-        yield f"  and {len(cases) - _CASES} more: ./rdma-cts list --rule {rule.id}"
+        yield f"  and {len(cases) - _CASES} more: {PROGRAM} list --rule {rule.id}"
 
 
 def _rank(rule: Rule, record: ResultRecord | None) -> int:
@@ -72,7 +74,7 @@ def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
         yield from _wrapped(case.about)
     yield ""
     yield from _steps(case)
-    yield f"entry:      {case.entry}"
+    yield f"entry:      {_ENTRIES.get(case.entry, case.entry)}"
     if case.needs:
         yield f"needs:      {', '.join(case.needs)}"
     if case.hazardous:
@@ -101,8 +103,8 @@ def _steps(case: Case) -> Iterator[str]:
     if case.sweep:
         if case.kind is Kind.SWEEP:
             axes = ", ".join(axis.name for axis in case.sweep.space.axes)
-            yield f"swept:      {format_count(case.sweep.size, 'point')} over {axes}"
-            yield f"set-up:     that of a point: ./rdma-cts explain {case.id}{POINT}AXIS=VALUE,..."
+            yield f"swept:      {format_count(case.sweep.size, 'point')}, each one call, over the axes {axes}"
+            yield f"set-up:     that of a point: {PROGRAM} explain {case.id}{POINT}AXIS=VALUE,..."
         for clause in clauses(case):
             yield f"expect:     {'; '.join(f'{name} {text}' for name, text in flat(clause))}"
     else:

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from commands import case_options, report
+from commands.output import show
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
 from conformance.results.rejudge import Rejudged, rejudge
@@ -50,7 +51,7 @@ def execute(arguments: argparse.Namespace) -> int:
         new = read(out)
         if arguments.out:
             report.write_beside(out)
-        print("\n".join(_summary(old, new, again, arguments.out)))
+        show(_summary(old, new, again, arguments.out))
     return new.status
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 
 from commands import case_options
+from commands.output import show
 from conformance.model.case import Case
 from conformance.tables.suite import Suite
-from conformance.tables.tiers import EXHAUSTIVE
+from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
 
 NAME = "list"
-HELP = "List the cases, or with --rules the rules."
+HELP = "List the cases of all tiers, or with --rules the rules."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,15 +24,24 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prints one line for each case or rule; exit status 0."""
     suite = case_options.suite_from(arguments)
     cases = case_options.selection_from(arguments).apply(suite)
-    for line in _rules(suite, cases) if arguments.of_rules else _cases(cases):
-        print(line)
+    show(_rules(suite, cases) if arguments.of_rules else _cases(cases))
+    if not arguments.of_rules:
+        show([_total(cases, bool(arguments.only))])
     return 0
 
 
 def _cases(cases: list[Case]) -> list[str]:
     width = max(len(case.id) for case in cases)
-    lines = [f"{case.id:{width}}  {' '.join(case.rules):8}  {_outcome(case)}" for case in cases]
-    return [*lines, f"{len(cases)} cases"]
+    return [f"{case.id:{width}}  {' '.join(case.rules):8}  {_outcome(case)}" for case in cases]
+
+
+def _total(cases: list[Case], by_id: bool) -> str:
+    """The last line; unless cases were selected `by_id`, it says how many of them a run without --tier has."""
+    total = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
+    of_run = len(of_tier(cases, DEFAULT))
+    if by_id or of_run == len(cases):
+        return total
+    return f"{total}; a run without --tier has {of_run} of them (tier {DEFAULT})"
 
 
 def _outcome(case: Case) -> str:

@@ -10,7 +10,16 @@ import io
 import os
 import select
 import sys
+from collections.abc import Iterable
 from typing import Any, TextIO
+
+from reports.digest import one_line
+
+
+def show(lines: Iterable[str]) -> None:
+    """Prints lines that may hold text of others: none of it can control the terminal."""
+    for line in lines:
+        print("\n".join(one_line(part) for part in line.split("\n")))
 
 
 class _Sink(io.FileIO):

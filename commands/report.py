@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from commands.written import STANDARD_OUTPUT, write_out
 from conformance.results.files import write_atomically
-from reports import html, junit, ktap, markdown, summary
+from reports import html, junit, ktap, markdown, summary, tmt
 from reports.digest import Digest, read
 
 NAME = "report"
@@ -17,7 +17,7 @@ HELP = "Make a report of recorded runs; several runs become columns of one page.
 Render = Callable[[Sequence[Digest]], str | bytes]
 FORMATS: dict[str, Render] = {
     "html": html.render, "junit": junit.render, "ktap": ktap.render, "markdown": markdown.render,
-    "summary": summary.render,
+    "summary": summary.render, "tmt": tmt.render,
 }  # fmt: skip
 # The reports that every run writes beside its results.
 BESIDE: dict[str, Render] = {
@@ -38,14 +38,8 @@ def execute(arguments: argparse.Namespace) -> int:
     """Writes the report; exit status 0 whatever the verdicts of the runs."""
     digests = [read(path) for path in arguments.runs]
     report = FORMATS[arguments.format](digests)
-    out = arguments.out or (digests[0].directory / html.FILE_NAME if arguments.format == "html" else Path("-"))
-    data = report if isinstance(report, bytes) else report.encode()
-    if str(out) == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-    else:
-        write_atomically(out, data)
-        print(f"report: {out}")
+    out = arguments.out or (digests[0].directory / html.FILE_NAME if arguments.format == "html" else STANDARD_OUTPUT)
+    write_out(out, report if isinstance(report, bytes) else report.encode(), "report")
     return 0
 
 

@@ -6,28 +6,28 @@ Connects the engine, the target and the reports. Not for choosing the target and
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+import shlex
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
 
 from commands import builds, case_options, report, run_arguments, target
 from commands.arguments import Parser
+from commands.durations import expected_durations
 from commands.guests import Guests, guest_driver
 from commands.plan import Plan, read_plan, write_plan
-from conformance.errors import UserError
+from commands.run_folder import run_folder, tidied
+from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import SupervisorFacts
-from conformance.results.files import not_written
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
-from conformance.supervision import Supervisor
+from conformance.supervision import Start, Supervisor, Worker
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import ordered
@@ -70,8 +70,7 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
     """Opens a shell in the guest that a run would use; only the console is recorded."""
     if options.device:
         raise builds.only_for_guest("--shell")
-    out = arguments.out or _new_folder("shell")
-    with _tidied(out):
+    with run_folder(arguments.out, "shell") as out, tidied(out):
         Guests(options, out, Progress().say, arguments.yes).shell()
     return 0
 
@@ -108,9 +107,11 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
     if options.device and not options.hazardous:
         cases = _harmless(cases, progress)
     device = "+".join(options.devices) or guest_driver(options).device
-    arguments.out = out = arguments.out or _new_folder(device)
-    file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device))
-    with closing(file) as results, _tidied(out):
+    with ExitStack() as around:
+        arguments.out = out = around.enter_context(run_folder(arguments.out, device))
+        file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device))
+        results = around.enter_context(closing(file))
+        around.enter_context(tidied(out))
         before = results.recorded()
         if before and before.footer and before.footer["complete"]:
             progress.say(f"the run in {out} is complete")
@@ -126,34 +127,28 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
                 raise UserError("the run cannot be resumed, because the waivers differ", hint="start a new run")
             prior = results.cut_back(before)
             reproduction = options.seen_from_project(Path.cwd()).reproduction
+            known = chosen.durations.read() if chosen.durations else {}
             supervisor = Supervisor(
                 suite, cases, results, progress, header, out / "console.log", reproduction,
                 deadline_s=options.deadline, boot_id=chosen.boot_id, prior=prior, waivers=waivers, profile=profile,
-                durations=chosen.durations.read() if chosen.durations else None,
+                durations=known,
             )  # fmt: skip
             again = () if options.no_confirm else chosen.again
-            supervisor.run(*chosen.starts, again=again)
+            left = [case for case in cases if case.id not in supervisor.recording.done]
+            progress.expect(expected_durations(left, known))
+            hazardous = {case.id for case in cases if case.hazardous}
+            try:
+                supervisor.run(*(_told(start, hazardous, progress) for start in chosen.starts), again=again)
+            except KeyboardInterrupt as end:
+                progress.clear()
+                end.args = (_kept(out, len(supervisor.recording.done), len(cases)),)
+                raise
             if chosen.durations:
                 chosen.durations.update(supervisor.recording.done.values())
     report.write_beside(out)
     digest = read(out)
     print(summary(digest, out, level=arguments.level))
     return digest.status
-
-
-def _new_folder(what: str) -> Path:
-    """A new directory for a run, named by the time; runs that begin in the same second get different ones."""
-    name = f"{datetime.now():%Y%m%dT%H%M%S}-{what}"
-    for number in itertools.count(1):
-        folder = Path("out") / (name if number == 1 else f"{name}-{number}")
-        try:
-            folder.mkdir(parents=True)
-            return folder
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise not_written(folder, error) from error
-    raise AssertionError("there is always another name")
 
 
 def _plan(
@@ -173,19 +168,24 @@ def _plan(
         write_plan(now, out)
 
 
-@contextmanager
-def _tidied(out: Path) -> Iterator[None]:
-    """Removes temporary directories at the end of the run, and before it those of a session that was killed."""
-    _remove_work(out)
-    try:
-        yield
-    finally:
-        _remove_work(out)
+def _told(start: Start, hazardous: Collection[str], progress: Progress) -> Start:
+    """`start`, which says why a worker is started for one case alone."""
+
+    def telling(cases: Sequence[str]) -> Worker:
+        if len(cases) == 1 and cases[0] in hazardous:
+            progress.say(f"  a fresh kernel or process for {cases[0]} (hazardous)")
+        return start(cases)
+
+    return telling
 
 
-def _remove_work(out: Path) -> None:
-    for folder in out.glob("work-*"):
-        shutil.rmtree(folder, ignore_errors=True)
+def _kept(out: Path, done: int, total: int) -> str:
+    """Makes the reports of what was recorded before the run was interrupted; says what is kept and how to go on."""
+    if not done:
+        return f"no case has a result yet; {PROGRAM} run --resume {shlex.quote(str(out))} starts again"
+    report.write_beside(out)
+    results = f"{done} of {total} results and a report of them are in {out}"
+    return f"{results}; {PROGRAM} run --resume {shlex.quote(str(out))} runs the rest"
 
 
 def _harmless(cases: list[Case], progress: Progress) -> list[Case]:

@@ -51,10 +51,13 @@ class Target:
 def with_target(options: RunOptions) -> RunOptions:
     """The options with the target filled in: a device of this host, or the guest.
 
-    Raises UserError if the device does not exist, its port or GID carries no traffic, or others use it.
+    Raises UserError for an option of the other target, and if the device does not exist, its port or GID carries no
+    traffic, or others use it.
     """
     device = _device(options)
-    for name in options.on(device).devices:
+    devices = options.on(device).devices
+    (builds.refuse_on_host if devices else builds.refuse_in_guest)(options)
+    for name in devices:
         Port(name, options.port).check(options.gid_index)
         if not options.shared and (users := RdmaNetlink(name).other_users()):
             raise UserError(
@@ -88,7 +91,6 @@ def prepare(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Targe
 
 
 def _on_host(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
-    builds.refuse_on_host(options)
     persistent.device()  # reports a wrong RDMA_CTS_PMEM here, before any worker starts
     own = find_rdma_core(options.rdma_core) if options.rdma_core else None
     python = packages.ensure_tools(packages.HOST, assume_yes=assume_yes, say=say)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 
+from conformance.errors import UserError
 from conformance.tables.suite import ROOT
 from fixtures import packages
 
@@ -22,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Installs what is needed and runs pytest; returns pytest's exit status."""
+    if not (ROOT / "tests").is_dir():
+        raise UserError("an installed package has no tests of the project", hint="run them in a checkout")
     python = packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)
     command = [python, "-m", "pytest", *(arguments.pytest or ALL)]
     return subprocess.run(command, cwd=ROOT, check=False).returncode

@@ -11,8 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from commands import reproduction
 from commands.programs import messages_from_guest
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.model.kind import Kind
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
@@ -25,6 +26,9 @@ from trial.alterations import ALTERATIONS
 from trial.blind import BLIND_PERMITTED_VARIANTS, BLIND_VIOLATIONS
 from trial.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
 from trial.permitted_variants import PERMITTED_VARIANTS
+from trial.personas import PERSONAS
+from trial.personas import report as personas_report
+from trial.personas.trying import try_personas
 from trial.searching import FIRST_SEED, divergences, for_seconds, subject_of
 from trial.trying import OWN, Finding, check_baseline, try_all
 from trial.violation import Violation
@@ -49,10 +53,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="those of requests and completions instead, on the reference")  # fmt: skip
     parser.add_argument("--permitted", action="store_true",
                         help="only the permitted variants, which no case may fail")  # fmt: skip
+    parser.add_argument("--personas", nargs="*", metavar="NAME",
+                        help="references that behave as the drivers of known devices (default: all of them), each "
+                             "without and with every violation; with --permitted only without")  # fmt: skip
     parser.add_argument("--guest", action="store_true", help="alter real calls on Soft-RoCE in the guest instead")
     parser.add_argument("--own", action="store_true", help="with --guest: only the cases of the violated rule")
     parser.add_argument("--sequences", type=float, metavar="SECONDS",
                         help="random sequences on a reference (those on a device are part of a run)")  # fmt: skip
+    parser.add_argument(
+        "--reproducers",
+        action="store_true",
+        help="C programs of the violations of a run instead, in the guest (--whole: of its passes too)",
+    )
+    parser.add_argument("--results", type=Path, metavar="DIR", help="with --reproducers: the run (default: the latest)")
     parser.add_argument("--shuffled", type=int, metavar="N", help="with --guest: every row N times, in shuffled orders")
     parser.add_argument("--seed", type=int, default=FIRST_SEED, metavar="N",
                         help=f"the first seed of sequences and shuffled orders (default {FIRST_SEED})")  # fmt: skip
@@ -68,10 +81,14 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.jobs < 0:
         raise UserError(f"--jobs {arguments.jobs}: give a number of processes, or 0 for one on each processor")
     suite = load_suite()
+    if arguments.reproducers:
+        return reproduction.execute(arguments, suite, _say)
     if arguments.sequences is not None:
         return _sequences(arguments, suite)
     if arguments.shuffled is not None:
         return _shuffled(arguments)
+    if arguments.personas is not None:
+        return _personas(arguments, suite)
     if arguments.blind and arguments.guest:
         raise UserError("--blind and --guest exclude each other: blind violations are tried on the reference")
     if arguments.permitted:
@@ -151,6 +168,33 @@ def _permitted(arguments: argparse.Namespace, suite: Suite) -> int:
     return 0 if trial.passed else 1
 
 
+def _personas(arguments: argparse.Namespace, suite: Suite) -> int:
+    """Runs the default tier's cases on personas, without and with violations; exit status 1 if one does not pass."""
+    if arguments.guest:
+        raise UserError("--personas and --guest exclude each other: personas are references")
+    known = {each.name: each for each in PERSONAS}
+    for name in arguments.personas:
+        if name not in known:
+            raise UserError(f"unknown persona {name!r}{suggestion(name, list(known))}")
+    personas = [each for each in PERSONAS if each.name in arguments.personas or not arguments.personas]
+    if arguments.list:
+        print("\n".join(personas_report.behaviours(each) for each in personas))
+        return 0
+    violations = BLIND_VIOLATIONS if arguments.blind else VIOLATIONS
+    chosen = [] if arguments.permitted else _chosen(violations, suite, arguments.rule, arguments.violation)
+    started, outcomes = time.monotonic(), []
+    for outcome in try_personas(personas, chosen, of_tier(suite.cases, DEFAULT), arguments.jobs):
+        outcomes.append(outcome)
+        if arguments.verbose:
+            _say("\n".join([f"{outcome.persona}: {outcome.processor_s:.1f} s", *personas_report.faults([outcome])]))
+    if arguments.out:
+        personas_report.write(outcomes, arguments.out)
+    print("\n".join([personas_report.table(outcomes), *personas_report.faults(outcomes)]))
+    print(f"{len(outcomes)} personas in {time.monotonic() - started:.1f} s: "
+          f"{sum(each.passed for each in outcomes)} as they should be")  # fmt: skip
+    return 0 if all(each.passed for each in outcomes) else 1
+
+
 def _permitted_on_reference(
     arguments: argparse.Namespace, suite: Suite, chosen: Sequence[Violation]
 ) -> Iterator[Finding]:
@@ -164,7 +208,7 @@ def _sequences(arguments: argparse.Namespace, suite: Suite) -> int:
     if not arguments.sequences > 0:
         raise UserError(f"--sequences {arguments.sequences:g}: give a number of seconds")
     if arguments.guest:
-        hint = "./rdma-cts run --guest --tier exhaustive --verb sequences --sequences SECONDS"
+        hint = f"{PROGRAM} run --guest --tier exhaustive --verb sequences --sequences SECONDS"
         raise UserError("random sequences on a device are cases of a run", hint=hint)
     chosen = _chosen(VIOLATIONS, suite, arguments.rule, arguments.violation)
     kind = chosen[0].kind if arguments.rule or arguments.violation else Device

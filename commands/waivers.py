@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from datetime import date, datetime
 from pathlib import Path
 
+from commands.written import STANDARD_OUTPUT, write_out
 from conformance.errors import UserError
-from conformance.results.files import write_atomically
 from conformance.results.make_waivers import FINGERPRINT, Run, waivers_text
 from conformance.results.waiver_file import LONGEST, is_address
 from reports.digest import Digest, read
@@ -31,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--expires", required=True, metavar="DATE", help=f"the last valid day, at most {LONGEST.days} days ahead"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: standard output)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", default=STANDARD_OUTPUT, help="where to write (default: standard output)"
+    )
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -42,11 +43,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if not arguments.owner.strip():
         raise UserError("--owner is empty")
     text = waivers_text([_run(read(path)) for path in arguments.runs], arguments.owner, arguments.issue, expires)
-    if arguments.out:
-        write_atomically(arguments.out, text.encode())
-        print(f"waivers: {arguments.out}")
-    else:
-        sys.stdout.write(text)
+    write_out(arguments.out, text.encode(), "waivers")
     return 0
 
 

@@ -5,6 +5,11 @@ Not for failures of the device under test: those are verdicts, never exceptions.
 
 from __future__ import annotations
 
+import os
+
+# How people start the suite, as hints and reproducers name it; the packages' program sets the variable.
+PROGRAM = os.environ.get("RDMA_CTS_PROGRAM", "./rdma-cts")
+
 
 class UserError(Exception):
     """Invalid input or an incomplete environment. The command line prints it and exits with `status`.

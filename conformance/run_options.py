@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from conformance.device.libibverbs import DIALECTS
+from conformance.errors import PROGRAM
 from conformance.model.case import Case
 from conformance.model.vocabulary import TIERS
 from conformance.supervision import CASE_DEADLINE_S
 from conformance.tables.suite import ROOT
 from conformance.tables.tiers import DEFAULT, SEQUENCES_S
 
-PROGRAM = ("./rdma-cts", "run")
 PLUGIN_PREFIX = "--rdma-"
 HOST, GUEST = "host", "guest"
 # Groups of the help text.
@@ -64,6 +64,28 @@ def positive_count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)
+
+
+def whole_number(text: str) -> int:
+    """A whole number, which may be negative. Raises ArgumentTypeError."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def index(text: str) -> int:
+    """A whole number, 0 or more. Raises ArgumentTypeError."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not an index, 0 or more")
+    return int(text)
+
+
+def word(text: str) -> str:
+    """A text that is not blank: an empty one would be part of every id. Raises ArgumentTypeError."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is no word")
+    return text
 
 
 def _number(text: str) -> float:
@@ -147,7 +169,7 @@ class RunOptions:
         The case's id is at its end.
         """
         alone = self.of_case(case)
-        return shlex.join([*PROGRAM, *replace(alone, device=device or alone.device).arguments()])
+        return shlex.join([PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()])
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -231,8 +253,9 @@ OPTIONS: Mapping[str, Option] = {
         Option("device", "--device", "a device of this host, as in /sys/class/infiniband; several of one kind share the"
                " cases", WHERE, "NAME[,NAME]",
                only_on=HOST, plugin=True),
-        Option("port", "--port", "its port", WHERE, "N", int, only_on=HOST, plugin=True),
-        Option("gid_index", "--gid-index", "index in the port's GID table", WHERE, "N", int, only_on=HOST, plugin=True),
+        Option("port", "--port", "its port", WHERE, "N", positive_count, only_on=HOST, plugin=True),
+        Option("gid_index", "--gid-index", "index in the port's GID table", WHERE, "N", index, only_on=HOST,
+               plugin=True),
         Option("guest", "--guest", "the Soft-RoCE guest even if this host has a device", WHERE, only_on=GUEST),
         Option("guests", "--guests", "how many guests run at the same time (default: one for each processor, as far as"
                " memory allows)", WHERE, "N", positive_count, decides=False, only_on=GUEST),
@@ -253,7 +276,7 @@ OPTIONS: Mapping[str, Option] = {
                only_on=GUEST),
         Option("verbs", "--verb", "only this verb, e.g. reg_mr", CASES, "VERB", decides=False),
         Option("rules", "--rule", "only what proves this rule", CASES, "ID", decides=False),
-        Option("words", "-k", "only ids with this word in them", CASES, "WORD", decides=False),
+        Option("words", "-k", "only ids with this word in them", CASES, "WORD", word, decides=False),
         Option("only", "--only", "only the case of this id, or one point of a sweep: CASE#axis=value,axis=value",
                CASES, "CASE", decides=False),
         Option("tier", "--tier", "how much to take on", CASES, choices=tuple(TIERS), decides=False, plugin=True),
@@ -267,7 +290,7 @@ OPTIONS: Mapping[str, Option] = {
         Option("deadline", "--deadline", "a case that takes longer hangs; one completion is awaited for a sixth of it,"
                f" {COMPLETION_DEADLINE_S:g} s at most", GENERAL, "S", positive_seconds, plugin=True),
         Option("seed", "--seed", "shuffle cases and points, the same way for the same N; random sequences begin there",
-               GENERAL, "N", int, plugin=True),
+               GENERAL, "N", whole_number, plugin=True),
         Option("sequences", "--sequences", "how many seconds the exhaustive tier tries random sequences at each entry;"
                " 0: not at all", GENERAL, "S", budget_seconds, plugin=True),
     )

@@ -12,7 +12,8 @@ mkdir -p "$suite" "$root/usr/bin" "$root/usr/share/man/man1"
 cd "$project"
 PYTHONPATH=$project PYTHONDONTWRITEBYTECODE=1 "${RDMA_CTS_PYTHON:-/usr/bin/python3}" packaging/man_page.py \
     >"$root/usr/share/man/man1/rdma-cts.1"
-find cases commands conformance fixtures profiles reference reports trial conftest.py tox.ini rdma-cts \
+find ./cases ./ci ./commands ./conformance ./fixtures ./profiles ./reference ./reports ./reproducers ./trial \
+    ./waivers ./conftest.py ./tox.ini ./rdma-cts \
     -name __pycache__ -prune -o -type f ! -name '*.pyc' -exec sh -c '
     suite=$1
     shift
@@ -22,5 +23,6 @@ find cases commands conformance fixtures profiles reference reports trial confte
         [ ! -x "$file" ] || mode=755
         install -m "$mode" "$file" "$suite/$file"
     done' sh "$suite" {} +
-install -m 755 packaging/rdma-cts "$root/usr/bin/rdma-cts"
+install -m 644 packaging/environment "$suite/environment"
+ln -sf ../share/rdma-cts/rdma-cts "$root/usr/bin/rdma-cts"
 chmod 644 "$root/usr/share/man/man1/rdma-cts.1"

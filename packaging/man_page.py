@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from commands.__main__ import COMMANDS, parser_of
+from commands.variables import VARIABLES
 from conformance.tables.suite import VERSION
 
 EXIT_STATUSES = (
@@ -44,6 +45,9 @@ def _lines(parser: argparse.ArgumentParser) -> Iterator[str]:
         yield ".PP"
         yield from _synopsis(command)
         yield from _groups(command)
+    yield ".SH ENVIRONMENT"
+    for name, meaning in VARIABLES.items():
+        yield from (".TP", f".B {name}", _text(meaning))
     yield ".SH EXIT STATUS"
     for status, meaning in EXIT_STATUSES:
         yield from (".TP", f".B {status}", _text(meaning))
@@ -92,7 +96,7 @@ def _escaped(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A line of text; at its beginning, a control character would be a request of roff."""
+    """A text as one line; a control character at its beginning would be a request of roff."""
     line = _escaped(" ".join(text.split()))
     return f"\\&{line}" if line.startswith((".", "'")) else line
 

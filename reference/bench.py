@@ -284,7 +284,7 @@ _ELEMENTS = 3
 def _new(spec: QpSpec, pd: Pd) -> Queue:
     assert isinstance(pd, Domain)
     access = _ALL_RIGHTS if spec.access is None else spec.access
-    return Queue(0, spec.kind, pd, spec.sq_sig_all, access, spec.inline)
+    return Queue(0, spec.kind, pd, spec.sq_sig_all, access)
 
 
 def _value(errno: int) -> Return:

@@ -27,7 +27,7 @@ _COMPLETED = {
 class Queue:
     """One queue pair. `access` are the rights of its peer, `receives` the posted receives as (wr_id, elements).
 
-    `asked_state` is the state to which the program has moved it; `inline` are the bytes that requests can carry.
+    `asked_state` is the state to which the program has moved it.
     """
 
     number: int
@@ -35,7 +35,6 @@ class Queue:
     domain: Domain
     sq_sig_all: bool
     access: int
-    inline: int = 0
     state: str = "RESET"
     asked_state: str = "RESET"
     receives: deque[tuple[int, tuple[Sge, ...]]] = field(default_factory=deque)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from conformance.defects import Defect
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
@@ -17,10 +19,13 @@ from reports.digest import Digest
 from reports.points import inside, read_points
 
 REGRESSED, FIXED, UNSUPPORTED = "regressed", "fixed", "became unsupported"
+NEWLY_WRONG = "newly supported, and wrong"
+IN_BOTH = "in both"
 NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = "new", "gone", "waiver no longer needed", "no longer decided", "changed"
 # The kinds of change, in the order of the output, with their meaning.
 KINDS: Mapping[str, str] = {
     REGRESSED: "a new violation, or a worse one than before",
+    NEWLY_WRONG: "the old stack did not have it; the new one has it, and violates a rule with it",
     UNDECIDED: "had a verdict; now the harness or the environment failed, or it was not run",
     UNSUPPORTED: "was judged; now the device does not declare it, or the stack cannot reach it",
     UNNEEDED: "was waived, and is no longer a violation",
@@ -29,6 +34,8 @@ KINDS: Mapping[str, str] = {
     NEW: "only in the new run",
     GONE: "only in the old run",
 }
+# The kinds that fail a comparison.
+FAILING = (REGRESSED, NEWLY_WRONG)
 _ABSENT = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
 _MOST_EXAMPLES = 3
 
@@ -58,14 +65,30 @@ class Comparison:
     compared: int
     changes: tuple[Change, ...] = field(default=())
 
+    @cached_property
+    def defects(self) -> Mapping[str, Sequence[Defect]]:
+        """Which defects are only in the new run, only in the old one, and in both (as in the new one).
+
+        Those that are waived are left out.
+        """
+        known, now = (
+            {each for defect in run.open_defects for each in defect.fingerprints} for run in (self.old, self.new)
+        )
+        new, old = self.new.open_defects, self.old.open_defects
+        return {
+            NEW: [each for each in new if known.isdisjoint(each.fingerprints)],
+            GONE: [each for each in old if now.isdisjoint(each.fingerprints)],
+            IN_BOTH: [each for each in new if not known.isdisjoint(each.fingerprints)],
+        }
+
     def of(self, kind: str) -> list[Change]:
         """The changes of a kind."""
         return [change for change in self.changes if change.kind == kind]
 
     @property
     def status(self) -> int:
-        """1: something has regressed, 3: the new run is incomplete or decides less than the old one, 0: neither."""
-        if self.of(REGRESSED):
+        """1: a change of a failing kind, 3: the new run is incomplete or decides less than the old one, 0: neither."""
+        if any(map(self.of, FAILING)):
             return 1
         return 3 if self.of(UNDECIDED) or self.new.footer is None else 0
 
@@ -91,6 +114,8 @@ def kind_of(old: str, new: str) -> str:
     if old == new:
         return ""
     if new in VIOLATIONS:
+        if old in _ABSENT:
+            return NEWLY_WRONG
         worse = old not in VIOLATIONS or VERDICTS.index(new) < VERDICTS.index(old)
         return REGRESSED if worse else CHANGED
     if new in INCOMPLETE:
@@ -107,7 +132,10 @@ def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
     if after is None:
         yield Change(GONE, case, before["effective"], "", before)
         return
+    of_points = list(_changes_of_points(old, new, before, after))
     kind = kind_of(before["effective"], after["effective"])
+    if kind == REGRESSED and of_points and not any(change.kind == REGRESSED for change in of_points):
+        kind = NEWLY_WRONG  # only at points that the old stack did not have
     if kind:
         yield Change(kind, case, before["effective"], after["effective"], after)
     elif after["effective"] in VIOLATIONS:
@@ -116,6 +144,10 @@ def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
             if each["row"] and each["when"] not in known:  # random sequences have found another violation
                 record: ResultRecord = {**after, "reason": each["observed"]}
                 yield Change(REGRESSED, case, before["effective"], after["effective"], record)
+    yield from of_points
+
+
+def _changes_of_points(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord) -> Iterator[Change]:
     if before["space"] and after["space"]:
         points = read_points(old.directory, before), read_points(new.directory, after)
         if points[0] and points[1]:

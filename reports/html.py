@@ -176,6 +176,10 @@ class DefectView:
         return self.by_run[0].defect
 
 
+def _is_same(one: Defect, other: Defect) -> bool:
+    return not set(one.fingerprints).isdisjoint(other.fingerprints)
+
+
 def _shown(number: int, run: Digest, defect: Defect) -> Shown:
     symptoms = tuple({symptom.case: symptom for symptom in reversed(defect.symptoms)}.values())[::-1]
     first = tuple(sorted(symptoms, key=defect.symptoms.index))[:_MOST_SHOWN]
@@ -239,11 +243,14 @@ class Page:
     @cached_property
     def defects(self) -> list[DefectView]:
         """The defects of all runs, the most severe first and those that are waived last."""
-        found: dict[str, list[Shown]] = {}
+        found: list[list[Shown]] = []
         for number, run in enumerate(self.runs):
             for defect in run.defects:
-                found.setdefault(defect.fingerprint, []).append(_shown(number, run, defect))
-        views = [self._defect_view(by_run) for by_run in found.values()]
+                known = next((each for each in found if _is_same(each[0].defect, defect)), None)
+                if known is None:
+                    found.append(known := [])
+                known.append(_shown(number, run, defect))
+        views = list(map(self._defect_view, found))
         return sorted(views, key=lambda view: (view.defect.waived, view.defect.severity.rank))
 
     def _defect_view(self, by_run: list[Shown]) -> DefectView:

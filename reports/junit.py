@@ -50,12 +50,12 @@ def _testsuite(run: Digest) -> ET.Element:
         errors=str(kinds.count("error")),
         skipped=str(kinds.count("skipped")),
         time=f"{run.footer['duration_s'] if run.footer else 0.0:.3f}",
-        timestamp=_clean(run.header["started"]),
-        hostname=_clean(run.device),
+        timestamp=clean(run.header["started"]),
+        hostname=clean(run.device),
     )
     properties = ET.SubElement(suite, "properties")
     for name, value in _properties(run):
-        ET.SubElement(properties, "property", name=name, value=_clean(str(value)))
+        ET.SubElement(properties, "property", name=name, value=clean(str(value)))
     for record in run.by_severity():
         suite.append(_testcase(run, record))
     return suite
@@ -79,22 +79,23 @@ def _properties(run: Digest) -> Sequence[tuple[str, object]]:
 def _testcase(run: Digest, record: ResultRecord) -> ET.Element:
     folder, _, name = record["case"].partition("/")
     seconds = (record["duration_us"] or 0) / 1e6
-    element = ET.Element("testcase", classname=f"rdma-cts.{_clean(folder)}", name=_clean(name), time=f"{seconds:.6f}")
+    element = ET.Element("testcase", classname=f"rdma-cts.{clean(folder)}", name=clean(name), time=f"{seconds:.6f}")
     kind = _ELEMENT.get(record["effective"], "")
     if kind == "skipped":
         # In xunit2 a skipped element has no text, so the message holds everything.
         ET.SubElement(element, "skipped", type=record["effective"], message=_message(run, record))
     elif kind:
         child = ET.SubElement(element, kind, type=record["effective"], message=_message(run, record))
-        child.text = _clean("\n".join(evidence.lines(run, record)))
+        child.text = clean("\n".join(evidence.lines(run, record)))
     return element
 
 
 def _message(run: Digest, record: ResultRecord) -> str:
     defects = run.defects_in(record["case"])
     severity = f", {defects[0].severity.label}, defect {defects[0].fingerprint}" if defects else ""
-    return _clean(f"{record['effective']} {' '.join(record['rules'])}{severity}: {record['reason']}")
+    return clean(f"{record['effective']} {' '.join(record['rules'])}{severity}: {record['reason']}")
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """The text without characters that XML forbids."""
     return _FORBIDDEN.sub("?", text)

@@ -9,7 +9,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TextIO
 
 from conformance.model.preflight import format_findings
@@ -19,7 +19,7 @@ from reports.digest import one_line
 from reports.terminal import NORMAL, QUIET, VERBOSE, can_redraw, coloured, device_line
 
 _EVERY = 50  # cases between two plain lines
-_BAR = 24  # characters
+_BAR, _LEAST_BAR = 24, 4  # characters, on a wide terminal and on the narrowest that has a bar at all
 _RECENT = 64  # number of latest cases from which the speed is computed
 
 
@@ -37,21 +37,31 @@ class Progress:
         self.clock = clock
         self.redraws = can_redraw(self.stream) and level > QUIET
         self._ticks: list[float] = [clock()]
+        self._began = self._ticks[0]
+        self._expected: Mapping[str, float] = {}
+        self._done_s = self._left_s = 0.0  # of the expected durations
         self._lock = threading.RLock()
 
     def say(self, text: str) -> None:
         """Prints one line, unless the level is QUIET."""
         if self.level > QUIET:
             with self._lock:
-                self._clear()
+                self.clear()
                 print(one_line(text), file=self.stream, flush=True)
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """How long each case that is still to be run will take, in seconds. Only the proportions matter."""
+        self._expected = seconds
+        self._left_s = sum(seconds.values())
+        self._began = self.clock()
 
     def run_started(self, header: HeaderRecord, total: int) -> None:
         """The run has its header: `total` cases are planned."""
         self.say(f"{total} cases on {device_line(header)}")
         for line in format_findings(header["device"].get("preflight", {})):
             self.say(f"  {line}")
-        self._ticks = [self.clock()]
+        self._began = self.clock()
+        self._ticks = [self._began]
 
     def result_recorded(self, record: ResultRecord, done: int, total: int) -> None:
         """A result was recorded; it is shown at once unless it is PASS or UNSUPPORTED."""
@@ -60,15 +70,18 @@ class Progress:
 
     def _result_recorded(self, record: ResultRecord, done: int, total: int) -> None:
         self._ticks = [*self._ticks[-_RECENT:], self.clock()]
+        expected_s = self._expected.get(record["case"], 0.0)
+        self._done_s += expected_s
+        self._left_s -= expected_s
         if self.level == VERBOSE or record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED):
             self._show(record)
         if self.redraws:
-            self._clear()
+            self.clear()
             print(self._bar(record, done, total), end="", file=self.stream, flush=True)
             if done == total:
-                self._clear()
+                self.clear()
         elif self.level == NORMAL and done % _EVERY == 0 and done < total:
-            self.say(f"  {done} of {total}, {self._pace(total - done)}")
+            self.say(f"  {done} of {total}, {', '.join(self._pace(total - done))}")
 
     def worker_restarted(self, reason: str) -> None:
         """The worker has ended, and another one runs the rest."""
@@ -76,24 +89,36 @@ class Progress:
 
     def _show(self, record: ResultRecord) -> None:
         if self.level > QUIET:
-            self._clear()
+            self.clear()
             verdict = coloured(record["effective"], self.stream)
             print(f"  {verdict} {one_line(record['case'])}: {one_line(record['reason'])}", file=self.stream, flush=True)
 
     def _bar(self, record: ResultRecord, done: int, total: int) -> str:
-        full = _BAR * done // max(total, 1)
-        head = f"  {'#' * full}{'.' * (_BAR - full)} {done} of {total}, {self._pace(total - done)}  "
-        return (head + one_line(record["case"]))[: shutil.get_terminal_size().columns - 1]
+        """What fits into a line of the terminal: first the figures and the time left, then the bar, pace and case."""
+        columns = shutil.get_terminal_size().columns - 1
+        left, *pace = self._pace(total - done)
+        figures = f"{done} of {total}, {left}"
+        room = min(_BAR, columns - len(figures) - 3)
+        full = room * done // max(total, 1)
+        bar = f"{'#' * full}{'.' * (room - full)} " if room >= _LEAST_BAR else ""
+        line = f"  {bar}{figures}"
+        more = f"{line}, {', '.join(pace)}"
+        return (f"{more}  {one_line(record['case'])}" if len(more) <= columns else line)[:columns]
 
-    def _pace(self, remaining: int) -> str:
-        """The cases per second of the latest cases, and how long the rest will take at that speed."""
-        spent = self._ticks[-1] - self._ticks[0]
+    def _pace(self, remaining: int) -> list[str]:
+        """How long the rest will take, and the cases per second of the latest cases.
+
+        With expected durations, the rest takes as much longer than expected as what is done.
+        """
+        now, spent = self._ticks[-1], self._ticks[-1] - self._ticks[0]
         if spent <= 0:
-            return "just started"
+            return ["just started"]
         rate = (len(self._ticks) - 1) / spent
-        return f"{rate:.3g} per second, {_span(remaining / rate)} left"
+        left = self._left_s * (now - self._began) / self._done_s if self._done_s else remaining / rate
+        return [f"{_span(max(left, 0.0))} left", f"{rate:.3g} per second"]
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Removes the bar, so that something else can be written in its line."""
         if self.redraws:
             print("\r\x1b[K", end="", file=self.stream)
 

@@ -66,6 +66,7 @@ def as_data(run: Digest) -> dict[str, Any]:
 def _defect(defect: Defect) -> dict[str, Any]:
     return {
         "fingerprint": defect.fingerprint,
+        "also": list(defect.fingerprints[1:]),
         "severity": defect.severity.label,
         "title": defect.title,
         "means": defect.severity.meaning,
@@ -95,6 +96,7 @@ def schema() -> dict[str, Any]:
     texts = {"type": "array", "items": text}
     defect = {
         "fingerprint": {"type": "string", "pattern": "^[0-9a-f]{12}$", "description": "the same in every run"},
+        "also": {**texts, "description": "further fingerprints, which a run of fewer cases may show alone"},
         "severity": severity, "title": text,
         "means": {**text, "description": "what the severity means to an application"},
         "rules": texts, "cases": {**texts, "minItems": 1},

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from conformance.defects import Severity
+from conformance.errors import PROGRAM
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, Verdict
 from conformance.results.conclusions import verdict_on
@@ -58,7 +59,8 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
         )
     lines += confirmation.summary(run)
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
-    lines += [device_line(run.header), f"report: {out / REPORT} (results: {out})", f"next: {_next(run, out)}"]
+    last = (f"report: {out / REPORT} (results: {out})", f"next: {_next(run, out)}")
+    lines += [device_line(run.header), *map(one_line, last)]
     return "\n".join([*lines, conclusion])
 
 
@@ -98,14 +100,14 @@ def shortened(text: str, width: int) -> str:
 def _next(run: Digest, out: Path) -> str:
     """The most useful next step."""
     if run.footer is None or run.counts.get(Verdict.MISSED):
-        return f"./rdma-cts run --resume {out} runs the missing cases"
+        return f"{PROGRAM} run --resume {out} runs the missing cases"
     if run.open_defects:
-        return f"./rdma-cts explain {run.open_defects[0].fingerprint} --results {out} explains the first defect"
+        return f"{PROGRAM} explain {run.open_defects[0].fingerprint} --results {out} explains the first defect"
     if run.status == 1:
         return "correct the waivers named above (see docs/waivers.md)"
     if run.status == 3:
-        return "./rdma-cts doctor shows what is missing on this host"
-    return f"./rdma-cts compare OLD {out} shows what has changed since another run"
+        return f"{PROGRAM} doctor shows what is missing on this host"
+    return f"{PROGRAM} compare OLD {out} shows what has changed since another run"
 
 
 def _conclusion(run: Digest) -> str:

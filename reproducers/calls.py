@@ -8,7 +8,6 @@ from conformance.model.vocabulary import NULL
 from conformance.verbs import ENUMS
 from reproducers import expressions
 from reproducers.expressions import identifier
-from reproducers.needed import names_in
 from reproducers.writer import Inexpressible, Writer, documented
 
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
@@ -67,16 +66,13 @@ def register(writer: Writer, step: Step) -> None:
     writer.names.region(step.name, f"{own}->")
     kept, should = wanted(step.then, step.then.errno or documented(step))
     if step.then.mr == "as_asked":
-        is_dmabuf = step.call == "ibv_reg_dmabuf_mr"
-        addr = (
-            f"(void *){writer.number(step.arguments['offset'])}"
-            if is_dmabuf
-            else writer.pointer(step.arguments["addr"])
-        )
+        arguments = step.arguments
+        addr = writer.pointer(arguments["addr"]) if "addr" in arguments else ""
+        addr = addr or f"(void *){_operand(writer.number(arguments['offset']))}"
+        length, domain = writer.number(arguments["length"]), identifier(str(arguments["pd"]))
         kept = (
-            f"{own} && {own}->addr == {_operand(addr)} && {own}->length == {_operand(writer.number(step.arguments['length']))}"
-            f" && {own}->pd == {identifier(str(step.arguments['pd']))} && {own}->context == context"
-            f" && ({own}->lkey || {own}->rkey || {own}->handle)"
+            f"{own} && {own}->addr == {_operand(addr)} && {own}->length == {_operand(length)} && {own}->pd == {domain}"
+            f" && {own}->context == context && ({own}->lkey || {own}->rkey || {own}->handle)"
         )
         should = "register what was asked"
     _answer(writer, step, kept, should)
@@ -91,14 +87,10 @@ def _answer(writer: Writer, step: Step, kept: str, should: str) -> None:
 
 
 def copied(writer: Writer, name: str) -> None:
-    """Keeps the structure of a region that is about to go, if a later step asks for something of it."""
-    case, own = writer.case, identifier(name)
-    ranges = [each.arguments for each in (*case.given.mrs.values(), *case.before, case.when, *case.afterwards)]
-    ranges += [each.bound for each in case.given.windows.values() if each.bound]
-    quantities = {key for each in ranges for key in names_in({k: v for k, v in each.items() if not isinstance(v, str)})}
-    if name in quantities:
-        writer.say(f"struct ibv_mr {own}_was = *{own};")
-        writer.names.region(name, f"{own}_was.")
+    """Keeps the structure of a region that is about to go, for later steps."""
+    own = identifier(name)
+    writer.keep(f"{own}_was", f"*{own}", "struct ibv_mr")
+    writer.names.region(name, f"{own}_was.")
 
 
 def dereg(writer: Writer, step: Step) -> None:
@@ -134,11 +126,7 @@ def rereg(writer: Writer, step: Step) -> None:
     addr, length = writer.pointer(step.arguments["addr"]), writer.number(step.arguments["length"])
     access = writer.access(step.arguments["access"])
     pd = "NULL" if domain == NULL else identifier(domain)
-    if name in writer.changed:
-        writer.say(f"{own}_old = *{own};")
-    else:
-        writer.say(f"struct ibv_mr {own}_old = *{own};")
-    writer.changed.add(name)
+    writer.keep(f"{own}_old", f"*{own}", "struct ibv_mr")
     verb = "ibv_rereg_mr"
     if writer.raw:
         _commands(writer, "uverbs_rereg_mr")
@@ -217,7 +205,7 @@ def dealloc_mw(writer: Writer, step: Step) -> None:
     """ibv_dealloc_mw."""
     name = str(step.arguments["mw"])
     own = identifier(name)
-    writer.say(f"uint32_t {own}_key = {own}->rkey;")
+    writer.keep(f"{own}_key", f"{own}->rkey", "uint32_t")
     writer.names.value(name, "rkey", f"{own}_key")
     writer.assign("error", f"ibv_dealloc_mw({own})")
     _answer(writer, step, *wanted(step.then, step.then.errno or documented(step)))

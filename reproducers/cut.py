@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.judging.faults import fault_of
-from conformance.model.case import Case
+from conformance.model.case import Case, Step
 from conformance.model.vocabulary import NULL, PROBES
 
 
@@ -27,5 +27,5 @@ def cut(case: Case, observed: Mapping[str, Any]) -> Case:
     return case
 
 
-def _leaves_nothing(step) -> bool:  # type: ignore[no-untyped-def]
+def _leaves_nothing(step: Step) -> bool:
     return step.call in PROBES and step.arguments.get("via", NULL) == NULL

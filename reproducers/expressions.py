@@ -12,9 +12,15 @@ from conformance.verbs import ENUMS, Enum
 _OLDEST_HEADER = 44
 _UNITS: Mapping[str, str] = {"KiB": "10", "MiB": "20", "GiB": "30", "TiB": "40"}
 # Words that a program or C itself uses, and that objects of a case may have as names too.
-_TAKEN = frozenset(
-    ["answer", "area", "argc", "argv", "attribute", "bound", "calloc", "context", "copy", "count", "errno", "error", "exit", "first_bad", "free", "gid", "huge", "hugepage", "list", "local", "main", "malloc", "memory", "move", "next", "none", "own", "own_mr", "page", "pair", "parts", "printf", "puts", "rdma", "refused", "report", "register", "size", "status", "state", "device", "violations", "volatile", "wc", "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "while"]
-)
+_TAKEN = frozenset((
+    "all", "answer", "area", "argc", "argv", "bound", "calloc", "context", "copy", "count", "errno", "error", "exit",
+    "free", "gid", "hugepage", "local", "main", "malloc", "memory", "move", "next", "own", "own_mr", "page", "pair",
+    "parts", "printf", "puts", "rdma", "refused", "size", "status", "state", "stopped", "received", "sent",
+    "handle", "earlier", "command", "method", "device", "violations", "wc", "auto", "break", "case", "char",
+    "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if",
+    "inline", "int", "long", "register", "return", "short", "signed", "sizeof", "static", "struct", "switch",
+    "typedef", "union", "unsigned", "void", "volatile", "while",
+))  # fmt: skip
 
 
 def identifier(name: str) -> str:

@@ -29,9 +29,12 @@ def without_idle(case: Case) -> Case:
     kept = replace(
         given,
         pds=tuple(name for name in given.pds if name in needed),
-        **{kind: {name: each for name, each in getattr(given, kind).items() if name in needed}
-           for kind in ("memory", "dmabufs", "mrs", "qps", "windows")},
-    )  # fmt: skip
+        memory={name: each for name, each in given.memory.items() if name in needed},
+        dmabufs={name: each for name, each in given.dmabufs.items() if name in needed},
+        mrs={name: each for name, each in given.mrs.items() if name in needed},
+        qps={name: each for name, each in given.qps.items() if name in needed},
+        windows={name: each for name, each in given.windows.items() if name in needed},
+    )
     return replace(case, given=kept)
 
 

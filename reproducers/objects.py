@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.model.case import Flags, MemorySpec, MrSpec, QpSpec, SgeSpec, Step, WindowSpec
+from conformance.model.case import Flags, MemorySpec, MrSpec, QpSpec, Step, WindowSpec
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import QP_RIGHTS
 from conformance.verbs import ENUMS, VERBS
@@ -79,13 +79,13 @@ def _memory(writer: Writer, name: str, spec: MemorySpec) -> None:
 def beyond(writer: Writer) -> bool:
     """Whether a call names a range that lies in no memory of the case, so that it matters what is beside that."""
     case = writer.case
-    ranges = [each.arguments for each in case.given.mrs.values()]
-    ranges += [step.arguments for step in (*case.before, case.when, *case.afterwards) if step.call in VERBS]
-    for arguments in ranges:
-        for each in arguments.get("sg_list", [arguments]):
-            addr, length = (
-                (each.addr, each.length) if isinstance(each, SgeSpec) else (each.get("addr"), each.get("length"))
-            )
+    steps = [step for step in (*case.before, case.when, *case.afterwards) if step.call in VERBS]
+    for arguments in (*(each.arguments for each in case.given.mrs.values()), *(step.arguments for step in steps)):
+        elements = arguments.get("sg_list")
+        ranges = [(arguments.get("addr"), arguments.get("length"))]
+        if isinstance(elements, tuple):
+            ranges = [(each.addr, each.length) for each in elements]
+        for addr, length in ranges:
             if isinstance(addr, Quantity) and isinstance(length, Quantity) and not writer.holds(addr, length):
                 return True
     return False
@@ -100,7 +100,9 @@ def _dmabuf(writer: Writer, name: str, spec: MemorySpec) -> None:
     writer.headers |= {"fcntl.h", "linux/udmabuf.h", "sys/ioctl.h", "sys/mman.h", "unistd.h"}
     writer.say(f"size_t {own}_size = {size};")
     writer.say(f"int {own}_fd = udmabuf({own}_size);")
-    writer.say(f"unsigned char *{own} = mmap(NULL, {own}_size, PROT_READ | PROT_WRITE, MAP_SHARED, {own}_fd, 0);")
+    writer.say(
+        f"unsigned char *{own} = mmap(NULL, {own}_size, PROT_READ | PROT_WRITE, MAP_SHARED, {own}_fd, 0);"
+    )
     writer.say(f"SET_UP({own} != MAP_FAILED);")
     writer.names.memory(name, f"{own}_size")
 

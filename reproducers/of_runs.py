@@ -1,87 +1,78 @@
-"""The programs of a run: one for each violated row, and for the smallest point of each deviation of a sweep."""
+"""The programs of a run: one for each symptom of a violation, which is a row or the smallest point of a deviation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from conformance.defects import Symptom, symptoms_of
+from conformance.errors import UserError
 from conformance.judging import Basis
+from conformance.model.capability import Capabilities
 from conformance.model.case import Case
-from conformance.model.record import Deviation, ResultRecord
+from conformance.model.record import ResultRecord
 from conformance.model.rules import Rule
-from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.results.records import Recorded
-from conformance.results.rejudge import known_capabilities
-from conformance.tables.suite import POINT, Suite
+from conformance.model.verdict import Verdict
+from conformance.tables.suite import Suite
 from reproducers.cut import cut
+from reproducers.layout import WIDTH
 from reproducers.program import Program, TooLong, program_of
 from reproducers.writer import Inexpressible
 
-_AFTERWARDS = "afterwards "  # how a reason begins of which a later step is the cause
+_AFTERWARDS = "afterwards "  # how the line of a symptom begins that a later step shows
+_DIED = (Verdict.CRASH, Verdict.HANG)
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]+")
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """A row, or one point of a sweep, to make a program of: its id, what was recorded, and the observed fault."""
+class Made:
+    """The program of a symptom, or the reason why there is none."""
 
-    id: str
-    record: ResultRecord | None
-    deviation: Deviation | None = None
-
-    @property
-    def verdict(self) -> str:
-        """The recorded verdict; empty if there is none."""
-        if self.deviation is not None:
-            return str(self.deviation.get("verdict", Verdict.FAIL))
-        return str(self.record["verdict"]) if self.record else ""
-
-    @property
-    def reason(self) -> str:
-        """What was observed, for people; empty if nothing was."""
-        if self.deviation is not None:
-            return str(self.deviation.get("observed", ""))
-        return str(self.record["reason"]) if self.record else ""
+    symptom: Symptom
+    program: Program | None
+    why_not: str = ""
 
 
-def violations_of(results: Sequence[ResultRecord]) -> Iterator[Recipe]:
-    """The rows that a run found violated, and of each sweep the smallest points of its deviations."""
+def programs_of(results: Iterable[ResultRecord], suite: Suite, basis: Basis) -> Iterator[Made]:
+    """A program for each symptom in results that have every key of record_shape.RESULT."""
     for record in results:
-        if record["verdict"] not in VIOLATIONS:
-            continue
-        smallest = [each for each in record.get("deviations", []) if each.get("smallest")]
-        if not smallest:
-            yield Recipe(record["case"], record)
-        for each in smallest:
-            yield Recipe(point_id(record["case"], each), record, each)
+        for symptom in symptoms_of(record):
+            try:
+                yield Made(symptom, reproducer(symptom.name, suite, basis, symptom))
+            except Inexpressible as reason:
+                yield Made(symptom, None, str(reason))
 
 
-def point_id(case: str, deviation: Deviation) -> str:
-    """The id of the smallest point of a deviation."""
-    return case + POINT + ",".join(f"{axis}={label}" for axis, label in deviation["smallest"].items())
+def unknown_device() -> Basis:
+    """What is known without a run: every capability counts as present."""
+    return Basis(Capabilities({}, {}, {}))
 
 
-def basis_of(recorded: Recorded) -> Basis:
-    """What is known of the recorded device."""
-    return Basis(known_capabilities(recorded))
-
-
-def reproducer(recipe: Recipe, suite: Suite, basis: Basis, width: int = 80) -> Program:
-    """The program of a recipe. Raises Inexpressible, or UserError for a point that the sweep does not have."""
-    case = suite.find(recipe.id)
+def reproducer(id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = None, width: int = WIDTH) -> Program:
+    """The program of a row, or of a point of a sweep; with a symptom of what it needs. Raises Inexpressible."""
+    try:
+        case = suite.find(id_)
+    except UserError as error:
+        raise Inexpressible(f"the sweep does not have this point ({error})") from error
     if case is None:
         raise Inexpressible("there is no such case")
     case = basis.resolved(case)
-    if recipe.record is not None and recipe.verdict == Verdict.FAIL:
-        case = _cut(recipe, case)
-    return _shortest(case, suite.registry, width, died=recipe.verdict in (Verdict.CRASH, Verdict.HANG))
+    died = symptom is not None and symptom.verdict in _DIED
+    if symptom is not None and not died:
+        case = _cut(symptom, case)
+    return _shortest(case, suite.registry, width, died)
 
 
-def _cut(recipe: Recipe, case: Case) -> Case:
-    if recipe.deviation is None:
-        assert recipe.record is not None
-        return cut(case, recipe.record["observed"])
-    later = recipe.reason.startswith(_AFTERWARDS)
-    return case if later else replace(case, afterwards=())
+def file_name(id_: str) -> str:
+    """The name of the file of a case's program."""
+    return f"{_NOT_IN_A_NAME.sub('-', id_).strip('-')}.c"
+
+
+def _cut(symptom: Symptom, case: Case) -> Case:
+    if symptom.deviation is None:
+        return cut(case, symptom.record["observed"])
+    return case if symptom.line.startswith(_AFTERWARDS) else replace(case, afterwards=())
 
 
 def _shortest(case: Case, rules: Mapping[str, Rule], width: int, died: bool) -> Program:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from conformance.model.case import Step, format_argument
+from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE, refusal
 from conformance.model.vocabulary import FLUSHES, NULL
 from reproducers import calls
 from reproducers.calls import bind_call, bound, wanted
 from reproducers.expressions import identifier
 from reproducers.objects import connected, rights, type_of
-from reproducers.writer import Inexpressible, Writer
+from reproducers.writer import Inexpressible, Writer, documented
 
 _WANTED = {"success": "1", "refused": "0", "open": "-1"}
 _OPCODES = {
@@ -33,7 +33,8 @@ def _prepare(writer: Writer, step: Step) -> None:
         writer.features.add("open")
     if step.then.opcode:
         writer.features.add("wc")
-    writer.features.add("traffic")
+    if str(step.arguments["op"]) not in FLUSHES:
+        writer.features.add("traffic")
     writer.headers |= {"stdlib.h", "unistd.h"}
 
 
@@ -127,8 +128,19 @@ def status_of_refusal(writer: Writer, status: str, allowed: tuple[str, ...]) -> 
 
 
 def flush(writer: Writer, step: Step) -> None:
-    """A FLUSH, which only an extended queue pair can post."""
-    raise Inexpressible(f"it needs the operation {step.arguments['op']!s}")
+    """A FLUSH, which only an extended queue pair can post. Its program needs a header of rdma-core 46 or later."""
+    operation = str(step.arguments["op"])
+    if step.then.because or str(step.arguments["via"]) != NULL or "parts" in writer.features:
+        raise Inexpressible(f"it needs {operation} over a queue pair of its own")
+    writer.features.add("flush")
+    addr, _, count, _ = writer.located(step, operation)
+    pair = _pair(writer, step)
+    if "mixed" in writer.features:
+        raise Inexpressible("it needs queue pairs of several types")
+    writer.use("flush")
+    key = writer.number(step.arguments["rkey"])
+    kind, wanted_ = f"IBV_{operation}", _WANTED[step.then.outcome]
+    writer.say(f'flush({pair}, "{_asked(step)}", {wanted_}, {kind}, {key}, {addr}, {count});')
 
 
 def local_traffic(writer: Writer, step: Step) -> None:
@@ -158,8 +170,7 @@ def bind(writer: Writer, step: Step) -> None:
     then, name = step.then, str(step.arguments["mw"])
     window, queue = identifier(name), f"{identifier(str(step.arguments['qp']))}[0]"
     spec = writer.case.given.qps[str(step.arguments["qp"])]
-    if _remembered(writer, step, name):
-        writer.assign(f"{window}_old", f"{window}->rkey", "uint32_t")
+    writer.keep(f"{window}_old", f"{window}->rkey", "uint32_t")
     writer.assign("error", bind_call(writer, step))
     bound(writer, "!error")
     writer.names.value(name, "old_rkey", f"{window}_old")
@@ -182,7 +193,7 @@ def bind(writer: Writer, step: Step) -> None:
     if then.opcode:
         writer.features.add("wc")
         done += " && wc.opcode == IBV_WC_BIND_MW"
-    names = then.errno or calls.documented(step)
+    names = then.errno or documented(step)
     if then.because:
         wanted_ = refusal("bind", then.because, spec.kind)
         assert wanted_ is not None
@@ -203,15 +214,6 @@ def bind(writer: Writer, step: Step) -> None:
         sign = "!=" if then.rkey == "changed" else "=="
         kept, should = f"({kept}) && {window}->rkey {sign} {window}_old", f"{should} with its rkey {then.rkey}"
     _completion(writer, kept, call, should)
-
-
-def _remembered(writer: Writer, step: Step, window: str) -> bool:
-    """Whether something asks for the key that the window had before a bind."""
-    case = writer.case
-    steps = (*case.before, case.when, *case.afterwards)
-    texts = [format_argument(each) for step in steps for each in step.arguments.values()]
-    restored = any(each.call == "restore_rkey" and each.arguments["mw"] == window for each in steps)
-    return bool(step.then.rkey) or restored or any(f"{window}.old_rkey" in text for text in texts)
 
 
 def _completion(writer: Writer, kept: str, call: str, should: str) -> None:
@@ -235,9 +237,12 @@ def send_with_inv(writer: Writer, step: Step) -> None:
     writer.say("struct ibv_recv_wr receive = { .num_sge = 0 }, *bad_receive;")
     writer.say(f"SET_UP(!ibv_post_recv({queue}[0], &receive, &bad_receive));")
     key = writer.number(step.arguments["rkey"])
-    writer.say(f"uint32_t sent = {key};")
+    if step.then.outcome == "success":
+        writer.assign("sent", key, "uint32_t")
     _invalidated(writer, step, 1, "IBV_WR_SEND_WITH_INV")
     writer.features.add("wc")
+    if step.then.outcome == "open":
+        return _completed(writer, step, "1")
     writer.assign("received", f"status == IBV_WC_SUCCESS ? next({queue}[0]->recv_cq) : NONE")
     _completed(writer, step, "!error && status == IBV_WC_SUCCESS && received == IBV_WC_SUCCESS")
     if step.then.outcome == "success":
@@ -281,7 +286,11 @@ def connect_qp(writer: Writer, step: Step) -> None:
     writer.headers.add("unistd.h")
     writer.say(f"move({own}, IBV_QPS_{spec.state}, IBV_QPS_RTS, {rights(writer, spec.access)});")
     writer.assign("count", f"earlier({own}[0])")
-    if step.then.completion == "none":
+    if step.then.completion == "one":
+        writer.check("count == 1", "what was posted should complete once after RTS, did %d times", "count")
+    elif step.then.completion != "none":
+        writer.say('printf("completed after RTS: %d\\n", count);')
+    else:
         writer.check("!count", "after RTS nothing posted should complete, %d did", "count")
 
 

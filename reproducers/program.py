@@ -22,11 +22,9 @@ MOST_LINES = 150
 # The exit statuses of a program.
 KEPT, VIOLATED, NOT_SET_UP, NOT_SUPPORTED = 0, 1, 2, 77
 _MACROS = [
-    "#define CHECK(kept, ...) \\",
-    '    (violations += !(kept), printf((kept) ? "kept: " : "VIOLATED: "), \\',
-    '     printf(__VA_ARGS__), puts(""))',
-    "#define SET_UP(done) \\",
-    '    do { if (!(done)) err(2, "not set up: %s", #done); } while (0)',
+    '#define CHECK(kept, ...) (printf((kept) ? "kept: " : "VIOLATED: "), \\',
+    '    violations += !(kept), printf(__VA_ARGS__), puts(""))',
+    '#define SET_UP(done) ((done) ? (void)0 : err(2, "failed: %s", #done))',
     "",
 ]
 # How a program finds out whether the device declares a capability.
@@ -37,15 +35,16 @@ _DECLARED: Mapping[str, str] = {
                  "(IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)",
     "odp": "device.odp_caps.general_caps & IBV_ODP_SUPPORT",
     "odp_implicit": "device.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT",
-    "odp_atomic": "device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_ATOMIC",
+    **{f"odp_{name.lower()}": f"device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_{name}"
+       for name in ("SEND", "RECV", "WRITE", "READ", "ATOMIC")},
     "flush_global": "device.device_cap_flags_ex >> 38 & 1",
     "flush_persistent": "device.device_cap_flags_ex >> 39 & 1",
     "atomic_write": "device.device_cap_flags_ex >> 40 & 1",
 }  # fmt: skip
 # What a stack offers or not, which only the answer of the call tells.
-_OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr")
-# Queue pairs connected by their states are those of InfiniBand and RoCE; others are not set up.
-_IMPLIED = ("uc", "immediate_data", "iba_statuses", *_OFFERED)
+_OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero_based")
+# Queue pairs connected by their states are those of InfiniBand and RoCE; on other transports they are not set up.
+_IMPLIED = ("rc", "uc", "immediate_data", "iba_statuses", "read_sinks", "lists", "iova_page_offset", *_OFFERED)
 
 
 @dataclass(frozen=True)
@@ -110,6 +109,8 @@ def _types(case: Case) -> set[str]:
 
 def _needs(writer: Writer) -> None:
     needs = [need for need in writer.case.needs if need not in _IMPLIED]
+    if any(need.startswith("odp_") for need in needs):
+        needs = [need for need in needs if need != "odp"]
     for need in needs:
         if need not in _DECLARED:
             raise Inexpressible(f"it needs {need}")
@@ -169,12 +170,14 @@ def _afterwards(writer: Writer) -> None:
 def _top(writer: Writer, rules: Mapping[str, Rule]) -> list[str]:
     case, lines = writer.case, []
     lines += comment(_told(case, rules), writer.width)
+    if "udmabuf" in writer.pieces:
+        lines.append("#define _GNU_SOURCE")
     headers = set(writer.headers)
     if "sys/mman.h" not in headers and "memory" in writer.pieces:
         headers.add("sys/mman.h")
     lines += [f"#include <{header}>" for header in sorted(headers)]
     lines.append("")
-    text = "\n".join([*writer.lines, *(line for piece in snippets.with_needed(writer.pieces)
+    text = "\n".join([*writer.used, *(line for piece in snippets.with_needed(writer.pieces)
                                        for line in snippets.lines_of(piece, writer.features))])  # fmt: skip
     if "PAGE" in text:
         lines.append("#define PAGE ((size_t)sysconf(_SC_PAGESIZE))")
@@ -185,10 +188,7 @@ def _top(writer: Writer, rules: Mapping[str, Rule]) -> list[str]:
     if "DATA(" in text:
         lines.append("#define DATA(i) (0x80 + (i) % 113) /* the bytes that move */")
     if "REMOTE" in text.replace("_REMOTE", ""):
-        lines.append("#define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ"
-                     + (" | \\" if "atomic" in writer.features else ")"))  # fmt: skip
-        if "atomic" in writer.features:
-            lines.append("                IBV_ACCESS_REMOTE_ATOMIC)")
+        lines += statement(f"static const int REMOTE = {' | '.join(_rights(writer))};", 0, writer.width)
     lines += _MACROS
     lines += ["static struct ibv_context *context;", "static struct ibv_pd *pd;", "static int violations;"]
     if "traffic" in writer.features:
@@ -203,6 +203,13 @@ def _top(writer: Writer, rules: Mapping[str, Rule]) -> list[str]:
     return [*lines, ""]
 
 
+def _rights(writer: Writer) -> list[str]:
+    """The rights of peers that the operations of the program need."""
+    more = {"atomic": "IBV_ACCESS_REMOTE_ATOMIC", "flush": "IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT"}
+    return ["IBV_ACCESS_REMOTE_WRITE", "IBV_ACCESS_REMOTE_READ",
+            *(text for feature, text in more.items() if feature in writer.features)]  # fmt: skip
+
+
 def _told(case: Case, rules: Mapping[str, Rule]) -> list[str]:
     paragraphs = []
     for id_ in case.rules[:1]:
@@ -213,18 +220,17 @@ def _told(case: Case, rules: Mapping[str, Rule]) -> list[str]:
     return [
         *paragraphs,
         f"Case {case.id} of rdma-cts.",
-        "cc repro.c -libverbs && ./a.out [DEVICE]",
-        "Exit status: 0 kept, 1 violated, 77 not supported, 2 not set up.",
+        "cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up",
     ]
 
 
 def _main(writer: Writer) -> list[str]:
     lines = ["int main(int argc, char **argv)", "{"]
     body = [
-        "struct ibv_device **found = ibv_get_device_list(NULL);",
-        "for (; argc > 1 && *found; found++)",
-        "    if (!strcmp(ibv_get_device_name(*found), argv[1])) break;",
-        "SET_UP(*found && (context = ibv_open_device(*found)));",
+        "struct ibv_device **all = ibv_get_device_list(NULL);",
+        "while (all && *all && argc > 1 && strcmp(ibv_get_device_name(*all), argv[1]))",
+        "    all++;",
+        "SET_UP(all && *all && (context = ibv_open_device(*all)));",
         "SET_UP(pd = ibv_alloc_pd(context));",
     ]
     if writer.case.hazardous:
@@ -235,4 +241,4 @@ def _main(writer: Writer) -> list[str]:
         body.append("SET_UP(own_mr = ibv_reg_mr(pd, own, sizeof(own), IBV_ACCESS_LOCAL_WRITE | REMOTE));")
     for text in body:
         lines += statement(text.lstrip(), 1 + (len(text) - len(text.lstrip())) // 4, writer.width)
-    return [*lines, *writer.lines, "    return violations != 0;", "}"]
+    return [*lines, *writer.used, "    return violations != 0;", "}"]

@@ -1,4 +1,4 @@
-"""The helpers of the programs: pieces of C in snippets/, each with the pieces that it needs and lines for some programs.
+"""The helpers of the programs: pieces of C in snippets/, each with the pieces that it needs.
 
 The first line `// needs: …` names other pieces. A line that begins with `@name ` is only in programs with that feature,
 one with `@!name ` only in the others.

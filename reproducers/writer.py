@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -37,8 +38,8 @@ class Writer:
         self.area: tuple[str, str] | None = None
         self.made: set[str] = set()  # objects that calls of the case have made
         self.released: set[str] = set()
-        self.changed: set[str] = set()  # regions that were changed
         self.posted: dict[str, str] = {}  # binds of type 2 by the name of the request: the window
+        self._kept: dict[str, int] = {}  # variables for later steps, by the number of the line that declares each
         self._counted: dict[str, int] = {}
         self.declared: set[str] = set()
         self._depth = 1
@@ -59,6 +60,25 @@ class Writer:
     def check(self, kept: str, told: str, *values: str) -> None:
         """Adds a check: a condition, and what is told with these values, in the form of printf."""
         self.say(f"CHECK({', '.join([kept, f'{chr(34)}{told}{chr(34)}', *values])});")
+
+    def keep(self, name: str, text: str, kind: str) -> None:
+        """Declares a variable for later steps, if one of them turns out to use it."""
+        if name in self.declared:
+            self.say(f"{name} = {text};")
+            return
+        self.declared.add(name)
+        self._kept[name] = len(self.lines)
+        self.say(f"{kind} {name} = {text};")
+
+    @property
+    def used(self) -> list[str]:
+        """The lines of main() without the variables that nothing uses."""
+        idle: set[int] = set()
+        for name, number in self._kept.items():
+            named = {place for place, line in enumerate(self.lines) if re.search(rf"\b{name}\b", line)}
+            set_only = {place for place in named if self.lines[place].lstrip().startswith(f"{name} = ")} | {number}
+            idle |= set_only if named == set_only else set()
+        return [line for number, line in enumerate(self.lines) if number not in idle]
 
     def say_if(self, condition: str, text: str) -> None:
         """Adds a statement under a condition."""
@@ -151,14 +171,16 @@ class Writer:
         """
         addr, length = step.arguments["addr"], step.arguments["length"]
         at = step.arguments["at"] or addr
-        assert isinstance(addr, Quantity) and isinstance(length, Quantity) and isinstance(at, Quantity)
+        assert isinstance(addr, Quantity)
+        assert isinstance(length, Quantity)
+        assert isinstance(at, Quantity)
         bases, position = self._bases(), str(step.arguments["position"])
         found = []
         for page, huge in _SYSTEMS:
             start, size = (self.evaluate(each, bases, page, huge) for each in (addr, length))
             found.append(locate(position, operation, start, size))
             self.largest = max(self.largest, found[-1][1])
-        shift = (Term(1 if found[0][0] >= 0 else -1, abs(found[0][0])),)
+        shift: tuple[Term, ...] = (Term(1 if found[0][0] >= 0 else -1, abs(found[0][0])),)
         count = Quantity("", (Term(1, found[0][1]),))
         if found[0] != found[1]:
             # Only a range of whole pages is of another size on another system.

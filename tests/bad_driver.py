@@ -37,17 +37,17 @@ def tables(folder: Path, *rows: str) -> Path:
     return folder
 
 
-def overlay(folder: Path) -> Path:
+def overlay(folder: Path, source: str = "preload.c") -> Path:
     """A folder for --overlay that preloads the library into every program of the guest."""
     (folder / "usr/local/lib").mkdir(parents=True)
     (folder / "etc").mkdir()
-    library(folder / "usr/local/lib/preload.so")
+    library(folder / "usr/local/lib/preload.so", source)
     (folder / "etc/ld.so.preload").write_text("/usr/local/lib/preload.so\n")
     return folder
 
 
-def library(target: Path) -> Path:
-    """The library itself, compiled to `target`."""
-    source = ROOT / "tests" / "preload.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", target, source, "-ldl"], check=True)
+def library(target: Path, source: str = "preload.c") -> Path:
+    """The library itself, compiled to `target` from a file of the tests."""
+    command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(target), str(ROOT / "tests" / source)]
+    subprocess.run([*command, "-ldl", "-lpthread"], check=True)
     return target

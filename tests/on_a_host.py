@@ -156,12 +156,11 @@ def shared() -> dict[str, Any]:
         subprocess.run(["ip", *words.split()], check=True)
     subprocess.run(["rdma", "link", "add", "rxe1", "type", "rxe", "netdev", "h1"], check=True)
     await_true(lambda: "ACTIVE" in Path("/sys/class/infiniband/rxe1/ports/1/state").read_text())
-    wanted = ("--verb", "dereg_mr", "--verb", "dealloc_mw", "-q", "--no-confirm")
+    wanted = ("--verb", "dereg_mr", "-q", "--no-confirm")
     done = run(*wanted, "--device", "rxe0,rxe1", "--out", "shared-by-two")
-    one = run(*wanted, "--device", "rxe0", "--out", "of-one")
     unknown = run(*wanted, "--device", "rxe0,rxe7", "--out", "unknown")
     results = [line for line in lines("shared-by-two") if line["type"] == "result"]
-    told = {"done": done, "one": one, "unknown": unknown, "same": footer("shared-by-two") == footer("of-one")}
+    told: dict[str, Any] = {"done": done, "unknown": unknown, "footer": footer("shared-by-two")}
     told["devices"] = sorted({line["device"] for line in results})
     told["repro"] = all(f"--device {line['device']} " in line["repro"] for line in results)
     told["other cases"] = len({line["case"] for line in results}) == len(results) > 0

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lxml import etree
 
 from commands.__main__ import main
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS
 from conformance.results.records import encode, footer_record
-from made_sweeps import FLAGS, sweep
+from conformance.sweeps.outcome import Outcome
+from made_sweeps import FLAGS, OUTCOMES, sweep
 from reports.comparison import KINDS, Change, compare, kind_of
 from reports.digest import read
 from samples import header, numbered, registry, result
 
 SUITE = numbered(4)
+# The outcomes of made sweeps, and one of a device that does not offer a point.
+NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15")]
 
 
 def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, complete: bool = True) -> Path:
@@ -35,7 +40,9 @@ def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, 
 @pytest.mark.parametrize(
     ("old", "new", "kind"),
     [
-        ("PASS", "FAIL", "regressed"), ("UNSUPPORTED", "FAIL", "regressed"), ("FAIL", "CRASH", "regressed"),
+        ("PASS", "FAIL", "regressed"), ("FAIL", "CRASH", "regressed"),
+        ("UNSUPPORTED", "FAIL", "newly supported, and wrong"),
+        ("UNREACHABLE", "CRASH", "newly supported, and wrong"),
         ("WAIVED", "FAIL", "regressed"), ("BROKEN", "HANG", "regressed"), ("CRASH", "FAIL", "changed"),
         ("FAIL", "PASS", "fixed"), ("CRASH", "PASS", "fixed"), ("UNSUPPORTED", "PASS", "changed"),
         ("PASS", "UNSUPPORTED", "became unsupported"), ("FAIL", "UNREACHABLE", "became unsupported"),
@@ -148,7 +155,7 @@ def test_runs_of_other_tables_are_compared_only_when_told(tmp_path: Path, capsys
     assert main(["compare", str(old), str(new)]) == 2
     assert "different tables; --unlike-tables" in capsys.readouterr().err
     assert main(["compare", str(old), str(new), "--unlike-tables"]) == 0
-    assert "1 cases compared: nothing has changed" in capsys.readouterr().out
+    assert "1 case compared: nothing has changed" in capsys.readouterr().out
 
 
 def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +172,7 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, caps
 @pytest.mark.parametrize(("spoil", "what"), [
     (lambda data: {**data, "index": "AAAA"}, "not the points of a sweep"),
     (lambda data: {**data, "axes": {"a": {"subsets": [str(bit) for bit in range(40)]}}}, "a space of"),
-    (lambda data: {**data, "outcomes": [{**each, "verdict": "GOOD"} for each in data["outcomes"]]}, "GOOD"),
+    (lambda data: {**data, "outcomes": [{**each, "verdict": "GOOD"} for each in data["outcomes"]]}, "unknown value"),
     (lambda data: {**data, "outcomes": data["outcomes"][:0]}, "do not fit"),
     (lambda data: [], "not the points"),
 ])  # fmt: skip
@@ -189,3 +196,80 @@ def test_points_outside_of_the_results_are_not_opened(tmp_path: Path, capsys: py
         run(directory, [{**line, "points_file": "../../etc/passwd"} for line in swept(directory)])
     assert main(["compare", *map(str, directories)]) == 2
     assert "lies outside of" in capsys.readouterr().err
+
+
+def two_runs(tmp_path: Path) -> tuple[str, str]:
+    """The older one has a defect that the newer one has mended; that one has two others."""
+    first, second, third, fourth = SUITE.cases
+    refused = "ibv_reg_mr(access=0) should succeed, returned NULL with errno"
+    old = [result(first, "FAIL", f"{refused} EINVAL"), result(second), result(third, "UNSUPPORTED"), result(fourth)]
+    new = [result(first), result(second, "FAIL", f"{refused} EPERM"), result(third, "FAIL", f"{refused} ENOMEM | <b>"),
+           result(fourth, "MISSED")]  # fmt: skip
+    return str(run(tmp_path / "old", old)), str(run(tmp_path / "new", new))
+
+
+def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *two_runs(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert "defects: 2 new, 1 gone, 0 in both" in said
+    gone, *new = sorted(line.split(maxsplit=2)[2] for line in said.splitlines() if re.match(r"  (new|gone)  ", line))
+    assert gone.endswith("ibv_reg_mr is refused with EINVAL: c0")
+    assert [line.rpartition("with ")[2] for line in new] in (["EPERM: c1", "ENOMEM: c2"], ["ENOMEM: c2", "EPERM: c1"])
+    assert "newly supported, and wrong: 1 case" in said
+
+
+def test_what_is_only_newly_wrong_is_no_regression_and_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = run(tmp_path / "old", [result(SUITE.cases[0], "UNSUPPORTED")])
+    new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL")])
+    assert main(["compare", str(old), str(new)]) == 1
+    assert capsys.readouterr().out.endswith(
+        "nothing has regressed, but what is newly supported is wrong (exit status 1)\n"
+    )
+
+
+def test_a_comparison_for_programs_has_numbers_and_every_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", *two_runs(tmp_path), "--format", "json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert (data["schema"], data["exit_status"], data["cases_compared"]) == ("rdma-cts-comparison/1", 1, 4)
+    assert [change["kind"] for change in data["changes"]] == [
+        "regressed", "newly supported, and wrong", "no longer decided", "fixed",
+    ]  # fmt: skip
+    assert {kind: len(defects) for kind, defects in data["defects"].items()} == {"new": 2, "gone": 1, "in both": 0}
+
+
+def test_a_comparison_for_ci_systems_keeps_to_the_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
+    paths = two_runs(tmp_path)
+    assert main(["compare", *paths, "--format", "junit"]) == 1
+    document = etree.fromstring(capsys.readouterr().out.encode())
+    schema.assertValid(document)
+    assert [document[0].get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "2", "1", "1"]
+    assert main(["compare", paths[0], paths[0], "--format", "junit"]) == 0
+    document = etree.fromstring(capsys.readouterr().out.encode())
+    schema.assertValid(document)
+    assert document[0].get("tests") == "1"
+
+
+def test_a_comparison_in_markdown_carries_no_markup_of_the_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", *two_runs(tmp_path), "--format", "markdown"]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("## ❌ rdma-cts compare: something has regressed")
+    assert "### newly supported, and wrong: 1 case" in said
+    assert "<b>" not in said
+    assert "`reg_mr/sample/c2`" in said
+
+
+def test_a_sweep_that_is_wrong_only_where_it_is_newly_supported_has_not_regressed(tmp_path: Path) -> None:
+    old = [sweep(tmp_path / "old", SUITE.cases[0], FLAGS, lambda at: 3 if "MW_BIND" in at["access"] else 0, NEWLY)]
+    new = [sweep(tmp_path / "new", SUITE.cases[0], FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0, NEWLY)]
+    found, status = changes(tmp_path, old, new)
+    assert [(change.kind, change.points) for change in found] == [
+        ("newly supported, and wrong", 0), ("newly supported, and wrong", 4),
+    ]  # fmt: skip
+    assert status == 1

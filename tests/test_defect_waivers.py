@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from commands.__main__ import main
+from conformance.defects import Severity
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS
@@ -200,3 +201,16 @@ def test_a_wrong_argument_is_one_line(
     assert main(arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+def test_the_shipped_waivers_of_soft_roce_are_taken_and_cover_its_recorded_runs() -> None:
+    path = ROOT / "waivers" / "rxe.yaml"
+    data = yaml.safe_load(path.read_text())
+    jsonschema.validate(json.loads(json.dumps(data, default=str)), SCHEMA)
+    found = read_waivers(path, NO_SUITE, TODAY)
+    known = {fingerprint for waiver in found.defects for fingerprint in (waiver.defect, *waiver.also)}
+    assert {waiver.where.driver for waiver in found.defects} == {"rxe"}
+    severe = {defect.fingerprint for name in ("forky", "trixie") for defect in recorded(name).defects
+              if defect.severity in (Severity.KERNEL_CRASH, Severity.MEMORY, Severity.PROCESS_CRASH)}  # fmt: skip
+    assert len(severe) == 5
+    assert severe <= known

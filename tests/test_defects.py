@@ -26,7 +26,10 @@ from conformance.defects import (
 from conformance.defects.fault import Fault, answer_in, fault_in
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS
+from conformance.tables.suite import load_suite
+from recorded_reference import record as recorded_run
 from reports.digest import read
+from trial.violations.registration import RemoteWriteNever
 
 RUNS = Path(__file__).with_name("recorded_violations")
 # The defects of forky. Fingerprints are in trackers and waivers of other people: they must not change.
@@ -206,3 +209,19 @@ def test_a_title_names_the_shortest_condition_that_no_successful_call_has() -> N
     assert titles["74523eb0e047"] == "ibv_advise_mr is refused with EINVAL on regions without LOCAL_WRITE"
     assert titles["85c569cb8aca"] == "whatever a window's rights allow also reaches outside of it"
     assert titles["eb1cbda3da5a"].startswith("refused requests complete with WR_FLUSH_ERR instead of MW_BIND_ERR")
+
+
+def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fingerprint(tmp_path: Path) -> None:
+    """A reference that refuses REMOTE_WRITE: the rules are apart until the run shows what their calls share."""
+    suite = load_suite()
+    cases = [case for case in suite.cases if case.id.startswith(("reg_mr/rights/", "reg_mr/registration/",
+                                                                 "reg_mr/access_flags/"))]  # fmt: skip
+    run = read(recorded_run(tmp_path / "run", suite, cases, RemoteWriteNever()))
+    refused = [defect for defect in run.defects if defect.severity is Severity.VALID_REFUSED]
+    first = refused[0]
+    assert first.title == "ibv_reg_mr with REMOTE_WRITE is refused with EINVAL"
+    assert len(first.rules) > 3
+    assert len(first.fingerprints) == len(first.causes) > 3
+    for case in first.cases:
+        (alone,) = defects_of([each for each in run.results if each["case"] == case])
+        assert alone.fingerprint in first.fingerprints

@@ -81,11 +81,12 @@ def damaged(lines: list[bytes], dice: random.Random) -> bytes:
     """The lines of a file with some damage."""
     lines = list(lines)
     for _ in range(dice.choice((1, 1, 2, 5))):
+        lines = [line for line in lines if line] or [b" "]
         number = dice.randrange(len(lines))
         match dice.randrange(10):
             case 0:
                 del lines[number]
-                lines = lines or [b"\n"]
+                lines = lines or [b" "]
             case 1:
                 lines.insert(number, dice.choice(lines))
             case 2:
@@ -135,7 +136,7 @@ def read_in_every_way(folder: Path, suite: Suite) -> None:
             read_points(folder, record)
 
 
-def carried_on(folder: Path) -> None:
+def carried_on(folder: Path, suite: Suite) -> None:
     """What `run --resume` does with the file before a worker starts."""
     with closing(ResultsFile(folder / "results.jsonl", carry_on=True)) as file:
         file.cut_back(file.recorded())
@@ -153,9 +154,9 @@ def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path, suite:
         (folder / "results.jsonl").write_bytes(data)
         for path, content in zip(points, good, strict=True):
             path.write_bytes(damaged([content], dice) if number % 3 == 0 else content)
-        for reader in (lambda: read_in_every_way(folder, suite), lambda: carried_on(folder)):
+        for reader in (read_in_every_way, carried_on):
             try:
-                reader()
+                reader(folder, suite)
             except UserError as error:
                 refused.append(str(error))
             except Exception as error:
@@ -171,7 +172,7 @@ COMMANDS = ("report", "compare OLD", "judge", "explain ADV-01 --results", "cover
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("raw", [RAW[0], RAW[2], RAW[6], RAW[7], RAW[8]], ids=range(5))
+@pytest.mark.parametrize("raw", [RAW[0], RAW[2], RAW[6]], ids=range(3))
 def test_each_command_refuses_a_file_with_what_no_reader_can_handle(command: str, raw: bytes, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(OLD, tmp_path / "run"))
     path = folder / "results.jsonl"

@@ -7,6 +7,7 @@ first worker of a run is hostile in its second case, and all later ones are good
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Supervisor, Worker
+from conformance.tables.suite import ROOT
 from fixtures import console as consoles
 from fixtures.marks import new_mark
 from fixtures.softroce.freezing import await_event
@@ -30,6 +32,7 @@ from patience import PATIENCE_S
 from reports import terminal
 from reports.digest import read
 from samples import header, observed_result
+from test_hostile_libraries import ATTACKS
 
 SCRIPT = Path(hostile_worker.__file__)
 # Of a case, in seconds. A good one takes a millisecond; only those that are to hang wait for the end of a short one.
@@ -137,6 +140,13 @@ class Stand:
 @pytest.fixture
 def stand(tmp_path: Path) -> Stand:
     return Stand(tmp_path)
+
+
+def test_the_page_counts_every_attack() -> None:
+    page = (ROOT / "docs" / "supervision.md").read_text()
+    workers, libraries = (sum(map(int, re.findall(rf"(\d+) {what}", page.partition("| attack |")[2])))
+                          for what in ("worker", "librar"))  # fmt: skip
+    assert (workers, libraries) == (len(EXPECTED), len(ATTACKS))
 
 
 def test_each_hostile_worker_is_tried() -> None:

@@ -727,7 +727,7 @@ def test_the_receiver_has_to_be_told_the_invalidated_key() -> None:
     seen = status("0", wc=["SUCCESS"], responder_wc=["SUCCESS"], invalidated=[7, 7])
     assert judge(of, [], seen).verdict == Verdict.PASS
     for told in (None, 8):
-        wrong = {**seen, "invalidated": [told, 7]}
+        wrong: Observation = {**seen, "invalidated": [told, 7]}
         assert judge(of, [], wrong).verdict == Verdict.FAIL
         assert judge(case(INVALIDATE.format("success"), "bind_mw"), [], wrong).verdict == Verdict.PASS
 

@@ -129,7 +129,7 @@ def test_a_yes_for_another_program_is_left_to_it(host: Host) -> None:
 @pytest.mark.parametrize("answer", ["y\n", "Yes\n"])
 def test_on_a_terminal_it_asks_and_then_installs(host: Host, answer: str) -> None:
     done = host.launch("run", answer=answer)
-    assert f"These Debian packages are needed: {NEEDED}\nInstall them with apt-get? [y/N]" in done.stderr
+    assert f"These packages are needed: {NEEDED}\nInstall them with apt-get? [y/N]" in done.stderr
     assert done.returncode == 0
     assert host.calls() == INSTALLING
 
@@ -138,14 +138,14 @@ def test_on_a_terminal_it_asks_and_then_installs(host: Host, answer: str) -> Non
 def test_any_other_answer_installs_nothing(host: Host, answer: str) -> None:
     done = host.launch("run", answer=answer)
     assert done.returncode == 3
-    assert done.stderr.endswith(f"rdma-cts: Debian packages are needed and were not installed: {NEEDED}\n")
+    assert done.stderr.endswith(f"rdma-cts: packages are needed and were not installed: {NEEDED}\n")
     assert host.calls() == []
 
 
 def test_without_a_terminal_it_refuses_in_one_line(host: Host) -> None:
     done = host.launch("run")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (f"rdma-cts: Debian packages are needed; give --yes to have them installed: {NEEDED}\n")
+    assert done.stderr == (f"rdma-cts: packages are needed; give --yes to have them installed: {NEEDED}\n")
     assert host.calls() == []
 
 
@@ -153,7 +153,7 @@ def test_who_is_not_root_is_told_what_to_type(host: Host) -> None:
     host.stub("id", "echo 1000")
     done = host.launch("run", "--yes")
     assert done.returncode == 3
-    assert done.stderr == (f"rdma-cts: Debian packages are needed; install them: sudo apt-get install {NEEDED}\n")
+    assert done.stderr == (f"rdma-cts: packages are needed; install them: sudo apt-get install {NEEDED}\n")
     assert host.calls() == []
 
 
@@ -163,8 +163,44 @@ def test_another_system_is_told_the_names(host: Host) -> None:
     assert done.returncode == 3
     assert done.stderr == (
         f"rdma-cts: the equivalents of the Debian packages {NEEDED} are needed; "
-        "without apt-get, install them yourself\n"
+        "without apt-get, dnf or zypper, install them yourself\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("manager", "installing"),
+    [
+        ("dnf", "install -y --setopt=install_weak_deps=False python3 python3-pyyaml python3-jinja2"),
+        ("zypper", "--non-interactive install --no-recommends python3 python3-PyYAML python3-Jinja2"),
+    ],
+)
+def test_other_managers_are_given_their_own_names(manager: str, installing: str, host: Host) -> None:
+    (host.bin / "apt-get").unlink()
+    host.stub(manager, f'echo "$*" >>{host.root}/calls\nln -s new-python {host.bin}/python3')
+    done = host.launch("list", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert host.calls() == [installing]
+
+
+def test_a_name_that_is_not_known_is_said_before_anything_is_installed(host: Host) -> None:
+    (host.bin / "apt-get").unlink()
+    host.stub("zypper", f'echo "$*" >>{host.root}/calls')
+    command = [str(host.bin / "sh"), str(packages.INSTALLER), "erofs-utils", "mmdebstrap"]
+    done = subprocess.run(command, env={**host.environment(), "RDMA_CTS_YES": "1"}, capture_output=True, text=True,
+                          timeout=PATIENCE_S, check=False)  # fmt: skip
+    assert done.returncode == 3
+    assert done.stdout == (
+        "the equivalent of the Debian package mmdebstrap is needed, and its name for zypper is not known; "
+        "install it yourself\n"
+    )
+    assert host.calls() == []
+
+
+def test_the_doctor_names_packages_as_this_system_does(python_host: Host) -> None:
+    (python_host.bin / "apt-get").unlink()
+    python_host.stub("dnf", "exit 0")
+    found = _by_subject(doctor.guest_findings(doctor.Host(python_host.root), recipe_for()))
+    assert found["packages"].remedy.endswith("dnf install qemu-system-x86-core mmdebstrap")
 
 
 @pytest.mark.parametrize(

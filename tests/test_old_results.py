@@ -25,6 +25,7 @@ from conformance.results.records import decode, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Supervisor, Worker
 from conformance.tables.suite import load_suite
+from reports.digest import read
 
 OLD = Path(__file__).with_name("old_results")
 VERDICTS = [
@@ -84,6 +85,12 @@ def test_a_sweep_has_its_points_and_deviations() -> None:
 def test_a_report_in_each_format_is_made(format_: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["report", str(OLD), "--format", format_, "--out", "-"]) == 0
     assert SWEEP.partition("@")[0].encode() in capsysbinary.readouterr().out.replace(b"\\", b"")
+
+
+def test_it_has_severity_and_defects_too() -> None:
+    run = read(OLD)
+    assert run.headline == "3 defects: 1 kernel crash, 1 memory-safety, 2 valid calls refused"
+    assert [defect.severity.label for defect in run.defects] == ["kernel crash", "memory safety", "valid refused"]
 
 
 def test_it_is_compared_with_itself(capsys: pytest.CaptureFixture[str]) -> None:

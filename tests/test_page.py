@@ -168,7 +168,7 @@ def test_each_violated_rule_stands_beside_the_words_of_its_document(page: webdri
     (card, *_) = page.find_elements(By.XPATH, "//article[p[not(@class)]/a[.='REG-15']]")
     said = card.find_element(By.CLASS_NAME, "document")
     assert said.find_element(By.TAG_NAME, "q").text == RULES["REG-15"]["quote"]
-    assert said.find_element(By.TAG_NAME, "cite").text == "ibv_reg_mr(3), DESCRIPTION"
+    assert said.find_element(By.TAG_NAME, "cite").text == f"{RULES['REG-15']['document']}, {RULES['REG-15']['section']}"
 
 
 def test_a_rule_whose_document_is_not_quoted_says_why(browser: webdriver.Chrome, tmp_path: Path) -> None:

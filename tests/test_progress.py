@@ -67,11 +67,42 @@ def test_a_terminal_has_a_bar_with_pace_and_time_left(terminal: tuple[io.TextIOW
     shown = seen(terminal).replace("\r\n", "\n")
     bars = [part for part in re.split(r"\r\x1b\[K|\n", shown) if " of 100" in part]
     assert bars == [
-        "  ........................ 1 of 100, 2 per second, 50 s left  reg_mr/sample/c0",
-        "  ........................ 2 of 100, 2 per second, 49 s left  reg_mr/sample/c1",
-        "  ........................ 3 of 100, 2 per second, 48 s left  reg_mr/sample/c2",
+        "  ........................ 1 of 100, 50 s left, 2 per second  reg_mr/sample/c0",
+        "  ........................ 2 of 100, 49 s left, 2 per second  reg_mr/sample/c1",
+        "  ........................ 3 of 100, 48 s left, 2 per second  reg_mr/sample/c2",
     ]
     assert f"  {ESCAPE}[31mFAIL{ESCAPE}[0m reg_mr/sample/c1: it is FAIL\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("columns", "bar"),
+    [
+        (30, "  ....... 2 of 100, 49 s left"),
+        (50, "  ........................ 2 of 100, 49 s left"),
+        (24, "  2 of 100, 49 s left"),
+    ],
+)
+def test_the_time_left_is_the_last_to_go_on_a_narrow_terminal(
+    columns: int, bar: str, terminal: tuple[io.TextIOWrapper, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    clock = ticking()
+    go(Progress(terminal[0], clock=lambda: next(clock)), ("PASS", "PASS"))
+    shown = [part for part in seen(terminal).split(f"\r{ESCAPE}[K") if " of 100" in part][-1]
+    assert shown == bar[: columns - 1]
+    assert "49 s left" in shown
+
+
+def test_the_time_left_counts_what_takes_longer_than_the_cases_before_it() -> None:
+    """Half a second for each case so far, and the last one is expected to take a hundred times as long."""
+    stream, clock = io.StringIO(), ticking(0.5)
+    progress = Progress(stream, VERBOSE, clock=lambda: next(clock))
+    first, second, third, last = SUITE.cases
+    progress.expect({first.id: 0.1, second.id: 0.1, third.id: 0.1, last.id: 10.0})
+    progress.run_started(header(), 4)
+    for done, case in enumerate((first, second, third), 1):
+        progress.result_recorded(result(case), done, 4)
+    assert progress._pace(1) == ["50 s left", "2 per second"]
 
 
 def test_the_bar_is_gone_at_the_end(terminal: tuple[io.TextIOWrapper, int]) -> None:
@@ -101,8 +132,8 @@ def test_elsewhere_there_are_plain_lines_now_and_then() -> None:
         progress.result_recorded(result(SUITE.cases[0]), done, 120)
     assert stream.getvalue().splitlines() == [
         "120 cases on fake0 (fake), kernel 7.2.0, rdma-core 65.0, stack host",
-        "  50 of 120, 10 per second, 7 s left",
-        "  100 of 120, 10 per second, 2 s left",
+        "  50 of 120, 7 s left, 10 per second",
+        "  100 of 120, 2 s left, 10 per second",
     ]
 
 

@@ -187,6 +187,11 @@ def test_a_place_that_cannot_be_written_is_the_users_mistake(tmp_path: Path, fol
     assert not (tmp_path / "elsewhere").exists()
 
 
+def test_a_file_without_a_record_is_gone_when_it_is_closed(tmp_path: Path) -> None:
+    ResultsFile(tmp_path / "results.jsonl").close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_full_disk_is_one_clear_error() -> None:
     full = ResultsFile.__new__(ResultsFile)
     full.path = Path("/dev/full")

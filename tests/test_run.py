@@ -107,13 +107,12 @@ def test_the_known_violations_of_soft_roce_are_reported(whole: Run, flags: str, 
     assert whole.footer["rules"][rule] == "FAIL"
 
 
-def test_the_summary_names_the_violated_rule_its_table_and_the_command(whole: Run) -> None:
-    (said,) = re.findall(r"^FAIL REG-11 .*", whole.done.stdout, re.MULTILINE)
-    place, command = said.split(" · ")[-2:]
-    file, line = place.rsplit(":", 1)
-    row = (ROOT / file).read_text().splitlines()[int(line) - 1]
-    assert row.strip().startswith("- id:")
-    assert command.startswith("./rdma-cts run --guest --only reg_mr/")
+def test_the_last_lines_name_each_defect_and_explain_tells_it(whole: Run) -> None:
+    (fingerprint,) = re.findall(r"^valid refused ([0-9a-f]{12}) .* \(REG-11\) x\d+$", whole.done.stdout, re.MULTILINE)
+    done = launch("explain", fingerprint, "--results", str(whole.out))
+    assert done.returncode == 0, done.stderr
+    assert "given: buf: memory, anonymous, " in done.stdout
+    assert re.search(r"^  reproduce: \./rdma-cts run --guest --only reg_mr/", done.stdout, re.MULTILINE)
 
 
 def test_the_junit_file_holds_every_case(whole: Run) -> None:

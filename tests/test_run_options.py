@@ -63,7 +63,8 @@ def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 GIVEN = st.builds(
-    RunOptions, device=st.none() | TEXTS, port=st.integers(), gid_index=st.none() | st.integers(), guest=st.booleans(),
+    RunOptions, device=st.none() | TEXTS, port=st.integers(1), gid_index=st.none() | st.integers(0),
+    guest=st.booleans(),
     guests=st.none() | st.integers(1, 64),
     stack=st.none() | st.sampled_from(sorted(STACKS)), driver=st.none() | st.sampled_from(sorted(DRIVERS)),
     shared=st.booleans(), hazardous=st.booleans(),

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
-from commands.report import FORMATS
 from conformance.model.kind import Kind
 from conformance.model.set_up import set_up_of
 from conformance.results.records import read_results
@@ -53,7 +52,7 @@ def test_a_violation_has_its_set_up_and_each_deviation_that_of_its_smallest_poin
     assert "set_up" not in results[SWEEP]
 
 
-@pytest.mark.parametrize("format_", [name for name in FORMATS if name != "summary"])
+@pytest.mark.parametrize("format_", ["html", "junit", "ktap", "markdown"])
 def test_every_report_tells_the_set_up(run: Path, format_: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["report", str(run), "--format", format_, "--out", "-"]) == 0
     said = capsysbinary.readouterr().out.decode().replace("\\", "").replace("&#39;", "'")

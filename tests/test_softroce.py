@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from conformance.errors import UserError
+from conformance.supervision import TRIES
 from conformance.tables.suite import ROOT
 from fixtures import packages
 from fixtures.cache import cache_directory
@@ -407,7 +408,7 @@ def test_a_missing_tool_is_named_with_its_package(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", str(tmp_path))
     error = _fails_to_build(Recipe(), tmp_path)
     assert "mmdebstrap is not installed" in error.message
-    assert error.hint == "apt-get install mmdebstrap"
+    assert error.hint == "apt-get install --no-install-recommends mmdebstrap"
 
 
 def test_a_disk_too_small_is_noticed_before_anything_is_downloaded(
@@ -492,6 +493,24 @@ def no_image(tmp_path: Path) -> Image:
 CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/[ ,].*//'); "
 
 
+def test_a_guest_whose_qemu_somebody_kills_before_it_is_up_is_followed_by_another(
+    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path
+) -> None:
+    tried = tmp_path / "tried"
+    fake_qemu(f"echo >>{tried}; [ $(wc -l <{tried}) -lt {TRIES} ] && kill -9 $$; echo '{UP}'; exec sleep 60")
+    with boot(no_image, Job((), "true"), console=tmp_path / "console") as guest:
+        assert guest.up["uptime_s"] == 1.5
+    assert tried.read_text() == "\n" * TRIES
+
+
+def test_a_guest_whose_qemu_is_always_killed_is_one_clear_error(
+    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path
+) -> None:
+    fake_qemu("kill -9 $$")
+    assert "QEMU ended with status -9 before the guest was up" in _fails_to_boot(no_image, tmp_path / "console").message
+    assert list(tmp_path.glob("work-*")) == []
+
+
 def _fails_to_boot(image: Image, console: Path, deadline_s: float = PATIENCE_S) -> UserError:
     with pytest.raises(UserError) as caught:
         boot(image, Job((), "true"), console=console, deadline_s=deadline_s)
@@ -541,7 +560,7 @@ def test_a_missing_qemu_is_named_with_its_package(
     monkeypatch.setenv("PATH", str(tmp_path))
     error = _fails_to_boot(no_image, tmp_path / "console")
     assert error.message == "the program qemu-system-x86_64 is not installed"
-    assert error.hint == "apt-get install qemu-system-x86"
+    assert error.hint == "apt-get install --no-install-recommends qemu-system-x86"
 
 
 def test_no_temporary_files_stay_and_none_lie_elsewhere_than_beside_the_console(

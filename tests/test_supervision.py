@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -117,6 +117,29 @@ def test_a_worker_that_never_says_what_it_is_on_is_an_error(stage: Stage, last_w
         stage.play(last_words)
     assert caught.value.status == 3
     assert str(stage.console) in str(caught.value)
+
+
+BAD_HEADERS: dict[str, dict[str, object]] = {
+    "nothing": {"type": "header"},
+    "no device": {"type": "header", "schema": "rdma-cts/1", "env": {}, "planned": []},
+    "caps of another type": {**header(), "device": {"name": "x", "caps": [1]}},
+    "a name of another type": {**header(), "device": {"name": 7}},
+    "too many bytes": {**header(), "device": {"name": "x" * (2 << 20)}},
+}
+
+
+@pytest.mark.parametrize("bad", BAD_HEADERS.values(), ids=BAD_HEADERS)
+def test_a_header_of_another_shape_is_one_clear_error(stage: Stage, bad: dict[str, object]) -> None:
+    with pytest.raises(UserError) as caught:
+        stage.play([encode(bad), start(0), passed(0)])
+    assert caught.value.status == 3
+    assert len(str(caught.value)) < 500
+
+
+def test_a_header_without_what_only_reports_show_is_enough(stage: Stage) -> None:
+    short = encode({key: value for key, value in header().items() if key not in ("suite", "argv", "started", "stack")})
+    recorded = stage.play([short, *ran(0, 1)[1:], start(2)], [short, *ran(3)[1:]])
+    assert verdicts(recorded) == ["PASS", "PASS", "CRASH", "PASS"]
 
 
 @pytest.mark.parametrize("before", [[], [HEADER]])
@@ -296,6 +319,20 @@ def test_a_later_worker_on_another_stack_runs_nothing(stage: Stage) -> None:
     assert recorded.results[-1]["reason"] == (
         "not run: a later worker has another stack than the first: the device has changed"
     )
+
+
+def test_a_defect_of_the_harness_leaves_a_footer(stage: Stage) -> None:
+    def lines() -> Iterator[bytes]:
+        yield from ran(0)
+        raise RuntimeError("nobody foresaw this")
+
+    with pytest.raises(RuntimeError):
+        stage.play(lines())
+    recorded = read_results(stage.path)
+    assert verdicts(recorded) == ["PASS", "MISSED", "MISSED", "MISSED"]
+    assert recorded.results[-1]["reason"] == "not run: the harness failed (RuntimeError)"
+    assert recorded.footer is not None
+    assert exit_status(recorded.footer) == 3
 
 
 def test_what_a_worker_says_of_the_plan_does_not_count(stage: Stage) -> None:

@@ -210,7 +210,7 @@ def test_every_mistake_of_every_file_is_reported_at_once(tmp_path: Path) -> None
 def test_a_broken_link_is_a_located_mistake(tmp_path: Path) -> None:
     folder = vendor(tmp_path, {"reg_mr/own.yaml": TABLE})
     (folder / "reg_mr" / "gone.yaml").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(UserError, match=r"gone\.yaml:1:1: cannot be read"):
+    with pytest.raises(UserError, match=r"gone\.yaml: cannot be read"):
         load_suite([folder])
 
 

@@ -20,6 +20,7 @@ from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from reference.bench import ReferenceBench
 from reference.device import Device
+from reference.objects import ON_DEMAND, Domain, Region
 from trial import report
 from trial.alterations import ALTERATIONS
 from trial.blind import BLIND_PERMITTED_VARIANTS
@@ -169,6 +170,23 @@ def test_altered_calls_are_seen_by_the_cases_of_their_rule(altered: Violation, s
     with closing(ReferenceBench()) as bench:
         trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases_of(suite, altered.rule))
         assert trial.try_alteration(altered).outcome == KILLED
+
+
+class OnDemandUnreachable(Device):
+    """Peers cannot reach regions on demand, against REG-12."""
+
+    def opens(self, region: Region, domain: Domain) -> bool:
+        return not region.access & ON_DEMAND and super().opens(region, domain)
+
+
+def test_what_the_device_violates_itself_hides_no_other_rule_of_the_same_sweep(suite: Suite) -> None:
+    altered = next(each for each in ALTERATIONS if each.rule == "REG-05")
+    cases = [case for case in suite.cases if case.id == "reg_mr/rights_space/remote"]
+    with closing(ReferenceBench(OnDemandUnreachable())) as bench:
+        trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases)
+        assert trial.unaltered(cases[0]) == {"REG-12"}
+        assert trial.try_alteration(altered).outcome == KILLED
+        assert trial.try_alteration(replace(altered, rule="REG-12")).outcome == SURVIVED
 
 
 @pytest.mark.guest

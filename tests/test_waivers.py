@@ -244,12 +244,14 @@ def test_the_published_schema_takes_what_is_read_and_no_more(tmp_path: Path) -> 
         assert not validator.is_valid({"waivers": [{**WAIVER, **change}]})
 
 
-def test_the_example_of_the_page_is_taken(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "defects", "others"), [(0, 1, 0), (1, 0, 2)], ids=["defect", "cases-and-rules"])
+def test_the_examples_of_the_page_are_taken(tmp_path: Path, number: int, defects: int, others: int) -> None:
     from conformance.tables.suite import load_suite
 
     page = (ROOT / "docs" / "waivers.md").read_text()
-    example = page.split("```yaml\n")[1].split("```")[0]
+    example = page.split("```yaml\n")[1 + number].split("```")[0]
     path = tmp_path / "waivers.yaml"
     path.write_text(example)
-    assert read_waivers(path, load_suite(), TODAY).items
+    found = read_waivers(path, load_suite(), TODAY)
+    assert (len(found.defects), len(found.items)) == (defects, others)
     assert jsonschema.Draft202012Validator(SCHEMA).is_valid(yaml.load(example, yaml.BaseLoader))

@@ -3,8 +3,8 @@
     python3 -m trial.inside DEVICE PORT alterations VIOLATION…      which cases detect altered real calls
     python3 -m trial.inside DEVICE PORT shuffled ROUNDS SEED        every row several times, in shuffled orders
 
-The findings are written to the port as JSON lines. An alteration counts as detected only if the case passes with
-unaltered calls in the same guest, because the device may violate rules itself.
+The findings are written to the port as JSON lines. An alteration counts as detected only if a case reports a rule as
+violated that it does not report with unaltered calls in the same guest, because the device may violate rules itself.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from typing import Any, cast
 from conformance.bench.interface import Bench
 from conformance.device.device import Device
 from conformance.execution.runner import RunContext, Watch
-from conformance.judging import Judgement
 from conformance.kernel.log import KernelWatch
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
-from conformance.model.verdict import VIOLATIONS
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier, ordered
 from fixtures.bench import DeviceBench
@@ -33,7 +31,7 @@ from trial.alterations import ALTERATIONS
 from trial.altering import Alteration
 from trial.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
 from trial.data_path.alteration import DataPath
-from trial.running import judgement_on, run_context
+from trial.running import judgement_on, run_context, violations_by
 from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, finding
 from trial.violation import Violation
 
@@ -59,43 +57,45 @@ class RealTrial:
         """Of `cases`, the rows are run, and the sweeps of a rule whose rows have not detected its violation."""
         self.bench, self.capabilities, self.watch = bench, capabilities, watch
         self.cases, self.sweeps = rows(cases), rows(cases, Kind.SWEEP)
-        self._unaltered: dict[str, Judgement] = {}
+        self._unaltered: dict[str, frozenset[str]] = {}
 
-    def unaltered(self, case: Case) -> Judgement:
-        """The judgement on a case with unaltered calls; computed once."""
+    def unaltered(self, case: Case) -> frozenset[str]:
+        """The rules that a case reports as violated with unaltered calls; computed once."""
         if case.id not in self._unaltered:
-            self._unaltered[case.id] = judgement_on(case, run_context(self.bench, self.capabilities, self.watch))
+            self._unaltered[case.id], _ = violations_by(case, run_context(self.bench, self.capabilities, self.watch))
         return self._unaltered[case.id]
 
-    def detections(self, violation: Violation, cases: Iterable[Case]) -> tuple[dict[str, str], list[str]]:
-        """The cases that fail with the alteration and not without it, with their reasons; and faults of its own."""
+    def detections(self, violation: Violation, cases: Iterable[Case], own: bool) -> tuple[dict[str, str], list[str]]:
+        """The cases that report a rule as violated with the alteration and not without it, and faults of its own.
+
+        With the reason of each case. `own`: only the violated rule counts.
+        """
         # Before the alteration: it may reach every call of this process, unaltered ones too.
-        cases = [case for case in cases if self.unaltered(case).verdict not in VIOLATIONS]
+        before = {case.id: self.unaltered(case) for case in cases}
         alteration: Alteration = violation.kind()
         altered = run_context(cast(Bench, alteration.bench(self.bench)), self.capabilities, self.watch)
         detected: dict[str, str] = {}
         try:
-            self._detections(cases, altered, detected)
+            for case in cases:
+                told = {violation.rule} if own else set(case.rules)
+                if told <= before[case.id]:
+                    continue
+                found, reason = violations_by(case, altered)
+                if found & told - before[case.id]:
+                    detected[case.id] = reason
+                if len(detected) >= _ENOUGH:
+                    break
         finally:
             alteration.restore()
         return detected, [f"{type(each).__name__}: {each}" for each in alteration.faults[:1]]
 
-    def _detections(self, cases: Iterable[Case], altered: RunContext, detected: dict[str, str]) -> None:
-        for case in cases:
-            judgement = judgement_on(case, altered)
-            if judgement.verdict in VIOLATIONS:
-                detected[case.id] = judgement.reason
-            if len(detected) >= _ENOUGH:
-                break
-
     def try_alteration(self, violation: Violation, own_only: bool = False) -> Finding:
         """Runs cases of the violated rule, rows before sweeps, until some detect it; then the rows of other rules."""
         own = [[case for case in cases if violation.rule in case.rules] for cases in (self.cases, self.sweeps)]
-        others = [case for case in self.cases if violation.rule not in case.rules]
         tried = 0
         broken: list[str] = []
-        for cases, outcome in ((own[0], KILLED), (own[1], KILLED), (others, MISATTRIBUTED))[: 2 if own_only else 3]:
-            detected, faults = self.detections(violation, cases)
+        for cases, outcome in ((own[0], KILLED), (own[1], KILLED), (self.cases, MISATTRIBUTED))[: 2 if own_only else 3]:
+            detected, faults = self.detections(violation, cases, outcome == KILLED)
             tried, broken = tried + len(cases), broken + faults
             if detected:
                 return finding(violation, outcome, detected, tried, broken)

@@ -2,8 +2,9 @@
 
     python3 -m trial.reproduced DEVICE PORT FOLDER NAME…
 
-For each NAME, the file FOLDER/NAME.c is compiled with libibverbs and run on the device. A message before says that it
-starts, one after it how it ended: its exit status (negative: the signal), and its output. Messages are JSON lines.
+For each NAME, the program FOLDER/NAME is run on the device, compiled from FOLDER/NAME.c with libibverbs if it is not
+there. A message before says that it starts, one after it how it ended: its exit status (negative: the signal), and its
+output. Messages are JSON lines.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def main(device: str, port: str, folder: str, names: Sequence[str]) -> int:
 
     for name in names:
         started = time.monotonic()
-        status, output = _compile(Path(folder), name)
+        status, output = (0, "") if (Path(folder) / name).exists() else _compile(Path(folder), name)
         compiled = time.monotonic()
         if status or output:
             send({"type": "compiled", "name": name, "status": status, "output": output[:_SHOWN]})

@@ -12,6 +12,8 @@ from conformance.model.capability import PRECONDITIONS, Capabilities
 from conformance.model.case import Case
 from conformance.model.observation import Observation
 from conformance.model.preflight import Findings
+from conformance.model.verdict import VIOLATIONS
+from conformance.sweeps.run import SweepRun
 from conformance.sweeps.runners import runners
 from reference.bench import ReferenceBench
 from reference.device import Device
@@ -44,6 +46,19 @@ def judgement_on(case: Case, run: RunContext) -> Judgement:
         return run_case(case, run).judgement
     except Exception as error:
         return broken(error)
+
+
+def violations_by(case: Case, run: RunContext) -> tuple[frozenset[str], str]:
+    """The rules that a case reports as violated, of a sweep only those of its deviating points; and the reason."""
+    try:
+        done = run_case(case, run)
+    except Exception:
+        return frozenset(), ""  # the harness is at fault
+    if isinstance(done, SweepRun) and not done.result.alarms:
+        rules = [rule for rule, verdict in done.result.points.by_rule().items() if verdict in VIOLATIONS]
+    else:
+        rules = list(case.rules) if done.judgement.verdict in VIOLATIONS else []
+    return frozenset(rules), done.judgement.reason
 
 
 def stack_for(case: Case) -> Stack | None:

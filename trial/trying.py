@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from conformance.errors import UserError
+from conformance.judging import Judgement
 from conformance.model.case import Case
+from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS, Verdict
+from reference.stack import Stack
 from trial.running import on_reference
 from trial.violation import Violation
 
@@ -52,8 +56,17 @@ def check_baseline(cases: Sequence[Case]) -> None:
         raise UserError("\n".join(["the reference itself does not pass:", *faults]), status=3)
 
 
-def try_violation(violation: Violation, cases: Sequence[Case], whole: bool = False) -> Finding:
-    """Runs cases against a violation or a permitted variant, except cases of the rules that it departs from."""
+def try_violation(
+    violation: Violation,
+    cases: Sequence[Case],
+    whole: bool = False,
+    only: Stack | None = None,
+    findings: Findings | None = None,
+) -> Finding:
+    """Runs cases against a violation or a permitted variant, except cases of the rules that it departs from.
+
+    `only` and `findings` are those of on_reference.
+    """
     cases = [case for case in cases if not set(case.rules) <= set(violation.departs_from)]
     stages: dict[tuple[bool, bool], list[Case]] = {}
     for case in cases:  # the sweeps of a rule run after its rows: a sweep takes as long as hundreds of rows
@@ -64,7 +77,7 @@ def try_violation(violation: Violation, cases: Sequence[Case], whole: bool = Fal
     for (of_other_rules, _), stage in sorted(stages.items()):
         if by and not whole:
             break
-        detected, failed = _detections(violation, stage)
+        detected, failed = _detections(on_reference(stage, violation.kind, only, findings))
         if detected and not by:
             outcome = MISATTRIBUTED if of_other_rules else KILLED
         by, broken, tried = {**by, **detected}, broken + failed, tried + len(stage)
@@ -77,11 +90,11 @@ def finding(violation: Violation, outcome: str, by: dict[str, str], tried: int, 
     return Finding(violation.name, violation.rule, violation.about, outcome, tuple(by), reason, tried, tuple(broken))
 
 
-def _detections(violation: Violation, cases: Sequence[Case]) -> tuple[dict[str, str], list[str]]:
+def _detections(judgements: Iterable[tuple[Case, Judgement]]) -> tuple[dict[str, str], list[str]]:
     """The cases that fail, with their reasons; and the cases that were BROKEN."""
     detected: dict[str, str] = {}
     broken = []
-    for case, judgement in on_reference(cases, violation.kind):
+    for case, judgement in judgements:
         if judgement.verdict in VIOLATIONS:
             detected[case.id] = judgement.reason
         elif judgement.verdict == Verdict.BROKEN:
@@ -89,22 +102,25 @@ def _detections(violation: Violation, cases: Sequence[Case]) -> tuple[dict[str, 
     return detected, broken
 
 
-_task: Callable[[int], Finding]
-
-
-def _work(number: int) -> Finding:
-    return _task(number)
-
-
 def try_all(
     violations: Sequence[Violation], cases: Sequence[Case], jobs: int = 0, whole: bool = False
 ) -> Iterator[Finding]:
     """Tries every violation, in `jobs` processes (0: one for each processor); yields the findings in order."""
+    return in_processes(lambda number: try_violation(violations[number], cases, whole), len(violations), jobs)
+
+
+_Result = TypeVar("_Result")
+_task: Callable[[int], Any]
+
+
+def _work(number: int) -> Any:
+    return _task(number)
+
+
+def in_processes(task: Callable[[int], _Result], count: int, jobs: int = 0, chunksize: int = 4) -> Iterator[_Result]:
+    """Yields task(0), task(1), … in order, computed in `jobs` processes (0: one for each processor)."""
     global _task
-
-    def task(number: int) -> Finding:
-        return try_violation(violations[number], cases, whole)
-
     _task = task  # inherited by the processes that are forked below
-    with multiprocessing.get_context("fork").Pool(jobs or os.cpu_count() or 1) as pool:
-        yield from pool.imap(_work, range(len(violations)), chunksize=4)
+    default = (signal.SIGTERM, signal.SIG_DFL)  # the pool ends its processes so, which is nothing to tell of
+    with multiprocessing.get_context("fork").Pool(jobs or os.cpu_count() or 1, signal.signal, default) as pool:
+        yield from pool.imap(_work, range(count), chunksize=chunksize)

@@ -4,8 +4,9 @@ A cause is derived from one result alone, never from the others of a run: so it 
 which order, and how often a defect showed itself. Two symptoms with equal causes are of one defect:
 
 - A kernel that dies in a request does so in one function, whichever rule the request was to prove.
-- Beyond a registration, a region fails by what kind of region it is: on demand, or with addresses of its own. Whether
-  its data come too late, elsewhere, not at all, or take the kernel down depends on what lies in memory.
+- Whatever reaches outside of a region passes one check of its bounds.
+- Otherwise, beyond a registration, a region fails by what kind of region it is: on demand, or with addresses of its
+  own. Whether its data come too late, elsewhere, not at all, or take the kernel down depends on what lies in memory.
 - The kernel's core answers every driver's callers in the same way, and a wrong code or status is one line of code
   wherever it shows.
 - A check that is missing is one for each rule, and so is a registration that is refused, because it has many parts that
@@ -48,6 +49,9 @@ _KINDS = (
     (HUGE, re.compile(r"\bHUGETLB\b")),
 )
 _WINDOW_FOLDERS = ("bind_mw", "alloc_mw", "dealloc_mw")
+_OUTSIDE = re.compile(
+    r"outside|beyond|position=(before|after|across)|place=(before|after|across)|too[-_]long|byte[-_]before"
+)
 _DEAD_KEYS = re.compile(r"^dereg_mr/|\bdead|\bstale")
 
 
@@ -77,6 +81,8 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
         return (fault, group, signal[1] if signal else rule)
     if from_core(symptom):
         return ("core", group, symptom.answer)
+    if group == ACCESS and fault in (Fault.MOVED, Fault.ACCEPTED) and not is_window(symptom) and is_outside(symptom):
+        return ("use", "outside of a region")
     if group == ACCESS and fault in (Fault.MOVED, Fault.MISPLACED, Fault.REFUSED):
         return _of_use(symptom, rule)
     if fault is Fault.STATUS:
@@ -109,6 +115,13 @@ def kind_of_region(symptom: Symptom) -> str:
 def is_window(symptom: Symptom) -> bool:
     """Whether the memory is reached through a window."""
     return symptom.case.partition("/")[0] in _WINDOW_FOLDERS or "window" in symptom.case
+
+
+def is_outside(symptom: Symptom) -> bool:
+    """Whether the memory that was reached lies outside of a region or window."""
+    place = symptom.smallest.get("place") or symptom.smallest.get("position") or ""
+    words = (symptom.case, symptom.call, symptom.clause, f"place={place}")
+    return any(map(_OUTSIDE.search, words))
 
 
 def _is_one_line(group: str, errno: str) -> bool:

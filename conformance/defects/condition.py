@@ -1,18 +1,24 @@
-"""The shortest condition that all symptoms of a defect share and no successful call has. Not for causes (cause.py)."""
+"""The shortest condition that failing calls share and no successful call has: which access flags they ask for.
+
+Not for causes (cause.py), which are derived from one result alone.
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from conformance.defects.cause import group_of
 from conformance.defects.symptom import Symptom, verb_of
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.verbs import ENUMS
 
 Flags = frozenset[str]
+# The access flags of the calls that have succeeded as they should, by verb.
+Granted = Mapping[str, frozenset[Flags]]
+# A condition on the access flags of a call; without any it holds for every call of the verb.
+Condition = tuple[str, ...]
 
 _ACCESS = frozenset(ENUMS["ibv_access_flags"].short_names)
 _FLAGS = re.compile(r"\baccess=([A-Z_|]+)")
@@ -20,26 +26,34 @@ _ABSENT = re.compile(r"^!(\w+)$")
 _MOST_FLAGS = 2
 
 
-def granted(results: Iterable[ResultRecord]) -> Mapping[str, frozenset[Flags]]:
-    """The access flags with which calls have succeeded as they should, by the group of their verb."""
+def granted(results: Iterable[ResultRecord]) -> Granted:
+    """What calls have succeeded with."""
     found: dict[str, set[Flags]] = {}
     for record in results:
         if record["verdict"] == Verdict.PASS and record["expected"].get("outcome") == "success":
-            found.setdefault(group_of(verb_of(record["call"])), set()).add(_flags_in(record["call"]) or Flags())
-    return {group: frozenset(flags) for group, flags in found.items()}
+            found.setdefault(verb_of(record["call"]), set()).add(_flags_in(record["call"]) or Flags())
+    return {verb: frozenset(flags) for verb, flags in found.items()}
 
 
-def common_flags(symptoms: Sequence[Symptom], succeeded: Mapping[str, frozenset[Flags]]) -> tuple[str, ...]:
-    """The fewest access flags that all failing calls have and no successful one; empty if there are none so few."""
-    found = [flags for each in symptoms if (flags := _flags_of(each))]
-    if not found:
-        return ()
-    good = succeeded.get(group_of(symptoms[0].verb), frozenset())
-    for count in range(1, _MOST_FLAGS + 1):
-        for names in itertools.combinations(sorted(Flags.intersection(*found)), count):
+def conditions(symptoms: Sequence[Symptom], succeeded: Granted) -> Iterator[Condition]:
+    """The conditions of at most two flags that all failing calls meet and no successful one, the shortest first.
+
+    Symptoms whose flags are not known do not count, unless none are.
+    """
+    found = [(each.verb, flags) for each in symptoms if (flags := flags_of(each)) is not None]
+    verbs = {verb for verb, _ in found} or {each.verb for each in symptoms}
+    good = [flags for verb in verbs for flags in succeeded.get(verb, ())]
+    common = sorted(Flags.intersection(*(flags for _, flags in found))) if found else []
+    for count in range(_MOST_FLAGS + 1):
+        for names in itertools.combinations(common, count):
             if not any(set(names) <= flags for flags in good):
-                return names
-    return ()
+                yield names
+
+
+def common_flags(symptoms: Sequence[Symptom], succeeded: Granted) -> Condition:
+    """The shortest condition with a flag, if no call without it tells that flags do not matter; empty if none."""
+    found = next(conditions(symptoms, succeeded), ())
+    return found or next((each for each in conditions(symptoms, succeeded) if each), ())
 
 
 def absent_flags(symptoms: Sequence[Symptom]) -> tuple[str, ...]:
@@ -53,9 +67,16 @@ def row_in_words(symptom: Symptom) -> str:
     return row.replace("---", " - ").replace("-+-", " + ").replace("-", " ").replace("   ", " - ")
 
 
-def _flags_of(symptom: Symptom) -> Flags | None:
+def flags_of(symptom: Symptom) -> Flags | None:
+    """The access flags of the call that failed: its own, those of the smallest point, or of the set-up; else None."""
+    of_call = _flags_in(symptom.call)
+    if of_call is not None:
+        return of_call
     of_point = Flags(re.split(r"\W+", symptom.smallest.get("access", ""))) & _ACCESS
-    return _flags_in(symptom.call) or of_point or None
+    given = (symptom.deviation or symptom.record).get("set_up", {}).get("given", ())
+    lines = (line.partition(": ")[2] for line in given)
+    of_set_up = [flags for line in lines if verb_of(line) == symptom.verb and (flags := _flags_in(line)) is not None]
+    return of_point or (of_set_up[0] if of_set_up else None)
 
 
 def _flags_in(call: str) -> Flags | None:

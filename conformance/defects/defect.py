@@ -9,28 +9,34 @@ from functools import cached_property
 from conformance.defects.answering import UNKNOWN, Answering, answering_of
 from conformance.defects.cause import Cause, cause_of
 from conformance.defects.condition import granted
+from conformance.defects.merging import merged
 from conformance.defects.severity import Severity, severity_of
 from conformance.defects.symptom import Symptom, symptoms_of
 from conformance.defects.words import title_of
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import VERDICTS, Verdict
 
 
 @dataclass(frozen=True)
 class Defect:
-    """Symptoms with one cause, the most severe first, and of these in the order of the run.
+    """Symptoms of one or several causes that belong together, the most severe first, and then in the order of the run.
 
     `title` says what is wrong, in one line.
     """
 
-    cause: Cause
+    causes: tuple[Cause, ...]
     symptoms: tuple[Symptom, ...]
     title: str
 
     @property
     def fingerprint(self) -> str:
-        """By which the defect is known again in another run: 12 hexadecimal digits."""
-        return self.cause.fingerprint
+        """By which the defect is known again in another run: 12 hexadecimal digits, those of its first cause."""
+        return self.causes[0].fingerprint
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """Those of all its causes; a run of fewer cases may show only some of them."""
+        return tuple(cause.fingerprint for cause in self.causes)
 
     @cached_property
     def severity(self) -> Severity:
@@ -77,11 +83,18 @@ def defects_of(results: Iterable[ResultRecord]) -> list[Defect]:
         for symptom in symptoms_of(record):
             by_cause.setdefault(cause_of(symptom), []).append(symptom)
     succeeded = granted(records)
+    place = {id(record): number for number, record in enumerate(records)}
     found = []
-    for cause, symptoms in by_cause.items():
-        symptoms.sort(key=_rank)
-        found.append(Defect(cause, tuple(symptoms), title_of(symptoms, succeeded)))
-    return sorted(found, key=lambda each: (each.waived, each.severity.rank, -len(each.cases), each.rules))
+    for causes in merged(by_cause, succeeded):
+        symptoms = [symptom for cause in causes for symptom in by_cause[cause]]
+        symptoms.sort(key=lambda symptom: (*_rank(symptom), place[id(symptom.record)]))
+        found.append(Defect(tuple(causes), tuple(symptoms), title_of(symptoms, succeeded)))
+    return sorted(found, key=_order)
+
+
+def _order(defect: Defect) -> tuple[bool, int, int, int, tuple[str, ...]]:
+    verdict = VERDICTS.index(Verdict(defect.first.verdict))
+    return defect.waived, defect.severity.rank, verdict, -len(defect.cases), defect.rules
 
 
 def _rank(symptom: Symptom) -> tuple[int, bool]:

@@ -12,17 +12,17 @@ from conformance.defects.cause import (
     INVALIDATION,
     REGISTRATION,
     group_of,
+    is_outside,
     is_window,
     kind_of_region,
 )
-from conformance.defects.condition import Flags, absent_flags, common_flags, row_in_words
+from conformance.defects.condition import Granted, absent_flags, common_flags, row_in_words
 from conformance.defects.fault import Fault
 from conformance.defects.kernel_site import site_of
 from conformance.defects.symptom import Symptom
 
 Symptoms = Sequence[Symptom]
 
-_OUTSIDE = re.compile(r"beyond_the_range|place=|range!=|too-long|outside", re.IGNORECASE)
 _WANTED = re.compile(r"should be refused with ([A-Z_ or]+?),|should fail with ([A-Z_ or]+?),")
 _KEY = re.compile(r"0x[0-9a-f]+")
 _SIGNAL = re.compile(r"died of (SIG[A-Z]+)")
@@ -32,7 +32,7 @@ _MOST_NAMES = 3
 _GROUPS = {REGISTRATION: "a registration", BIND: "a bind", INVALIDATION: "an invalidation", ACCESS: "an access"}
 
 
-def title_of(symptoms: Symptoms, succeeded: Mapping[str, frozenset[Flags]]) -> str:
+def title_of(symptoms: Symptoms, succeeded: Granted) -> str:
     """What is wrong, in one line. `symptoms` have one cause, the most severe first; `succeeded`: see `granted`."""
     fault = symptoms[0].fault
     if fault is Fault.REFUSED:
@@ -40,7 +40,7 @@ def title_of(symptoms: Symptoms, succeeded: Mapping[str, frozenset[Flags]]) -> s
     return _TITLES[fault](symptoms)
 
 
-def _refused(symptoms: Symptoms, succeeded: Mapping[str, frozenset[Flags]]) -> str:
+def _refused(symptoms: Symptoms, succeeded: Granted) -> str:
     answer = f" with {symptoms[0].answer}" if symptoms[0].answer else ""
     with_, without = common_flags(symptoms, succeeded), absent_flags(symptoms)
     if with_:
@@ -75,9 +75,11 @@ def _process_died(symptoms: Symptoms) -> str:
 
 
 def _moved(symptoms: Symptoms) -> str:
+    outside = any(map(is_outside, symptoms))
     if not is_window(symptoms[0]):
-        return f"{_operations(symptoms)} through a key of {_region(symptoms)} moves bytes that it must not"
-    if any(_OUTSIDE.search(text) for each in symptoms for text in (each.clause, each.case)):
+        where = "outside of it" if outside else "that it must not"
+        return f"{_operations(symptoms)} through a key of {_region(symptoms)} moves bytes {where}"
+    if outside:
         return "whatever a window's rights allow also reaches outside of it"
     return f"{_operations(symptoms)} through a window's key moves bytes that it must not"
 

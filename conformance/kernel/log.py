@@ -15,6 +15,7 @@ from conformance.model.observation import KernelEvidence
 _TAINT = Path("/proc/sys/kernel/tainted")
 _KMSG = "/dev/kmsg"
 _RECORD = 8192
+_MOST_LINES = 10_000  # read at once: a driver can log faster than anybody reads
 
 
 class KernelWatch:
@@ -45,7 +46,7 @@ class KernelWatch:
 
     def _lines(self) -> list[str]:
         lines: list[str] = []
-        while self._fd is not None:
+        while self._fd is not None and len(lines) < _MOST_LINES:
             try:
                 record = os.read(self._fd, _RECORD)
             except BlockingIOError:

@@ -61,7 +61,8 @@ HEADER: HeaderRecord = {
 RESULT: ResultRecord = {
     "type": "result", "case": "", "rules": [], "level": "", "entry": "", "layer": "", "verdict": Verdict.MISSED,
     "effective": Verdict.MISSED, "waiver": {}, "reason": "", "call": "", "expected": {}, "observed": {}, "source": {},
-    "kernel": {}, "duration_us": 0.0, "repro": "", "worker": 0, "notes": [], "set_up": {"given": [], "before": []},
+    "kernel": {}, "duration_us": 0.0, "repro": "", "worker": 0, "device": "", "notes": [],
+    "set_up": {"given": [], "before": []},
     "space": {}, "points": {},
     "rule_verdicts": {}, "alarms": [], "deviations": [], "points_file": "",
 }  # fmt: skip
@@ -145,7 +146,9 @@ def completed_result(result: ResultRecord, where: str) -> ResultRecord:
     if shaped["waiver"]:
         shaped["waiver"] = {"owner": "", "issue": "", "expires": "", **shaped["waiver"]}
     _check_texts(shaped["kernel"]["log"], f"{where}: `kernel.log`")
-    for name, labels in _completed(shaped["space"], SPACE, f"{where}: `space`")["axes"].items():
+    space = _completed(shaped["space"], SPACE, f"{where}: `space`")
+    shaped["space"] = shaped["space"] and space
+    for name, labels in space["axes"].items():
         _check_texts(labels["subsets"] if isinstance(labels, dict) and "subsets" in labels else labels,
                      f"{where}: axis {_printable(name)}")  # fmt: skip
     if any(not isinstance(count, int) for count in shaped["points"].values()):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+_MOST_SHOWN = 80  # characters of a foreign value in a message
 # What is wrong with a value, after the path to it; empty if nothing is.
 Check = Callable[[Any], str]
 
@@ -66,7 +67,13 @@ def _check_number(value: Any) -> str:
 
 def _choice_check(choices: Sequence[Any]) -> Check:
     allowed = frozenset(choices)
-    return lambda value: "" if isinstance(value, str | int) and value in allowed else " has an unknown value"
+
+    def check(value: Any) -> str:
+        if isinstance(value, str | int) and value in allowed:
+            return ""
+        return f" has the unknown value {ascii(value)[:_MOST_SHOWN]}"
+
+    return check
 
 
 def _union_check(checks: Sequence[Check]) -> Check:
@@ -119,4 +126,4 @@ def _object_check(type_: Any) -> Check:
 
 def _shown(key: str) -> str:
     """A key in a form that is safe for a message of one line."""
-    return key if key.isprintable() and len(key) <= 80 else ascii(key[:80])
+    return key if key.isprintable() and len(key) <= _MOST_SHOWN else ascii(key[:_MOST_SHOWN])

@@ -21,11 +21,12 @@ from conformance.yamldoc.nodes import Location
 class DefectWaiver:
     """The waiver of a defect that is at most as bad as `worst`.
 
-    `cases` are those in which it was seen; it also covers others. `unsteady` are those of them in which it does not
-    always show.
+    `also` are other fingerprints of the defect. `cases` are those in which it was seen; it also covers others.
+    `unsteady` are those of them in which it does not always show.
     """
 
     defect: str
+    also: tuple[str, ...]
     worst: Severity
     cases: tuple[str, ...]
     unsteady: tuple[str, ...]
@@ -46,7 +47,7 @@ class DefectWaiver:
 
     def is_of(self, symptom: Symptom) -> bool:
         """Whether the symptom is of the defect, however bad it is."""
-        return cause_of(symptom).fingerprint == self.defect
+        return cause_of(symptom).fingerprint in (self.defect, *self.also)
 
     def as_data(self) -> WaiverFacts:
         """What a result says of the waiver that it has."""

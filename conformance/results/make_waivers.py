@@ -48,12 +48,18 @@ def waivers_text(runs: Sequence[Run], owner: str, issue: str, expires: date) -> 
 
 
 def _of_driver(runs: Sequence[Run], owner: str, issue: str, expires: date) -> Iterator[list[str]]:
-    found: dict[str, list[tuple[Run, Defect]]] = {}
+    found: list[list[tuple[Run, Defect]]] = []
     for run in runs:
         for defect in defects_of(run.results):
-            found.setdefault(defect.fingerprint, []).append((run, defect))
-    for seen in sorted(found.values(), key=_rank):
+            same = [seen for seen in found if any(_is_same(defect, other) for _, other in seen)]
+            found = [seen for seen in found if seen not in same]
+            found.append([pair for seen in same for pair in seen] + [(run, defect)])
+    for seen in sorted(found, key=_rank):
         yield list(_waiver(runs, seen, owner, issue, expires))
+
+
+def _is_same(one: Defect, other: Defect) -> bool:
+    return bool(set(one.fingerprints) & set(other.fingerprints))
 
 
 def _rank(seen: Sequence[tuple[Run, Defect]]) -> tuple[int, int]:
@@ -67,6 +73,9 @@ def _waiver(
     kernels = sorted({run.kernel for run, _ in seen if run.kernel}, key=version)
     cases = list(dict.fromkeys(case for _, defect in seen for case in defect.cases))
     yield f"  - defect: {quoted(worst.fingerprint)}"
+    also = sorted({each for _, defect in seen for each in defect.fingerprints} - {worst.fingerprint})
+    if also:
+        yield f"    also: [{', '.join(map(quoted, also))}]"
     yield f"    title: {quoted(worst.title)}"
     span = f", kernel: {{from: {quoted(kernels[0])}, to: {quoted(kernels[-1])}}}" if kernels else ""
     yield f"    where: {{driver: {quoted(runs[0].driver)}{span}}}"

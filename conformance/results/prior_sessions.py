@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from conformance.errors import UserError
-from conformance.model.record import ConfirmationRecord, DeviceFacts, HeaderRecord, ResultRecord, ResumedRecord
+from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord, ResumedRecord
 from conformance.model.verdict import Verdict
 from conformance.results.records import Recorded
 
@@ -85,7 +85,7 @@ def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
     """
     shared = before.get("devices", ())
     for what, first, found in (
-        ("the suite", before["suite"], now["suite"]),
+        ("the suite", before.get("suite"), now.get("suite")),
         ("the device", _device(before, shared), _device(now, shared)),
         *((name, before["env"].get(name), now["env"].get(name)) for name in _STACK),
     ):
@@ -95,9 +95,10 @@ def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
     return ""
 
 
-def _device(header: HeaderRecord, shared: Sequence[str]) -> DeviceFacts:
-    device = header["device"]
-    return {**device, "name": ""} if device.get("name") in shared else device
+def _device(header: HeaderRecord, shared: Sequence[str]) -> dict[str, object]:
+    """The facts of a device, without what a worker has tried: that need not come out the same each time."""
+    facts = {name: fact for name, fact in header["device"].items() if name != "preflight"}
+    return {**facts, "name": ""} if facts.get("name") in shared else facts
 
 
 def _seconds(started: str) -> float:

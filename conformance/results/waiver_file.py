@@ -25,7 +25,7 @@ from conformance.yamldoc.reader import Reader, suggestion
 
 LONGEST = timedelta(days=180)
 _KEYS = ("case", "rule", "defect", "where", "observed", "issue", "owner", "expires")
-_OF_DEFECT = ("title", "cases", "unsteady")
+_OF_DEFECT = ("also", "title", "cases", "unsteady")
 _REQUIRED = ("where", "observed", "issue", "owner", "expires")
 _FINGERPRINT = re.compile(r"[0-9a-f]{12}")
 _WHERE = ("driver", "kernel", "firmware")
@@ -73,8 +73,10 @@ def _defect_waiver(node: Node, reader: Reader, today: date) -> DefectWaiver | No
         if other in fields:
             reader.note(fields[other].location, f"a waiver is for one defect or for one {other}, not for both")
     defect = reader.text(fields.get("defect"), "defect") or ""
-    if defect and not _FINGERPRINT.fullmatch(defect):
-        reader.note(fields["defect"].location, f"{quoted(defect)} is no fingerprint, which has 12 hexadecimal digits")
+    others = [(item, reader.text(item, "a fingerprint") or "") for item in reader.items(fields.get("also"), "also")]
+    for place, text in (*([(fields["defect"], defect)] if defect else ()), *others):
+        if text and not _FINGERPRINT.fullmatch(text):
+            reader.note(place.location, f"{quoted(text)} is no fingerprint, which has 12 hexadecimal digits")
     observed = (
         reader.mapping(fields["observed"], "observed", ("severity",), ("severity",)) if "observed" in fields else {}
     )
@@ -91,7 +93,8 @@ def _defect_waiver(node: Node, reader: Reader, today: date) -> DefectWaiver | No
     if len(reader.mistakes) > before or expires is None:
         return None
     severity = next(each for each in Severity if each.label == label)
-    return DefectWaiver(defect, severity, cases, tuple(unsteady), where, issue, owner, expires, node.location)
+    also = tuple(text for _, text in others)
+    return DefectWaiver(defect, also, severity, cases, tuple(unsteady), where, issue, owner, expires, node.location)
 
 
 def _waiver(node: Node, reader: Reader, cases: Collection[str], rules: Collection[str], today: date) -> Waiver | None:
@@ -215,6 +218,8 @@ def waivers_schema() -> dict[str, Any]:
     of_defect = _object(
         {
             "defect": {"type": "string", "pattern": f"^{_FINGERPRINT.pattern}$", "description": "its fingerprint"},
+            "also": {"type": "array", "items": {"type": "string", "pattern": f"^{_FINGERPRINT.pattern}$"},
+                     "description": "other fingerprints of the same defect"},
             "title": {**text, "description": "what is wrong, for people"},
             "observed": _object(
                 {"severity": {"enum": [each.label for each in Severity], "description": "how bad it is at most"}},

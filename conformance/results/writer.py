@@ -25,6 +25,7 @@ class ResultsFile:
     def __init__(self, path: Path, *, carry_on: bool = False, durable: bool = False) -> None:
         """Creates or opens the file. Raises UserError if it is in use, or has a run and `carry_on` is false.
 
+        An error in the path is a mistake of who gave it (status 2), a full disk is not (status 3).
         `durable`: each line is on disk before the next, because the kernel under test is that of this host.
         """
         self.path = path
@@ -46,6 +47,8 @@ class ResultsFile:
     def _lock(self) -> None:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(self._fd).st_nlink:  # another run has just removed it
+                raise BlockingIOError
         except BlockingIOError as error:
             hint = "choose another --out, or let it come to its end"
             raise UserError(f"a run is going on in {self.path.parent}", hint=hint) from error
@@ -89,6 +92,8 @@ class ResultsFile:
             raise not_written(self.path, error) from error
 
     def close(self) -> None:
-        """Closes and unlocks the file after its contents have reached the disk."""
+        """Closes and unlocks the file after its contents have reached the disk. Removes one without any record."""
         os.fsync(self._fd)
+        if not os.fstat(self._fd).st_size:
+            self.path.unlink(missing_ok=True)
         os.close(self._fd)

@@ -25,6 +25,7 @@ from conformance.results.records import encode, result_record
 # The most that a result keeps of what a worker sends; what is cut is said (docs/results.md has these figures).
 MOST_LOG_LINES = 200
 MOST_ALARMS = 100
+MOST_NOTES = 100
 MOST_OBSERVED_BYTES = 1 << 18
 MOST_CHARACTERS = 2000  # of a reason, and of a line of the kernel's log
 
@@ -117,6 +118,10 @@ def _bounded(record: ResultRecord, line: ResultRecord) -> ResultRecord:
     if "log" in line["kernel"]:
         kernel: KernelEvidence = {**record["kernel"], "log": bounded_log(record["kernel"].get("log", []))}
         record["kernel"] = kernel
+    notes = record.get("notes", [])
+    if notes:
+        left = [f"{len(notes) - MOST_NOTES:,} more remarks are left out"] if len(notes) > MOST_NOTES else []
+        record["notes"] = [*map(cut, notes[:MOST_NOTES]), *left]
     alarms = record.get("alarms", [])
     if len(alarms) > MOST_ALARMS:
         record["alarms"] = alarms[:MOST_ALARMS]

@@ -29,7 +29,7 @@ from conformance.model.record import (
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
 from conformance.results.prior_sessions import PriorSessions, stack_change
-from conformance.results.records import footer_record, result_record
+from conformance.results.records import encode, footer_record, result_record
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
 from conformance.supervision.confirmation import Violation, violations
@@ -37,6 +37,8 @@ from conformance.supervision.examiner import Examiner, bounded_log, cut
 from conformance.supervision.worker import Listener
 
 NO_WORKER = 0
+_MOST_HEADER_BYTES = 1 << 20  # of what a run takes from it
+_MOST_ROW = 1 << 16  # characters of a random sequence that a worker was in
 # The keys of a worker's header that a run's header takes from it.
 _FROM_WORKERS = (
     "type", "schema", "suite", "stack", "env", "device", "under_test", "seed", "argv", "started", "tier",
@@ -106,7 +108,10 @@ class Recording:
             self._append_worker()
 
     def check(self, worker_header: HeaderRecord) -> None:
-        """Raises UserError if this run was begun on another stack."""
+        """Raises UserError if this run was begun on another stack, or if the header is larger than any can be."""
+        size = len(encode({key: worker_header.get(key) for key in _FROM_WORKERS}))
+        if size > _MOST_HEADER_BYTES:
+            raise UserError(f"a worker's header has {size:,} bytes", status=3)
         if self._prior:
             self._prior.check(self._completed(worker_header))
         elif self.header and (change := stack_change(self.header, worker_header)):
@@ -150,7 +155,8 @@ class Recording:
         cause = "; ".join(filter(None, (judging.first_alarm(log), judging.crash_location(log))))
         record = self._result(case.id, verdict, cut(f"{case.when}: {reason}{cause and f' ({cause})'}"), log)
         rule = at.get("rule", "") if at else ""
-        if at and row and rule in self._registry:  # a random sequence: record it, and the rule that it is about
+        # A random sequence: record it, and the rule that it is about.
+        if at and row and len(row) <= _MOST_ROW and rule in self._registry:
             deviation: Deviation = {"when": cut(at["point"]), "rules": [rule], "row": row}
             record["deviations"] = [deviation]
             record["rule_verdicts"] = {**dict.fromkeys(case.rules, Verdict.PASS), rule: verdict}

@@ -104,7 +104,8 @@ class Session:
         except ValueError as error:
             return None, str(error)
         if record["type"] != "result":
-            return record, mismatch_of(record)
+            wrong = mismatch_of(record)
+            return (None, wrong) if wrong else (record, "")
         if record["case"] != self._in_flight or not self._examiner or not self._recording.expects(self._in_flight):
             return None, ""
         judged = self._examiner.judged(self._recording.cases[self._in_flight], record)

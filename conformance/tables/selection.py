@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.model.vocabulary import TIERS
 from conformance.tables.suite import POINT, Suite
@@ -55,7 +55,7 @@ class Selection:
                 raise UserError(f"no case of tier {self.tier} matches the selection", hint=f"--tier {tier} has some")
         chosen += [case for case in points if case is not None]
         if not chosen:
-            raise UserError("no case matches the selection", hint="see ./rdma-cts list")
+            raise UserError("no case matches the selection", hint=f"see {PROGRAM} list")
         return chosen
 
 

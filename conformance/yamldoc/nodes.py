@@ -45,6 +45,8 @@ Scalar = str | int | bool | None
 class Location:
     """A location in a file. `line` and `column` count from 1; `file` is the path as messages show it.
 
+    Line 0 is the file as a whole, of which messages show only the path.
+
     `within` is appended to messages. It says where the value at this location was inserted, for example
     the text that contains the placeholder of an axis.
     """
@@ -55,7 +57,7 @@ class Location:
     within: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
 @dataclass(frozen=True)
@@ -121,11 +123,11 @@ def read_file(path: Path, name: str | None = None) -> Node:
         regular = stat.S_ISREG(status.st_mode)
         data = path.read_bytes() if regular and status.st_size <= MAX_BYTES else b""
     except OSError as error:
-        _stop(Location(shown, 1, 1), f"cannot be read: {error.strerror or error}")
+        _stop(Location(shown, 0, 0), f"cannot be read: {error.strerror or error}")
     if not regular:
-        _stop(Location(shown, 1, 1), "not a regular file")
+        _stop(Location(shown, 0, 0), "not a regular file")
     if status.st_size > MAX_BYTES:
-        _stop(Location(shown, 1, 1), f"larger than {MAX_BYTES} bytes; split the table")
+        _stop(Location(shown, 0, 0), f"larger than {MAX_BYTES} bytes; split the table")
     return read_bytes(data, shown)
 
 

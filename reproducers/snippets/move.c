@@ -4,13 +4,17 @@ static void move(struct ibv_qp **two, int from, int to, int access)
     struct ibv_qp_attr attr = { .path_mtu = IBV_MTU_1024, .timeout = 14,
         .retry_cnt = 7, .max_rd_atomic = 1, .max_dest_rd_atomic = 1,
         .port_num = 1, .ah_attr = { .is_global = 1, .port_num = 1 } };
-    const int masks[] = { 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-        IBV_QP_ACCESS_FLAGS, IBV_QP_AV | IBV_QP_PATH_MTU |
-@rc         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER |
-        IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+    const int masks[] = { 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+@rc         IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+@rc         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
 @rc         IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 @rc         IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_SQ_PSN };
+@uc         IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
 @uc         IBV_QP_SQ_PSN };
+@mixed         IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+@mixed         reliable * (IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+@mixed         reliable * (IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+@mixed         IBV_QP_MAX_QP_RD_ATOMIC) | IBV_QP_SQ_PSN };
     union ibv_gid gid;
 
     for (int i = 0; i < 16; i++)

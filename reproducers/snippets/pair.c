@@ -1,9 +1,11 @@
-/* Two queue pairs connected in loopback: one of `domain` with these
- * rights, which is tested, and its peer. */
+/* Two queue pairs in loopback: the tested one, and its peer. */
 @!mixed static struct ibv_qp **pair(struct ibv_pd *domain, int access)
 @mixed static struct ibv_qp **pair(struct ibv_pd *domain, int access, int type)
 {
-    struct ibv_qp_init_attr init = { .cap = { 16, 16, 3, 3, 0 },
+@flush     struct ibv_qp_init_attr_ex init = { .cap = { 16, 16, 3, 3, 0 },
+@flush         .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+@flush         .send_ops_flags = IBV_QP_EX_WITH_FLUSH,
+@!flush     struct ibv_qp_init_attr init = { .cap = { 16, 16, 3, 3, 0 },
 @rc                                      .qp_type = IBV_QPT_RC };
 @uc                                      .qp_type = IBV_QPT_UC };
 @mixed                                      .qp_type = type };
@@ -11,16 +13,17 @@
         .retry_cnt = 7, .max_rd_atomic = 1, .max_dest_rd_atomic = 1,
         .port_num = 1, .ah_attr = { .is_global = 1, .port_num = 1 } };
 @mixed     int reliable = type == IBV_QPT_RC;
-    const int masks[] = { IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-        IBV_QP_ACCESS_FLAGS, IBV_QP_AV | IBV_QP_PATH_MTU |
-@mixed         reliable * (IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) |
-@rc         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER |
-        IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
-@mixed         reliable * (IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-@mixed         IBV_QP_MAX_QP_RD_ATOMIC) | IBV_QP_SQ_PSN };
+    const int masks[] = { IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+@rc         IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+@rc         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
 @rc         IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 @rc         IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_SQ_PSN };
+@uc         IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
 @uc         IBV_QP_SQ_PSN };
+@mixed         IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+@mixed         reliable * (IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+@mixed         reliable * (IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+@mixed         IBV_QP_MAX_QP_RD_ATOMIC) | IBV_QP_SQ_PSN };
     struct ibv_qp **two = calloc(2, sizeof(*two));
     union ibv_gid gid;
 
@@ -30,7 +33,9 @@
     for (int i = 0; i < 2; i++) {
         init.send_cq = ibv_create_cq(context, 64, NULL, NULL, 0);
         init.recv_cq = init.send_cq;
-        SET_UP(two[i] = ibv_create_qp(i ? pd : domain, &init));
+@flush         init.pd = i ? pd : domain;
+@flush         SET_UP(two[i] = ibv_create_qp_ex(context, &init));
+@!flush         SET_UP(two[i] = ibv_create_qp(i ? pd : domain, &init));
     }
     for (int i = 0; i < 6; i++) {
         attr.qp_state = IBV_QPS_INIT + i / 2;

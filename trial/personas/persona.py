@@ -11,6 +11,9 @@ from reference.stack import Stack
 _REACHED = ("swap", "persistent_memory")
 # What no driver has on Linux, because drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr refuses it for all.
 _NOT_ON_LINUX = ("iova_page_offset",)
+# The rules that every driver on Linux violates for that reason, each with where.
+_VIOLATED_ON_LINUX = {"IOVA-02a": "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr"}
+_RULE_OF_CLAIM = {"mw_type_1": "CAP-01", "mw_type_2": "CAP-02"}
 _RAW = "raw_registration"
 
 
@@ -20,7 +23,7 @@ class Persona:
 
     `lacks` are capabilities that it does not have. `claims` are those among them that it declares all the same, `hides`
     those that it has without declaring them. `behaves` are classes that override one decision of the reference.
-    `raw_registration`: the kernel's commands suffice to register memory, without the driver's own part.
+    `raw_registration`: why the kernel's commands do not suffice to register memory, without the driver's own part.
     """
 
     name: str
@@ -29,6 +32,11 @@ class Persona:
     claims: Mapping[str, str] = field(default_factory=dict)
     hides: Mapping[str, str] = field(default_factory=dict)
     raw_registration: str = ""
+
+    @property
+    def violates(self) -> Mapping[str, str]:
+        """The rules that the driver truly violates, each with where; cases of them fail."""
+        return {**_VIOLATED_ON_LINUX, **{_RULE_OF_CLAIM[name]: where for name, where in self.claims.items()}}
 
     @property
     def stack(self) -> Stack:

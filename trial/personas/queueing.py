@@ -129,15 +129,6 @@ class ReadsHaveOneElement(Device):
         return super().post_send(queue, request)
 
 
-class NothingInline(Device):
-    """A queue pair for inline data cannot be made."""
-
-    def create_qp(self, queue: Queue) -> Queue:
-        if queue.inline:
-            raise Refused(errno.EINVAL)
-        return super().create_qp(queue)
-
-
 # Completions
 
 

@@ -6,11 +6,11 @@ Each is a Device that overrides one decision. They are combined with each other,
 from __future__ import annotations
 
 import errno
+import itertools
 
 from reference.device import Device
 from reference.objects import HUGETLB, MW_BIND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Refused, Region
 from reference.reregistration import Change
-from reference.stack import WHOLE, Stack
 
 _REMOTE = REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC
 
@@ -51,22 +51,10 @@ class NoRemoteKeyWithoutRights(Device):
 
 
 class LowestFreeKey(Device):
-    """A new region gets the lowest key that is free, so that the key of the last one comes back at once."""
-
-    def __init__(self, stack: Stack = WHOLE, seed: int = 0) -> None:
-        super().__init__(stack, seed)
-        self._free: list[int] = []
-
-    def forget_key(self, region: Region) -> None:
-        super().forget_key(region)
-        self._free.append(region.key)
+    """A new region gets the lowest index that is free, with the tag 0, so that the key of the last one comes back."""
 
     def new_key(self) -> int:
-        if not self._free:
-            return super().new_key()
-        key = min(self._free)
-        self._free.remove(key)
-        return key
+        return next(index << 8 for index in itertools.count(1) if index << 8 not in self.keys)
 
 
 # Re-registration

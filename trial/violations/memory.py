@@ -92,7 +92,7 @@ class HugePagesRefused(Device):
         return super().unsupported(access) or access & (HUGETLB | ON_DEMAND) == HUGETLB | ON_DEMAND
 
 
-@violates("REG-19")
+@violates("CAP-06")
 class ImplicitRefused(Device):
     """Implicit regions are declared, but refused."""
 
@@ -109,7 +109,7 @@ class ImplicitHasNoEnd(Device):
         return super().structure(region, pd, addr, length if length != ctypes.c_size_t(-1).value else 0)
 
 
-@violates("REG-12")
+@violates("CAP-05")
 class OnDemandMissing(Device):
     """ON_DEMAND is declared, but refused."""
 

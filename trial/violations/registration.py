@@ -169,7 +169,7 @@ class RemoteAtomicAloneRelaxed(Device):
         return super().atomic_alone(access) and not access & RELAXED_ORDERING
 
 
-@violates("REG-16")
+@violates("CAP-04")
 class RemoteAtomicNever(Device):
     """REMOTE_ATOMIC is refused with LOCAL_WRITE too."""
 

@@ -1,0 +1,27 @@
+#!/bin/sh
+# The suite as a kselftest of the running kernel: KTAP on standard output, everything else on standard error.
+# Usage: sh ci/kselftest.sh [OPTION of `rdma-cts run`]...
+# The device is RDMA_CTS_DEVICE, or the first of this host; without one the test is skipped. Exit status as in kselftest:
+# 0 all passed, 1 something failed, 4 skipped.
+set -eu
+
+suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
+device=${RDMA_CTS_DEVICE:-}
+for found in /sys/class/infiniband/*; do
+    [ -n "$device" ] || [ ! -e "$found" ] || device=${found##*/}
+done
+if [ -z "$device" ]; then
+    printf 'KTAP version 1\n1..0 # SKIP this host has no RDMA device\n'
+    exit 4
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+status=0
+"$suite/rdma-cts" run --device "$device" --out "$work/run" "$@" >&2 || status=$?
+if [ -s "$work/run/results.jsonl" ]; then
+    "$suite/rdma-cts" report "$work/run" --format ktap
+else
+    printf 'KTAP version 1\n1..1\nnot ok 1 rdma-cts # ERROR the run did not begin (exit status %s)\n' "$status"
+fi
+[ "$status" = 0 ] || exit 1

@@ -1,0 +1,42 @@
+#!/bin/sh
+# One cell of a nightly matrix: runs the cases on a stack of the guest, and compares with the last good run of that stack.
+# Usage: sh ci/stack.sh STACK KEPT [OPTION of `rdma-cts run`]...
+# KEPT is a directory that the CI system keeps between nights; KEPT/STACK is the last run in which nothing had regressed.
+# Results, reports, summary.md and comparison.txt go to out/STACK. The summary is also appended to the file that
+# GITHUB_STEP_SUMMARY names, if any. Exit status: 0 nothing has regressed, or it is the first night; 1 something has;
+# others as of `rdma-cts run`.
+set -eu
+
+suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
+stack=$1 kept=$2
+shift 2
+out=out/$stack
+
+status=0
+"$suite/rdma-cts" run --guest --stack "$stack" --yes --quiet --out "$out" "$@" || status=$?
+[ -s "$out/results.jsonl" ] || exit "$status"
+[ "$status" != 1 ] || status=0 # a violation that was there before is no regression
+
+if [ -e "$kept/$stack/results.jsonl" ]; then
+    compared=0
+    "$suite/rdma-cts" compare --unlike-tables "$kept/$stack" "$out" >"$out/comparison.txt" || compared=$?
+    [ "$compared" = 0 ] || status=$compared
+else
+    echo "the first run of $stack: nothing to compare with" >"$out/comparison.txt"
+fi
+
+{
+    "$suite/rdma-cts" report "$out" --format markdown
+    printf '\n## Since the last good run\n\n```\n'
+    cat "$out/comparison.txt"
+    printf '```\n'
+} >"$out/summary.md"
+[ -z "${GITHUB_STEP_SUMMARY:-}" ] || cat "$out/summary.md" >>"$GITHUB_STEP_SUMMARY"
+cat "$out/comparison.txt"
+
+if [ "$status" = 0 ]; then
+    rm -rf "${kept:?}/$stack"
+    mkdir -p "$kept"
+    cp -R "$out" "$kept/$stack"
+fi
+exit "$status"

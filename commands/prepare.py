@@ -1,0 +1,53 @@
+"""`rdma-cts prepare`: makes the guest's image and template, so that a later run starts at once and needs no network."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from commands import run_arguments
+from commands.guests import Guests
+from commands.run_folder import tidied
+from conformance.errors import PROGRAM, UserError
+from conformance.run_options import BUILDS, WHERE
+from fixtures.softroce.start import templates_wanted
+
+NAME = "prepare"
+HELP = "Make the guest's image and template, and run nothing."
+
+# What the image and the template depend on.
+_OPTIONS = {WHERE: ("stack", "driver"), BUILDS: ("kernel", "modules", "rdma_core", "overlay", "guest_env")}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    for title, names in _OPTIONS.items():
+        group = parser.add_argument_group(title)
+        for name in names:
+            run_arguments.add_argument(group, name, argparse.SUPPRESS)
+    parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Makes what does not exist yet, and resumes a guest once to see that it can be; exit status 0.
+
+    Raises UserError (status 3) if the image or the template cannot be made.
+    """
+    options = run_arguments.options_from(arguments)
+    with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name, tidied(Path(name)):
+        guests = Guests(options, Path(name), _say, arguments.yes)
+        if not templates_wanted():
+            print(f"the image of {guests.stack} is ready; RDMA_CTS_TEMPLATES is off, so that guests are booted")
+            return 0
+        try:
+            guests.run_again(()).close()
+        except UserError as error:
+            raise UserError(f"the image of {guests.stack} is ready, but its template is not: a run boots its guests",
+                            hint="see the line above", status=3) from error  # fmt: skip
+    print(f"image and template of {guests.stack} are ready; {PROGRAM} run --guest uses them")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

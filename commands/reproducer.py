@@ -1,0 +1,119 @@
+"""`rdma-cts reproducer`: a C program of libibverbs alone that shows one case, and the text to report it with."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from commands import case_options
+from commands.explain import OUT, latest
+from conformance.defects import Symptom
+from conformance.errors import UserError
+from conformance.judging import Basis
+from conformance.results.files import write_atomically
+from conformance.results.records import read_results
+from conformance.results.rejudge import known_capabilities
+from conformance.yamldoc.reader import suggestion
+from reports.digest import Digest, read
+from reproducers.mail import mail
+from reproducers.of_runs import Made, file_name, programs_of, reproducer, unknown_device
+from reproducers.writer import Inexpressible
+
+NAME = "reproducer"
+HELP = "Make a C program of libibverbs alone that shows a violation, or the text to report it with."
+_FILE = Path("repro.c")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument(
+        "id",
+        nargs="?",
+        metavar="ID",
+        help="a case, CASE#axis=value,... for a point of a sweep, or a defect's fingerprint",
+    )
+    parser.add_argument(
+        "--run", type=Path, metavar="DIR", help=f"the run that has observed it (default: the latest in {OUT}/)"
+    )
+    parser.add_argument("--all", action="store_true", help="one for each violation of the run, in a directory")
+    parser.add_argument("--mail", action="store_true", help="write a text for a mailing list, with the program in it")
+    parser.add_argument(
+        "--history", nargs="+", type=Path, default=[], metavar="DIR",
+        help="with --mail: runs of other stacks, of which the text tells whether they have it",
+    )  # fmt: skip
+    parser.add_argument("--out", type=Path, metavar="FILE",
+                        help=f"where to write; - is standard output (default: {_FILE}, with --mail -)")  # fmt: skip
+    case_options.add_cases_argument(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Writes the program or the text; exit status 0. Raises UserError if the case cannot be expressed."""
+    if arguments.all == (arguments.id is not None) or (arguments.all and arguments.mail):
+        raise UserError("give a case, or --all for every violation of a run")
+    suite = case_options.suite_from(arguments)
+    path = arguments.run or latest(OUT)
+    run = read(path) if path else None
+    basis = basis_of(path) if path else unknown_device()
+    if arguments.all:
+        if run is None:
+            raise UserError("there is no run to make programs of", hint="--run DIR names one")
+        made = list(programs_of(run.results, suite, basis))
+        print("\n".join(_write_all(made, arguments.out or run.directory / "reproducers")))
+        return 0
+    symptom = _symptom(arguments.id, run)
+    name = symptom.name if symptom else arguments.id
+    if suite.find(name) is None:
+        raise UserError(f"there is no case {name!r}{suggestion(name, [case.id for case in suite.cases])}")
+    try:
+        if arguments.mail:
+            if run is None or symptom is None:
+                raise UserError(f"no run has found {name} violated", hint="--run DIR names the run")
+            text = mail(symptom, run, suite, basis, [read(each) for each in arguments.history])
+        else:
+            text = reproducer(name, suite, basis, symptom).text
+    except Inexpressible as reason:
+        raise UserError(f"{name} cannot be expressed as a C program: {reason}") from reason
+    _write(text, arguments.out or Path("-" if arguments.mail else _FILE))
+    return 0
+
+
+def basis_of(path: Path) -> Basis:
+    """What is known of the device of a recorded run."""
+    return Basis(known_capabilities(read_results(path)))
+
+
+def _symptom(wanted: str, run: Digest | None) -> Symptom | None:
+    """What a run has recorded of a case or defect that is violated; None if nothing."""
+    for defect in run.defects if run else ():
+        if defect.fingerprint == wanted:
+            return defect.first
+        for each in defect.symptoms:
+            if wanted in (each.name, each.case):
+                return each
+    return None
+
+
+def _write(text: str, out: Path) -> None:
+    if str(out) == "-":
+        sys.stdout.write(text)
+        return
+    write_atomically(out, text.encode())
+    print(f"{out}: {text.count(chr(10))} lines; cc {out} -libverbs && ./a.out")
+
+
+def _write_all(made: Sequence[Made], out: Path) -> list[str]:
+    """Writes the programs; a line for each reason why there is none, and one that counts."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for each in made:
+            if each.program:
+                (out / file_name(each.symptom.name)).write_text(each.program.text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}") from error
+    reasons = Counter(each.why_not for each in made if each.program is None)
+    written = sum(each.program is not None for each in made)
+    lines = [f"{count} cannot be expressed: {reason}" for reason, count in reasons.most_common()]
+    return [*lines, f"{written} of {len(made)} violations as C programs in {out}"]

@@ -1,0 +1,44 @@
+"""Merges refused registrations that share a condition: one flag that a driver refuses shows at many rules.
+
+A registration can be refused for many reasons by one errno, so that their causes are apart by rule; what the whole run
+shows brings those together that fail under one condition and no other call does. Not for causes (cause.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from conformance.defects.cause import REGISTRATION, Cause
+from conformance.defects.condition import Condition, Granted, conditions
+from conformance.defects.fault import Fault
+from conformance.defects.symptom import Symptom
+
+ByCause = Mapping[Cause, Sequence[Symptom]]
+
+
+def merged(by_cause: ByCause, succeeded: Granted) -> list[list[Cause]]:
+    """The causes of each defect, in the order of their keys."""
+    groups: dict[tuple[str, ...], list[Cause]] = {}
+    for cause in sorted(by_cause, key=lambda cause: cause.key):
+        mergeable = cause.key[:2] == (Fault.REFUSED, REGISTRATION)
+        groups.setdefault(cause.key[:3] if mergeable else cause.key, []).append(cause)
+    return [found for causes in groups.values() for found in _by_condition(causes, by_cause, succeeded)]
+
+
+def _by_condition(causes: Sequence[Cause], by_cause: ByCause, succeeded: Granted) -> list[list[Cause]]:
+    """The causes with one condition together: first those of the condition that most of them share."""
+    rest = {cause: set(conditions(by_cause[cause], succeeded)) for cause in causes}
+    found = []
+    while rest:
+        best = min(
+            (each for shared in rest.values() for each in shared), key=lambda each: _rank(each, rest), default=None
+        )
+        together = [cause for cause, shared in rest.items() if best in shared] if best is not None else list(rest)[:1]
+        found.append(together)
+        for cause in together:
+            del rest[cause]
+    return found
+
+
+def _rank(condition: Condition, causes: Mapping[Cause, set[Condition]]) -> tuple[int, int, Condition]:
+    return -sum(condition in shared for shared in causes.values()), len(condition), condition

@@ -1,0 +1,190 @@
+"""A comparison of two runs in the formats that `rdma-cts compare` prints. Not for comparing (comparison.py)."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from reports import confirmation
+from reports.comparison import (
+    FAILING,
+    GONE,
+    KINDS,
+    NEW,
+    REGRESSED,
+    UNDECIDED,
+    Change,
+    Comparison,
+    stacks,
+)
+from reports.digest import Digest, format_count
+from reports.junit import clean
+from reports.markdown import code, escaped
+
+SCHEMA = "rdma-cts-comparison/1"
+_MOST_IN_MARKDOWN = 50  # changes of each kind
+
+
+def text(comparison: Comparison, most: int | None) -> Iterator[str]:
+    """The lines people read; at most `most` of each kind of change (None: all)."""
+    old, new = comparison.old, comparison.new
+    yield f"old: {old.directory}: {old.short_sentence}"
+    yield f"new: {new.directory}: {new.short_sentence}"
+    for name, before, after in stacks(old, new):
+        yield f"  {name}: {before or 'none'} -> {after or 'none'}"
+    yield from _defects(comparison)
+    for kind, meaning in KINDS.items():
+        changes = comparison.of(kind)
+        if changes:
+            yield ""
+            yield f"{kind}: {_amount(changes)} ({meaning})"
+            yield from (line for change in changes[:most] for line in _format_change(change, new))
+            if most is not None and len(changes) > most:
+                yield f"  and {len(changes) - most} more (--all shows them)"
+    yield ""
+    counts = ", ".join(f"{_amount(changes)} {kind}" for kind in KINDS if (changes := comparison.of(kind)))
+    yield f"{format_count(comparison.compared, 'case')} compared: {counts or 'nothing has changed'}"
+    yield f"{conclusion(comparison)} (exit status {comparison.status})"
+
+
+def conclusion(comparison: Comparison) -> str:
+    """The outcome in a few words."""
+    if comparison.of(REGRESSED):
+        return "something has regressed"
+    return {
+        0: "nothing has regressed",
+        1: "nothing has regressed, but what is newly supported is wrong",
+        3: "nothing has regressed, but the new run is incomplete or undecided",
+    }[comparison.status]
+
+
+def _defects(comparison: Comparison) -> Iterator[str]:
+    found = comparison.defects
+    if not any(found.values()):
+        return
+    yield ""
+    yield f"defects: {', '.join(f'{len(defects)} {kind}' for kind, defects in found.items())}"
+    for kind in (NEW, GONE):
+        for defect in found[kind]:
+            yield f"  {kind:4}  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}"
+
+
+def _amount(changes: list[Change]) -> str:
+    cases, points = sum(not change.points for change in changes), sum(change.points for change in changes)
+    amounts = ((cases, "case"), (points, "point"))
+    return " and ".join(format_count(number, one) for number, one in amounts if number)
+
+
+def _format_change(change: Change, new: Digest) -> Iterator[str]:
+    arrow = " -> ".join(verdict for verdict in (change.old, change.new) if verdict)
+    if change.points:
+        yield f"  {arrow}  {change.points:,} points of {change.case}, such as {'; '.join(change.examples)}"
+        return
+    yield f"  {arrow}  {' '.join(change.record['rules'])}  {change.case}"
+    if change.kind in FAILING or (change.kind == NEW and change.new == "FAIL"):
+        yield f"      {change.record['reason']}"
+        yield f"      {change.record['repro']}"
+        if confirmed := confirmation.of_case(new, change.case):
+            yield f"      {confirmed}"
+
+
+def as_json(comparison: Comparison) -> str:
+    """For programs; docs/reports.md describes the keys."""
+    data = {
+        "schema": SCHEMA,
+        "old": str(comparison.old.directory),
+        "new": str(comparison.new.directory),
+        "exit_status": comparison.status,
+        "conclusion": conclusion(comparison),
+        "cases_compared": comparison.compared,
+        "stack": {name: [before, after] for name, before, after in stacks(comparison.old, comparison.new)},
+        "defects": {
+            kind: [
+                {"fingerprint": each.fingerprint, "severity": each.severity.label, "title": each.title,
+                 "rules": list(each.rules), "cases": list(each.cases)}
+                for each in defects
+            ]
+            for kind, defects in comparison.defects.items()
+        },
+        "changes": [_change_data(change) for change in comparison.changes],
+    }  # fmt: skip
+    return json.dumps(data, indent=1) + "\n"
+
+
+def _change_data(change: Change) -> dict[str, Any]:
+    return {
+        "kind": change.kind, "case": change.case, "old": change.old, "new": change.new, "points": change.points,
+        "examples": list(change.examples), "rules": list(change.record["rules"]), "reason": change.record["reason"],
+        "repro": change.record["repro"],
+    }  # fmt: skip
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """For the summary of a CI job."""
+    return "\n".join(_markdown(comparison)) + "\n"
+
+
+def _markdown(comparison: Comparison) -> Iterator[str]:
+    sign = {0: "✅", 1: "❌"}.get(comparison.status, "⚠️")
+    yield f"## {sign} rdma-cts compare: {escaped(conclusion(comparison))}"
+    yield ""
+    for name, run in (("old", comparison.old), ("new", comparison.new)):
+        yield f"- {name}: {escaped(run.name)}: {escaped(run.short_sentence)}"
+    for name, before, after in stacks(comparison.old, comparison.new):
+        yield f"- {escaped(name)}: {escaped(before or 'none')} → {escaped(after or 'none')}"
+    shown = [(kind, defect) for kind in (NEW, GONE) for defect in comparison.defects[kind]]
+    if shown:
+        yield ""
+        yield "| | severity | defect | what is wrong |"
+        yield "|---|---|---|---|"
+        yield from (
+            f"| {kind} | {defect.severity.label} | {code(defect.fingerprint)} | {escaped(defect.title)} |"
+            for kind, defect in shown
+        )
+    for kind, meaning in KINDS.items():
+        changes = comparison.of(kind)
+        if not changes:
+            continue
+        yield ""
+        yield f"### {kind}: {_amount(changes)}"
+        yield ""
+        yield escaped(meaning)
+        yield ""
+        for change in changes[:_MOST_IN_MARKDOWN]:
+            points = f" ({format_count(change.points, 'point')})" if change.points else ""
+            yield f"- {change.old or 'none'} → {change.new or 'none'}: {code(change.case)}{points}"
+        if len(changes) > _MOST_IN_MARKDOWN:
+            yield f"- and {len(changes) - _MOST_IN_MARKDOWN} more"
+
+
+def as_junit(comparison: Comparison) -> str:
+    """For CI systems: a testcase for each change; what has regressed is a failure, what is undecided an error."""
+    kinds = {**dict.fromkeys(FAILING, "failure"), UNDECIDED: "error"}
+    elements = [kinds.get(change.kind, "skipped") for change in comparison.changes]
+    document = ET.Element("testsuites")
+    suite = ET.SubElement(
+        document, "testsuite", name="rdma-cts compare", tests=str(max(1, len(elements))),
+        failures=str(elements.count("failure")), errors=str(elements.count("error")),
+        skipped=str(elements.count("skipped")), time="0.000", timestamp=clean(comparison.new.header["started"]),
+        hostname=clean(comparison.new.device),
+    )  # fmt: skip
+    for change, kind in zip(comparison.changes, elements, strict=True):
+        folder, _, name = change.case.partition("/")
+        points = f" ({change.points:,} points, such as {'; '.join(change.examples)})" if change.points else ""
+        testcase = ET.SubElement(
+            suite, "testcase", classname=f"rdma-cts.{clean(folder)}", name=clean(name + points), time="0.000"
+        )
+        message = f"{change.kind}: {change.old or 'none'} -> {change.new or 'none'}: {change.record['reason']}"
+        child = ET.SubElement(testcase, kind, type=change.kind, message=clean(message))
+        if kind != "skipped":
+            child.text = clean(f"reproduce: {change.record['repro']}")
+    if not elements:
+        ET.SubElement(suite, "testcase", classname="rdma-cts", name="nothing has changed", time="0.000")
+    ET.indent(document)
+    data: bytes = ET.tostring(document, encoding="us-ascii", xml_declaration=True)
+    return data.decode() + "\n"
+
+
+FORMATS: Mapping[str, Callable[[Comparison], str]] = {"markdown": as_markdown, "json": as_json, "junit": as_junit}

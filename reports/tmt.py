@@ -1,0 +1,56 @@
+"""results.yaml of a tmt test with `result: custom`: a result for each case. JSON, which is YAML too.
+
+FAIL, CRASH and HANG are `fail`, BROKEN and MISSED `error`, UNSUPPORTED and UNREACHABLE `skip`, and a waived violation
+is `warn`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import Verdict
+from reports.digest import Digest, one_line
+
+_RESULT = {
+    Verdict.PASS: "pass",
+    Verdict.UNSUPPORTED: "skip",
+    Verdict.UNREACHABLE: "skip",
+    Verdict.WAIVED: "warn",
+    Verdict.FAIL: "fail",
+    Verdict.CRASH: "fail",
+    Verdict.HANG: "fail",
+    Verdict.BROKEN: "error",
+    Verdict.MISSED: "error",
+}
+
+
+def render(runs: Sequence[Digest]) -> str:
+    """The list of results; the names of several runs begin with the run's."""
+    results = [result for run in runs for result in _run(run, f"/{run.name}" if len(runs) > 1 else "")]
+    return json.dumps(results, indent=1) + "\n"
+
+
+def _run(run: Digest, prefix: str) -> Iterator[dict[str, Any]]:
+    for record in run.results:
+        yield {
+            "name": f"{prefix}/{record['case']}",
+            "result": _RESULT[record["effective"]],
+            "note": [one_line(text) for text in _notes(record)],
+            "duration": _duration(record["duration_us"]),
+        }
+
+
+def _notes(record: ResultRecord) -> Iterator[str]:
+    yield f"{record['effective']} {' '.join(record['rules'])}"
+    if record["effective"] != Verdict.PASS:
+        yield record["reason"]
+        yield record["repro"]
+
+
+def _duration(microseconds: float | None) -> str:
+    """Hours, minutes and seconds, as tmt reads them."""
+    seconds = round((microseconds or 0) / 1e6)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

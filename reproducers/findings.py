@@ -1,0 +1,133 @@
+"""The page of findings: each defect of a driver, on which stacks it was seen, and the program that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from conformance.defects import Defect, Symptom
+from conformance.judging import Basis
+from conformance.tables.suite import Suite
+from reports.digest import Digest, RuleFacts
+from reproducers.of_runs import file_name, reproducer
+from reproducers.program import Program
+from reproducers.writer import Inexpressible
+
+PAGE, FOLDER = "findings.md", "findings"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A recorded run with what is known of its device."""
+
+    digest: Digest
+    basis: Basis
+
+    @property
+    def stack(self) -> str:
+        """The stack, in a few words."""
+        header = self.digest.header
+        env = header["env"]
+        versions = f"kernel {env.get('kernel', '?')}, rdma-core {env.get('rdma_core', '?')}"
+        return f"{header['stack']}: {versions}" if header["stack"] else versions
+
+    @property
+    def name(self) -> str:
+        """The name of the stack, for a list."""
+        return self.digest.header["stack"] or str(self.digest.header["env"].get("kernel", "?"))
+
+    @property
+    def by_fingerprint(self) -> Mapping[str, Defect]:
+        """The defects of the run."""
+        return {defect.fingerprint: defect for defect in self.digest.defects}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A defect, as the first of `runs` shows it, with the runs that have it and a program of one of its symptoms."""
+
+    defect: Defect
+    runs: tuple[Run, ...]
+    symptom: Symptom
+    program: Program | None
+    why_not: str = ""
+
+    @property
+    def file(self) -> str:
+        """The name of the program's file."""
+        return file_name(self.symptom.name)
+
+
+def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
+    """The defects of all runs, the most severe first; of equal ones, those that more results show."""
+    having: dict[str, list[Run]] = {}
+    for run in runs:
+        for fingerprint in run.by_fingerprint:
+            having.setdefault(fingerprint, []).append(run)
+    found = [_finding(fingerprint, tuple(of), suite) for fingerprint, of in having.items()]
+    return sorted(found, key=lambda each: (each.defect.severity.rank, -len(each.defect.cases), each.defect.title))
+
+
+def _finding(fingerprint: str, runs: tuple[Run, ...], suite: Suite) -> Finding:
+    defect, reasons = runs[0].by_fingerprint[fingerprint], []
+    for symptom in defect.symptoms:
+        try:
+            return Finding(defect, runs, symptom, reproducer(symptom.name, suite, runs[0].basis, symptom))
+        except Inexpressible as reason:
+            reasons.append(str(reason))
+    return Finding(defect, runs, defect.first, None, reasons[0])
+
+
+def page(findings: Sequence[Finding], runs: Sequence[Run], where: Mapping[str, str], title: str) -> str:
+    """The page as Markdown. `where` says, by fingerprint, where in a driver's source a defect lies."""
+    lines = [f"# {title}", ""]
+    lines += [f"{len(findings)} defects of {_devices(runs)}, the most severe first. This page and the programs in "
+              f"`{FOLDER}/` are made by `./rdma-cts findings RUN [RUN …]` from runs on:", ""]  # fmt: skip
+    lines += [f"- {run.stack}" for run in runs]
+    lines += ["", "A program needs libibverbs alone: `cc FILE -libverbs && ./a.out [DEVICE]`. It prints what the",
+              "document wants and what came; it ends with 0 (kept), 1 (violated), 77 (not supported), 2 (not set up).",
+              "", "| severity | defect | stacks | shown by |", "|---|---|---|---|"]  # fmt: skip
+    for each in findings:
+        names = ", ".join(dict.fromkeys(run.name for run in each.runs))
+        lines.append(f"| {each.defect.severity.label} | {_cell(each.defect.title)} | {names} | {_link(each)} |")
+    for each in findings:
+        lines += ["", *_section(each, runs, where)]
+    return "\n".join(lines) + "\n"
+
+
+def _devices(runs: Iterable[Run]) -> str:
+    return ", ".join(dict.fromkeys(str(run.digest.header["device"].get("driver", "?")) for run in runs))
+
+
+def _section(finding: Finding, runs: Sequence[Run], where: Mapping[str, str]) -> list[str]:
+    defect, symptom = finding.defect, finding.symptom
+    facts = finding.runs[0].digest.rules
+    seen = [f"{run.name} ({len(run.by_fingerprint[defect.fingerprint].cases)} results)" for run in finding.runs]
+    absent = [run.name for run in runs if run not in finding.runs]
+    lines = [
+        f"## {_cell(defect.title)}",
+        "",
+        f"- severity: {defect.severity.label}",
+        f"- fingerprint: `{defect.fingerprint}`",
+    ]
+    lines.append(f"- seen on: {', '.join(seen)}" + (f"; not on: {', '.join(absent)}" if absent else ""))
+    lines.append(f"- rules: {', '.join(defect.rules)}")
+    lines += [f"- the document: {_documented(facts[id_])}" for id_ in symptom.rules[:2] if id_ in facts]
+    lines.append(f"- observed: {symptom.line.removeprefix('afterwards ')} (`{symptom.name}`)")
+    lines.append(f"- answered by: {defect.answering}")
+    if place := where.get(defect.fingerprint):
+        lines.append(f"- where: {place}")
+    lines.append(f"- shown by: {_link(finding)}")
+    return lines
+
+
+def _documented(rule: RuleFacts) -> str:
+    return f'"{rule.quote}" ({rule.source})' if rule.quote else f"{rule.statement} ({rule.source})"
+
+
+def _link(finding: Finding) -> str:
+    return f"[{finding.file}]({FOLDER}/{finding.file})" if finding.program else f"no program: {finding.why_not}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

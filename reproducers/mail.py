@@ -1,0 +1,103 @@
+"""The text with which a violation is reported: to a mailing list, or to a vendor. Plain text of 72 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from conformance.defects import Defect, Symptom, answering_of, severity_of
+from conformance.judging import Basis
+from conformance.model.set_up import set_up_of
+from conformance.tables.suite import Suite
+from reports.digest import Digest
+from reproducers.of_runs import reproducer
+
+WIDTH = 72
+_KERNEL_LINES = 40
+
+
+def mail(symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Sequence[Digest]) -> str:
+    """The whole text, subject first. Raises reproducers.writer.Inexpressible if there is no program."""
+    program = reproducer(symptom.name, suite, basis, symptom, WIDTH)
+    lines = [*_told(symptom, run, suite, history), "", program.text.rstrip()]
+    return "\n".join(lines) + "\n"
+
+
+def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]) -> Iterator[str]:
+    defect = _defect_of(symptom, run)
+    title = defect.title if defect else symptom.line
+    yield from _wrapped(f"Subject: {run.header['device'].get('driver') or 'RDMA'}: {title}", further=" ")
+    yield ""
+    line = symptom.line.removeprefix("afterwards ")
+    yield from _wrapped(f"{line}.")
+    yield from _wrapped(
+        f'This is a defect of the severity "{severity_of(symptom).label}": {severity_of(symptom).meaning}'
+    )
+    yield ""
+    for id_ in symptom.rules[:3]:
+        rule = run.rules.get(id_)
+        if rule is None:
+            continue
+        yield from _wrapped(f"{rule.source} says:" if rule.quote else f"By {rule.source}:")
+        yield from _wrapped(f'"{rule.quote}"' if rule.quote else rule.statement, "    ", "    ")
+        yield ""
+    case = suite.find(symptom.name)
+    assert case is not None
+    set_up = set_up_of(case)
+    yield "What was done:"
+    for line in (*set_up["given"], *(f"before: {each}" for each in set_up["before"])):
+        yield from _wrapped(line, "  - ", "    ")
+    yield from _wrapped(f"call: {case.when}", "  - ", "    ")
+    for step in case.afterwards:
+        yield from _wrapped(f"then: {step}", "  - ", "    ")
+    yield from _wrapped(f"expected: {symptom.expected}", "", "  ")
+    yield from _wrapped(f"observed: {line}", "", "  ")
+    yield from _wrapped(f"answered by: {answering_of(symptom)}", "", "  ")
+    yield ""
+    if log := symptom.record["kernel"].get("log", []):
+        yield "The kernel's messages:"
+        for line in log[-_KERNEL_LINES:]:
+            yield from _wrapped(line, "  ", "    ")
+        yield ""
+    yield from _tested(run)
+    if history:
+        yield ""
+        yield "Stacks:"
+        for each in (run, *history):
+            yield from _wrapped(f"{_stack(each)}: {_has(symptom, defect, each)}", "  - ", "    ")
+    yield ""
+    yield from _wrapped(
+        f"Found by the case {symptom.name} of rdma-cts. The program below shows it without that suite; it ends with"
+        " status 1 if the document is violated, 0 if it is kept, 77 if the device does not support what is needed,"
+        " and 2 if something could not be set up."
+    )
+
+
+def _defect_of(symptom: Symptom, run: Digest) -> Defect | None:
+    return next((each for each in run.defects if symptom in each.symptoms), None)
+
+
+def _stack(run: Digest) -> str:
+    env = run.header["env"]
+    return f"kernel {env.get('kernel', '?')}, rdma-core {env.get('rdma_core', '?')}"
+
+
+def _tested(run: Digest) -> Iterator[str]:
+    """The versions, and the hashes of what was loaded."""
+    device = run.header["device"]
+    yield from _wrapped(f"Tested: {device.get('name', '?')} ({device.get('driver', '?')}), {_stack(run)}.")
+    for name, digest in run.under_test.items():
+        if not name.startswith("given"):
+            yield from _wrapped(f"{name}: {digest}", "  - ", "    ")
+
+
+def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
+    """Whether a run has the defect, in words."""
+    if defect and any(each.fingerprint == defect.fingerprint for each in run.defects):
+        return "has it"
+    record = next((each for each in run.results if each["case"] == symptom.case), None)
+    return f"does not have it (the case is {record['verdict']})" if record else "was not tested for it"
+
+
+def _wrapped(text: str, first: str = "", further: str = "") -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)

@@ -1,0 +1,16 @@
+// needs: next
+/* A FLUSH of the peer, which moves no bytes. */
+static void flush(struct ibv_qp **two, const char *call, int wanted, int type,
+                  uint32_t rkey, uint64_t addr, size_t count)
+{
+    struct ibv_qp_ex *poster = ibv_qp_to_qp_ex(two[1]);
+    int status;
+
+    ibv_wr_start(poster);
+    poster->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_flush(poster, rkey, addr, count, type, IBV_FLUSH_RANGE);
+    status = ibv_wr_complete(poster) ? NONE : next(two[1]->send_cq);
+    CHECK(wanted < 0 || wanted == (status == IBV_WC_SUCCESS),
+          "%s should %s: status %d, %s", call,
+          wanted ? "succeed" : "be refused", status, ibv_wc_status_str(status));
+}

@@ -1,0 +1,45 @@
+"""A guest laid bare: no huge pages, dma-bufs, swap space, persistent memory, C compiler, and little memory to lock."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.model.verdict import Verdict
+from conformance.results.records import read_results
+from conformance.tables.suite import ROOT
+from patience import PATIENCE_S
+
+pytestmark = pytest.mark.guest
+# For each case its verdict, and what its reason says: how the host is given what it lacks.
+ANSWERS = {
+    "reg_mr/several_packets/huge-pages": (Verdict.UNREACHABLE, "sysctl vm.nr_hugepages="),
+    "reg_mr/on_demand_pages/swapped-out-rdma-write": (Verdict.UNREACHABLE, "mkswap"),
+    "reg_mr/limits_and_pages/persistent-beside-binding": (Verdict.UNREACHABLE, "RDMA_CTS_PMEM"),
+    "api/declarations/enum-ibv-node-type": (Verdict.UNREACHABLE, "install gcc or clang"),
+    # The device comes first: Soft-RoCE registers no dma-bufs, wherever they are from.
+    "reg_dmabuf_mr/parts/structure-of-1-at-100@libibverbs": (Verdict.UNSUPPORTED, ""),
+    "reg_mr/rights/remote-write-refused-by-local-write": (Verdict.PASS, ""),
+}
+
+
+def test_what_the_host_lacks_is_unreachable_with_how_to_mend_it(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    only = [word for case in ANSWERS for word in ("--only", case)]
+    done = subprocess.run(
+        [str(ROOT / "rdma-cts"), "run", "--guest", "--yes", "--no-confirm", "--guest-env", "RDMA_CTS_BARE=8192",
+         "--out", str(out), *only],
+        cwd=ROOT, env={**os.environ, "RDMA_CTS_PYTHON": sys.executable},
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    results = {result["case"]: result for result in read_results(out).results}
+    assert {case: result["verdict"] for case, result in results.items()} == {
+        case: verdict for case, (verdict, _) in ANSWERS.items()
+    }
+    for case, (_, mending) in ANSWERS.items():
+        assert mending in results[case]["reason"], case

@@ -1,0 +1,275 @@
+"""What a CI system copies or calls: the workflows, and the scripts in ci/."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tap.parser import Parser
+
+from clean_tree import Tree, unpacked
+from conformance.model.verdict import Verdict
+from conformance.results.records import Recorded, encode, read_results
+from conformance.tables.suite import ROOT
+from fixtures import packages
+from fixtures.cache import cache_directory
+from fixtures.softroce.image import ensure_image
+from fixtures.softroce.recipe import STACKS, recipe_for
+from patience import PATIENCE_S
+from reports import tmt
+from samples import result
+from test_reports import SUITE, digested, one_of_each, recorded
+
+CI = ROOT / "ci"
+GITHUB = yaml.safe_load((CI / "github.yml").read_text())["jobs"]["conformance"]
+GITLAB = yaml.safe_load((CI / "gitlab.yml").read_text())["rdma-cts"]
+SCRIPTS = sorted(CI.glob("**/*.sh"))
+_EXPRESSION = re.compile(r"\$\{\{ (.*?) \}\}")
+
+
+# The workflows
+
+
+def test_the_stacks_of_the_matrices_exist() -> None:
+    (matrix,) = GITLAB["parallel"]["matrix"]
+    assert set(GITHUB["strategy"]["matrix"]["stack"]) <= set(STACKS)
+    assert set(matrix["STACK"]) <= set(STACKS)
+
+
+def test_each_step_of_the_workflow_is_an_action_of_a_version_or_a_script() -> None:
+    for step in GITHUB["steps"]:
+        assert ("uses" in step) != ("run" in step), step
+        assert re.fullmatch(r"actions/[a-z-]+@v\d+", step.get("uses", "actions/none@v0"))
+        assert not set(step) - {"name", "id", "if", "uses", "with", "run"}
+
+
+def test_every_expression_of_the_workflow_has_a_value() -> None:
+    known = {"matrix.stack", "github.run_id", *(f"env.{name}" for name in GITHUB["env"])}
+    assert _EXPRESSION.findall(GITHUB["name"]) == ["matrix.stack"]
+    for step in GITHUB["steps"]:
+        for expression in _EXPRESSION.findall(json.dumps(step)):
+            if patterns := re.fullmatch(r"hashFiles\((.*)\)", expression):
+                for pattern in shlex.split(patterns[1].replace(",", " ")):
+                    assert list(ROOT.glob(pattern.removeprefix("rdma-cts/"))), pattern
+            else:
+                assert expression in known
+        outputs = re.findall(r'echo "(\w+)=.*>>"\$GITHUB_OUTPUT"', step.get("run", ""))
+        known |= {f"steps.{step.get('id')}.outputs.{name}" for name in outputs}
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(CI)))
+def test_the_scripts_are_shell_scripts_that_can_be_started(script: Path) -> None:
+    assert script.stat().st_mode & 0o111
+    subprocess.run(["sh", "-n", str(script)], check=True)
+
+
+# The scripts, with a program that has already run
+
+
+def write(folder: Path, run: Recorded) -> None:
+    """The results file of a run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [run.header, *run.results, *([run.footer] if run.footer else [])]
+    (folder / "results.jsonl").write_bytes(b"".join(encode(line) for line in lines))
+
+
+class Scripts:
+    """A copy of ci/ beside a program whose `run` only copies the results that a test has made; the rest is real."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        shutil.copytree(CI, root / "suite" / "ci")
+        program = root / "suite" / "rdma-cts"
+        program.write_text(f"""#!/bin/sh
+            echo "$*" >>{root}/asked
+            [ "$1" = run ] || exec {ROOT}/rdma-cts "$@"
+            until [ "$1" = --out ]; do shift; done
+            [ ! -d {root}/made ] || {{ mkdir -p "$2" && cp {root}/made/* "$2"; }}
+            exit "$(cat {root}/status)" """)
+        program.chmod(0o755)
+
+    def will(self, status: int, run: Recorded | None = None) -> None:
+        """What the next run is to leave."""
+        shutil.rmtree(self.root / "made", ignore_errors=True)
+        (self.root / "status").write_text(str(status))
+        if run:
+            write(self.root / "made", run)
+
+    def call(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Calls a script."""
+        settings = [f"{name}={value}" for name, value in environment.items()]
+        command = ["env", *settings, str(self.root / "suite" / "ci" / script), *arguments]
+        return subprocess.run(command, cwd=self.root, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
+
+    def asked(self) -> list[str]:
+        """The arguments of each call of the program."""
+        return (self.root / "asked").read_text().splitlines()
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Scripts:
+    """The scripts of ci/ and their program."""
+    return Scripts(tmp_path)
+
+
+def verdicts(*each: str) -> Recorded:
+    """A run with these verdicts."""
+    return recorded([result(case, verdict) for case, verdict in zip(SUITE.cases, each, strict=False)])
+
+
+def test_a_cell_fails_by_regressions_only(scripts: Scripts) -> None:
+    nights = ((1, "PASS", "FAIL", 0), (1, "FAIL", "FAIL", 1), (1, "FAIL", "FAIL", 1), (0, "PASS", "PASS", 0))
+    for status, first, second, expected in nights:
+        scripts.will(status, verdicts(first, second))
+        summary = scripts.root / "step-summary"
+        summary.write_text("")
+        done = scripts.call("stack.sh", "forky", "kept", "--tier", "smoke", GITHUB_STEP_SUMMARY=str(summary))
+        assert done.returncode == expected, done.stdout + done.stderr
+        assert "## Since the last good run" in summary.read_text()
+        shutil.rmtree(scripts.root / "out")
+    assert scripts.asked()[0] == "run --guest --stack forky --yes --quiet --out out/forky --tier smoke"
+    kept = read_results(scripts.root / "kept" / "forky").results
+    assert [each["verdict"] for each in kept] == ["PASS", "PASS"]
+
+
+def test_a_cell_whose_run_is_incomplete_fails_and_is_not_kept(scripts: Scripts) -> None:
+    scripts.will(3, recorded([result(SUITE.cases[0])], complete=False))
+    assert scripts.call("stack.sh", "forky", "kept").returncode == 3
+    assert (scripts.root / "out/forky/summary.md").exists()
+    assert not (scripts.root / "kept").exists()
+
+
+def test_a_cell_whose_run_does_not_begin_has_the_status_of_the_run(scripts: Scripts) -> None:
+    scripts.will(4)
+    assert scripts.call("stack.sh", "forky", "kept").returncode == 4
+
+
+def test_a_kselftest_prints_ktap_and_nothing_else(scripts: Scripts) -> None:
+    scripts.will(1, verdicts("PASS", "FAIL"))
+    done = scripts.call("kselftest.sh", "--tier", "smoke", RDMA_CTS_DEVICE="mlx5_0")
+    assert done.returncode == 1
+    lines = list(Parser().parse(io.StringIO(done.stdout.partition("\n")[2])))
+    assert sorted(line.ok for line in lines if line.category == "test") == [False, True]
+    assert re.fullmatch(r"run --device mlx5_0 --out \S+ --tier smoke", scripts.asked()[0])
+    scripts.will(0, verdicts("PASS"))
+    assert scripts.call("kselftest.sh", RDMA_CTS_DEVICE="mlx5_0").returncode == 0
+
+
+def test_a_kselftest_whose_run_does_not_begin_fails(scripts: Scripts) -> None:
+    scripts.will(2)
+    done = scripts.call("kselftest.sh", RDMA_CTS_DEVICE="none")
+    assert (done.returncode, "not ok 1 rdma-cts # ERROR" in done.stdout) == (1, True)
+
+
+@pytest.mark.skipif(any(Path("/sys/class/infiniband").glob("*")), reason="this host has an RDMA device")
+def test_a_kselftest_without_a_device_is_skipped(scripts: Scripts) -> None:
+    done = scripts.call("kselftest.sh")
+    assert (done.returncode, done.stdout) == (4, "KTAP version 1\n1..0 # SKIP this host has no RDMA device\n")
+
+
+def test_a_tmt_test_leaves_its_results(scripts: Scripts) -> None:
+    scripts.will(1, verdicts("PASS", "FAIL"))
+    data = scripts.root / "data"
+    data.mkdir()
+    done = scripts.call("tmt/test.sh", TMT_TEST_DATA=str(data), RDMA_CTS_TARGET="--guest")
+    assert done.returncode == 0, done.stderr
+    assert [each["result"] for each in yaml.safe_load((data / "results.yaml").read_text())] == ["pass", "fail"]
+    assert read_results(data / "run").footer
+
+
+def test_tmt_is_told_each_case_in_its_own_words() -> None:
+    found = yaml.safe_load(tmt.render([digested(one_of_each())]))
+    assert len({each["name"] for each in found}) == len(found) == len(one_of_each().results)
+    for each, record in zip(found, one_of_each().results, strict=True):
+        assert each["name"] == f"/{record['case']}"
+        assert each["result"] in ("pass", "fail", "skip", "warn", "error")
+        assert (each["result"] == "pass") == (record["effective"] == "PASS")
+        assert re.fullmatch(r"\d\d:\d\d:\d\d", each["duration"])
+
+
+def test_restraint_is_told_what_did_not_pass_and_the_whole(scripts: Scripts) -> None:
+    scripts.will(1, verdicts("PASS", "FAIL"))
+    for name in ("rstrnt-report-result", "rstrnt-report-log"):
+        stub = scripts.root / name
+        stub.write_text(f'#!/bin/sh\necho "$*" >>{scripts.root}/{name}.calls\n')
+        stub.chmod(0o755)
+    path = f"{scripts.root}:/usr/bin:/bin:/usr/sbin:/sbin"
+    done = scripts.call("restraint/runtest.sh", PATH=path, RDMA_CTS_OPTIONS="--guest")
+    assert done.returncode == 0, done.stderr
+    calls = [call.split()[2:] for call in (scripts.root / "rstrnt-report-result.calls").read_text().splitlines()]
+    assert calls == [[SUITE.cases[1].id, "FAIL"], ["rdma-cts", "FAIL", "1"]]
+    assert "results.jsonl" in (scripts.root / "rstrnt-report-log.calls").read_text()
+
+
+# The workflows' scripts in a clean Debian, as root, as in their containers
+
+VIOLATION = "bind_mw/ownership/region-of-another-pd-with-remote-write-type-2"  # Soft-RoCE accepts it
+WORK = Path("/root/work")
+RUN = f"--only {VIOLATION} --no-confirm"
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Tree]:
+    """A clean Debian with the packages of a run in the guest, the suite's checkout and this host's image."""
+    ensure_image(recipe_for(), cache_directory(), print)
+    with unpacked([need.package for need in packages.needs(("suite", *packages.HOST, *packages.GUEST))]) as tree:
+        ignored = shutil.ignore_patterns(".git", "out", "__pycache__", ".*_cache")
+        shutil.copytree(ROOT, tree.root / WORK.relative_to("/") / "rdma-cts", ignore=ignored)
+        tree.lend_cache(WORK / "cache")
+        yield tree
+
+
+def script_of(lines: Sequence[str], environment: dict[str, Any]) -> str:
+    """The lines as one shell script with this environment, in the working directory."""
+    exports = [f"export {name}={shlex.quote(str(value))}" for name, value in environment.items()]
+    return "\n".join(["set -e", f"cd {WORK}", *exports, *lines])
+
+
+def github_script() -> str:
+    """What the workflow runs; its actions are a checkout that is there, caches and the upload of results."""
+    values = {"matrix.stack": "forky"}
+    lines = [_EXPRESSION.sub(lambda found: values[found[1]], step["run"]) for step in GITHUB["steps"] if "run" in step]
+    more = {"OPTIONS": RUN, "RDMA_CTS_CACHE": WORK / "cache",
+            "GITHUB_OUTPUT": WORK / "output", "GITHUB_STEP_SUMMARY": WORK / "summary"}  # fmt: skip
+    return script_of(lines, GITHUB["env"] | more)
+
+
+def gitlab_script() -> str:
+    """What the template runs after its checkout; the cached image is of this week."""
+    more = {"STACK": "forky", "OPTIONS": RUN, "RDMA_CTS_CACHE": WORK / "cache"}
+    return script_of(["date +%G-%V >cache/week", *GITLAB["script"]], GITLAB["variables"] | more)
+
+
+@pytest.mark.guest
+def test_the_workflows_run_in_a_clean_debian_and_know_what_is_new(machine: Tree) -> None:
+    work = machine.root / WORK.relative_to("/")
+    first = machine.run(github_script(), user="root")
+    assert first.returncode == 0, first.stdout + first.stderr  # the violation is the baseline
+    assert "the first run of forky" in first.stdout
+    assert VIOLATION in (work / "summary").read_text()
+    assert (work / "out/forky/junit.xml").exists()
+
+    shutil.rmtree(work / "out")
+    second = machine.run(gitlab_script(), user="root")
+    assert second.returncode == 0, second.stdout + second.stderr
+    assert "nothing has regressed" in second.stdout
+
+    # As if the violation were new: the last good run had none.
+    shutil.rmtree(work / "out")
+    good = read_results(work / "kept/forky")
+    for record in good.results:
+        record |= {"verdict": Verdict.PASS, "effective": Verdict.PASS}
+    write(work / "kept/forky", good)
+    third = machine.run(gitlab_script(), user="root")
+    assert third.returncode == 1, third.stdout + third.stderr
+    assert "regressed: 1 case" in third.stdout

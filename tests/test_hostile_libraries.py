@@ -1,0 +1,90 @@
+"""Libraries in the real guest that turn on the program that has loaded them: none gets a PASS that it has not earned.
+
+One preloaded library does all of it (hostile.c): which attack, the row says. All rows are of one run.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bad_driver
+from conformance.results.records import Recorded, read_results
+from conformance.tables.suite import ROOT
+from patience import PATIENCE_S
+
+pytestmark = pytest.mark.guest
+DEADLINE_S = "30"
+FIRST_PAGES = 201
+# The attacks in the order of hostile.c, and the verdict on the row in which each happens.
+ATTACKS = {
+    "everywhere": "PASS",  # forged lines to every descriptor that is open; then it does its work
+    "forge": "CRASH",  # the same, and _exit(0)
+    "forge-on-port": "CRASH",  # forged lines to the port by its name, and _exit(0)
+    "end": "CRASH",  # says that the session has ended
+    "refuse": "CRASH",  # says that the device cannot be tested, and ends
+    "hold": "CRASH",  # keeps the port, so that the harness cannot write
+    "babble": "PASS",  # a thread that prints a megabyte without a newline
+    "loop": "HANG",
+    "abort": "CRASH",
+    "kill": "BROKEN",  # SIGKILL may come from anybody: it is tried three times
+    "kill-parent": "BROKEN",
+    "child": "CRASH",  # leaves a process that goes on forging
+    "alter": "BROKEN",  # makes PASS of FAIL in the line on its way
+    "drop": "BROKEN",
+    "garbage": "BROKEN",
+}
+ROWS = ("first", *ATTACKS, "last")
+
+
+def tables(folder: Path) -> Path:
+    """A folder for --cases: a good registration for each attack, and one before and after all of them."""
+    text = f"verb: ibv_reg_mr\ncases: {len(ROWS)}\nrows:\n"
+    for number, row in enumerate(ROWS):
+        pages = FIRST_PAGES + number - 1 if row in ATTACKS else 4
+        text += f"  - id: {row}\n    rules: [REG-01]\n"
+        text += f"    given: {{memory: {{buf: {{kind: anonymous, size: {pages} pages}}}}}}\n"
+        text += f"    when: {{access: [LOCAL_WRITE]}}\n    then: {'refused' if row == 'alter' else 'success'}\n"
+    (folder / "reg_mr").mkdir(parents=True)
+    (folder / "reg_mr" / "hostile.yaml").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """The run of all rows."""
+    place = tmp_path_factory.mktemp("hostile")
+    overlay = bad_driver.overlay(place / "overlay", "hostile.c")
+    forged = ",".join(f"reg_mr/hostile/{row}" for row in ROWS)
+    cases = str(tables(place / "tables"))
+    command = [
+        "./rdma-cts", "run", "--guest", "--yes", "--cases", cases, "--overlay", str(overlay), "-k", "hostile/",
+        "--guest-env", f"RDMA_CTS_FORGED={forged}", "--deadline", DEADLINE_S, "--guests", "1", "--no-confirm",
+        "--out", str(place / "out"),
+    ]  # fmt: skip
+    environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S,
+                          check=False)  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    print(done.stdout)
+    return read_results(place / "out")
+
+
+def test_each_attack_costs_its_case_alone(run: Recorded) -> None:
+    assert len(ATTACKS) >= 10
+    assert {line["case"].rpartition("/")[2]: line["verdict"] for line in run.results} == {
+        "first": "PASS", **ATTACKS, "last": "PASS",
+    }  # fmt: skip
+    assert run.footer is not None
+    assert run.footer["complete"] is True
+
+
+def test_no_forged_word_is_recorded(run: Recorded) -> None:
+    assert all(line["reason"] != "forged" for line in run.results)
+    (altered,) = [line for line in run.results if line["case"].endswith("/alter")]
+    assert "the worker says PASS" in altered["reason"]
+    assert "its observation gives FAIL" in altered["reason"]

@@ -1,0 +1,134 @@
+"""Lines from a descriptor to which anything may be written; and the console of a worker, which may grow for ever."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from conformance.pytest_plugin.recorder import Stream
+from fixtures import console, line_reader
+from fixtures.line_reader import LineReader
+from fixtures.marks import new_mark, unmarked
+from patience import PATIENCE_S
+
+
+@contextmanager
+def written(*parts: bytes, repeat: int = 1) -> Iterator[LineReader]:
+    """A reader of a pipe into which another thread writes these parts, so many times, and then closes it."""
+    ours, theirs = os.pipe()
+
+    def write() -> None:
+        with suppress(BrokenPipeError), open(theirs, "wb", buffering=0) as pipe:
+            for part in parts * repeat:
+                rest = part
+                while rest:
+                    rest = rest[pipe.write(rest) or 0 :]
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield LineReader(ours)
+    finally:
+        os.close(ours)
+        thread.join()
+
+
+def all_of(reader: LineReader) -> list[bytes]:
+    lines = []
+    while line := reader.next_line(PATIENCE_S):
+        lines.append(line)
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("parts", "lines"),
+    [
+        ((b"a\nb\n",), [b"a\n", b"b\n"]),
+        ((b"a", b"b\nc", b"\n"), [b"ab\n", b"c\n"]),
+        ((b"\n\n",), [b"\n", b"\n"]),
+        ((b"a\ntorn",), [b"a\n", b"torn"]),
+        ((), []),
+    ],
+)
+def test_lines_are_whole_however_they_come(parts: tuple[bytes, ...], lines: list[bytes]) -> None:
+    with written(*parts) as reader:
+        assert all_of(reader) == lines
+        assert reader.next_line(PATIENCE_S) == b""
+
+
+def test_of_a_line_that_is_too_long_only_the_beginning_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_reader, "MAX_LINE", 100_000)
+    with written(b"mark " + b"x" * 1_000_000 + b"\nnext\n") as reader:
+        first, last = all_of(reader)
+    assert first.startswith(b"mark xxx")
+    assert len(first) < 100_000
+    assert first.endswith(b"\n")
+    assert last == b"next\n"
+
+
+def test_time_is_over_though_there_is_always_something_to_read() -> None:
+    with written(b"x" * 4096, repeat=1 << 20) as reader:
+        began = time.monotonic()
+        assert reader.next_line(0.5) is None
+        assert time.monotonic() - began < PATIENCE_S / 2
+
+
+def seconds_for(lines: int) -> float:
+    with written(b"x\n" * lines) as reader:
+        began = time.process_time()
+        assert len(all_of(reader)) == lines
+        return time.process_time() - began
+
+
+def test_reading_takes_time_in_proportion_to_the_lines() -> None:
+    seconds_for(1000)
+    assert seconds_for(400_000) < 60 * max(seconds_for(20_000), 0.001)
+
+
+def test_the_stream_of_a_process_ends_with_it_though_the_pipe_stays_open(tmp_path: Path) -> None:
+    """And a line that is marked reaches the reader over a pipe that the process opens for each line."""
+    path, mark = tmp_path / "stream", new_mark()
+    os.mkfifo(path)
+    ours = os.open(path, os.O_RDWR)
+    program = f"from {Stream.__module__} import Stream; Stream({str(path)!r}, {mark!r}).append({{'type': 'x'}})"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ) as process:
+        ended = os.pidfd_open(process.pid)
+        (line,) = all_of(LineReader(ours, ended))
+    assert unmarked(line, mark.encode()) == b'{"type":"x"}\n'
+    assert unmarked(line, new_mark().encode()) is None
+    for descriptor in (ours, ended):
+        os.close(descriptor)
+
+
+def test_a_console_is_read_from_its_end_and_cut_in_its_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "console.log"
+    console.create(path)
+    with path.open("ab") as file:
+        file.write(b"first\n" + b"middle\n" * 3_000_000 + b"y" * 5000 + b"\nlast\n")
+    assert console.tail(path, 2) == ["y" * 1000, "last"]
+    console.bound(path)
+    assert path.stat().st_size < console.MOST_BYTES
+    text = path.read_bytes()
+    assert text.startswith(b"first\n")
+    assert text.endswith(b"last\n")
+    assert b"bytes of output are left out here)" in text
+    before = path.read_bytes()
+    console.bound(path)
+    assert path.read_bytes() == before
+
+
+def test_the_name_of_a_console_is_never_a_link(tmp_path: Path) -> None:
+    (tmp_path / "console.log").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileExistsError):
+        console.create(tmp_path / "console.log")
+    assert not (tmp_path / "elsewhere").exists()

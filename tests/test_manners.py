@@ -1,0 +1,199 @@
+"""What a person relies on without thinking of it: pipes, full devices, signals, mistakes in a command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands.run import _kept as kept_text
+from commands.run_folder import run_folder
+from commands.variables import VARIABLES
+from conformance.results.records import encode
+from conformance.tables.suite import ROOT
+from fixtures import packages
+from fixtures.softroce import privileges
+from patience import PATIENCE_S
+from samples import header, numbered, result
+
+COMMAND = (sys.executable, "-m", "commands")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def rdma_cts(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A command, with neither a terminal nor an RDMA device."""
+    return subprocess.run([*COMMAND, *arguments], cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
+
+
+def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A shell script, in which "$@" begins the suite's command line."""
+    return subprocess.run(["bash", "-c", script, "bash", *COMMAND], cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The directory of a run with many results."""
+    suite = numbered(600)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    records = [header(), *(result(case, "FAIL", "it is so" * 40) for case in suite.cases)]
+    (folder / "results.jsonl").write_bytes(b"".join(encode(record) for record in records))
+    return folder
+
+
+@pytest.mark.parametrize("command", ["list", "list --rules", "describe ibv_reg_mr --json", "report run --format ktap"])
+def test_a_reader_that_ends_early_ends_a_command_without_a_word(command: str, run: Path) -> None:
+    done = shell(f'"$@" {command} | head -n 1; echo "${{PIPESTATUS[0]}}"', run.parent)
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] in ("0", "141")
+
+
+@pytest.mark.parametrize("command", ["list", "describe ibv_reg_mr", "report run --format ktap", "report run --out -"])
+def test_a_full_device_is_one_line(command: str, run: Path) -> None:
+    done = shell(f'"$@" {command} >/dev/full', run.parent)
+    assert (done.returncode, done.stderr) == (3, "rdma-cts: standard output: No space left on device\n")
+
+
+def test_with_closed_streams_no_file_takes_their_place(run: Path) -> None:
+    done = shell('"$@" report run --format summary --out summary.json <&- >&- 2>&-', run.parent)
+    assert done.returncode == 0
+    assert (run.parent / "summary.json").read_text().startswith("{")
+
+
+def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Path) -> None:
+    done = shell('{ echo before; "$@" report run --format summary --out /dev/stdout; echo after; } >all', run.parent)
+    assert (done.returncode, done.stderr) == (0, "")
+    before, *summary, after = (run.parent / "all").read_text().splitlines()
+    assert (before, summary[0], after) == ("before", "{", "after")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("run -k=", "run: argument -k: '' is no word; see ./rdma-cts run --help"),
+        ("list -k=", "list: argument -k: '' is no word; see ./rdma-cts list --help"),
+        ("run --guest --port 2", "--port is for a device of this host, not for the guest; give --device NAME"),
+        ("run --guest --gid-index 0",
+         "--gid-index is for a device of this host, not for the guest; give --device NAME"),
+        ("run --port 0", "run: argument --port: '0' is not a number above 0; see ./rdma-cts run --help"),
+        ("run --gid-index x", "run: argument --gid-index: 'x' is not an index, 0 or more; see ./rdma-cts run --help"),
+        ("run --seed x", "run: argument --seed: 'x' is not a whole number; see ./rdma-cts run --help"),
+        ("run --tier bogus",
+         "run: --tier 'bogus' does not exist (known: smoke, default, exhaustive); see ./rdma-cts run --help"),
+        ("list --tier smok", "list: --tier 'smok' does not exist (did you mean smoke?); see ./rdma-cts list --help"),
+        ("lits", "COMMAND 'lits' does not exist (did you mean list?); see ./rdma-cts --help"),
+        ("report", "report: the following arguments are required: DIR; see ./rdma-cts report --help"),
+        ("run --guest --waivers /nowhere", "/nowhere: cannot be read: No such file or directory"),
+        ("run --guest --out /dev/null/x", "/dev/null/x/results.jsonl cannot be written: Not a directory"),
+        ("run --resume /nowhere", "no run to resume in /nowhere: there is no plan.json"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_command_line_is_one_line_and_status_2(arguments: str, said: str, tmp_path: Path) -> None:
+    done = rdma_cts(*arguments.split(), cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"rdma-cts: {said}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+# What the suite's parts and tests tell each other; not for users.
+INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM"}
+
+
+def test_every_variable_is_in_the_help_and_on_its_page() -> None:
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    parts = ("commands", "conformance", "fixtures", "rdma-cts")
+    paths = [ROOT / name for name in files.split("\0") if name.startswith(parts)]
+    read = {found for path in paths if path.is_file()
+            for found in re.findall(r"RDMA_CTS_([A-Z_]*[A-Z])\b", path.read_text(errors="replace"))}  # fmt: skip
+    known = {name.removeprefix("RDMA_CTS_") for name in VARIABLES if name.startswith("RDMA_CTS_")}
+    assert read - INTERNAL == known
+    page = (ROOT / "docs" / "variables.md").read_text()
+    assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == list(VARIABLES)
+    for arguments in (["--help"], ["run", "--help"]):
+        told = rdma_cts(*arguments).stdout
+        assert all(f"\n  {name} " in told for name in VARIABLES)
+
+
+@pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
+def test_a_variable_of_the_guest_is_one_line(value: str, tmp_path: Path) -> None:
+    done = rdma_cts("run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.endswith("a value is one line of printable characters\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list_says_how_many_of_its_cases_a_run_has(tmp_path: Path) -> None:
+    *cases, last = rdma_cts("list").stdout.splitlines()
+    *default, short = rdma_cts("list", "--tier", "default").stdout.splitlines()
+    assert last == f"{len(cases)} cases; a run without --tier has {len(default)} of them (tier default)"
+    assert short == f"{len(default)} cases"
+    assert len(default) < len(cases)
+
+
+def test_a_directory_in_which_something_came_is_kept(tmp_path: Path) -> None:
+    out = tmp_path / "out" / "run"
+    with run_folder(out, "rxe0"):
+        out.mkdir(parents=True)
+        (out / "console.log").write_text("the guest has died")
+        (out / "console-2.log").touch()
+    assert [path.name for path in out.iterdir()] == ["console.log"]
+
+
+@pytest.mark.parametrize(
+    ("programs", "reason"),
+    [
+        ((), "takes the program unshare (Debian package util-linux)"),
+        (("unshare",), "takes the program newuidmap (Debian package uidmap)"),
+        (("unshare", "newuidmap"),
+         "this kernel or its configuration refuses the user namespace (unshare: no such right)"),
+    ],
+)  # fmt: skip
+def test_who_is_not_root_is_told_why_no_image_can_be_built(
+    programs: tuple[str, ...], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in programs:
+        (tmp_path / name).write_text("#!/bin/sh\necho unshare: no such right >&2\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(packages, "find_program", lambda name: shutil.which(name, path=str(tmp_path)))
+    assert reason in privileges.obstacle()
+
+
+def test_root_needs_no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert (privileges.obstacle(), privileges.prefix()) == ("", ())
+
+
+def test_an_interrupted_run_says_what_is_kept_and_has_the_reports_of_it(run: Path) -> None:
+    said = kept_text(run, 600, 700)
+    assert said == f"600 of 700 results and a report of them are in {run}; ./rdma-cts run --resume {run} runs the rest"
+    assert {"report.html", "junit.xml", "summary.json"} < {path.name for path in run.iterdir()}
+
+
+def test_a_run_interrupted_before_its_first_result_says_how_to_start_again(tmp_path: Path) -> None:
+    assert kept_text(tmp_path, 0, 7) == f"no case has a result yet; ./rdma-cts run --resume {tmp_path} starts again"
+
+
+ENDED = """
+import os, signal, sys
+from commands import __main__ as program
+os.fsync = lambda descriptor: os.kill(os.getpid(), {number})
+program.signals.heed_signals()
+sys.exit(program.main(["report", "run", "--out", "page.html"]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_who_is_ended_while_a_report_is_written_leaves_no_part_of_it(number: signal.Signals, run: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", ENDED.format(number=int(number))], cwd=run.parent, env=ENVIRONMENT,
+                          capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
+    assert (done.returncode, done.stderr) == (128 + number, f"rdma-cts: ended by {number.name}\n")
+    assert [path.name for path in run.parent.iterdir()] == ["run"]

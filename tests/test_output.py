@@ -1,0 +1,140 @@
+"""What becomes of the output of a command, and what nobody foresaw: one line, and never the status of a violation."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from commands import listing, run_folder
+from commands.__main__ import main
+from commands.output import show
+from conformance.errors import UserError
+from conformance.results.records import read_results
+from conformance.tables.suite import ROOT
+from fixtures import cache
+from patience import PATIENCE_S
+
+ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
+ONE_CASE = "run --guest --yes --only reg_mr/registration/last-byte"
+
+
+def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a line of shell in the project's directory; the status is that of the first program of a pipe."""
+    return subprocess.run(
+        ["bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"], cwd=ROOT, env={**ENVIRONMENT, **environment},
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("sink", ["| head -1", "| true", ">&-", "<&- >&- 2>&-"])
+def test_who_does_not_read_the_output_changes_no_status(sink: str) -> None:
+    done = shell(f"./rdma-cts list {sink}")
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+def test_output_that_is_lost_on_a_full_disk_is_one_line() -> None:
+    done = shell("./rdma-cts list >/dev/full")
+    assert done.returncode == 3
+    assert done.stderr == "rdma-cts: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("sink", ["2>&-", "2>/dev/full", ">&- 2>&-"])
+def test_a_mistake_has_its_status_though_nobody_can_read_it(sink: str) -> None:
+    assert shell(f"./rdma-cts explain REG-0 {sink}").returncode == 2
+
+
+def test_a_terminal_that_knows_only_ascii_gets_every_line() -> None:
+    assert shell("./rdma-cts explain REG-15 --results tests/old_results", PYTHONIOENCODING="ascii").returncode == 0
+
+
+@pytest.mark.parametrize("word", ["--\x1b[2J", "\x1b]0;owned\x07", "\udcff"])
+def test_what_was_typed_cannot_control_the_terminal(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", word]) == 2
+    assert all(line.isprintable() for line in capsys.readouterr().err.split("\n"))
+
+
+def test_foreign_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    show(["a\x1b[31mb", "two\nlines\x07"])
+    assert capsys.readouterr().out == "a?[31mb\ntwo\nlines?\n"
+
+
+def test_what_nobody_foresaw_is_one_line_with_its_traceback_in_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(arguments: object) -> int:
+        raise RuntimeError("a\nb\x1b")
+
+    monkeypatch.setattr(listing, "execute", fail)
+    assert main(["list"]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("rdma-cts: this is a defect of the suite, or of its environment: RuntimeError: a; see ")
+    log = Path(line.rpartition("see ")[2])
+    assert "raise RuntimeError" in log.read_text()
+    log.unlink()
+
+
+def test_a_user_without_home_and_entry_has_a_cache_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("RDMA_CTS_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    place = cache.cache_directory()
+    assert place.parent == tmp_path
+    assert place.stat().st_mode & 0o777 == 0o700
+    place.rmdir()
+    place.symlink_to("/etc")
+    with pytest.raises(UserError, match="set RDMA_CTS_CACHE"):
+        cache.cache_directory()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_command_works_for_a_user_without_home_and_entry(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    becoming = "setpriv --reuid 54321 --clear-groups env -u HOME -u XDG_CACHE_HOME -u RDMA_CTS_CACHE"
+    done = shell(f"{becoming} TMPDIR={tmp_path} ./rdma-cts list --rules")
+    if "Permission denied" in done.stderr:
+        pytest.skip("the checkout is not readable to others")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("sink", ["| true", ">/dev/full", ">&-", "<&- >&- 2>&-"])
+def test_a_run_goes_on_without_its_output(sink: str, tmp_path: Path) -> None:
+    done = shell(f"./rdma-cts {ONE_CASE} --out {tmp_path}/out {sink}")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    footer = read_results(tmp_path / "out").footer
+    assert footer is not None
+    assert footer["complete"] is True
+
+
+def test_runs_without_a_directory_of_their_own_get_different_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = {run_folder._new_folder("rxe0") for _ in range(5)}
+    assert len(found) == 5
+    assert all(path.is_dir() for path in found)
+    (tmp_path / "out").rename(tmp_path / "other")
+    (tmp_path / "out").write_text("")
+    with pytest.raises(UserError, match="cannot be written") as caught:
+        run_folder._new_folder("rxe0")
+    assert caught.value.status == 2
+
+
+@pytest.mark.guest
+def test_runs_that_begin_in_the_same_second_get_two_names(tmp_path: Path) -> None:
+    line = f"cd {tmp_path} && {{ for n in 1 2; do {ROOT}/rdma-cts {ONE_CASE} -q & done; wait; }}"
+    shell(line, PYTHONPATH=str(ROOT))
+    found = list(tmp_path.glob("out/*/results.jsonl"))
+    assert len(found) == 2
+    assert all(read_results(path).footer for path in found)

@@ -1,0 +1,185 @@
+"""The packages: that they can be built, what is in them, and that the suite works from one in a clean Debian."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from clean_tree import HOME, Tree, unpacked
+from commands.__main__ import COMMANDS
+from conformance.results.records import read_results
+from conformance.tables.suite import ROOT, VERSION
+from fixtures import packages
+from fixtures.cache import cache_directory
+from fixtures.softroce.image import ensure_image
+from fixtures.softroce.recipe import recipe_for
+from patience import PATIENCE_S
+
+NAME = f"rdma-cts-{VERSION}"
+SUITE = "usr/share/rdma-cts"
+CASE = "reg_mr/access_flags/remote-write-without-local-write+none"
+# The parts of a checkout, without what tools leave there.
+_NOT_SOURCE = shutil.ignore_patterns(".git", "out", "__pycache__", ".*_cache", ".hypothesis", ".tox", ".venv")
+
+
+def run(*command: str, cwd: Path | None = None) -> str:
+    """The output of a command that must succeed."""
+    environment = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
+    done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, env=environment, timeout=PATIENCE_S, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project, as somebody unpacks it."""
+    folder = tmp_path_factory.mktemp("source") / NAME
+    shutil.copytree(ROOT, folder, ignore=_NOT_SOURCE, symlinks=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def deb(source: Path) -> Path:
+    """The Debian package, beside its .changes."""
+    run("dpkg-buildpackage", "--build=binary", "--no-sign", cwd=source)
+    return source.parent / f"rdma-cts_{VERSION}_all.deb"
+
+
+@pytest.fixture(scope="module")
+def rpm(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The RPM, which this host's rpmbuild makes although its packages have other names."""
+    top = tmp_path_factory.mktemp("rpmbuild")
+    (top / "SOURCES").mkdir()
+    run("tar", "-C", str(source.parent), "-czf", str(top / "SOURCES" / f"{NAME}.tar.gz"), NAME)
+    run("rpmbuild", "-bb", "--nodeps", "--define", f"_topdir {top}", str(source / "packaging" / "rdma-cts.spec"))
+    (built,) = top.glob("RPMS/noarch/*.rpm")
+    return built
+
+
+def suite_files(names: Iterable[str]) -> set[str]:
+    """The files of the suite among those of a package, without directories and bytecode."""
+    found = {name.lstrip("./") for name in names if not name.endswith("/")}
+    return {name for name in found if name.startswith(SUITE) and "__pycache__" not in name}
+
+
+# What they say
+
+
+def stanza(text: str, field: str) -> set[str]:
+    """The packages that a field of debian/control names."""
+    (value,) = re.findall(rf"^{field}:\n((?: .*\n)+)", text, re.MULTILINE)
+    names = {line.split()[0].rstrip(",") for line in value.splitlines()}
+    return {name for name in names if not name.startswith("$")}
+
+
+def test_the_package_needs_what_the_table_of_packages_says() -> None:
+    control = (ROOT / "debian" / "control").read_text().partition("\n\n")[2]
+    host = {need.package for need in packages.needs(("suite", *packages.HOST))}
+    guest = {need.package for need in packages.needs(packages.GUEST)}
+    assert stanza(control, "Depends") == host
+    assert stanza(control, "Recommends") == guest - host
+
+
+def test_both_have_the_suites_version() -> None:
+    assert (ROOT / "debian" / "changelog").read_text().startswith(f"rdma-cts ({VERSION}) ")
+    assert f"\nVersion:        {VERSION}\n" in (ROOT / "packaging" / "rdma-cts.spec").read_text()
+
+
+# What is in them
+
+
+def test_lintian_finds_nothing(deb: Path) -> None:
+    (changes,) = deb.parent.glob("*.changes")
+    command = ("lintian", "--allow-root", "--display-info", "--fail-on", "error,warning,info", str(changes))
+    assert run(*command) == ""
+
+
+def test_both_packages_have_the_same_files_of_the_suite(deb: Path, rpm: Path) -> None:
+    from_deb = suite_files(line.split()[-1] for line in run("dpkg-deb", "-c", str(deb)).splitlines())
+    listed = run("rpm", "-qp", "--qf", r"[%{FILEMODES:perms} %{FILENAMES}\n]", str(rpm)).splitlines()
+    from_rpm = suite_files(line.split()[-1] for line in listed if not line.startswith("d"))
+    assert from_rpm == from_deb
+    assert {f"{SUITE}/cases/reg_mr/rules.yaml", f"{SUITE}/conformance/sweeps/loop.c", f"{SUITE}/rdma-cts"} <= from_deb
+    ours = {path.parent.name for path in ROOT.glob("[a-z]*/*.py")} - {"tests", "benchmarks", "packaging"}
+    assert {name.removeprefix(f"{SUITE}/").partition("/")[0] for name in from_deb if name.endswith(".py")} >= ours
+    assert not [name for name in from_deb if name.startswith(f"{SUITE}/tests")]
+
+
+def test_the_manual_page_has_every_command(deb: Path, tmp_path: Path) -> None:
+    run("dpkg-deb", "-x", str(deb), str(tmp_path))
+    page = run("man", "--warnings=w", "-l", str(tmp_path / "usr/share/man/man1/rdma-cts.1.gz"))
+    for command in COMMANDS:
+        assert re.search(rf"^   {command}$", page, re.MULTILINE), command
+    assert "--no-confirm" in page
+    assert "warning:" not in page
+
+
+def test_the_suite_runs_from_the_rpms_files(rpm: Path, tmp_path: Path) -> None:
+    unpacked = f"rpm2cpio {rpm} | cpio --quiet -idm"
+    run("sh", "-ec", unpacked, cwd=tmp_path)
+    assert run(str(tmp_path / "usr/bin/rdma-cts"), "--version") == f"rdma-cts {VERSION}\n"
+    assert CASE in run(str(tmp_path / "usr/bin/rdma-cts"), "list")
+
+
+# The Debian package in a clean Debian
+
+
+@pytest.fixture(scope="module")
+def installed(deb: Path) -> Iterator[Tree]:
+    """A clean Debian with the package."""
+    control = (ROOT / "debian" / "control").read_text().partition("\n\n")[2]
+    with unpacked(stanza(control, "Depends") | stanza(control, "Recommends")) as tree:
+        shutil.copy(deb, tree.root / "root" / deb.name)
+        done = tree.run(f"dpkg --install {deb.name}", user="root")
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield tree
+
+
+def test_a_user_lists_cases_and_rules(installed: Tree) -> None:
+    done = installed.run("rdma-cts list && rdma-cts coverage")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert CASE in done.stdout
+    assert "REG-15" in done.stdout
+
+
+def test_its_autopkgtest_passes(installed: Tree) -> None:
+    shutil.copy(ROOT / "debian" / "tests" / "installed", installed.root / HOME.relative_to("/") / "installed")
+    done = installed.run("./installed")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith(f"rdma-cts {VERSION}\n")
+
+
+def test_nothing_is_written_into_the_packages_directories_not_even_by_root(installed: Tree) -> None:
+    before = installed.state(SUITE)
+    assert any(name.endswith(".pyc") for name in before), "the package brings no bytecode"
+    for command in ("list", "coverage", "schema table", "explain REG-15", "doctor"):
+        done = installed.run(f"rdma-cts {command}", user="root")
+        assert done.stderr == ""
+    assert installed.state(SUITE) == before
+
+
+def test_the_projects_own_tests_need_a_checkout(installed: Tree) -> None:
+    done = installed.run("rdma-cts test")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "rdma-cts: an installed package has no tests of the project; run them in a checkout\n"
+
+
+@pytest.mark.guest
+def test_a_user_runs_a_case_in_the_guest(installed: Tree) -> None:
+    ensure_image(recipe_for(), cache_directory(), print)  # what needs root
+    installed.lend_cache()
+    before = installed.state(SUITE)
+    done = installed.run(f"rdma-cts run --guest --only {CASE} --out results")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "next: rdma-cts compare OLD results" in done.stdout
+    (result,) = read_results(installed.root / HOME.relative_to("/") / "results").results
+    assert result["verdict"] == "PASS"
+    assert result["repro"] == f"rdma-cts run --guest --only {CASE}"
+    assert installed.state(SUITE) == before

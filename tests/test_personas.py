@@ -1,0 +1,161 @@
+"""Personas: on what the drivers of known devices may do, no case fails, and violations are killed there as well.
+
+Each violation is tried on one persona here: the first on the first, the second on the second, and so on, then from the
+first again. `rdma-cts trial --personas` tries each on every persona.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from commands.__main__ import main
+from conformance.model.case import Case
+from conformance.model.verdict import Verdict
+from conformance.tables.suite import load_suite
+from conformance.tables.tiers import DEFAULT, of_tier
+from reference.device import Device
+from trial.personas import PERSONAS, Persona
+from trial.personas.masking import MASKS, masked
+from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
+from trial.running import on_reference
+from trial.trying import KILLED, SURVIVED, try_violation
+from trial.violation import Violation
+from trial.violations import VIOLATIONS
+
+BY_NAME = {each.name: each for each in PERSONAS}
+# No statuses of the InfiniBand specification are demanded there.
+IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}
+
+
+@cache
+def cases() -> list[Case]:
+    return of_tier(load_suite().cases, DEFAULT)
+
+
+@cache
+def clean(name: str) -> CleanRun:
+    return run_clean(BY_NAME[name], cases())
+
+
+def sample(persona: Persona) -> list[Violation]:
+    """The violations that are tried on this persona."""
+    return list(VIOLATIONS[PERSONAS.index(persona) :: len(PERSONAS)])
+
+
+def in_turn(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(name, PERSONAS, ids=lambda each: each.name)
+
+
+@in_turn("persona")
+def test_only_what_the_driver_violates_fails(persona: Persona) -> None:
+    found = outcome(persona, clean(persona.name))
+    assert (found.wrong, found.passed) == ((), True)
+    assert found.verdicts[Verdict.PASS] > 300
+    assert Verdict.BROKEN not in found.verdicts
+
+
+@in_turn("persona")
+def test_statuses_are_demanded_where_the_transport_promises_them(persona: Persona) -> None:
+    asked = [case for case in cases() if any(rule.startswith("STAT-") for rule in case.rules)]
+    passed = [case for case in asked if case.id in clean(persona.name).passed]
+    if persona.name in IWARP:
+        assert passed == []
+    else:
+        assert passed or not persona.stack.has("rc")
+
+
+@in_turn("persona")
+def test_violations_are_killed(persona: Persona) -> None:
+    findings = []
+    for violation in sample(persona):
+        killers = try_violation(violation, cases()).by
+        findings.append(try_on(persona, clean(persona.name), violation, killers, cases()))
+    offered = [each for each in findings if each is not None]
+    assert [f"{each.name}: {each.outcome}" for each in offered if each.outcome != KILLED] == []
+    assert offered
+
+
+def test_every_violation_is_tried_on_one_persona() -> None:
+    assert sorted(each.name for persona in PERSONAS for each in sample(persona)) == sorted(
+        each.name for each in VIOLATIONS
+    )
+
+
+def test_every_behaviour_is_described_and_cites_a_file_and_a_function() -> None:
+    cited = re.compile(r"(drivers|include|providers)/[\w/]+\.[ch]: \w+")
+    for persona in PERSONAS:
+        for where in (*persona.behaves.values(), *persona.lacks.values(), *persona.claims.values()):
+            assert cited.match(where), (persona.name, where)
+        for where in (*persona.hides.values(), *persona.violates.values()):
+            assert cited.match(where), (persona.name, where)
+        assert all((kind.__doc__ or "").endswith(".") for kind in persona.behaves)
+    assert len({kind for persona in PERSONAS for kind in persona.behaves}) >= 25
+
+
+@in_turn("persona")
+def test_every_behaviour_changes_the_reference(persona: Persona) -> None:
+    kinds = persona.kind().__mro__
+    assert [kind for kind in persona.behaves if kind not in kinds or kind is Device] == []
+    assert persona.claims.keys() <= persona.lacks.keys()
+    assert persona.hides.keys().isdisjoint(persona.lacks)
+
+
+@in_turn("persona")
+def test_what_is_masked_is_a_violation_that_no_row_of_its_rule_sees(persona: Persona) -> None:
+    run = clean(persona.name)
+    rows = [case for case in cases() if case.id in run.passed and not case.sweep]
+    for violation in (each for each in VIOLATIONS if each.name in masked(persona)):
+        own = [case for case in rows if violation.rule in case.rules]
+        judged = on_reference(own, persona.kind(violation.kind), persona.stack, run.findings)
+        seen = [case.id for case, each in judged if each.verdict == Verdict.FAIL]
+        assert (violation.name, seen) == (violation.name, [])
+
+
+def test_masks_name_violations_and_behaviours_of_personas() -> None:
+    assert {name for names in MASKS.values() for name in names} <= {each.name for each in VIOLATIONS}
+    assert MASKS.keys() <= {kind for persona in PERSONAS for kind in persona.behaves}
+
+
+def test_what_is_not_offered_is_not_tried_and_what_no_case_sees_survives(monkeypatch: pytest.MonkeyPatch) -> None:
+    wraps = next(each for each in VIOLATIONS if each.name == "end-of-a-bind-wraps")
+    few = [case for case in cases() if "BIND-17" in case.rules and not case.sweep]
+    killers = try_violation(wraps, few).by
+    assert killers
+    outcomes = {}
+    for name in ("mana", "mlx5", "mlx4"):
+        run = run_clean(BY_NAME[name], few)
+        outcomes[name] = (try_on(BY_NAME[name], run, wraps, killers, few), run)
+    assert outcomes["mana"][0] is None  # no windows
+    assert outcomes["mlx5"][0] is None  # masked
+    assert outcomes["mlx4"][0] is not None
+    assert outcomes["mlx4"][0].outcome == KILLED
+    monkeypatch.setattr("trial.personas.trying.masked", lambda persona: frozenset())
+    survived = try_on(BY_NAME["mlx5"], outcomes["mlx5"][1], wraps, killers, few)
+    assert survived is not None
+    assert survived.outcome == SURVIVED
+    assert not outcome(BY_NAME["mlx5"], outcomes["mlx5"][1], [survived]).passed
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["trial", "--personas", "efa", "--violation", "one-byte-too-short", "--jobs", "1"]
+    assert main([*arguments, "--out", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[0].startswith("| persona | PASS | FAIL |")
+    data = json.loads((tmp_path / "personas.json").read_text())
+    assert [each["persona"] for each in data["personas"]] == ["efa"]
+    assert (tmp_path / "personas.md").read_text() in text
+    assert main(["trial", "--personas", "ef"]) == 2
+    assert "did you mean efa?" in capsys.readouterr().err
+    assert main(["trial", "--personas", "erdma", "--list"]) == 0
+    assert "has immediate_data and does not declare it (providers/erdma/" in capsys.readouterr().out
+
+
+def test_personas_without_violations() -> None:
+    few = [case for case in cases() if "IOVA-02a" in case.rules]
+    (found,) = try_personas([BY_NAME["qedr"]], [], few, jobs=1)
+    assert (found.passed, found.findings) == (True, ())

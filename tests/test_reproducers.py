@@ -1,0 +1,304 @@
+"""C programs of cases: what can be expressed, their shape, that they compile, the mail, the page of findings."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from commands.__main__ import main
+from commands.reproducer import basis_of
+from commands.reproduction import AGREED, DIFFERS, NOT_MADE, REPRODUCED, Trying, _finding, compare, passed
+from conformance.judging import Basis
+from conformance.model.capability import Capabilities
+from conformance.model.case import Case
+from conformance.model.kind import Kind
+from conformance.tables.suite import load_suite
+from reports.digest import Digest, read
+from reproducers.cut import cut
+from reproducers.layout import WIDTH, statement
+from reproducers.mail import WIDTH as MAIL_WIDTH
+from reproducers.mail import mail
+from reproducers.of_runs import file_name, programs_of, reproducer, unknown_device
+from reproducers.program import MOST_LINES, Program
+from reproducers.writer import Inexpressible
+
+SUITE = load_suite()
+RECORDED = Path(__file__).with_name("recorded_violations")
+ROWS = [case for case in SUITE.cases if case.kind is Kind.ROW]
+GUEST_STACK = "forky"
+ADVICE = "advise_mr/codes/invalid-pd@libibverbs"
+WRITE = "reg_mr/on_demand/rdma-write-at-buf-+-100"
+
+
+def row(id_: str) -> Case:
+    """The row with an id."""
+    found = SUITE.find(id_)
+    assert found is not None
+    return found
+
+
+@cache
+def programs() -> tuple[dict[str, Program], Counter[str]]:
+    """The programs of all rows by their ids, and the reasons why others have none."""
+    made, reasons = {}, Counter[str]()
+    for case in ROWS:
+        try:
+            made[case.id] = reproducer(case.id, SUITE, unknown_device())
+        except Inexpressible as reason:
+            reasons[str(reason)] += 1
+    return made, reasons
+
+
+@cache
+def forky() -> Digest:
+    """A recorded run on forky: its violations."""
+    return read(RECORDED / "forky.jsonl")
+
+
+def text_of(id_: str) -> str:
+    """The program of a row."""
+    return programs()[0][id_].text
+
+
+def test_programs_have_at_most_so_many_lines_and_columns_and_include_no_header_of_the_suite() -> None:
+    made, reasons = programs()
+    assert len(made) >= 450, reasons.most_common(5)
+    for id_, program in made.items():
+        lines = program.text.splitlines()
+        assert len(lines) <= MOST_LINES, id_
+        assert max(map(len, lines)) <= WIDTH, (id_, max(lines, key=len))
+        headers = set(re.findall(r"^#include (.*)$", program.text, re.MULTILINE))
+        assert not any(header.startswith('"') for header in headers)
+        assert "<infiniband/verbs.h>" in headers
+        assert id_ in program.text.replace("\n * ", "")
+
+
+def test_what_cannot_be_expressed_says_so_in_one_line() -> None:
+    _, reasons = programs()
+    assert all(reason and "\n" not in reason and not reason.endswith(".") for reason in reasons)
+
+
+def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler, "the project's tests need gcc"
+    kinds: dict[tuple[str, ...], str] = {}
+    header = Path("/usr/include/infiniband/verbs.h").read_text()
+    texts = [each.text for each in programs()[0].values()]
+    assert sum("ibv_wr_flush" in text for text in texts) < len(texts) / 20
+    for text in texts:  # one of each set of helpers, verbs and opcodes
+        words = re.findall(r"\b(?:static \w[\w ]*\**(\w+)\(|(ibv_\w+|uverbs_\w+)\(|(IBV_WR_\w+)\b)", text)
+        if "ibv_wr_flush" not in text or "ibv_wr_flush" in header:
+            kinds.setdefault(tuple(sorted({"".join(each) for each in words})), text)
+    for made in programs_of(forky().results, SUITE, basis_of(RECORDED / "forky.jsonl")):
+        if made.program and made.symptom.deviation:
+            kinds.setdefault((made.symptom.name,), made.program.text)
+    for number, text in enumerate(kinds.values()):
+        (tmp_path / f"p{number}.c").write_text(text)
+    flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror"]
+    done = subprocess.run(
+        [compiler, *flags, *sorted(map(str, tmp_path.glob("*.c")))], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_program_that_finds_no_device_ends_with_2(tmp_path: Path) -> None:
+    (tmp_path / "repro.c").write_text(text_of(WRITE))
+    built = subprocess.run(["cc", "repro.c", "-libverbs"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (built.returncode, built.stderr) == (0, "")
+    ended = subprocess.run(["./a.out", "no-such-device"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "a.out: failed: all && *all" in ended.stderr
+
+
+def test_the_program_makes_the_call_of_the_case_with_its_set_up() -> None:
+    text = " ".join(text_of(ADVICE).split())
+    assert (
+        "struct ibv_mr *odp = ibv_reg_mr(pd, buf, buf_size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND" in text
+        or ("struct ibv_mr *odp = ibv_reg_mr(pd, buf, buf_size, IBV_ACCESS_ON_DEMAND" in text)
+    )
+    assert "pd->handle = 0xfffffff0;" in text
+    assert "int error = ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, list, 1);" in text
+    assert "CHECK(error == EINVAL," in text
+
+
+def test_the_uverbs_entry_is_called_by_the_kernels_commands() -> None:
+    text = text_of("advise_mr/codes/invalid-pd@uverbs")
+    assert "RDMA_VERBS_IOCTL" in text
+    assert "ibv_advise_mr(pd" not in text
+    raw = text_of("reg_mr_iova/translation/none-registers@uverbs")
+    assert "IB_USER_VERBS_CMD_REG_MR" in raw
+    assert "ibv_reg_mr_iova(pd" not in raw
+
+
+def test_what_a_device_does_not_declare_ends_with_77() -> None:
+    text = " ".join(text_of(WRITE).split())
+    assert "if (!(device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE))" in text
+    assert "errx(77, " in text
+
+
+def test_of_a_violated_case_only_the_steps_up_to_the_wrong_one_are_kept() -> None:
+    case = next(each for each in ROWS if len(each.afterwards) > 2 and each.when.then.outcome == "success"
+                and each.when.call == "ibv_bind_mw")  # fmt: skip
+    bound = {"rc": 0, "returned": "0", "errno": "", "wc": ["SUCCESS"], "rkey": {"before": 1, "after": 2}}
+    refused = {**bound, "wc": ["WR_FLUSH_ERR"]}
+    assert cut(case, refused).afterwards == ()
+    assert cut(case, {"setup_failed": "no"}) == case
+    wrong = {"rc": 0, "returned": "0", "errno": "", "wc": ["REM_ACCESS_ERR"], "moved": "nothing", "changed": [],
+             "qp_type": "RC", "side": "remote"}  # fmt: skip
+    first = next(step for step in case.afterwards if step.call == "traffic" and step.then.outcome == "success")
+    number = case.afterwards.index(first)
+    seen = [{**wrong, "wc": ["REM_ACCESS_ERR"]}] * number + [wrong]
+    kept = cut(case, {**bound, "afterwards": seen}).afterwards
+    assert kept[-1] is first
+    assert len(kept) <= number + 1
+
+
+def test_a_point_is_expressed_and_a_sweep_is_not() -> None:
+    sweep = next(case for case in SUITE.cases if case.sweep and case.id.startswith("reg_mr/access_space/every"))
+    assert "ibv_reg_mr(pd, buf, buf_size, 0)" in reproducer(f"{sweep.id}#access=none", SUITE, unknown_device()).text
+    with pytest.raises(Inexpressible, match="name one point"):
+        reproducer(sweep.id, SUITE, unknown_device())
+
+
+def test_most_violations_of_a_recorded_run_are_expressed() -> None:
+    made = list(programs_of(forky().results, SUITE, basis_of(RECORDED / "forky.jsonl")))
+    expressed = [each for each in made if each.program]
+    assert len(expressed) >= 0.9 * len(made), Counter(each.why_not for each in made)
+    names = [file_name(each.symptom.name) for each in expressed]
+    assert all(re.fullmatch(r"[A-Za-z0-9-]+\.c", name) for name in names)
+
+
+def test_a_mail_has_every_part_in_72_columns() -> None:
+    basis = basis_of(RECORDED / "forky.jsonl")
+    symptom = next(each for defect in forky().defects for each in defect.symptoms if each.name == WRITE)
+    text = mail(symptom, forky(), SUITE, basis, [read(RECORDED / "trixie.jsonl")])
+    assert max(map(len, text.splitlines())) <= MAIL_WIDTH
+    told = " ".join(text.split())
+    for part in ("Subject: rxe: ", "What was done:", "expected: success", "observed: ", "answered by: ", "Tested: ",
+                 "modules.rdma_rxe.build_id: ", "Stacks:", "int main(int argc, char **argv)",
+                 "IBV_ACCESS_ON_DEMAND Create an on-demand paging MR"):  # fmt: skip
+        assert part in told, part
+
+
+def test_the_command_writes_a_program_a_mail_and_all_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproducer", ADVICE]) == 0
+    assert "repro.c: " in capsys.readouterr().out
+    assert (tmp_path / "repro.c").read_text() == text_of(ADVICE)
+    run = str(RECORDED / "forky.jsonl")
+    defect = next(each for each in forky().defects if WRITE in each.cases)
+    assert main(["reproducer", defect.fingerprint, "--run", run, "--mail"]) == 0
+    assert capsys.readouterr().out.startswith("Subject: rxe: ")
+    assert main(["reproducer", "--all", "--run", run, "--out", "all"]) == 0
+    count = len(list((tmp_path / "all").glob("*.c")))
+    assert f"{count} of " in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_trial_without_a_run_is_one_line_with_status_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["trial", "--reproducers"]) == 2
+    assert "there is no run to make programs of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["reg_mr/no/such-case"], "there is no case 'reg_mr/no/such-case'"),
+        (
+            ["reg_mr/access_space/every-combination@libibverbs"],
+            "cannot be expressed as a C program: it is no row of calls",
+        ),
+        ([], "give a case, or --all"),
+        ([ADVICE, "--mail"], "no run has found"),
+        (["--all"], "there is no run to make programs of"),
+    ],
+)
+def test_a_mistake_is_one_line_with_status_2(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproducer", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "findings").mkdir()
+    (tmp_path / "findings" / "old.c").write_text("stale\n")
+    fingerprint = forky().defects[0].fingerprint
+    (tmp_path / "findings" / "places.yaml").write_text(f"{fingerprint}: rxe_mw.c, rxe_invalidate_mw\n")
+    runs = [str(RECORDED / f"{stack}.jsonl") for stack in ("forky", "trixie")]
+    assert main(["findings", *runs, "--out", str(tmp_path)]) == 0
+    page = (tmp_path / "findings.md").read_text()
+    both = {each.fingerprint for each in forky().defects} | {each.fingerprint for each in read(Path(runs[1])).defects}
+    assert page.count("\n- fingerprint: `") == len(both)
+    assert "- where: rxe_mw.c, rxe_invalidate_mw" in page
+    linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
+    assert linked == {path.name for path in (tmp_path / "findings").glob("*.c")}
+    assert "; not on: " in page
+
+
+def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "findings").mkdir()
+    (tmp_path / "findings" / "places.yaml").write_text("- a list\n")
+    assert main(["findings", str(RECORDED / "forky.jsonl"), "--out", str(tmp_path)]) == 2
+    assert "fingerprints with texts are expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("verdict", "end", "outcome"),
+    [
+        ("FAIL", 1, REPRODUCED), ("FAIL", 0, DIFFERS), ("FAIL", 77, DIFFERS), ("FAIL", 2, DIFFERS),
+        ("CRASH", -11, REPRODUCED), ("CRASH", "the guest died", REPRODUCED), ("CRASH", 0, DIFFERS),
+        ("PASS", 0, AGREED), ("PASS", 1, DIFFERS), ("PASS", -11, DIFFERS), ("FAIL", "it does not compile", DIFFERS),
+    ],
+)  # fmt: skip
+def test_what_a_program_says_is_compared_with_the_run(verdict: str, end: int | str, outcome: str) -> None:
+    assert _finding(Trying("a/b/c", verdict, None), end, "last\n\n").outcome == outcome
+
+
+def test_a_trial_passes_if_95_of_100_violations_are_reproduced() -> None:
+    found = [_finding(Trying(str(number), "FAIL", None), 1, "") for number in range(95)]
+    lost = [replace(_finding(Trying(str(number), "FAIL", None), 0, ""), outcome=NOT_MADE) for number in range(5)]
+    assert passed([*found, *lost])
+    assert not passed([*found[1:], *lost, lost[0]])
+    agreed = [_finding(Trying("pass", "PASS", None), 0, "")]
+    assert not passed([*found[1:], *lost, lost[0], *agreed * 50])
+
+
+def test_a_statement_is_wrapped_where_an_operand_ends_and_never_within_a_text() -> None:
+    lines = statement(
+        'CHECK(error == EINVAL || error == EFAULT, "a text with several words that is never broken", error);'
+    )
+    assert all(len(line) <= WIDTH for line in lines)
+    assert '"a text with several words that is never broken",' in " ".join(line.strip() for line in lines)
+
+
+def test_an_undeclared_capability_decides_the_expectation_of_a_point() -> None:
+    basis = Basis(Capabilities({"odp": False}, {}, {}))
+    sweep = next(case for case in SUITE.cases if case.sweep and case.id.startswith("reg_mr/access_space/every"))
+    text = reproducer(f"{sweep.id}#access=ON_DEMAND", SUITE, basis).text
+    assert "IBV_ACCESS_ON_DEMAND" in text
+
+
+@pytest.mark.guest
+def test_programs_say_in_the_guest_what_they_shall(tmp_path: Path) -> None:
+    chosen = ["reg_mr/registration/last-byte", ADVICE, WRITE, "bind_mw/type_1/part-from-buf"]
+    verdicts = {chosen[0]: "PASS"}
+    tried = [Trying(id_, verdicts.get(id_, "FAIL"), reproducer(id_, SUITE, unknown_device())) for id_ in chosen
+             if id_ in programs()[0]]  # fmt: skip
+    assert len(tried) >= 3
+    found = list(compare(tried, GUEST_STACK, tmp_path, 1, print, assume_yes=True))
+    assert {each.outcome for each in found} == {REPRODUCED, AGREED}, found

@@ -1,0 +1,52 @@
+"""Behaviours that keep seeded violations from being seen: a driver that has both answers as without the violation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reference.device import Device
+from trial.blind.permitted import (
+    BindFaultsAreFoundInCompletions,
+    HugetlbWithoutPagingRefused,
+    KeysStayAfterAChange,
+    NoChangeOfOnDemandRegions,
+    OnlyFlushedAdviceIsFollowed,
+    RelaxedOrderingIgnored,
+)
+from trial.personas.persona import Persona
+from trial.personas.queueing import NoQueryOfQueuePairs, ReadSinksNeedRemoteWrite
+from trial.personas.registering import HugePagesNotOffered, LowestFreeKey, NoRemoteKeyWithoutRights
+from trial.personas.windows import WindowsOfTwoGigabytes
+
+MASKS: Mapping[type[Device], tuple[str, ...]] = {
+    # The driver never sees the flag.
+    RelaxedOrderingIgnored: (
+        "remote-atomic-alone-relaxed", "no-binding-of-relaxed", "relaxed-refused", "relaxed-not-visible",
+        "relaxed-atomics-refused",
+    ),
+    # They begin at lengths that are refused before.
+    WindowsOfTwoGigabytes: ("end-of-a-bind-wraps", "huge-lengths-are-signed", "wrapping-bind-is-cut-at-the-region"),
+    # Advice without FLUSH does nothing, whosever the region is.
+    OnlyFlushedAdviceIsFollowed: ("asynchronous-advice-for-every-domain",),
+    NoChangeOfOnDemandRegions: ("on-demand-regions-keep-their-domain",),
+    # There is no old key.
+    KeysStayAfterAChange: ("old-key-serves",),
+    # Memory without LOCAL_WRITE has no REMOTE_WRITE either, and is refused for that.
+    ReadSinksNeedRemoteWrite: ("reads-write-anything",),
+    # HUGETLB is refused before anything asks whether it fits.
+    HugePagesNotOffered: ("dmabuf-every-flag", "dmabuf-on-demand"),
+    HugetlbWithoutPagingRefused: ("dmabuf-every-flag", "dmabuf-on-demand"),
+    # The old key is that of a new region.
+    LowestFreeKey: ("stale-keys-found", "posted-receives-keep-their-region"),
+    # Nobody has a key with which to read it.
+    NoRemoteKeyWithoutRights: ("remote-read-by-local-read",),
+    # The completion finds what the posting does not.
+    BindFaultsAreFoundInCompletions: ("foreign-region-bound", "region-of-any-domain", "queue-pair-of-any-domain"),
+    # Nothing tells the state of a queue pair.
+    NoQueryOfQueuePairs: ("responder-goes-on",),
+}  # fmt: skip
+
+
+def masked(persona: Persona) -> frozenset[str]:
+    """The names of the violations that a persona's behaviours mask."""
+    return frozenset(name for kind, names in MASKS.items() if kind in persona.behaves for name in names)

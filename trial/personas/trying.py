@@ -1,0 +1,141 @@
+"""Tries the suite on personas: without a mistake, where no case may fail, and with each seeded violation.
+
+A violation is offered on a persona if a case passes there that kills it on the plain reference, also with no more than
+the persona's capabilities: the persona then does what the violation breaks. Such a violation must be killed there as
+well, unless a behaviour of the persona masks it (masking.py).
+"""
+
+from __future__ import annotations
+
+import collections
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from conformance.execution.preflight import preflight
+from conformance.model.case import Case
+from conformance.model.preflight import Findings
+from conformance.model.verdict import VIOLATIONS, Verdict
+from reference.bench import ReferenceBench
+from trial.personas.masking import masked
+from trial.personas.persona import Persona
+from trial.running import on_reference
+from trial.trying import KILLED, Finding, finding, in_processes, try_violation
+from trial.violation import Violation
+
+
+@dataclass(frozen=True)
+class CleanRun:
+    """The cases on a persona without a mistake. `passed` are the ids of the cases that pass.
+
+    `failed` are the failing cases as (id, rules, reason), `broken` the BROKEN ones as `id: reason`; `findings` are
+    those of preflight; `processor_s` is this process's time on a processor.
+    """
+
+    persona: str
+    verdicts: Mapping[str, int]
+    passed: frozenset[str]
+    failed: tuple[tuple[str, tuple[str, ...], str], ...]
+    broken: tuple[str, ...]
+    findings: Findings
+    processor_s: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one persona. `findings` are those of the violations that are offered there; `wrong` is to be mended.
+
+    `wrong` has a line for each case that fails or is BROKEN and should not, and for each rule that the driver violates
+    though no case fails.
+    """
+
+    persona: str
+    verdicts: Mapping[str, int]
+    processor_s: float
+    violates: Mapping[str, str]
+    wrong: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+
+    def count(self, outcome: str) -> int:
+        """The number of violations with an outcome."""
+        return sum(each.outcome == outcome for each in self.findings)
+
+    @property
+    def passed(self) -> bool:
+        """Whether only what the driver truly violates failed, and every violation was killed."""
+        return not self.wrong and self.count(KILLED) == len(self.findings)
+
+    def as_data(self) -> dict[str, Any]:
+        """The outcome for a report."""
+        return asdict(self)
+
+
+def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
+    """Runs the cases on a persona after preflight, as on a device."""
+    started = time.process_time()
+    with closing(ReferenceBench(persona.kind()(persona.stack))) as bench:
+        findings = preflight(bench)
+    passed, failed, broken = set(), [], []
+    verdicts: collections.Counter[str] = collections.Counter()
+    for case, judgement in on_reference(cases, persona.kind(), persona.stack, findings):
+        verdicts[judgement.verdict] += 1
+        if judgement.verdict == Verdict.PASS:
+            passed.add(case.id)
+        elif judgement.verdict in VIOLATIONS:
+            failed.append((case.id, case.rules, judgement.reason))
+        elif judgement.verdict == Verdict.BROKEN:
+            broken.append(f"{case.id}: {judgement.reason}")
+    return CleanRun(
+        persona.name, dict(verdicts), frozenset(passed), tuple(failed), tuple(broken), findings,
+        time.process_time() - started,
+    )  # fmt: skip
+
+
+def outcome(persona: Persona, clean: CleanRun, findings: Sequence[Finding] = ()) -> Outcome:
+    """Judges a persona's runs."""
+    known = persona.violates
+    wrong = [f"{case}: {reason}" for case, rules, reason in clean.failed if known.keys().isdisjoint(rules)]
+    wrong += [f"BROKEN {each}" for each in clean.broken]
+    seen = {rule for _, rules, _ in clean.failed for rule in rules}
+    wrong += [f"no case fails for {rule}, which {where} violates" for rule, where in known.items() if rule not in seen]
+    return Outcome(persona.name, clean.verdicts, clean.processor_s, known, tuple(wrong), tuple(findings))
+
+
+def try_on(
+    persona: Persona, clean: CleanRun, violation: Violation, killers: Collection[str], cases: Sequence[Case]
+) -> Finding | None:
+    """Tries a violation on a persona; None if it is not offered there. `killers` kill it on the plain reference."""
+    passing = [case for case in cases if case.id in clean.passed]
+    suited = [case for case in passing if case.id in killers]
+    if not suited:
+        return None
+    there = replace(violation, kind=persona.kind(violation.kind))
+    for case, judgement in on_reference(suited, there.kind, persona.stack, clean.findings):
+        if judgement.verdict in VIOLATIONS:
+            return finding(violation, KILLED, {case.id: judgement.reason}, 1)
+    judgements = on_reference(suited, violation.kind, persona.stack)
+    if not any(judgement.verdict in VIOLATIONS for _, judgement in judgements) or violation.name in masked(persona):
+        return None
+    rest = [case for case in passing if case.id not in killers]
+    return try_violation(there, rest, only=persona.stack, findings=clean.findings)
+
+
+def try_personas(
+    personas: Sequence[Persona], violations: Sequence[Violation], cases: Sequence[Case], jobs: int = 0
+) -> Iterator[Outcome]:
+    """Runs the cases on each persona, then tries the violations there; yields the outcomes in order."""
+    cleans = list(in_processes(lambda number: run_clean(personas[number], cases), len(personas), jobs, 1))
+    if not violations:
+        yield from map(outcome, personas, cleans)
+        return
+    plain = [frozenset(each.by) if each.outcome == KILLED else frozenset() for each in in_processes(
+        lambda number: try_violation(violations[number], cases), len(violations), jobs)]  # fmt: skip
+    for persona, clean in zip(personas, cleans, strict=True):
+
+        def tried(number: int, persona: Persona = persona, clean: CleanRun = clean) -> Finding | None:
+            return try_on(persona, clean, violations[number], plain[number], cases)
+
+        findings = in_processes(tried, len(violations), jobs)
+        yield outcome(persona, clean, [each for each in findings if each is not None])
