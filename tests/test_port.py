@@ -223,7 +223,7 @@ def test_a_device_that_may_not_be_opened_is_told_in_one_line(monkeypatch: pytest
 
 
 def test_a_program_of_32_bits_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_module.ctypes, "sizeof", lambda _: 4)
+    monkeypatch.setattr("ctypes.sizeof", lambda _: 4)
     with pytest.raises(UserError, match="this Python is a 32-bit program") as told:
         Device("any0")
     assert told.value.status == 3
