@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -169,8 +170,8 @@ def test_the_path_has_a_global_route_or_none(monkeypatch: pytest.MonkeyPatch, us
     module = SimpleNamespace(
         AHAttr=lambda **values: calls.append(values), GlobalRoute=lambda **values: ("route", values)
     )  # fmt: skip
-    monkeypatch.setitem(__import__("sys").modules, "pyverbs", SimpleNamespace(addr=module))
-    monkeypatch.setitem(__import__("sys").modules, "pyverbs.addr", module)
+    monkeypatch.setitem(sys.modules, "pyverbs", SimpleNamespace(addr=module))
+    monkeypatch.setitem(sys.modules, "pyverbs.addr", module)
     queue = DeviceQueue.__new__(DeviceQueue)
     fake: Any = SimpleNamespace(uses_grh=used, port=2, lid=7, gid="gid", source_gid_index=3)
     queue.device = fake
@@ -199,3 +200,30 @@ def test_a_device_asks_the_table_of_its_port_where_the_stack_has_one(
         found._chosen_gid = None
         monkeypatch.setattr(Device, "_gid_indices", lambda _, known=indices: known)
         assert found.source_gid_index == chosen
+
+
+def test_a_device_that_may_not_be_opened_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class PyverbsError(Exception):
+        pass
+
+    def refused(name: str) -> None:
+        raise PyverbsError(f"Failed to open device {name}\nErrno: 13, Permission denied")
+
+    for name, module in (
+        ("pyverbs", SimpleNamespace()),
+        ("pyverbs.device", SimpleNamespace(Context=refused)),
+        ("pyverbs.pyverbs_error", SimpleNamespace(PyverbsError=PyverbsError)),
+    ):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(device_module, "device_names", lambda: ["any0"])
+    with pytest.raises(UserError, match="device any0 cannot be opened: Failed to open device any0; check that") as told:
+        Device("any0")
+    assert told.value.status == 3
+    assert "\n" not in str(told.value)
+
+
+def test_a_program_of_32_bits_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.sizeof", lambda _: 4)
+    with pytest.raises(UserError, match="this Python is a 32-bit program") as told:
+        Device("any0")
+    assert told.value.status == 3
