@@ -74,13 +74,13 @@ class _Preflight:
             raise UserError(f"loopback does not work on this device: {failed}", hint=_HINT, status=3)
         refused = self._refused_write(connection)
         tells_state = _tells_state(connection)
-        found = Findings({"RC": WORKS}, refused, connection.pair.renews_by_reset and tells_state, tells_state)
-        if found.renews_by_reset:
+        found = Findings({"RC": WORKS}, refused, tells_state, tells_state)
+        if connection.pair.renews_by_reset and tells_state:
             connection.renew_if_stale()
             if self._one_sided(connection, "RDMA_WRITE"):
                 found = replace(found, renews_by_reset=False)
         self._bench.adapt(found)
-        if not found.renews_by_reset:
+        if not connection.pair.renews_by_reset:
             connection.stale = True
             failed = self._basics(connection)
             if failed:
