@@ -60,8 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--own", action="store_true", help="with --guest: only the cases of the violated rule")
     parser.add_argument("--sequences", type=float, metavar="SECONDS",
                         help="random sequences on a reference (those on a device are part of a run)")  # fmt: skip
-    parser.add_argument("--reproducers", action="store_true",
-                        help="C programs of the violations of a run instead, in the guest (--whole: of its passes too)")
+    parser.add_argument(
+        "--reproducers",
+        action="store_true",
+        help="C programs of the violations of a run instead, in the guest (--whole: of its passes too)",
+    )
     parser.add_argument("--results", type=Path, metavar="DIR", help="with --reproducers: the run (default: the latest)")
     parser.add_argument("--shuffled", type=int, metavar="N", help="with --guest: every row N times, in shuffled orders")
     parser.add_argument("--seed", type=int, default=FIRST_SEED, metavar="N",
