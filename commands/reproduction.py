@@ -213,7 +213,8 @@ def _finding(each: Trying, end: int | str, output: str) -> Finding:
     died = end == _DIED or (isinstance(end, int) and end < 0)
     violated = end == VIOLATED or died
     if each.verdict in VIOLATIONS and violated:
-        return Finding(each.id, each.verdict, REPRODUCED, _DIED if died else "", output)
+        how = f"the program died of signal {-end}" if isinstance(end, int) else str(end)
+        return Finding(each.id, each.verdict, REPRODUCED, how if died else "", output)
     if each.verdict not in VIOLATIONS and end == KEPT:
         return Finding(each.id, each.verdict, AGREED, "", output)
     said = _WORDS.get(end, f"ended with status {end}") if isinstance(end, int) else end
