@@ -90,6 +90,8 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], No
     run, began = read(path), time.monotonic()
     tried = list(tried_of(run, suite, basis_of(path), arguments.whole))
     say(f"{sum(each.program is not None for each in tried)} programs made in {time.monotonic() - began:.1f} s")
+    if run.header["suite"].get("tables_sha256") != suite.tables_sha256:
+        say("the run was made with other tables: programs of cases that have changed since can differ from it")
     out = arguments.out or OUT / f"{datetime.now():%Y%m%dT%H%M%S}-reproducers"
     stack = arguments.stack if run.header["stack"] in ("", None) else run.header["stack"]
     began = time.monotonic()
@@ -211,7 +213,8 @@ def _finding(each: Trying, end: int | str, output: str) -> Finding:
     died = end == _DIED or (isinstance(end, int) and end < 0)
     violated = end == VIOLATED or died
     if each.verdict in VIOLATIONS and violated:
-        return Finding(each.id, each.verdict, REPRODUCED, _DIED if died else "", output)
+        how = f"the program died of signal {-end}" if isinstance(end, int) else str(end)
+        return Finding(each.id, each.verdict, REPRODUCED, how if died else "", output)
     if each.verdict not in VIOLATIONS and end == KEPT:
         return Finding(each.id, each.verdict, AGREED, "", output)
     said = _WORDS.get(end, f"ended with status {end}") if isinstance(end, int) else end
