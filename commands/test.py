@@ -11,8 +11,8 @@ from fixtures import packages
 
 NAME = "test"
 HELP = "Run the project's own tests; arguments after `--` go to pytest."
-# Two test files at a time: most of the time goes into guests, each of which takes one processor and much memory.
-ALL = ("-n", "2", "--dist", "loadfile", "tests")
+# Three test files at a time, for two processors: a test with a guest often waits, and each guest takes much memory.
+ALL = ("-n", "3", "--dist", "loadfile", "tests")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

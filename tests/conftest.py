@@ -17,6 +17,12 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with guests come first: they take longest, and wait more than they compute."""
+    with_guests = {item.path for item in items if item.get_closest_marker("guest")}
+    items.sort(key=lambda item: item.path not in with_guests)
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with one table, on the device in Python, and the rules of its verb alone."""

@@ -165,9 +165,11 @@ def arguments(call: str) -> st.SearchStrategy[dict[str, Any]]:
 
 def then(call: str) -> st.SearchStrategy[Any]:
     """What may be expected of a call."""
-    more = {"mr": words("as_asked"), "code": words("ERR_CMD"), "completion": words("none"), "rkey": words("changed"),
-            "opcode": words("as_posted"), "because": words("memory")}  # fmt: skip
-    fitting = {key: more[key] for key, spec in vocabulary.EXPECTATIONS.items() if spec.calls and call in spec.calls}
+    more = {"code": words("ERR_CMD"), "completion": words("none")}  # of the others the vocabulary has the words
+    fitting = {
+        key: more[key] if key in more else words(*spec.words)
+        for key, spec in vocabulary.EXPECTATIONS.items() if spec.calls and call in spec.calls
+    }  # fmt: skip
     errno = words("EINVAL", "any") | st.just(["EINVAL", "ENOMEM"])
     return words(*vocabulary.OUTCOMES) | mapping({"outcome": words(*vocabulary.OUTCOMES)}, errno=errno, **fitting)
 
