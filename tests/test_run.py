@@ -97,7 +97,7 @@ def test_the_rule_holds_on_soft_roce(whole: Run, rule: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "rule"), [("zero-based+local-write", "REG-11"), ("hugetlb-on-demand+local-write", "REG-13")]
+    ("flags", "rule"), [("hugetlb-on-demand+none", "REG-13"), ("hugetlb-on-demand+local-write", "REG-13")]
 )
 def test_the_known_violations_of_soft_roce_are_reported(whole: Run, flags: str, rule: str) -> None:
     (line,) = [line for line in whole.recorded.results if line["case"] == f"reg_mr/access_flags/{flags}"]
@@ -108,10 +108,10 @@ def test_the_known_violations_of_soft_roce_are_reported(whole: Run, flags: str, 
 
 
 def test_the_last_lines_name_each_defect_and_explain_tells_it(whole: Run) -> None:
-    (fingerprint,) = re.findall(r"^valid refused ([0-9a-f]{12}) .* \(REG-11\) x\d+$", whole.done.stdout, re.MULTILINE)
+    (fingerprint,) = re.findall(r"^valid refused ([0-9a-f]{12}) .* \(REG-13\) x\d+$", whole.done.stdout, re.MULTILINE)
     done = launch("explain", fingerprint, "--results", str(whole.out))
     assert done.returncode == 0, done.stderr
-    assert "given: buf: memory, anonymous, " in done.stdout
+    assert "given: buf: memory, " in done.stdout
     assert re.search(r"^  reproduce: \./rdma-cts run --guest --only reg_mr/", done.stdout, re.MULTILINE)
 
 
@@ -150,17 +150,17 @@ def test_judging_a_real_run_again_changes_nothing(whole: Run, tmp_path: Path) ->
 
 def test_a_waived_violation_is_no_failure_of_the_run_and_stays_visible(tmp_path: Path) -> None:
     waiver = {
-        "rule": "REG-11", "where": {"driver": "rxe", "kernel": {"from": "7.0"}}, "issue": "https://bugs.example.org/1",
+        "rule": "REG-13", "where": {"driver": "rxe", "kernel": {"from": "7.0"}}, "issue": "https://bugs.example.org/1",
         "observed": {"verdict": "FAIL", "errno": "EOPNOTSUPP"}, "owner": "us", "expires": str(date.today()),
     }  # fmt: skip
     (tmp_path / "waivers.yaml").write_text(json.dumps({"waivers": [waiver]}))  # JSON is YAML
     out = tmp_path / "out"
-    done = launch("run", "--guest", "--only", "reg_mr/access_flags/zero-based+none", "--out", str(out),
+    done = launch("run", "--guest", "--only", "reg_mr/access_flags/hugetlb-on-demand+none", "--out", str(out),
                   "--waivers", str(tmp_path / "waivers.yaml"))  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = read_results(out).results
     assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")
-    assert "WAIVED reg_mr/access_flags/zero-based+none" in done.stdout
+    assert "WAIVED reg_mr/access_flags/hugetlb-on-demand+none" in done.stdout
 
 
 def without_keys(line: ResultRecord, names: Sequence[str]) -> str:
@@ -192,7 +192,7 @@ def test_what_was_observed_is_recorded_raw(whole: Run) -> None:
 
 
 def test_the_printed_command_runs_just_that_case(whole: Run, tmp_path: Path) -> None:
-    (line,) = [line for line in whole.recorded.results if line["case"] == "reg_mr/access_flags/zero-based+none"]
+    (line,) = [line for line in whole.recorded.results if line["case"] == "reg_mr/access_flags/hugetlb-on-demand+none"]
     command = line["repro"].split()
     assert command[0] == "./rdma-cts"
     done = launch(*command[1:], "--out", str(tmp_path / "out"))
@@ -215,7 +215,7 @@ def test_a_guest_that_cannot_boot_is_one_clear_line_and_status_3(tmp_path: Path)
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
     assert "no such machine" in line
-    assert Path(line.rsplit("see ", 1)[1]) in (tmp_path / "out").glob("console*.log")  # of whichever guest was first
+    assert "see " not in line  # nothing came on its console
 
 
 def test_a_device_of_the_host_is_used_without_a_guest(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from fixtures.softroce.start import Starter
 from fixtures.softroce.template import FILES, MANIFEST, Templates
 from patience import PATIENCE_S
 
-FAILING_POINT = "rereg_mr/change_space/rights@uverbs#old=none,flags=CHANGE_ACCESS,new=LOCAL_WRITE"
+FAILING_POINT = "reg_mr/access_space/huge-pages@uverbs#access=ON_DEMAND+HUGETLB"
 OTHER_OPTIONS = ("--deadline", "100")  # which the session that waits in a template does not have
 REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 20.0)
 
