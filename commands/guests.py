@@ -195,6 +195,7 @@ class Guests:
                 stage = self._out / "own-build"
                 shutil.rmtree(stage, ignore_errors=True)  # of an earlier session
             else:
+                self._out.mkdir(parents=True, exist_ok=True)
                 stage = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))
             self._prepared = self._under_test.lay_out(stage)
         return self._prepared

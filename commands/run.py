@@ -71,7 +71,6 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
     if options.device:
         raise builds.only_for_guest("--shell")
     with run_folder(arguments.out, "shell") as out, tidied(out):
-        out.mkdir(parents=True, exist_ok=True)
         Guests(options, out, Progress().say, arguments.yes).shell()
     return 0
 
