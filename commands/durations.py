@@ -15,21 +15,15 @@ from conformance.model.case import Case
 from conformance.model.record import ResultRecord
 from conformance.results.checked_json import parse
 from conformance.results.files import write_atomically
-from conformance.supervision.schedule import START_S
-from conformance.tables.tiers import cost
+from conformance.supervision.schedule import START_S, expected_s
 
 SCHEMA = "rdma-cts-durations/1"
-
-
-# A plain call under software emulation, in seconds.
-_CALL_S = 0.01
 
 
 def expected_durations(cases: Iterable[Case], known: Mapping[str, float]) -> dict[str, float]:
     """How long each case will take, in seconds: as `known`, else by its cost; with the worker that it needs alone."""
     return {
-        case.id: START_S + known.get(case.id, START_S) if case.hazardous else known.get(case.id, _CALL_S * cost(case))
-        for case in cases
+        case.id: START_S + known.get(case.id, START_S) if case.hazardous else expected_s(case, known) for case in cases
     }
 
 

@@ -20,13 +20,18 @@ _WELL_KNOWN = 0.9
 _FIRST_SHARE = 0.5
 
 
+def expected_s(case: Case, durations: Mapping[str, float]) -> float:
+    """How long a case will take, in seconds: as known, else by its cost."""
+    return durations.get(case.id, _CALL_S * cost(case))
+
+
 class Schedule:
     """The cases that no worker has been given yet."""
 
     def __init__(self, cases: Sequence[Case], workers: int, durations: Mapping[str, float]) -> None:
         """`cases` in the order of the run, for that many workers; `durations` are seconds by case id, if known."""
         self._order = {case.id: number for number, case in enumerate(cases)}
-        self._seconds = {case.id: durations.get(case.id, _CALL_S * cost(case)) for case in cases}
+        self._seconds = {case.id: expected_s(case, durations) for case in cases}
         self._hazardous = {case.id for case in cases if case.hazardous}
         self._kept_memory = {case.id for case in cases if case.needs_kept_memory} - self._hazardous
         self._waiting = set(self._order)
