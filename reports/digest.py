@@ -94,7 +94,8 @@ class Part:
 class Digest:
     """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded.
 
-    Every record has all keys of model/record_shape.py. `directory` holds the run's other files; `torn` is true if the
+    Every record has all keys of model/record_shape.py. Of the cases in `unrecorded` nothing is known but that they were
+    planned; there may be many. `directory` holds the run's other files; `torn` is true if the
     last line of the file is incomplete. `confirmations` say which violations occur alone.
     """
 
@@ -104,6 +105,7 @@ class Digest:
     footer: FooterRecord | None
     torn: bool = False
     confirmations: tuple[ConfirmationRecord, ...] = ()
+    unrecorded: frozenset[str] = frozenset()
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
@@ -320,15 +322,20 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
         found[completed["case"]] = completed
     by_case: dict[str, ResultRecord] = {}  # in the planned order: several workers record in the order of completion
     missed = completed_result({**RESULT, "reason": "planned and never recorded"}, where)
+    unrecorded: list[str] = []
     for case in map(str, header["planned"]):
         if case in found:
             by_case[case] = found[case]
         else:
+            unrecorded.append(case)
             by_case[case] = missed.copy()  # in place of a new one: there may be many
             by_case[case]["case"] = case
     by_case |= {case: record for case, record in found.items() if case not in by_case}
     footer = completed_footer(plain(recorded.footer), where) if recorded.footer else None
-    return Digest(directory, header, tuple(by_case.values()), footer, recorded.torn, plain(recorded.confirmations))
+    return Digest(
+        directory, header, tuple(by_case.values()), footer, recorded.torn, plain(recorded.confirmations),
+        frozenset(unrecorded),
+    )  # fmt: skip
 
 
 def one_line(text: str) -> str:

@@ -15,7 +15,9 @@ from reports.digest import Digest, flat
 
 
 def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
-    """The lines about a result that is no success, in the order in which the case did things."""
+    """The lines about a result that is no success, in the order in which the case did things; none without a record."""
+    if record["case"] in run.unrecorded:
+        return
     for defect in run.defects_in(record["case"]):
         yield f"defect {defect.fingerprint}, {defect.severity.label}: {defect.title}"
     yield from set_up(record["set_up"])

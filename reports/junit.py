@@ -36,8 +36,8 @@ def render(runs: Sequence[Digest]) -> bytes:
     for run in runs:
         document.append(_testsuite(run))
     ET.indent(document)
-    text: bytes = ET.tostring(document, encoding="us-ascii", xml_declaration=True)
-    return text + b"\n"
+    text: str = ET.tostring(document, encoding="unicode")  # several times faster than into an encoding
+    return b"<?xml version='1.0' encoding='us-ascii'?>\n" + text.encode("ascii", "xmlcharrefreplace") + b"\n"
 
 
 def _testsuite(run: Digest) -> ET.Element:
