@@ -12,7 +12,7 @@ import mmap
 import sys
 
 REAL = mmap.PAGESIZE
-mmap.PAGESIZE = int(sys.argv[1])  # before the modules that read it are imported
+vars(mmap)["PAGESIZE"] = int(sys.argv[1])  # before the modules that read it are imported
 
 from conformance.kernel import paging  # noqa: E402
 from conformance.model.verdict import Verdict  # noqa: E402
