@@ -68,9 +68,10 @@ class Guests:
         """
         self._options = options
         self._environment = builds.environment_from(options)
+        tools = builds.tools_from(options)
         packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
         recipe = recipe_for(options.stack or DEFAULT_STACK)
-        image = ensure_image(recipe, cache_directory(), say)
+        image = ensure_image(recipe, cache_directory(), say, tools)
         self._image = image
         self.stack = recipe.stack
         self.driver = driver = guest_driver(options)

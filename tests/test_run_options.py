@@ -45,9 +45,9 @@ ROWS = """\
 MEMORY = "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\n"
 HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).cases
 # What does not decide a case's outcome, and what has an effect on one target alone; said here once more.
-NOT_DECIDING = {"guests", "no_confirm", "keep", "verbs", "rules", "words", "only", "tier", "waivers"}
+NOT_DECIDING = {"guests", "no_confirm", "keep", "verbs", "rules", "words", "only", "tier", "tools", "waivers"}
 HOST_ONLY = {"device", "port", "gid_index", "shared", "hazardous"}
-GUEST_ONLY = {"guest", "guests", "stack", "driver", "kernel", "modules", "overlay", "guest_env", "keep"}
+GUEST_ONLY = {"guest", "guests", "stack", "driver", "kernel", "modules", "overlay", "guest_env", "keep", "tools"}
 
 # Words that a shell or a parser could take for something else; argparse before Python 3.13 takes no "--" as a value.
 TEXTS = st.sampled_from(["x", "-x", "--guest", "a b", "'\"", "$HOME", "#", "a=b", "-5", "*", "~", "é\n", "\\"])

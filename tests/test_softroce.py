@@ -231,7 +231,7 @@ def test_a_damaged_cache_is_noticed_and_built_again(
     whole = ensure_image(Recipe(), tmp_path, said.append)
     assert fake_build.count == 2
     assert any("damaged" in line for line in said)
-    assert image.damage_of(whole.root.parent, Recipe()) is None
+    assert image.damage_of(whole.root.parent, Recipe().digest()) is None
 
 
 @pytest.mark.parametrize(
