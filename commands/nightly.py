@@ -1,4 +1,4 @@
-"""`rdma-cts nightly`: runs the cases on a matrix of stacks, keeps all runs, and tells what is new in each since it was good.
+"""`rdma-cts nightly`: runs the cases on a matrix of stacks, keeps all runs, and tells what is new since the last good.
 
 Each cell is a `rdma-cts run` in a process of its own: whatever befalls it costs that cell alone. Not for what a night
 changed (reports/morning.py), nor for reading a history (reports/history.py).
