@@ -37,6 +37,7 @@ def as_data(run: Digest) -> dict[str, Any]:
         "exit_status": run.status,
         "complete": bool(run.footer and run.footer["complete"]),
         "stack": {name: text for name, text in run.facts.items() if text and name not in _NUMBERS},
+        "under_test": dict(run.under_test),
         "started": run.header["started"],
         "duration_s": run.footer["duration_s"] if run.footer else None,
         "seed": run.header["seed"],
@@ -113,6 +114,9 @@ def schema() -> dict[str, Any]:
         "exit_status": {"enum": [0, 1, 3], "description": "the exit status of rdma-cts run"},
         "complete": {"type": "boolean"},
         "stack": {"type": "object", "additionalProperties": text, "required": ["device"]},
+        "under_test": {
+            "type": "object", "additionalProperties": text, "description": "the first digits of hashes of its parts",
+        },
         "started": text,
         "duration_s": {"type": ["number", "null"]},
         "seed": {"type": ["integer", "null"]},
