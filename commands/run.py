@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
 
-from commands import builds, case_options, report, run_arguments, target
+from commands import builds, case_options, hosts, report, run_arguments, target
 from commands.arguments import Parser
 from commands.durations import expected_durations
 from commands.guests import Guests, guest_driver
@@ -68,7 +68,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
     """Opens a shell in the guest that a run would use; only the console is recorded."""
-    if options.device:
+    if options.device or options.host:
         raise builds.only_for_guest("--shell")
     with run_folder(arguments.out, "shell") as out, tidied(out):
         Guests(options, out, Progress().say, arguments.yes).shell()
@@ -103,20 +103,22 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
     profile = read_profile(options.profile) if options.profile else None
     waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
     progress = Progress(level=arguments.level)
-    options = target.with_target(options)
-    if options.device and not options.hazardous:
-        cases = _harmless(cases, progress)
-    device = "+".join(options.devices) or guest_driver(options).device
     with ExitStack() as around:
+        host = around.enter_context(hosts.opened(options, progress.say, arguments.yes)) if options.host else None
+        options = target.with_target(options, host)
+        if options.device and not options.hazardous:
+            cases = _harmless(cases, progress)
+        device = "+".join(options.devices) or guest_driver(options).device
         arguments.out = out = around.enter_context(run_folder(arguments.out, device))
-        file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device))
+        file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device) and not host)
         results = around.enter_context(closing(file))
         around.enter_context(tidied(out))
         before = results.recorded()
         if before and before.footer and before.footer["complete"]:
             progress.say(f"the run in {out} is complete")
         else:
-            chosen = target.prepare(options, out, progress.say, arguments.yes)
+            hazardous = {case.id for case in cases if case.hazardous}
+            chosen = target.prepare(options, out, progress.say, arguments.yes, host, hazardous)
             _plan(options, suite, cases, chosen, plan, out)
             header: SupervisorFacts = {"stack": chosen.stack, "seed": options.seed, "tier": options.tier,
                       "argv": [NAME, *arguments.argv], "under_test": {"given": chosen.given},
@@ -136,7 +138,6 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
             again = () if options.no_confirm else chosen.again
             left = [case for case in cases if case.id not in supervisor.recording.done]
             progress.expect(expected_durations(left, known))
-            hazardous = {case.id for case in cases if case.hazardous}
             try:
                 supervisor.run(*(_told(start, hazardous, progress) for start in chosen.starts), again=again)
             except KeyboardInterrupt as end:
@@ -145,9 +146,12 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
                 raise
             if chosen.durations:
                 chosen.durations.update(supervisor.recording.done.values())
+        lost = host.gone if host else ""
     report.write_beside(out)
     digest = read(out)
     print(summary(digest, out, level=arguments.level))
+    if lost:
+        raise UserError(lost, hint=f"{PROGRAM} run --resume {shlex.quote(str(out))} runs the rest", status=3)
     return digest.status
 
 

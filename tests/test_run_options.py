@@ -34,7 +34,7 @@ from conformance.run_options import (
 )
 from conformance.supervision import CASE_DEADLINE_S
 from conformance.tables.suite import ROOT
-from fixtures import bench
+from fixtures import bench, usable
 from fixtures.softroce.driver import DRIVERS
 from fixtures.softroce.recipe import STACKS
 
@@ -236,8 +236,8 @@ def test_a_wrong_number_of_seconds_is_named(arguments: list[str], told: str) -> 
 
 def stand_in_for_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """This host has a device, whose port carries traffic."""
-    monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
-    monkeypatch.setattr(target, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
+    monkeypatch.setattr(usable, "device_names", lambda: ["rxe7"])
+    monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
 
 
 @pytest.mark.parametrize("name", sorted(GUEST_ONLY - {"guest"}))
