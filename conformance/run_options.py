@@ -113,6 +113,7 @@ class RunOptions:
     rdma_core: Path | None = None
     overlay: Path | None = None
     guest_env: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     keep: bool = False
     verbs: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
@@ -271,6 +272,8 @@ OPTIONS: Mapping[str, Option] = {
         Option("overlay", "--overlay", "files to lay over the guest's root, as they are", BUILDS, "DIR", Path,
                only_on=GUEST),
         Option("guest_env", "--guest-env", "a variable of the guest's environment", BUILDS, "NAME=VALUE",
+               only_on=GUEST),
+        Option("without", "--without", "of a mended stack: not this change (see docs/mended-stack.md)", BUILDS, "CHANGE",
                only_on=GUEST),
         Option("keep", "--keep", "keep each guest's drive and a script to start it again", BUILDS, decides=False,
                only_on=GUEST),
