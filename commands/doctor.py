@@ -66,7 +66,6 @@ def guest_findings(host: Host, recipe: Recipe) -> list[Finding]:
     cache = cache_directory()
     folder = image_folder(recipe, cache)
     built = damage_of(folder, recipe.digest()) is None
-    findings = [_packages(("suite", *packages.GUEST)), _image(folder, built, recipe)]
     findings = [packages_finding(("suite", *packages.GUEST)), _image(folder, built, recipe)]
     if not built:
         findings += [_disk(cache), _rights_to_build()]

@@ -135,7 +135,7 @@ def schema() -> dict[str, Any]:
             **_counts([each.label for each in Severity], count),
             "description": "violations by their worst severity, without those that are waived",
         },
-        "headline": {**text, "description": "the number of defects, and the severities in words; empty without any"},
+        "headline": {**text, "description": "changes of the stack, number of defects, severities; empty without any"},
         "defects": {"type": "array", "items": _object(defect), "description": "the most severe first"},
         "violations": {"type": "array", "items": _object(violation)},
         "confirmation": {
