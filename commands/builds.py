@@ -6,12 +6,9 @@ import re
 
 from conformance.errors import UserError
 from conformance.run_options import GUEST, OPTIONS, RunOptions
-<<<<<<< HEAD
 from fixtures.softroce.added import is_package_name
-=======
 from fixtures.softroce.driver import DEFAULT_DRIVER
 from fixtures.softroce.recipe import MENDED_STACKS
->>>>>>> wave-mended
 from fixtures.softroce.under_test import Builds
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -35,7 +32,6 @@ def environment_from(options: RunOptions) -> dict[str, str]:
     return found
 
 
-<<<<<<< HEAD
 def tools_from(options: RunOptions) -> tuple[str, ...]:
     """The Debian packages that --tools adds to the guest, each once. Raises UserError for what cannot be one's name."""
     names = tuple(dict.fromkeys(name for text in options.tools for name in text.split(",")))
@@ -43,7 +39,8 @@ def tools_from(options: RunOptions) -> tuple[str, ...]:
         if not is_package_name(name):
             raise UserError(f"--tools: {name!r} is not the name of a Debian package")
     return names
-=======
+
+
 def refuse_beside_mended(options: RunOptions) -> None:
     """Raises UserError for what a mended stack replaces itself, and for what only such a stack has."""
     mended = options.stack in MENDED_STACKS
@@ -55,7 +52,6 @@ def refuse_beside_mended(options: RunOptions) -> None:
                             " driver and a provider of its own")  # fmt: skip
     if mended and options.driver not in (None, DEFAULT_DRIVER):
         raise UserError(f"--stack {options.stack} is of the driver {DEFAULT_DRIVER}, not of {options.driver}")
->>>>>>> wave-mended
 
 
 def refuse_on_host(options: RunOptions) -> None:

@@ -71,15 +71,10 @@ class Guests:
         self._environment = builds.environment_from(options)
         tools = builds.tools_from(options)
         packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
-<<<<<<< HEAD
-        recipe = recipe_for(options.stack or DEFAULT_STACK)
-        image = ensure_image(recipe, cache_directory(), say, tools)
-=======
         self.stack = options.stack or DEFAULT_STACK
         recipe = recipe_for(self.stack)
         builds.refuse_beside_mended(options)
-        image = ensure_image(recipe, cache_directory(), say)
->>>>>>> wave-mended
+        image = ensure_image(recipe, cache_directory(), say, tools)
         self._image = image
         self.driver = driver = guest_driver(options)
         module, given = None, {}

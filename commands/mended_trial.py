@@ -66,7 +66,12 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], No
 
 
 def _without(
-    change: Change, cases: Sequence[str], whole: dict[str, ResultRecord], out: Path, yes: bool, say: Callable[[str], None]
+    change: Change,
+    cases: Sequence[str],
+    whole: dict[str, ResultRecord],
+    out: Path,
+    yes: bool,
+    say: Callable[[str], None],
 ) -> LeftOut:
     found = _run(cases, ("--without", change.name), out / change.name, yes, say)
     return left_out(change.name, change.rules, change.defects, whole, list(found.values()))
@@ -79,7 +84,19 @@ def _run(
     if (out / "results.jsonl").exists() and (recorded := read_results(out)).footer and recorded.footer["complete"]:
         return {record["case"]: record for record in recorded.results}
     say(f"{len(cases)} cases on {STACK} {' '.join(more)}")
-    command = [sys.executable, "-m", "commands", "run", "--guest", "--stack", STACK, *more, "--no-confirm", "--out", str(out.absolute())]
+    command = [
+        sys.executable,
+        "-m",
+        "commands",
+        "run",
+        "--guest",
+        "--stack",
+        STACK,
+        *more,
+        "--no-confirm",
+        "--out",
+        str(out.absolute()),
+    ]
     command += [word for case in cases for word in ("--only", case)] + ["--yes"] * yes
     done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):

@@ -115,7 +115,9 @@ def schema() -> dict[str, Any]:
         "complete": {"type": "boolean"},
         "stack": {"type": "object", "additionalProperties": text, "required": ["device"]},
         "under_test": {
-            "type": "object", "additionalProperties": text, "description": "the first digits of hashes of its parts",
+            "type": "object",
+            "additionalProperties": text,
+            "description": "the first digits of hashes of its parts",
         },
         "started": text,
         "duration_s": {"type": ["number", "null"]},

@@ -43,9 +43,7 @@ class LeftOut:
         return "others as well" if self.of_other_rules else "its own alone"
 
 
-def selected(
-    change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]
-) -> list[str]:
+def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
     """The ids of the cases to run without a change: what the stack as shipped violates, what is of the change's rules,
     and a sample of the rest. `shipped` are the results of the stack as shipped, by case."""
     rest = 0
@@ -82,7 +80,10 @@ def left_out(
 
 def table(findings: Sequence[LeftOut]) -> str:
     """The findings as a table in Markdown."""
-    lines = ["| left out | rules | violated again | not verified any more | defects | comes back |", "|---|---|---:|---:|---|---|"]
+    lines = [
+        "| left out | rules | violated again | not verified any more | defects | comes back |",
+        "|---|---|---:|---:|---|---|",
+    ]
     for each in findings:
         defects = ", ".join(f"`{fingerprint}`" for fingerprint in each.defects) or "none"
         lines.append(
