@@ -46,7 +46,7 @@ def test_packages_are_added_to_a_copy_once(tmp_path: Path, installed: list[Seque
     assert installed == [("strace", "gdb")]
     assert first.root.read_bytes() == b"root.erofs+"
     assert plain.root.read_bytes() == b"root.erofs"
-    assert (first.kernel_version, plain.digest) == ("7.0-test", Recipe().digest())
+    assert (first.kernel_version, first.base, plain.base) == ("7.0-test", plain.digest, Recipe().digest())
     assert first.digest not in (plain.digest, ensure_image(Recipe(), tmp_path, print, ("gdb",)).digest)
 
 

@@ -608,7 +608,7 @@ def test_qemu_ends_with_the_program_that_started_it(
     code = (
         "import sys; from pathlib import Path; from fixtures.softroce.guest import boot, Job\n"
         "from fixtures.softroce.image import Image; p = Path('/nowhere')\n"
-        "g = boot(Image(p, p, p, '', ''), Job((), 'true'), console=Path(sys.argv[1]))\n"
+        "g = boot(Image(p, p, p, '', '', ''), Job((), 'true'), console=Path(sys.argv[1]))\n"
         "print('up', flush=True); g.wait(None)\n"
     )
     with subprocess.Popen(
