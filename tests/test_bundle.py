@@ -147,7 +147,8 @@ def waived_run(small: Suite, folder: Path) -> Path:
     expires = NOW.date() + timedelta(days=30)
     (folder / "waivers.yaml").write_text(
         f"waivers:\n  - case: {case['case']}\n    where: {{driver: reference}}\n"
-        f"    observed: {{verdict: FAIL, errno: EINVAL}}\n    issue: https://bugs.example/1\n    owner: me\n    expires: {expires}\n"
+        f"    observed: {{verdict: FAIL, errno: EINVAL}}\n    issue: https://bugs.example/1\n"
+        f"    owner: me\n    expires: {expires}\n"
     )
     sha256 = hashlib.sha256((folder / "waivers.yaml").read_bytes()).hexdigest()
     lines[0]["waivers"] = {"file": "waivers.yaml", "sha256": sha256}
