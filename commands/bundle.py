@@ -11,7 +11,7 @@ from typing import Any
 
 from commands import case_options, verify
 from commands.arguments import Parser
-from commands.bundle_file import PROFILE, SUFFIX, WAIVERS, pack
+from commands.bundle_file import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
 from commands.output import show
 from commands.plan import FILE_NAME as PLAN
 from commands.plan import read_plan
@@ -26,8 +26,6 @@ from reports.digest import Digest, read
 
 NAME = "bundle"
 HELP = "Pack a run with everything that is needed to judge it anew elsewhere (see verify)."
-
-_MOST_BYTES = 1 << 30  # of one file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +110,7 @@ def _of_run(folder: Path, name: str) -> Path:
 
 def _content(path: Path) -> bytes:
     try:
-        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+        if not path.is_file() or path.stat().st_size > MOST_BYTES:
             raise UserError(f"{path} is no file that can be in a bundle")
         return path.read_bytes()
     except OSError as error:

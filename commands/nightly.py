@@ -23,10 +23,12 @@ from commands.output import show
 from commands.unforeseen import explained
 from conformance.errors import UserError
 from conformance.results.files import not_written, write_atomically
-from conformance.run_options import BUILDS, CASES, GENERAL, WHERE, RunOptions
+from conformance.run_options import BUILDS, CASES, GENERAL, WHERE, RunOptions, budget_seconds
 from conformance.tables.suite import ROOT
+from fixtures.cache import cache_directory
 from fixtures.processes import signal_name
-from fixtures.softroce.recipe import DEFAULT_STACK, STACKS
+from fixtures.softroce.image import renew_image
+from fixtures.softroce.recipe import DEFAULT_STACK, STACKS, recipe_for
 from reports.comparison import Comparison, compare
 from reports.digest import Digest, read
 from reports.history import (
@@ -47,6 +49,7 @@ NAME = "nightly"
 HELP = "Run the cases on several stacks, each compared with its last good night; exit status 1 if one has regressed."
 
 RUN_LOG = "run.log"
+RENEWED_DAYS = 7
 # Options of `run` that all cells get.
 _OPTIONS = {
     WHERE: ("driver", "guests"), BUILDS: ("rdma_core", "overlay", "guest_env"),
@@ -64,11 +67,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernel", type=_kernel, action="append", default=[], metavar="NAME=FILE[,MODULES]",
                         help=f"also a kernel of one's own, by a name, in the guest of {DEFAULT_STACK}; MODULES is the "
                         "directory of its modules")  # fmt: skip
+    parser.add_argument("--renew", type=_days, default=RENEWED_DAYS, metavar="DAYS",
+                        help="make the image of a stack anew, with the packages of today, if it is older (default "
+                        f"{RENEWED_DAYS})")  # fmt: skip
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     for title, names in _OPTIONS.items():
         group = parser.add_argument_group(title) if title else parser
         for name in names:
             run_arguments.add_argument(group, name, argparse.SUPPRESS)
+
+
+def _days(text: str) -> float:
+    """A finite number of days, 0 or more. Raises ArgumentTypeError."""
+    try:
+        return budget_seconds(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days") from error
 
 
 def _stacks(text: str) -> list[str]:
@@ -100,7 +114,10 @@ def execute(arguments: argparse.Namespace) -> int:
         if history.nights and night.name < history.nights[-1]:
             show([f"the history has a later night, {history.nights[-1]}: the clock was wrong then, or it is now"])
         show([f"night {format_night(night.name)}: {', '.join(cells)}"])
-        outcomes = [_cell(history, night, name, each, arguments.yes) for name, each in cells.items()]
+        outcomes = []
+        for name, each in cells.items():
+            _renew(each.stack or DEFAULT_STACK, arguments.renew)
+            outcomes.append(_cell(history, night, name, each, arguments.yes))
     told, status = summary_of(outcomes)
     show([told])
     return status
@@ -147,6 +164,14 @@ def _new_night(folder: Path) -> Path:
         except OSError as error:
             raise not_written(night, error) from error
     raise AssertionError("there is always another name")
+
+
+def _renew(stack: str, days: float) -> None:
+    """Makes the image of a stack anew if it is older than so many days; says so if that fails: the old one is run."""
+    try:
+        renew_image(recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"]))
+    except UserError as error:
+        show([f"{stack}: its image is not of today: {error}"])
 
 
 def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bool) -> Outcome:

@@ -50,8 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints what the bundle supports; exit status 0: conformant, 1: not conformant, or the verdicts do not follow from
-    what was observed, 3: conformant only in part. Raises UserError (status 2) for what is no bundle, or was changed.
+    """Prints what the bundle supports. Raises UserError (status 2) for what is no bundle, or was changed.
+
+    Exit status 0: no rule is violated in a run of the whole default tier, 1: one is, or verdicts do not follow from
+    what was observed, 3: the run is incomplete.
     """
     support = support_of(arguments.bundle, arguments.cases)
     show(support.lines())
@@ -81,8 +83,9 @@ class Support:
 
     @property
     def status(self) -> int:
-        """The exit status."""
-        return 1 if self.unfounded or self._violated else 3 if self._missing else 0
+        """The exit status. What no such stack can be brought into makes a run no less complete, as for `run`."""
+        incomplete = self.not_planned or self._count.get(NOT_RUN) or self._count.get(UNDECIDED)
+        return 1 if self.unfounded or self._violated else 3 if incomplete else 0
 
     @cached_property
     def _count(self) -> Mapping[str, int]:
@@ -126,13 +129,13 @@ class Support:
 
 def support_of(path: Path, cases: Sequence[Path]) -> Support:
     """What a bundle supports, by the present tables. Raises UserError if it is none, or has other tables."""
-    suite = load_suite(cases)
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
         folder = Path(name, "bundle")
         folder.mkdir()
         manifest, sha256 = unpack(path, folder)
         recorded = read_results(folder)
         digest(recorded, folder, str(path))  # reports a record of the wrong shape
+        suite = load_suite(cases)
         tables = recorded.header["suite"].get("tables_sha256")
         if tables != suite.tables_sha256:
             raise UserError(

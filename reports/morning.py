@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from conformance.defects import Defect
 from conformance.errors import PROGRAM
-from reports.comparison import FAILING, FIXED, GONE, NEW, UNDECIDED, UNSUPPORTED, Change, Comparison, stacks
+from reports.comparison import FAILING, FIXED, GONE, NEW, UNDECIDED, UNSUPPORTED, Change, Comparison
 from reports.comparison_formats import amount
 from reports.digest import Digest
-from reports.history import BASELINE, GOOD, NOT_RUN, OUTCOMES, REGRESSED, Cell, History, Outcome, format_night
+from reports.history import BASELINE, GOOD, NOT_RUN, OUTCOMES, REGRESSED, Cell, History, Outcome, changes, format_night
 from reports.history import UNDECIDED as NOT_DECIDED
 
 MENDED, NO_LONGER_SEEN = "mended", "no longer seen"
@@ -53,7 +53,7 @@ class Morning:
         outcome = self.outcome
         yield f"{self.cell.name:<17} {outcome.outcome:<10} {self._told(outcome)}"
         if self.good is not None:
-            yield from self._changed_under_test(self.good)
+            yield from self._changed_under_test()
             yield from self._new_defects(self.good)
             for kind in _KINDS:
                 yield from self._changes(kind, self.good.of(kind))
@@ -75,12 +75,12 @@ class Morning:
         told = ", ".join(kinds) or ("as on" if outcome.outcome == GOOD else "the run is incomplete; compared with")
         return f"{told} {'since ' if kinds else ''}the last good night, {format_night(outcome.against)}"
 
-    @staticmethod
-    def _changed_under_test(comparison: Comparison) -> Iterator[str]:
-        both = stacks(comparison.old, comparison.new)
-        found = [f"{name} {old or 'none'} -> {new or 'none'}" for name, old, new in both]
-        if found:
-            yield f"    under test: {'; '.join(found)}"
+    def _changed_under_test(self) -> Iterator[str]:
+        nights = (each for each in self.history.of(self.cell.name) if each.night == self.outcome.against)
+        old, new = next(nights, self.cell).facts, self.cell.facts
+        if old and new and (found := list(changes(old, new))):
+            told = (f"{name} {before or 'none'} -> {after or 'none'}" for name, before, after in found)
+            yield f"    under test: {'; '.join(told)}"
 
     def _new_defects(self, comparison: Comparison) -> Iterator[str]:
         for defect in comparison.defects[NEW]:

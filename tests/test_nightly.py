@@ -14,7 +14,10 @@ import pytest
 
 from commands import nightly
 from commands.__main__ import main
+from conformance.errors import UserError
 from conformance.results.records import Recorded
+from fixtures.softroce.build import Progress
+from fixtures.softroce.recipe import Recipe
 from made_history import SUITE, option, run_of, write_run
 from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, read_history
 
@@ -33,6 +36,8 @@ class Nights:
         self.cells: dict[str, Recorded | str] = {}
         self.asked: list[list[str]] = []
         self.status = 0
+        self.ages: dict[str, float] = {}
+        self.no_network = False
 
     def finished(self, command: list[str], environment: Mapping[str, str], output: int) -> int:
         """In place of a process."""
@@ -43,6 +48,12 @@ class Nights:
             return 3
         write_run(Path(option(command, "--out")), made)
         return 1
+
+    def renewed(self, recipe: Recipe, cache: Path, days: float, progress: Progress) -> None:
+        """In place of building an image."""
+        self.ages[recipe.stack] = days
+        if self.no_network:
+            raise UserError("the mirror cannot be reached", status=3)
 
     def night(self, *arguments: str, **cells: Recorded | str) -> str:
         """Runs one night; returns what it says. `status` is its exit status afterwards."""
@@ -62,6 +73,7 @@ def nights(tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch) -> Nig
     """Nights in an empty history."""
     made = Nights(tmp_path / "history", capsys)
     monkeypatch.setattr(nightly, "_finished", made.finished)
+    monkeypatch.setattr(nightly, "renew_image", made.renewed)
     return made
 
 
@@ -155,6 +167,13 @@ def test_a_run_cut_short_is_not_decided_and_nothing_is_compared_with_it(nights: 
     assert nights.outcomes("forky") == [BASELINE, UNDECIDED, REGRESSED]
 
 
+def test_an_image_that_cannot_be_renewed_is_told_and_the_old_one_is_run(nights: Nights) -> None:
+    nights.no_network = True
+    said = nights.night("--renew", "1", "--kernel", "mine=/boot/k", forky=GOOD_RUN, sid=GOOD_RUN)
+    assert "sid: its image is not of today: the mirror cannot be reached" in said
+    assert (nights.status, nights.ages) == (0, {"forky": 1, "sid": 1})
+
+
 def test_runs_of_other_cases_are_not_compared(nights: Nights) -> None:
     nights.night("--tier", "smoke", forky=GOOD_RUN)
     nights.night(forky=WORSE)
@@ -179,6 +198,7 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
 @pytest.mark.parametrize(("arguments", "said"), [
     (["--stack", "woody"], "'woody' is no stack; there are bookworm,"),
     (["--stack", ""], "'' is no stack"),
+    (["--renew", "-1"], "'-1' is not a number of days"),
     (["--kernel", "mine"], "not of the form NAME=FILE"),
     (["--kernel", "../x=/boot/k"], "not of the form NAME=FILE"),
     (["--kernel", "sid=/boot/k"], "not of the form NAME=FILE"),
@@ -286,6 +306,7 @@ def test_a_clock_that_is_wrong_is_told(nights: Nights) -> None:
 
 def test_a_run_that_really_fails_is_told_in_its_own_words(tmp_path: Path, capsys: Says) -> None:
     """With a real process."""
-    command = ["nightly", "--history", str(tmp_path), "--stack", "forky", "--only", "reg_mr/no/such"]
+    command = ["nightly", "--history", str(tmp_path), "--stack", "forky", "--only", "reg_mr/no/such",
+               "--renew", "99999"]  # fmt: skip
     assert main(command) == 3
     assert re.search(r"forky +not run +rdma-cts: .*reg_mr/no/such.*; see .*run.log\n", capsys.readouterr().out)
