@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
 
-from commands import builds, case_options, hosts, report, run_arguments, target
+from commands import builds, case_options, hosts, lab, report, run_arguments, target
 from commands.arguments import Parser
 from commands.durations import expected_durations
 from commands.guests import Guests, guest_driver
@@ -42,6 +42,9 @@ HELP = "Run the cases on a device of this host or, without one, in the Soft-RoCE
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     run_arguments.add_arguments(parser)
+    parser.add_argument(
+        "--lab", type=Path, metavar="FILE", help="the same on each of the hosts in FILE at once (see docs/lab.md)"
+    )
     parser.add_argument("--shell", action="store_true", help="run no case; open a shell in the prepared guest")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/<time>-<device>)")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="resume the run in DIR that was cut short")
@@ -63,6 +66,8 @@ def execute(arguments: argparse.Namespace) -> int:
     options = run_arguments.options_from(arguments)
     if arguments.shell:
         return _shell(options, arguments)
+    if arguments.lab:
+        return lab.run_lab(arguments.lab, options, arguments)
     return _run(options, arguments)
 
 
@@ -77,7 +82,7 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
 
 def _resume(arguments: argparse.Namespace) -> int:
     """Runs the rest of a run according to its plan."""
-    own = [f"--{name}" for name in ("out", "shell") if getattr(arguments, name)]
+    own = [f"--{name}" for name in ("out", "lab", "shell") if getattr(arguments, name)]
     if given := [*run_arguments.given_flags(arguments), *own]:
         raise UserError(
             f"{', '.join(given)} cannot be given with --resume",

@@ -371,7 +371,7 @@ def test_the_doctor_fails_when_no_way_works(
     monkeypatch.setattr(
         doctor, "device_findings", lambda _: [readiness.Finding(readiness.MISSING, "it", "is not", "fix it")]
     )
-    arguments = argparse.Namespace(stack="forky")
+    arguments = argparse.Namespace(host=None, stack="forky")
     assert doctor.execute(arguments) == doctor.NO_WAY == 4
     assert "Neither way works" in capsys.readouterr().out
     monkeypatch.setattr(doctor, "device_findings", lambda _: [readiness.Finding(readiness.OK, "it", "is")])

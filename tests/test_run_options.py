@@ -45,8 +45,11 @@ ROWS = """\
 MEMORY = "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\n"
 HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).cases
 # What does not decide a case's outcome, and what has an effect on one target alone; said here once more.
-NOT_DECIDING = {"guests", "no_confirm", "keep", "verbs", "rules", "words", "only", "tier", "tools", "waivers"}
-HOST_ONLY = {"device", "port", "gid_index", "shared", "hazardous"}
+NOT_DECIDING = {
+    "console", "power_cycle", "return_within", "guests", "no_confirm", "keep", "verbs", "rules", "words", "only", "tier",
+    "tools", "waivers",
+}  # fmt: skip
+HOST_ONLY = {"host", "console", "power_cycle", "return_within", "device", "port", "gid_index", "shared", "hazardous"}
 GUEST_ONLY = {
     "guest", "guests", "stack", "driver", "kernel", "modules", "overlay", "guest_env", "without", "keep", "tools",
 }  # fmt: skip
@@ -66,6 +69,7 @@ def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 GIVEN = st.builds(
     RunOptions, device=st.none() | TEXTS, port=st.integers(1), gid_index=st.none() | st.integers(0),
+    host=st.none() | TEXTS, console=st.none() | TEXTS, power_cycle=st.none() | TEXTS, return_within=SECONDS,
     guest=st.booleans(),
     guests=st.none() | st.integers(1, 64),
     stack=st.none() | st.sampled_from(sorted(STACKS)), driver=st.none() | st.sampled_from(sorted(DRIVERS)),
