@@ -1,4 +1,4 @@
-"""`rdma-cts trial --mended`: runs cases on the mended stack, whole and without each change in turn, and compares them."""
+"""`rdma-cts trial --mended`: runs cases on the mended stack, whole and without each change in turn; compares them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ from fixtures.softroce.mending import ensure_each
 from fixtures.softroce.recipe import MENDED_STACKS, recipe_for
 from trial.mended import LeftOut, left_out, selected, table
 
+Say = Callable[[str], None]
 STACK = next(iter(MENDED_STACKS))
 _WHOLE = "whole"
 
 
-def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], None]) -> int:
+def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     """Leaves out each chosen change; exit status 0 if each brings back something, and nothing of other rules."""
     known = read_changes()
     names = [change.name for change in known]
@@ -55,8 +56,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], No
     findings = []
     for change in chosen:
         findings.append(_without(change, picked[change.name], whole, out, arguments.yes, say))
-        print(f"{change.name}: {findings[-1].outcome}: {len(findings[-1].violated)} violated again, "
-              f"{len(findings[-1].not_verified)} not verified any more, of {findings[-1].tried}", flush=True)  # fmt: skip
+        print(_line(findings[-1]), flush=True)
     out.mkdir(parents=True, exist_ok=True)
     data = {"schema": "rdma-cts-mended/1", "findings": [asdict(each) for each in findings]}
     write_atomically(out / "mended.json", json.dumps(data, indent=1).encode() + b"\n")
@@ -65,39 +65,25 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], No
     return 0 if all(each.outcome == "its own alone" for each in findings) else 1
 
 
+def _line(found: LeftOut) -> str:
+    return (f"{found.change}: {found.outcome}: {len(found.violated)} violated again, "
+            f"{len(found.not_verified)} not verified any more, of {found.tried}")  # fmt: skip
+
+
 def _without(
-    change: Change,
-    cases: Sequence[str],
-    whole: dict[str, ResultRecord],
-    out: Path,
-    yes: bool,
-    say: Callable[[str], None],
+    change: Change, cases: Sequence[str], whole: dict[str, ResultRecord], out: Path, yes: bool, say: Say
 ) -> LeftOut:
     found = _run(cases, ("--without", change.name), out / change.name, yes, say)
     return left_out(change.name, change.rules, change.defects, whole, list(found.values()))
 
 
-def _run(
-    cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: Callable[[str], None]
-) -> dict[str, ResultRecord]:
+def _run(cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: Say) -> dict[str, ResultRecord]:
     """The results of a run of these cases on the mended stack, by case; those of an earlier trial if it is complete."""
     if (out / "results.jsonl").exists() and (recorded := read_results(out)).footer and recorded.footer["complete"]:
         return {record["case"]: record for record in recorded.results}
     say(f"{len(cases)} cases on {STACK} {' '.join(more)}")
-    command = [
-        sys.executable,
-        "-m",
-        "commands",
-        "run",
-        "--guest",
-        "--stack",
-        STACK,
-        *more,
-        "--no-confirm",
-        "--out",
-        str(out.absolute()),
-    ]
-    command += [word for case in cases for word in ("--only", case)] + ["--yes"] * yes
+    command = [sys.executable, "-m", "commands", "run", "--guest", "--stack", STACK, *more, "--no-confirm"]
+    command += ["--out", str(out.absolute()), *(word for case in cases for word in ("--only", case)), *["--yes"] * yes]
     done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         raise UserError(f"the run in {out} failed: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}",

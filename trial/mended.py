@@ -1,4 +1,4 @@
-"""The trial of the mended stack: each change left out alone has to bring back the violations of its defect, and no other.
+"""The trial of the mended stack: each change left out alone has to bring back the violations of its defect, no others.
 
 What is selected and compared, and the table. Not for running it (commands/mended_trial.py).
 """
@@ -14,7 +14,6 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 
 SAMPLE = 40  # of the cases that neither a defect nor the change is about, one in so many is run as well
-_KNOWN, _NEW = "its own", "others'"
 
 
 @dataclass(frozen=True)
@@ -22,8 +21,8 @@ class LeftOut:
     """What came of leaving one change out: the cases whose verdict is another one than on the whole mended stack.
 
     `violated` are those that violate a rule only now, `not_verified` those that were verified and are no more, because
-    the device does not offer it. `defects` are the fingerprints of the violations, with their titles. `declared` are the
-    defects that the change says it mends.
+    the device does not offer it. `of_other_rules` are the violations of none of the change's rules. `defects` are the
+    fingerprints of the violations, with their titles; `declared` the defects that the change says it mends.
     """
 
     change: str
@@ -44,13 +43,15 @@ class LeftOut:
 
 
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
-    """The ids of the cases to run without a change: what the stack as shipped violates, what is of the change's rules,
-    and a sample of the rest. `shipped` are the results of the stack as shipped, by case."""
+    """The ids of the cases to run without a change: what the stack as shipped violates, those of its rules, a sample.
+
+    `shipped` are the results of the stack as shipped, by case.
+    """
     rest = 0
     chosen = []
     for case in cases:
         record = shipped.get(case.id)
-        if record is not None and record["verdict"] in VIOLATIONS or set(case.rules) & set(change_rules):
+        if (record is not None and record["verdict"] in VIOLATIONS) or set(case.rules) & set(change_rules):
             chosen.append(case.id)
             continue
         rest += 1
@@ -80,10 +81,8 @@ def left_out(
 
 def table(findings: Sequence[LeftOut]) -> str:
     """The findings as a table in Markdown."""
-    lines = [
-        "| left out | rules | violated again | not verified any more | defects | comes back |",
-        "|---|---|---:|---:|---|---|",
-    ]
+    lines = ["| left out | rules | violated again | not verified any more | defects | comes back |"]
+    lines.append("|---|---|---:|---:|---|---|")
     for each in findings:
         defects = ", ".join(f"`{fingerprint}`" for fingerprint in each.defects) or "none"
         lines.append(
