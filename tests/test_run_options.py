@@ -46,8 +46,8 @@ MEMORY = "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\n"
 HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).cases
 # What does not decide a case's outcome, and what has an effect on one target alone; said here once more.
 NOT_DECIDING = {
-    "console", "power_cycle", "return_within", "guests", "no_confirm", "keep", "verbs", "rules", "words", "only", "tier",
-    "tools", "waivers",
+    "console", "power_cycle", "return_within", "guests", "no_confirm", "keep", "verbs", "rules", "words", "only",
+    "tier", "tools", "waivers",
 }  # fmt: skip
 HOST_ONLY = {"host", "console", "power_cycle", "return_within", "device", "port", "gid_index", "shared", "hazardous"}
 GUEST_ONLY = {
