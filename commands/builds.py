@@ -7,6 +7,8 @@ import re
 from conformance.errors import UserError
 from conformance.run_options import GUEST, OPTIONS, RunOptions
 from fixtures.softroce.added import is_package_name
+from fixtures.softroce.driver import DEFAULT_DRIVER
+from fixtures.softroce.recipe import MENDED_STACKS
 from fixtures.softroce.under_test import Builds
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -37,6 +39,19 @@ def tools_from(options: RunOptions) -> tuple[str, ...]:
         if not is_package_name(name):
             raise UserError(f"--tools: {name!r} is not the name of a Debian package")
     return names
+
+
+def refuse_beside_mended(options: RunOptions) -> None:
+    """Raises UserError for what a mended stack replaces itself, and for what only such a stack has."""
+    mended = options.stack in MENDED_STACKS
+    if options.without and not mended:
+        raise UserError(f"--without is for a mended stack: --stack {' or '.join(MENDED_STACKS)}")
+    for name in ("kernel", "modules", "rdma_core"):
+        if mended and getattr(options, name):
+            raise UserError(f"{OPTIONS[name].flag} and --stack {options.stack} exclude each other: a mended stack has a"
+                            " driver and a provider of its own")  # fmt: skip
+    if mended and options.driver not in (None, DEFAULT_DRIVER):
+        raise UserError(f"--stack {options.stack} is of the driver {DEFAULT_DRIVER}, not of {options.driver}")
 
 
 def refuse_on_host(options: RunOptions) -> None:

@@ -31,7 +31,8 @@ from fixtures.softroce.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_
 from fixtures.softroce.guest import Guest, boot
 from fixtures.softroce.image import ensure_image
 from fixtures.softroce.job import Job
-from fixtures.softroce.recipe import DEFAULT_STACK, recipe_for
+from fixtures.softroce.mending import chosen_changes, ensure_mended
+from fixtures.softroce.recipe import DEFAULT_STACK, MENDED_STACKS, recipe_for
 from fixtures.softroce.request import MARK, ONLY, PYTEST, PYTHON, Request, recorded_to
 from fixtures.softroce.start import Starter
 from fixtures.softroce.under_test import DriverModule, Prepared, UnderTest
@@ -72,14 +73,20 @@ class Guests:
         self._environment = builds.environment_from(options)
         tools = builds.tools_from(options)
         packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
-        recipe = recipe_for(options.stack or DEFAULT_STACK)
+        self.stack = options.stack or DEFAULT_STACK
+        recipe = recipe_for(self.stack)
+        builds.refuse_beside_mended(options)
         image = ensure_image(recipe, cache_directory(), say, tools)
         self._image = image
-        self.stack = recipe.stack
         self.driver = driver = guest_driver(options)
-        module = DriverModule(driver.module, lambda: ensure_module(driver, recipe, image, cache_directory(), say))
-        self._under_test = UnderTest(builds.builds_from(options), image, recipe, module if driver.source else None)
-        self.given = self._under_test.hashes()
+        module, given = None, {}
+        if self.stack in MENDED_STACKS:
+            mended = ensure_mended(chosen_changes(options.without), recipe, image, cache_directory(), say)
+            module, given = DriverModule(driver.module, lambda: mended.module, mended.laid), mended.given()
+        elif driver.source:
+            module = DriverModule(driver.module, lambda: ensure_module(driver, recipe, image, cache_directory(), say))
+        self._under_test = UnderTest(builds.builds_from(options), image, recipe, module)
+        self.given = self._under_test.hashes() | given
         if self._environment:
             self.given["environment"] = self._environment
         self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
