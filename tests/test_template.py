@@ -51,7 +51,7 @@ def ingredients(tmp_path: Path) -> Ingredients:
     place = tmp_path / "image"
     (tmp_path / "suite").mkdir()
     (tmp_path / "suite" / "a.py").write_text("1\n")
-    image = Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "digest", "6.1")
+    image = Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "digest", "6.1", "digest")
     job = Job(((tmp_path / "suite", "suite"),), "true", {"A": "1"}, "depmod\n")
     return Ingredients(image, job, None, Machine(64), "/bin/true")
 
