@@ -188,8 +188,8 @@ def test_each_command_refuses_a_file_with_what_no_reader_can_handle(command: str
 
 
 READERS = (*(f"report --out - --format {name}" for name in FORMATS), *COMMANDS[1:-1])
-# Calls of functions, of Python's own too, for each planned case without a record: 10 s is time for more than a hundred of
-# them, for each of 300,000 cases.
+# Calls of functions, of Python's own too, for each case that was only planned. For 300,000 of them, 10 s is time
+# for more than a hundred.
 MOST_CALLS = 100
 
 
