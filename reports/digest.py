@@ -203,7 +203,8 @@ class Digest:
         """
         count = len(self.open_defects)
         parts = ", ".join(severity.count(number) for severity, number in self.severities.items())
-        defects = f"{count:,} {'defect' if count == 1 else 'defects'}: {parts}" if parts else ""
+        results = format_count(sum(self.severities.values()), "result")
+        defects = f"{format_count(count, 'defect')} in {results}: {parts}" if parts else ""
         return "; ".join(filter(None, (self.changed_stack, defects)))
 
     @property
@@ -380,8 +381,9 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
         if isinstance(value, Mapping):
             yield from flat(value, f"{name}.")
         elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+            one = name.removesuffix("s")
             for number, each in enumerate(value, 1):
-                yield from flat(each if isinstance(each, Mapping) else {"": each}, f"{name} {number}: ")
+                yield from flat(each if isinstance(each, Mapping) else {"": each}, f"{one} {number}: ")
         else:
             yield name, _format_leaf(value)
 

@@ -306,6 +306,7 @@ def render(runs: Sequence[Digest]) -> str:
     return environment().get_template("report.html").render(
         page=Page(runs), facts=stack_facts(runs), hashes=hashes(runs), columns=COLUMNS, script=Markup(script),
         script_hash=digest, answered=evidence.answered,
+        point=evidence.POINT if any(map(evidence.has_points, runs)) else "",
     )  # fmt: skip
 
 

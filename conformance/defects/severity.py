@@ -30,8 +30,8 @@ class Severity(Enum):
     HANG = (
         "hang",
         ("hang", "hangs"),
-        "A call, or what it started, does not come back: the program waits for ever, and where it waits in the kernel it "
-        "cannot be killed.",
+        "A call, or what it started, does not come back: the program waits for ever, and cannot be killed if it waits "
+        "in the kernel.",
     )
     MEMORY = (
         "memory safety",
