@@ -172,6 +172,15 @@ def test_root_needs_no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (privileges.obstacle(), privileges.prefix()) == ("", ())
 
 
+def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> None:
+    for name, value in (("user/max_user_namespaces", "31000"), ("kernel/apparmor_restrict_unprivileged_userns", "1")):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{value}\n")
+    assert privileges.forbidden_by(tmp_path) == ["kernel.apparmor_restrict_unprivileged_userns is 1"]
+    assert privileges.forbidden_by(tmp_path / "none") == []
+
+
 def test_an_interrupted_run_says_what_is_kept_and_has_the_reports_of_it(run: Path) -> None:
     said = kept_text(run, 600, 700)
     assert said == f"600 of 700 results and a report of them are in {run}; ./rdma-cts run --resume {run} runs the rest"
