@@ -164,6 +164,7 @@ def test_who_is_not_root_is_told_why_no_image_can_be_built(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(packages, "find_program", lambda name: shutil.which(name, path=str(tmp_path)))
+    monkeypatch.setattr(privileges, "forbidden_by", list)
     assert reason in privileges.obstacle()
 
 
