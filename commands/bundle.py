@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Writes a bundle that verifies, and says what it supports; exit status 0. Raises UserError (1: it does not)."""
-    if not arguments.run.is_dir():
+    if not (arguments.run / RESULTS).is_file():
         raise UserError(f"{arguments.run} is not the directory of a run")
     run = read(arguments.run)
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")

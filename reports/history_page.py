@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -15,9 +16,8 @@ from itertools import pairwise
 from conformance.defects import Severity
 from conformance.errors import UserError
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
-from conformance.results.records import FILE_NAME as RESULTS
-from reports.digest import RuleFacts, read
-from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night
+from reports.digest import RuleFacts
+from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night, run_in
 from reports.html import environment
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
@@ -195,11 +195,9 @@ class HistoryPage:
     def statements(self) -> Mapping[str, RuleFacts]:
         """The rules as the latest results that can be read describe them."""
         for cell in sorted(self.history.cells, key=lambda cell: cell.night, reverse=True):
-            if cell.facts and (cell.folder / RESULTS).exists():
-                try:
-                    return read(cell.folder).rules
-                except UserError:
-                    continue
+            if cell.facts:
+                with suppress(UserError):
+                    return run_in(cell.folder).rules
         return {}
 
     @cached_property
