@@ -46,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> int:
         write_out(arguments.out or arguments.history / PAGE, page.encode(), "report")
         return 0
     if not arguments.runs:
-        raise UserError("which runs?", hint="give the directory of a run, or --history DIR")
+        raise UserError("a report of which run? give its directory, or --history DIR")
     digests = [read(path) for path in arguments.runs]
     report = FORMATS[arguments.format](digests)
     out = arguments.out or (digests[0].directory / html.FILE_NAME if arguments.format == "html" else STANDARD_OUTPUT)

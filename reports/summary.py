@@ -115,7 +115,9 @@ def schema() -> dict[str, Any]:
         "complete": {"type": "boolean"},
         "stack": {"type": "object", "additionalProperties": text, "required": ["device"]},
         "under_test": {
-            "type": "object", "additionalProperties": text, "description": "the first digits of hashes of its parts",
+            "type": "object",
+            "additionalProperties": text,
+            "description": "the first digits of hashes of its parts",
         },
         "started": text,
         "duration_s": {"type": ["number", "null"]},
@@ -135,7 +137,7 @@ def schema() -> dict[str, Any]:
             **_counts([each.label for each in Severity], count),
             "description": "violations by their worst severity, without those that are waived",
         },
-        "headline": {**text, "description": "the number of defects, and the severities in words; empty without any"},
+        "headline": {**text, "description": "changes of the stack, number of defects, severities; empty without any"},
         "defects": {"type": "array", "items": _object(defect), "description": "the most severe first"},
         "violations": {"type": "array", "items": _object(violation)},
         "confirmation": {

@@ -232,7 +232,7 @@ def test_a_damaged_cache_is_noticed_and_built_again(
     whole = ensure_image(Recipe(), tmp_path, said.append)
     assert fake_build.count == 2
     assert any("damaged" in line for line in said)
-    assert image.damage_of(whole.root.parent, Recipe()) is None
+    assert image.damage_of(whole.root.parent, Recipe().digest()) is None
 
 
 @pytest.mark.parametrize(
@@ -659,7 +659,7 @@ def test_qemu_ends_with_the_program_that_started_it(
     code = (
         "import sys; from pathlib import Path; from fixtures.softroce.guest import boot, Job\n"
         "from fixtures.softroce.image import Image; p = Path('/nowhere')\n"
-        "g = boot(Image(p, p, p, '', ''), Job((), 'true'), console=Path(sys.argv[1]))\n"
+        "g = boot(Image(p, p, p, '', '', ''), Job((), 'true'), console=Path(sys.argv[1]))\n"
         "print('up', flush=True); g.wait(None)\n"
     )
     with subprocess.Popen(
