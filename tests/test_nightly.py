@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import nightly
+from commands import case_options, nightly
 from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.results.records import Recorded
@@ -76,7 +76,7 @@ def nights(tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch) -> Nig
     made = Nights(tmp_path / "history", capsys)
     monkeypatch.setattr(nightly, "_finished", made.finished)
     monkeypatch.setattr(nightly, "renew_image", made.renewed)
-    monkeypatch.setattr(nightly.case_options, "suite_from", lambda _: WHOLE)
+    monkeypatch.setattr(case_options, "suite_from", lambda _: WHOLE)
     return made
 
 
