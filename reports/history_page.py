@@ -283,7 +283,7 @@ def _changes(by_night: Mapping[str, Facts]) -> dict[str, tuple[tuple[str, str, s
     return {after: tuple(changes(by_night[before], by_night[after])) for before, after in pairs}
 
 
-def render(history: History) -> str:
+def page_of(history: History) -> str:
     """The page."""
     page = HistoryPage(history)
     return environment().get_template("history.html").render(

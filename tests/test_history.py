@@ -201,7 +201,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_200_nights_on_four_stacks_are_a_small_page(browser: webdriver.Chrome, long: Path, tmp_path: Path) -> None:
     began = time.monotonic()
-    text = history_page.render(read_history(long))
+    text = history_page.page_of(read_history(long))
     made_s = time.monotonic() - began
     path = tmp_path / "page.html"
     path.write_text(text)
@@ -240,7 +240,7 @@ def test_a_defect_under_another_of_its_fingerprints_is_the_same(tmp_path: Path) 
 
 
 def test_an_empty_history_is_a_page_too(tmp_path: Path) -> None:
-    assert "No night has run yet" in history_page.render(read_history(tmp_path))
+    assert "No night has run yet" in history_page.page_of(read_history(tmp_path))
 
 
 @pytest.mark.parametrize("arguments", [["--history", "nowhere"], ["--history", ".", "run"], [],
