@@ -30,7 +30,7 @@ from conformance.tables.suite import ROOT
 from fixtures.cache import cache_directory
 from fixtures.processes import signal_name
 from fixtures.softroce.image import renew_image
-from fixtures.softroce.recipe import DEFAULT_STACK, STACKS, recipe_for
+from fixtures.softroce.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS, recipe_for
 from reports.comparison import Comparison, compare
 from reports.digest import Digest, read
 from reports.history import (
@@ -59,6 +59,7 @@ _OPTIONS = {
     CASES: ("verbs", "rules", "words", "only", "tier", "cases"),
     GENERAL: ("profile", "waivers", "no_confirm", "dialect", "deadline", "seed", "sequences"),
 }  # fmt: skip
+_KNOWN = (*STACKS, *MENDED_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
 _LAST_BYTES = 1 << 14  # of a log, in which the reason stands why a run did not begin
 
@@ -91,15 +92,15 @@ def _days(text: str) -> float:
 def _stacks(text: str) -> list[str]:
     names = list(dict.fromkeys(text.split(",")))
     for name in names:
-        if name not in STACKS:
-            raise argparse.ArgumentTypeError(f"{name!r} is no stack; there are {', '.join(STACKS)}")
+        if name not in _KNOWN:
+            raise argparse.ArgumentTypeError(f"{name!r} is no stack; there are {', '.join(_KNOWN)}")
     return names
 
 
 def _kernel(text: str) -> tuple[str, Path, Path | None]:
     name, _, files = text.partition("=")
     kernel, _, modules = files.partition(",")
-    if not CELL_NAME.fullmatch(name) or name in STACKS or not kernel:
+    if not CELL_NAME.fullmatch(name) or name in _KNOWN or not kernel:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=FILE[,MODULES], with a NAME of its own")
     return name, Path(kernel), Path(modules) if modules else None
 
