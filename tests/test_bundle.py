@@ -9,6 +9,8 @@ import lzma
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -26,7 +28,7 @@ from conformance.errors import UserError
 from conformance.model.rules import Registry
 from conformance.results.records import encode
 from conformance.tables.selection import Selection
-from conformance.tables.suite import Suite, load_suite
+from conformance.tables.suite import ROOT, Suite, load_suite
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
@@ -450,6 +452,12 @@ def test_a_bundle_that_is_there_stays_if_the_new_one_would_not_verify(run: Path,
     (tmp_path / "run" / "results.jsonl").write_text("{}\n")
     assert main(["bundle", str(tmp_path / "run"), "--out", str(bundle)]) == 2
     assert bundle.read_bytes() == before
+
+
+def test_a_bundle_goes_through_a_pipe(run: Path, bundle: Path) -> None:
+    command = [sys.executable, "-m", "commands", "bundle", str(run), "--out", "-"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout == bundle.read_bytes()
 
 
 def test_what_is_no_run_is_one_line(tmp_path: Path, capsys: Says) -> None:
