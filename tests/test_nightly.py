@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import bad_driver
 from commands import case_options, nightly
 from commands.__main__ import main
 from conformance.errors import UserError
@@ -336,3 +337,22 @@ def test_many_foreign_files_are_few_lines(nights: Nights) -> None:
     said = nights.night(forky=GOOD_RUN)
     assert len(said.splitlines()) < 30
     assert "280 more in" in said
+
+
+@pytest.mark.guest
+def test_a_made_regression_in_the_guest_is_new_one_night_and_mended_the_next(tmp_path: Path, capsys: Says) -> None:
+    case = "reg_mr/access_flags/remote-write-without-local-write+none"
+    history = tmp_path / "history"
+    command = ["nightly", "--history", str(history), "--stack", "forky", "--only", case, "--no-confirm", "--yes",
+               "--renew", "99999"]  # fmt: skip
+    overlay = ["--overlay", str(bad_driver.overlay(tmp_path / "overlay", "regression.c"))]
+    nights: list[tuple[str, int, list[str]]] = [
+        ("nothing to compare with yet", 0, []),
+        (f"regressed, since this night: PASS -> FAIL  REG-15  {case}", 1, overlay),
+        (f"FAIL -> PASS  REG-15  {case}", 0, []),
+    ]
+    for said, status, more in nights:
+        assert main([*command, *more]) == status
+        assert said in capsys.readouterr().out
+    outcomes = [cell.outcome.outcome for cell in read_history(history).of("forky")]
+    assert outcomes == [BASELINE, REGRESSED, GOOD]
