@@ -78,8 +78,10 @@ class Support:
             return f"nothing: {format_count(len(self.unfounded), 'recorded verdict')} not founded on what was observed"
         if self._violated:
             return f"not conformant: {format_count(self._violated, 'rule')} violated"
-        waivers = f" with {format_count(len(self._waivers), 'waiver')}" if self._waivers else ""
-        return f"partial: {', '.join(self._missing)}{waivers}" if self._missing else f"conformant{waivers}"
+        waivers = [f"with {format_count(len(self._waivers), 'waiver')}"] if self._waivers else []
+        if self._missing:
+            return f"partial: {', '.join(self._missing + waivers)}"
+        return " ".join(["conformant", *waivers])
 
     @property
     def status(self) -> int:

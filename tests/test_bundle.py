@@ -169,6 +169,21 @@ def test_waivers_are_packed_applied_anew_and_counted(small: Suite, tmp_path: Pat
     )
 
 
+def test_a_run_that_was_judged_with_waivers_can_be_bundled(tmp_path: Path, capsys: Says) -> None:
+    broken = next(each for each in VIOLATIONS if each.rule == "REG-15")
+    folder = record(tmp_path / "run", SUITE, [case for case in DEFAULT if "REG-15" in case.rules], broken.kind(),
+                    started=NOW.isoformat())  # fmt: skip
+    waivers = tmp_path / "waivers.yaml"
+    expires = NOW.date() + timedelta(days=30)
+    making = ["waivers", "--from", str(folder), "--owner", "me", "--issue", "https://bugs.example/1", "--expires"]
+    assert main([*making, str(expires), "--out", str(waivers)]) == 0
+    assert main(["judge", str(folder), "--waivers", str(waivers), "--out", str(tmp_path / "judged")]) == 0
+    assert main(["bundle", str(tmp_path / "judged")]) == 0
+    status, said = verified(tmp_path / "judged.rdma-cts.tar.xz", capsys)
+    assert status == 3
+    assert re.search(r"partial: .*, with \d+ waivers? \(exit status 3\)", said)
+
+
 def test_a_waived_result_without_its_waivers_supports_nothing(small: Suite, tmp_path: Path, capsys: Says) -> None:
     run = waived_run(small, tmp_path)
     lines = lines_of(run)
