@@ -32,7 +32,7 @@ from conformance.tables.tiers import DEFAULT
 from reports.digest import NOT_RUN, UNDECIDED, UNREACHABLE, VIOLATED, Digest, digest, format_count, read
 
 NAME = "verify"
-HELP = "Judge a bundled run anew, and say what it supports."
+HELP = "Judge a bundled run anew, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was changed."
 
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
