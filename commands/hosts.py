@@ -52,7 +52,7 @@ def connected(options: RunOptions, say: Say) -> RemoteHost:
     """The same without what only concerns a run of cases."""
     uses = packages.SEQUENCES if options.tier == "exhaustive" and options.sequences else ()
     wanted = {
-        "device": options.device or "", "port": options.port, "gid_index": options.gid_index,
+        "device": options.device or "", "port": options.port, "gid_index": options.gid_index, "peer": options.peer,
         "shared": options.shared, "uses": uses,
     }  # fmt: skip
     means = Means(options.return_within, options.console or "", options.power_cycle or "")

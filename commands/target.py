@@ -59,6 +59,8 @@ def with_target(options: RunOptions, host: RemoteHost | None = None) -> RunOptio
     device = _device(options)
     devices = options.on(device).devices
     (builds.refuse_on_host if devices else builds.refuse_in_guest)(options)
+    if options.peer and device:
+        usable.check_peer(options.peer, device)
     for name in devices:
         usable.check_use(name, options.port, options.gid_index, options.shared)
     return options.on(device)

@@ -94,7 +94,7 @@ class StandIn:
 
     def host(self, **means: Any) -> RemoteHost:
         """The host, open."""
-        wanted = {"device": "", "port": 1, "gid_index": None, "shared": False, "uses": ()}
+        wanted = {"device": "", "port": 1, "gid_index": None, "peer": None, "shared": False, "uses": ()}
         host = RemoteHost(ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), self.said.append)
         try:
             host.open()

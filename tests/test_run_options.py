@@ -59,7 +59,18 @@ NOT_DECIDING = {
     "tier",
     "waivers",
 }
-HOST_ONLY = {"host", "console", "power_cycle", "return_within", "device", "port", "gid_index", "shared", "hazardous"}
+HOST_ONLY = {
+    "peer",
+    "host",
+    "console",
+    "power_cycle",
+    "return_within",
+    "device",
+    "port",
+    "gid_index",
+    "shared",
+    "hazardous",
+}
 GUEST_ONLY = {"guest", "guests", "stack", "driver", "kernel", "modules", "overlay", "guest_env", "keep"}
 
 # Words that a shell or a parser could take for something else; argparse before Python 3.13 takes no "--" as a value.
@@ -77,7 +88,8 @@ def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 GIVEN = st.builds(
     RunOptions, device=st.none() | TEXTS, port=st.integers(1), gid_index=st.none() | st.integers(0),
-    host=st.none() | TEXTS, console=st.none() | TEXTS, power_cycle=st.none() | TEXTS, return_within=SECONDS,
+    peer=st.none() | TEXTS, host=st.none() | TEXTS, console=st.none() | TEXTS,
+    power_cycle=st.none() | TEXTS, return_within=SECONDS,
     guest=st.booleans(),
     guests=st.none() | st.integers(1, 64),
     stack=st.none() | st.sampled_from(sorted(STACKS)), driver=st.none() | st.sampled_from(sorted(DRIVERS)),
@@ -222,7 +234,7 @@ def test_pytest_in_the_guest_is_asked_the_same_of_its_own_device_and_files(optio
     options = options.on("")
     inside = options.inside_guest("rxe0", (Path("vendor/0"),), Path("profile.yaml"))
     found = parsed_by_pytest(inside.plugin_arguments())
-    own = {"device": "rxe0", "port": 1, "gid_index": None, "tier": RunOptions().tier,
+    own = {"device": "rxe0", "port": 1, "gid_index": None, "peer": None, "tier": RunOptions().tier,
            "cases": (Path("vendor/0"),), "profile": Path("profile.yaml")}  # fmt: skip
     assert found == {name: getattr(options, name) for name in found} | own
 
