@@ -65,7 +65,7 @@ def guest_findings(host: Host, recipe: Recipe) -> list[Finding]:
     """What building and running the guest needs."""
     cache = cache_directory()
     folder = image_folder(recipe, cache)
-    built = damage_of(folder, recipe) is None
+    built = damage_of(folder, recipe.digest()) is None
     findings = [packages_finding(("suite", *packages.GUEST)), _image(folder, built, recipe)]
     if not built:
         findings += [_disk(cache), _rights_to_build()]

@@ -12,10 +12,10 @@ from typing import Any
 
 from conformance.run_options import OPTIONS, RunOptions
 from fixtures.softroce.driver import DEFAULT_DRIVER, DRIVERS
-from fixtures.softroce.recipe import DEFAULT_STACK, STACKS
+from fixtures.softroce.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS
 
 # Choices that are defined in fixtures/, which conformance/ does not import, and their defaults.
-_CHOICES = {"stack": (tuple(STACKS), DEFAULT_STACK), "driver": (tuple(DRIVERS), DEFAULT_DRIVER)}
+_CHOICES = {"stack": ((*STACKS, *MENDED_STACKS), DEFAULT_STACK), "driver": (tuple(DRIVERS), DEFAULT_DRIVER)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

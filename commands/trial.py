@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from commands import reproduction
+from commands import mended_trial, reproduction
 from commands.programs import messages_from_guest
 from conformance.errors import PROGRAM, UserError
 from conformance.model.kind import Kind
@@ -66,6 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="C programs of the violations of a run instead, in the guest (--whole: of its passes too)",
     )
     parser.add_argument("--results", type=Path, metavar="DIR", help="with --reproducers: the run (default: the latest)")
+    parser.add_argument("--mended", type=Path, metavar="DIR",
+                        help="leave out each change of the mended stack in turn (--violation: this one), and run what "
+                             "may come back; DIR: a run on the stack as shipped")  # fmt: skip
     parser.add_argument("--shuffled", type=int, metavar="N", help="with --guest: every row N times, in shuffled orders")
     parser.add_argument("--seed", type=int, default=FIRST_SEED, metavar="N",
                         help=f"the first seed of sequences and shuffled orders (default {FIRST_SEED})")  # fmt: skip
@@ -83,6 +86,8 @@ def execute(arguments: argparse.Namespace) -> int:
     suite = load_suite()
     if arguments.reproducers:
         return reproduction.execute(arguments, suite, _say)
+    if arguments.mended is not None:
+        return mended_trial.execute(arguments, suite, _say)
     if arguments.sequences is not None:
         return _sequences(arguments, suite)
     if arguments.shuffled is not None:

@@ -120,6 +120,8 @@ class RunOptions:
     rdma_core: Path | None = None
     overlay: Path | None = None
     guest_env: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     keep: bool = False
     verbs: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
@@ -289,6 +291,10 @@ OPTIONS: Mapping[str, Option] = {
                only_on=GUEST),
         Option("guest_env", "--guest-env", "a variable of the guest's environment", BUILDS, "NAME=VALUE",
                only_on=GUEST),
+        Option("tools", "--tools", "Debian packages to add to the guest, such as strace, gdb or ibverbs-utils", BUILDS,
+               "PACKAGE[,PACKAGE]", decides=False, only_on=GUEST),
+        Option("without", "--without", "a change that a mended stack is not to have (see docs/mended-stack.md)", BUILDS,
+               "CHANGE", only_on=GUEST),
         Option("keep", "--keep", "keep each guest's drive and a script to start it again", BUILDS, decides=False,
                only_on=GUEST),
         Option("verbs", "--verb", "only this verb, e.g. reg_mr", CASES, "VERB", decides=False),

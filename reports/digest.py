@@ -195,12 +195,25 @@ class Digest:
 
     @property
     def headline(self) -> str:
-        """How bad it is, in one line: the number of defects, and of violations by severity; empty without any."""
-        if not self.severities:
-            return ""
+        """How bad it is, in one line: the number of defects, and of violations by severity; empty without any.
+
+        For a stack with changes of the project (docs/mended-stack.md), it begins with them.
+        """
         count = len(self.open_defects)
         parts = ", ".join(severity.count(number) for severity, number in self.severities.items())
-        return f"{count:,} {'defect' if count == 1 else 'defects'}: {parts}"
+        defects = f"{count:,} {'defect' if count == 1 else 'defects'}: {parts}" if parts else ""
+        return "; ".join(filter(None, (self.changed_stack, defects)))
+
+    @property
+    def changed_stack(self) -> str:
+        """By which changes of the project the stack under test differs from Debian's, with hashes; empty for none."""
+        changes: object = self.header.get("under_test")
+        for key in ("given", "changes"):
+            changes = changes.get(key) if isinstance(changes, dict) else None
+        if not isinstance(changes, dict) or not changes:
+            return ""
+        names = ", ".join(f"{name} {str(digest)[:8]}" for name, digest in changes.items())
+        return f"the stack was changed, not as shipped: {format_count(len(changes), 'change')} ({names})"
 
     def by_severity(self) -> tuple[ResultRecord, ...]:
         """All results: violations first, the most severe ones before the others, and the rest in their order."""

@@ -37,6 +37,7 @@ def as_data(run: Digest) -> dict[str, Any]:
         "exit_status": run.status,
         "complete": bool(run.footer and run.footer["complete"]),
         "stack": {name: text for name, text in run.facts.items() if text and name not in _NUMBERS},
+        "under_test": dict(run.under_test),
         "started": run.header["started"],
         "duration_s": run.footer["duration_s"] if run.footer else None,
         "seed": run.header["seed"],
@@ -113,6 +114,11 @@ def schema() -> dict[str, Any]:
         "exit_status": {"enum": [0, 1, 3], "description": "the exit status of rdma-cts run"},
         "complete": {"type": "boolean"},
         "stack": {"type": "object", "additionalProperties": text, "required": ["device"]},
+        "under_test": {
+            "type": "object",
+            "additionalProperties": text,
+            "description": "the first digits of hashes of its parts",
+        },
         "started": text,
         "duration_s": {"type": ["number", "null"]},
         "seed": {"type": ["integer", "null"]},
@@ -131,7 +137,7 @@ def schema() -> dict[str, Any]:
             **_counts([each.label for each in Severity], count),
             "description": "violations by their worst severity, without those that are waived",
         },
-        "headline": {**text, "description": "the number of defects, and the severities in words; empty without any"},
+        "headline": {**text, "description": "changes of the stack, number of defects, severities; empty without any"},
         "defects": {"type": "array", "items": _object(defect), "description": "the most severe first"},
         "violations": {"type": "array", "items": _object(violation)},
         "confirmation": {

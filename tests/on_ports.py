@@ -19,6 +19,7 @@ from conformance.errors import UserError
 from conformance.execution.preflight import preflight
 from fixtures.bench import DeviceBench
 
+GRANTED = "reg_mr/rights/remote-write-granted-by-local-write+remote-write"
 PATIENCE_S = 60.0  # for what must come; it only bounds a hang
 
 
@@ -92,6 +93,16 @@ def main() -> None:
     for end in ("e1", "e1p"):
         ip("link", "set", end, "mtu", "9000")
     seen["large"] = found_on("rxe1")
+
+    # A VLAN of the second device's interface has a GID of its own, and its traffic carries the VLAN's tag.
+    for end in ("e1", "e1p"):
+        ip("link", "add", "link", end, "name", f"{end}.7", "type", "vlan", "id", "7")
+        ip("link", "set", f"{end}.7", "up")
+    ip("address", "add", "10.79.0.1/24", "dev", "e1.7")
+    until(lambda: any(gid.interface == "e1.7" for gid in Port("rxe1", 1).gids() if gid.up))
+    in_vlan = str(next(gid.index for gid in Port("rxe1", 1).gids() if gid.address.endswith("ffff:0a4f:0001")))
+    seen["vlan"] = found_on("rxe1", int(in_vlan))
+    seen["vlan case"] = run("--device", "rxe1", "--gid-index", in_vlan, "--only", GRANTED, "--out", "/tmp/vlan")
 
     empty = next(index for index in range(16) if all(index != gid.index for gid in Port("rxe1", 1).gids()))
     seen["empty gid"] = told(lambda: Port("rxe1", 1).check(empty))

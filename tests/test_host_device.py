@@ -20,7 +20,7 @@ from patience import PATIENCE_S
 pytestmark = pytest.mark.guest
 MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
-PARTS = (*PACKAGES, "cases", "conftest.py", "tox.ini", "rdma-cts")
+PARTS = (*PACKAGES, "cases", "profiles", "conftest.py", "tox.ini", "rdma-cts")
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (line,) = [line for line in text.splitlines() if line.startswith("RESULT ")] or [text[-4000:]]
     data: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
     return data
+
+
+def test_a_device_is_used_where_it_is(found: dict[str, Any]) -> None:
+    told = found["unbroken"]
+    assert "no RDMA device 'rxe9'; devices of this host: rxe0" in told["missing"]["said"]
+    assert told["missing"]["status"] == 2
+    assert told["done"]["status"] == 0
+    assert told["footer"]["complete"] is True
 
 
 def test_a_device_that_others_use_is_refused(found: dict[str, Any]) -> None:

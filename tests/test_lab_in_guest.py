@@ -37,7 +37,9 @@ def started(guest: SshGuest, *arguments: str, **options: object) -> subprocess.P
         "IdentityFile": guest.folder / "user_key", "IdentitiesOnly": "yes",
         "UserKnownHostsFile": guest.folder / "known_hosts", **options,
     }  # fmt: skip
-    path = os.pathsep.join([str(ssh_on_path(guest.folder, config)), os.environ["PATH"]])
+    path = os.pathsep.join(
+        [str(ssh_on_path(guest.folder, {name: str(value) for name, value in config.items()})), os.environ["PATH"]]
+    )
     return subprocess.Popen(
         ["./rdma-cts", *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, env={**os.environ, "PATH": path, "RDMA_CTS_PYTHON": sys.executable},
@@ -105,7 +107,7 @@ def test_a_kernel_that_panics_in_a_case_costs_that_case(guest: SshGuest, tmp_pat
     panic.kill()
     panic.wait()
     recorded = read_results(out)
-    verdicts = [line["verdict"] for line in recorded.results]
+    verdicts = [str(line["verdict"]) for line in recorded.results]
     assert run.returncode == 1, told
     assert verdicts.count("CRASH") == 1, told
     assert set(verdicts) == {"PASS", "CRASH"}

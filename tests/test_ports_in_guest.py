@@ -57,6 +57,13 @@ def test_large_frames_have_the_largest_path_mtu(seen: dict[str, Any]) -> None:
     assert seen["large"]["mtu"] == MTU_4096 > seen["second"]["mtu"]
 
 
+def test_a_vlan_is_chosen_by_its_gid(seen: dict[str, Any]) -> None:
+    found = seen["vlan"]
+    assert (found["gid"], found["interface"]) == ("0000:0000:0000:0000:0000:ffff:0a4f:0001", "e1.7")
+    assert (found["pairs"], found["refused_write"], found["kind"]) == (PAIRS, "REM_ACCESS_ERR", "RoCE v2")
+    assert seen["vlan case"]["status"] == 0, seen["vlan case"]
+
+
 def test_an_empty_gid_is_a_mistake_and_the_good_ones_are_listed(seen: dict[str, Any]) -> None:
     said, status = seen["empty gid"]
     assert status == 2

@@ -22,7 +22,6 @@ from lxml import etree
 from conformance.model.record import FooterRecord, ResultRecord
 from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
-from own_guest import boot_own
 from patience import PATIENCE_S
 
 pytestmark = pytest.mark.guest
@@ -171,11 +170,11 @@ def without_keys(line: ResultRecord, names: Sequence[str]) -> str:
 def test_a_case_has_the_same_result_in_one_guest_and_in_several(whole: Run, tmp_path: Path) -> None:
     """Only what a kernel counts or tells of its own is another each time."""
     out = tmp_path / "out"
-    chosen = ("--rule", "BIND-15", "--rule", "REG-12", "--no-confirm")
+    chosen = ("--rule", "BIND-15", "--rule", "BIND-17", "--no-confirm")
     launch("run", "--guest", "--guests", "1", *chosen, "--out", str(out))
     others = {line["case"]: line for line in whole.recorded.results}
     alone = read_results(out).results
-    assert len(alone) > 50
+    assert len(alone) > 20
     for line in alone:
         if line["verdict"] != "CRASH":  # the log of a kernel has its own times
             keys = ("verdict", "reason", "layer", "points", "deviations", "rule_verdicts")
@@ -216,22 +215,3 @@ def test_a_guest_that_cannot_boot_is_one_clear_line_and_status_3(tmp_path: Path)
     (line,) = done.stderr.splitlines()
     assert "no such machine" in line
     assert "see " not in line  # nothing came on its console
-
-
-def test_a_device_of_the_host_is_used_without_a_guest(tmp_path: Path) -> None:
-    """Shown where a device is: the project's own command line, run on rxe0 inside of the guest."""
-    folders = (*sorted(path.parent.name for path in ROOT.glob("*/__init__.py")), "cases", "profiles")
-    command = (
-        "exec </dev/null; ./rdma-cts run --device rxe9; echo missing $?; "
-        "./rdma-cts run --profile profiles/rxe.yaml --verb dereg_mr --out o -q; echo status $?; "
-        "tail -n 1 o/results.jsonl"
-    )
-    tree = [(ROOT / part, part) for part in (*folders, "conftest.py", "tox.ini", "rdma-cts")]
-    with boot_own(tree, command, tmp_path / "console.log") as guest:
-        while guest.next_line(PATIENCE_S):
-            pass
-    console = (tmp_path / "console.log").read_text(errors="replace")
-    assert "no RDMA device 'rxe9'; devices of this host: rxe0" in console
-    assert "missing 2" in console
-    assert "status 0" in console
-    assert '"complete":true' in console

@@ -46,32 +46,15 @@ MEMORY = "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\n"
 HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).cases
 # What does not decide a case's outcome, and what has an effect on one target alone; said here once more.
 NOT_DECIDING = {
-    "console",
-    "power_cycle",
-    "return_within",
-    "guests",
-    "no_confirm",
-    "keep",
-    "verbs",
-    "rules",
-    "words",
-    "only",
-    "tier",
-    "waivers",
-}
+    "console", "power_cycle", "return_within", "guests", "no_confirm", "keep", "verbs", "rules", "words", "only",
+    "tier", "tools", "waivers",
+}  # fmt: skip
 HOST_ONLY = {
-    "peer",
-    "host",
-    "console",
-    "power_cycle",
-    "return_within",
-    "device",
-    "port",
-    "gid_index",
-    "shared",
-    "hazardous",
-}
-GUEST_ONLY = {"guest", "guests", "stack", "driver", "kernel", "modules", "overlay", "guest_env", "keep"}
+    "peer", "host", "console", "power_cycle", "return_within", "device", "port", "gid_index", "shared", "hazardous",
+}  # fmt: skip
+GUEST_ONLY = {
+    "guest", "guests", "stack", "driver", "kernel", "modules", "overlay", "guest_env", "without", "keep", "tools",
+}  # fmt: skip
 
 # Words that a shell or a parser could take for something else; argparse before Python 3.13 takes no "--" as a value.
 TEXTS = st.sampled_from(["x", "-x", "--guest", "a b", "'\"", "$HOME", "#", "a=b", "-5", "*", "~", "é\n", "\\"])
@@ -95,7 +78,8 @@ GIVEN = st.builds(
     stack=st.none() | st.sampled_from(sorted(STACKS)), driver=st.none() | st.sampled_from(sorted(DRIVERS)),
     shared=st.booleans(), hazardous=st.booleans(),
     kernel=st.none() | PATHS, modules=st.none() | PATHS, rdma_core=st.none() | PATHS, overlay=st.none() | PATHS,
-    guest_env=several(TEXTS), keep=st.booleans(), verbs=several(TEXTS), rules=several(TEXTS), words=several(TEXTS),
+    guest_env=several(TEXTS), without=several(TEXTS), keep=st.booleans(),
+    verbs=several(TEXTS), rules=several(TEXTS), words=several(TEXTS),
     only=several(TEXTS), tier=st.sampled_from(sorted(TIERS)), cases=several(PATHS), profile=st.none() | PATHS,
     waivers=st.none() | PATHS, no_confirm=st.booleans(),
     dialect=st.none() | st.sampled_from(DIALECTS), deadline=SECONDS,

@@ -15,9 +15,7 @@ from patience import PATIENCE_S
 pytestmark = pytest.mark.guest
 PORT = "/dev/virtio-ports/rdma-cts.results"
 CHOSEN = (
-    "offset-and-length or change_space and rights or huge-pages and not remote or dealloc_mw"
-    " or reg_dmabuf_mr and access_space and uverbs and not unknown"
-    " or data_path and (type-1-unreliable or reg_mr and operation-by)"
+    "access_space and huge-pages or change_space and rights and libibverbs or dealloc_mw or data_path and unreliable"
     " or reg_mr and rights_space and (remote or local) and not every and not huge"
 )
 # Which path was taken is part of what is found: a run in which no loop was used would prove nothing.

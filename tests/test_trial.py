@@ -27,7 +27,7 @@ from trial.blind import BLIND_PERMITTED_VARIANTS
 from trial.inside import CONTROL, RealTrial
 from trial.permitted_variants import PERMITTED_VARIANTS
 from trial.report import Trial
-from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding, check_baseline, try_all, try_violation
+from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, check_baseline, try_all, try_violation
 from trial.violation import Violation
 from trial.violations import UNTRIABLE, VIOLATIONS
 
@@ -192,7 +192,9 @@ def test_what_the_device_violates_itself_hides_no_other_rule_of_the_same_sweep(s
 @pytest.mark.guest
 def test_alterations_of_real_calls_are_seen_in_the_guest(tmp_path: Path) -> None:
     chosen = ["write-alone-granted", "region-one-byte-too-long", "not-deregistered", "control"]
-    lines = messages_from_guest("trial.inside", ["alterations", *chosen], GUEST_STACK, tmp_path / "console.log", print)
+    lines = messages_from_guest(
+        "trial.inside", ["alterations", OWN, *chosen], GUEST_STACK, tmp_path / "console.log", print
+    )
     found = {line["name"]: line["outcome"] for line in lines if line.get("type") == "finding"}
     assert found == {**dict.fromkeys(chosen, KILLED), "control": SURVIVED}
 

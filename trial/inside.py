@@ -103,14 +103,11 @@ class RealTrial:
 
 
 def try_alterations(bench: Bench, capabilities: Capabilities, watch: Watch, chosen: Sequence[str]) -> Iterator[Message]:
-    """A message for each chosen alteration. `own` among the names: violations only with the cases of their rule."""
+    """A message for each chosen alteration. `own` among the names: only with the cases of their rule."""
     trial = RealTrial(bench, capabilities, watch, load_suite().cases)
-    for violation in (*ALTERATIONS, *DATA_PATH_ALTERATIONS):
+    for violation in (*ALTERATIONS, *DATA_PATH_ALTERATIONS, *DATA_PATH_PERMITTED, CONTROL, DATA_PATH_CONTROL):
         if violation.name in chosen:
             yield {"type": "finding", **trial.try_alteration(violation, OWN in chosen).as_data()}
-    for violation in (*DATA_PATH_PERMITTED, CONTROL, DATA_PATH_CONTROL):
-        if violation.name in chosen:
-            yield {"type": "finding", **trial.try_alteration(violation).as_data()}
 
 
 def try_shuffled(run: RunContext, rounds: int, seed: int) -> Iterator[Message]:

@@ -1,0 +1,48 @@
+"""Runs the cases on the reference as on a machine whose pages have the given size; prints one line of JSON. No test.
+
+The memory is this machine's, mapped in multiples of the given size. mincore(2) alone still counts this machine's pages;
+its answer is given here for the larger ones.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import sys
+
+REAL = mmap.PAGESIZE
+vars(mmap)["PAGESIZE"] = int(sys.argv[1])  # before the modules that read it are imported
+
+from conformance.kernel import paging  # noqa: E402
+from conformance.model.verdict import Verdict  # noqa: E402
+from conformance.tables.suite import load_suite  # noqa: E402
+from conformance.tables.tiers import DEFAULT, of_tier  # noqa: E402
+from reference import memory  # noqa: E402
+from trial.running import on_reference  # noqa: E402
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+
+
+def in_core(addr: int, size: int) -> tuple[int, int]:
+    """As paging.in_core: a larger page is in memory if any part of it is."""
+    count, in_one = -(-size // REAL), mmap.PAGESIZE // REAL
+    vector = (ctypes.c_ubyte * count)()
+    if _libc.mincore(addr, size, vector) != 0:
+        raise OSError(ctypes.get_errno(), "mincore")
+    larger = [any(page & 1 for page in vector[first : first + in_one]) for first in range(0, count, in_one)]
+    return sum(larger), len(larger)
+
+
+def main() -> None:
+    assert memory.PAGE == mmap.PAGESIZE
+    paging.in_core = in_core
+    cases = of_tier(load_suite().cases, DEFAULT)
+    found = [(case.id, each) for case, each in on_reference(cases)]
+    wrong = [f"{name}: {each.verdict} {each.reason}" for name, each in found if each.verdict != Verdict.PASS]
+    print(json.dumps({"cases": len(found), "planned": len(cases), "wrong": wrong}))
+
+
+if __name__ == "__main__":
+    main()

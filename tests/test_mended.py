@@ -1,0 +1,184 @@
+"""The mended stack: built once for each set of changes, refused where it cannot be, and named in every report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commands.builds import refuse_beside_mended
+from conformance.errors import UserError
+from conformance.results.records import Recorded, footer_record
+from conformance.run_options import RunOptions
+from fixtures.softroce import build
+from fixtures.softroce.changes import Change, Edit
+from fixtures.softroce.image import Image
+from fixtures.softroce.mending import chosen_changes, ensure_each, ensure_mended, mended_digest
+from fixtures.softroce.recipe import MENDED_STACKS, STACKS, recipe_for
+from reports import html, markdown, terminal
+from reports.digest import digest
+from samples import header, numbered, registry, result
+
+KERNEL = "7.0-test"
+RECIPE = recipe_for("forky-mended")
+WHY = Change("window", "why", ("BIND-10",), (), (Edit("linux/rxe_mw.c", "", "after", "first", "more\n"),), "1" * 64)
+PROVIDER = Change(
+    "provider", "why", ("BIND-21",), (), (Edit("rdma-core/rxe.c", "", "after", "one", "two\n"),), "2" * 64
+)
+MISFIT = Change("misfit", "why", ("BIND-10",), (), (Edit("linux/rxe_mw.c", "", "after", "gone", "x\n"),), "3" * 64)
+
+
+class Workshop:
+    """Stands for mmdebstrap with its hook, and for the compilers: what they make holds the sources' text."""
+
+    def __init__(self) -> None:
+        self.made, self.compiled, self.log = 0, 0, ""
+
+    def __call__(
+        self, command: Sequence[str], log: Path, progress: Callable[[str], None], steps: Mapping[str, str]
+    ) -> int:
+        if "mmdebstrap" in command:
+            self.made += 1
+            root = Path(command[-1] if command[-1].startswith("/") else command[-2])
+            for name, text in (("linux/rxe_mw.c", "first\nlast\n"), ("rdma-core/providers/rxe/rxe.c", "one\n")):
+                (root / "source" / name).parent.mkdir(parents=True)
+                (root / "source" / name).write_text(text, encoding="utf-8")
+        else:
+            self.compiled += 1
+            root = Path(command[command.index("sh") + 2]) / "source"
+            (root / "linux/rdma_rxe.ko").write_bytes((root / "linux/rxe_mw.c").read_bytes())
+            if command[-1] == "provider":
+                (root / "build/lib").mkdir(parents=True, exist_ok=True)
+                (root / "build/lib/librxe-rdmav65.so").write_bytes(
+                    (root / "rdma-core/providers/rxe/rxe.c").read_bytes()
+                )
+        with log.open("a", encoding="utf-8") as sink:
+            sink.write(self.log)
+        return int(bool(self.log))
+
+
+@pytest.fixture
+def workshop(monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    """Replaces system and compilers by ones that take no time."""
+    made = Workshop()
+    monkeypatch.setattr(build, "run_logged", made)
+    monkeypatch.setattr(build, "check_tools", lambda *_: None)
+    monkeypatch.setattr(build, "find_tool", lambda name: name)
+    return made
+
+
+def image(tmp_path: Path) -> Image:
+    root = tmp_path / "images" / "forky-0123" / "root.erofs"
+    return Image(tmp_path / "vmlinuz", tmp_path / "initrd", root, "0123", KERNEL)
+
+
+def test_it_has_the_image_of_its_stack_and_is_never_the_default() -> None:
+    assert recipe_for("forky-mended") == recipe_for("forky") == recipe_for()
+    assert not set(MENDED_STACKS) & set(STACKS)
+
+
+def test_module_and_provider_are_built_once_and_again_when_damaged(tmp_path: Path, workshop: Workshop) -> None:
+    made = ensure_mended([WHY, PROVIDER], RECIPE, image(tmp_path), tmp_path, print)
+    assert made.module.read_text() == "first\nmore\nlast\n"
+    assert [path.read_text() for path in made.laid.values()] == ["one\ntwo\n"]
+    assert list(made.laid) == ["usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav65.so"]
+    assert ensure_mended([WHY, PROVIDER], RECIPE, image(tmp_path), tmp_path, print) == made
+    assert workshop.made == 1
+    made.module.write_bytes(b"something else")
+    assert (
+        ensure_mended([WHY, PROVIDER], RECIPE, image(tmp_path), tmp_path, print).module.read_bytes()
+        != b"something else"
+    )
+    assert workshop.made == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["build-mended-forky.log", "mended", "mended.lock"]
+
+
+def test_several_sets_are_made_in_one_workshop_each_from_the_pristine_sources(
+    tmp_path: Path, workshop: Workshop
+) -> None:
+    sets = [[WHY, PROVIDER], [PROVIDER], [WHY], []]
+    made = list(ensure_each(sets, RECIPE, image(tmp_path), tmp_path, print))
+    assert (workshop.made, workshop.compiled) == (1, 4)
+    assert [each.module.read_text() == "first\nlast\n" for each in made] == [False, True, False, True]
+    assert [bool(each.laid) for each in made] == [True, True, False, False], "an unchanged provider is the image's own"
+
+
+def test_a_change_that_does_not_fit_is_one_line_and_the_others_are_built(tmp_path: Path, workshop: Workshop) -> None:
+    for _ in range(2):  # built, and from the cache
+        said: list[str] = []
+        made = ensure_mended([MISFIT, WHY], RECIPE, image(tmp_path), tmp_path, said.append)
+        line = "the change misfit does not fit and is left out: 'gone' occurs 0 times in linux/rxe_mw.c, not once"
+        assert said[-1] == line
+        assert made.changes == {"window": "1" * 64}
+        assert made.given()["changes_left_out"].keys() == {"misfit"}
+    assert made.module.read_text() == "first\nmore\nlast\n"
+
+
+def test_a_compiler_that_refuses_is_quoted(tmp_path: Path, workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(command: Sequence[str], log: Path, *rest: object) -> int:
+        if "mmdebstrap" not in command:
+            workshop.log = "rxe_mw.c:3:1: error: unknown type name 'more'\nE: rxe could not be compiled\n"
+        return Workshop.__call__(workshop, command, log, print, {})
+
+    monkeypatch.setattr(build, "run_logged", fails)
+    with pytest.raises(UserError, match=r"could not be compiled: rxe_mw.c:3:1: error: unknown type name") as caught:
+        ensure_mended([WHY], RECIPE, image(tmp_path), tmp_path, print)
+    assert caught.value.status == 3
+    assert "build-mended-forky.log" in caught.value.log
+
+
+def test_a_mirror_with_another_kernel_says_which_image_to_remove(tmp_path: Path, workshop: Workshop) -> None:
+    workshop.log = f"E: Unable to locate package linux-headers-{KERNEL}\n"
+    with pytest.raises(UserError, match=r"no longer has the headers .* which the mended stack needs") as caught:
+        ensure_mended([WHY], RECIPE, image(tmp_path), tmp_path, print)
+    assert "forky-0123" in caught.value.hint
+
+
+def test_whatever_shapes_it_changes_its_digest() -> None:
+    digests = {
+        mended_digest([WHY], RECIPE, KERNEL), mended_digest([WHY, PROVIDER], RECIPE, KERNEL),
+        mended_digest([WHY], RECIPE, "7.1-test"), mended_digest([WHY], replace(RECIPE, suite="sid"), KERNEL),
+        mended_digest([replace(WHY, sha256="4" * 64)], RECIPE, KERNEL),
+        mended_digest([WHY], replace(RECIPE, mirror="http://mirror.example/debian"), KERNEL),
+    }  # fmt: skip
+    assert len(digests) == 6
+
+
+def test_without_leaves_a_change_out_and_knows_the_names() -> None:
+    names = [change.name for change in chosen_changes(())]
+    assert "window-bounds" in names
+    assert [change.name for change in chosen_changes(("window-bounds",))] == [n for n in names if n != "window-bounds"]
+    with pytest.raises(UserError, match=r"window-bound: there is no such change.*did you mean window-bounds"):
+        chosen_changes(("window-bound",))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (RunOptions(guest=True, without=("window-bounds",)), "--without is for a mended stack: --stack forky-mended"),
+        (RunOptions(guest=True, stack="forky-mended", modules=Path("m")), "--modules and --stack forky-mended exclude"),
+        (RunOptions(guest=True, stack="forky-mended", driver="siw"), "of the driver rxe, not of siw"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused_in_one_line(options: RunOptions, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        refuse_beside_mended(options)
+    assert caught.value.status == 2
+
+
+def test_every_report_says_in_its_headline_by_which_changes_the_stack_differs(tmp_path: Path) -> None:
+    suite = numbered(1)
+    lines = [result(suite.cases[0])]
+    footer = footer_record([suite.cases[0].id], lines, registry(), duration_s=2.5)
+    plain, changed = (
+        digest(Recorded(header(planned=[suite.cases[0].id], under_test=under_test), lines, footer), tmp_path)
+        for under_test in ({}, {"given": {"changes": {"window": "1" * 64, "provider": "2" * 64}}})
+    )
+    assert plain.changed_stack == plain.headline == ""
+    line = "the stack was changed, not as shipped: 2 changes (window 11111111, provider 22222222)"
+    assert changed.headline.startswith(line)
+    for text in (terminal.summary(changed, tmp_path), html.render([changed])):
+        assert line in text
+    assert "2 changes" in markdown.render([changed])

@@ -1,0 +1,145 @@
+"""Changes of the project to the driver's sources: anchors that fit, that do not, and the files that say them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from conformance.errors import UserError
+from conformance.tables.rules_file import read_registry
+from conformance.tables.suite import CASES, ROOT
+from fixtures.softroce.changes import Change, Edit, apply, read_changes
+
+FILE = "linux/rxe_mw.c"
+SOURCE = """\
+#include "rxe.h"
+
+static int check(struct qp *qp);
+
+struct window {
+	int state;
+};
+
+static int check(struct qp *qp)
+{
+	if (qp->state)
+		return 1;
+	/* the end */
+	return 0;
+}
+
+int bind(struct qp *qp,
+	int flags)
+{
+	/* the end */
+	return check(qp);
+}
+"""
+
+
+def change(*edits: Edit, name: str = "sample") -> Change:
+    return Change(name, "why", ("BIND-10",), (), edits, "0" * 64)
+
+
+def applied(*edits: Edit) -> str:
+    changed, misfits = apply([change(*edits)], {FILE: SOURCE})
+    assert misfits == {}
+    return changed[FILE]
+
+
+def test_lines_go_before_and_after_the_line_of_an_anchor() -> None:
+    text = applied(Edit(FILE, "check", "before", "/* the end */", "\tone();\n"),
+                   Edit(FILE, "check", "after", "/* the end */", "\ttwo();\n"))  # fmt: skip
+    assert "\tone();\n\t/* the end */\n\ttwo();\n\treturn 0;" in text
+    assert text.count("one();") == 1, "the same words in another function are left alone"
+
+
+def test_words_are_replaced_and_the_rest_of_the_line_stays() -> None:
+    assert "\tif (!qp->state)\n" in applied(Edit(FILE, "check", "instead", "qp->state", "!qp->state"))
+
+
+def test_a_function_goes_above_the_definition_and_not_above_its_declaration() -> None:
+    text = applied(Edit(FILE, "", "above", "check", "static int helper(void);\n\n"))
+    assert "static int helper(void);\n\nstatic int check(struct qp *qp)\n{" in text
+    assert "static int check(struct qp *qp);\n" in text
+
+
+def test_a_structure_and_a_signature_on_two_lines_are_parts() -> None:
+    assert "\tint more;\n\tint state;\n" in applied(
+        Edit(FILE, "struct window {", "before", "int state;", "\tint more;\n")
+    )
+    assert "long flags" in applied(Edit(FILE, "bind", "instead", "int flags", "long flags"))
+
+
+def test_changes_of_one_place_follow_each_other_in_their_order() -> None:
+    one = change(Edit(FILE, "check", "before", "/* the end */", "\tone();\n"), name="one")
+    two = change(Edit(FILE, "check", "before", "/* the end */", "\ttwo();\n"), name="two")
+    assert "\tone();\n\ttwo();\n\t/* the end */" in apply([one, two], {FILE: SOURCE})[0][FILE]
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (Edit(FILE, "check", "before", "no such words", ""), "'no such words' occurs 0 times in check of linux/"),
+        (Edit(FILE, "", "before", "/* the end */", ""), "'/* the end */' occurs 2 times in linux/rxe_mw.c, not once"),
+        (Edit(FILE, "unbind", "before", "return", ""), "'unbind' is defined 0 times in linux/rxe_mw.c, not once"),
+        (Edit("linux/rxe_odp.c", "", "before", "x", ""), "there is no file linux/rxe_odp.c"),
+    ],
+)  # fmt: skip
+def test_a_change_that_does_not_fit_is_left_out_whole_and_the_others_are_made(edit: Edit, reason: str) -> None:
+    fits = Edit(FILE, "check", "after", "/* the end */", "\tfits();\n")
+    half = change(Edit(FILE, "check", "after", "/* the end */", "\thalf();\n"), edit, name="half")
+    changed, misfits = apply([half, change(fits, name="whole")], {FILE: SOURCE})
+    assert list(misfits) == ["half"]
+    assert misfits["half"].startswith(reason)
+    assert "fits();" in changed[FILE]
+    assert "half();" not in changed[FILE]
+
+
+def test_two_changes_that_replace_the_same_words_do_not_fit_together() -> None:
+    first, second = (change(Edit(FILE, "check", "instead", "qp->state", name), name=name) for name in ("a", "b"))
+    changed, misfits = apply([first, second], {FILE: SOURCE})
+    assert list(misfits) == ["b"]
+    assert "if (a)" in changed[FILE]
+
+
+def write(folder: Path, edits: str, more: str = "") -> None:
+    (folder / "sample.yaml").write_text(f"about: why\nrules: [BIND-10]\n{more}edits:\n{edits}", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("edits", "more", "message"),
+    [
+        ("  - {file: linux/a.c, before: x}", "", r"sample.yaml:4:5: an edit lacks the key 'text'"),
+        ("  - {file: a.c, before: x, text: new}", "", r"a file is linux/NAME or rdma-core/NAME, not 'a.c'"),
+        ("  - {file: linux/a.c, before: x, after: v, text: new}", "", r"one of above, before, after, instead"),
+        ("  - {file: linux/a.c, befor: x, text: new}", "", r"unknown key 'befor' in an edit \(did you mean before\?\)"),
+        ("  - {file: linux/a.c, before: x, text: new}", "defects: [abc]\n", r"'abc' is no fingerprint"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_change_is_one_line_with_its_place(tmp_path: Path, edits: str, more: str, message: str) -> None:
+    write(tmp_path, edits, more)
+    with pytest.raises(UserError, match=message) as caught:
+        read_changes(tmp_path)
+    assert caught.value.status == 2
+
+
+def test_each_change_of_the_project_names_rules_that_exist_and_quotes_little_of_the_source() -> None:
+    rules, _ = read_registry([CASES], ROOT)
+    changes = read_changes()
+    assert len({each.name for each in changes}) == len(changes) >= 25
+    for each in changes:
+        assert set(each.rules) <= set(rules), each.name
+        assert re.fullmatch(r"[a-z-]+", each.name)
+        for edit in each.edits:
+            assert len(edit.anchor) <= 60, f"{each.name}: an anchor is a few words"
+            assert "\n" not in edit.anchor
+
+
+def test_the_page_has_a_line_for_each_change() -> None:
+    page = (ROOT / "docs" / "mended-stack.md").read_text(encoding="utf-8")
+    for each in read_changes():
+        (line,) = [line for line in page.splitlines() if f"(../fixtures/softroce/mended/{each.name}.yaml)" in line]
+        assert f"| {', '.join(each.rules)} |" in line, each.name

@@ -1,0 +1,92 @@
+"""The trial of the mended stack: each change left out alone has to bring back the violations of its defect, no others.
+
+What is selected and compared, and the table. Not for running it (commands/mended_trial.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from conformance.defects import defects_of
+from conformance.model.case import Case
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import VIOLATIONS, Verdict
+
+SAMPLE = 40  # of the cases that neither a defect nor the change is about, one in so many is run as well
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What came of leaving one change out: the cases whose verdict is another one than on the whole mended stack.
+
+    `violated` are those that violate a rule only now, `not_verified` those that were verified and are no more, because
+    the device does not offer it. `of_other_rules` are the violations of none of the change's rules. `defects` are the
+    fingerprints of the violations, with their titles; `declared` the defects that the change says it mends.
+    """
+
+    change: str
+    rules: tuple[str, ...]
+    declared: tuple[str, ...]
+    violated: tuple[str, ...]
+    not_verified: tuple[str, ...]
+    defects: Mapping[str, str]
+    of_other_rules: tuple[str, ...]
+    tried: int
+
+    @property
+    def outcome(self) -> str:
+        """In words: whether something came back, and whether all of it belongs to the change."""
+        if not self.violated and not self.not_verified:
+            return "nothing: no case sees it"
+        return "others as well" if self.of_other_rules else "its own alone"
+
+
+def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
+    """The ids of the cases to run without a change: what the stack as shipped violates, those of its rules, a sample.
+
+    `shipped` are the results of the stack as shipped, by case.
+    """
+    rest = 0
+    chosen = []
+    for case in cases:
+        record = shipped.get(case.id)
+        if (record is not None and record["verdict"] in VIOLATIONS) or set(case.rules) & set(change_rules):
+            chosen.append(case.id)
+            continue
+        rest += 1
+        if rest % SAMPLE == 0:
+            chosen.append(case.id)
+    return chosen
+
+
+def left_out(
+    change: str,
+    rules: Sequence[str],
+    declared: Sequence[str],
+    whole: Mapping[str, ResultRecord],
+    without: Sequence[ResultRecord],
+) -> LeftOut:
+    """Compares the results without a change with those of the whole mended stack, by case."""
+    last = {record["case"]: record for record in without}
+    before = {case: whole[case]["verdict"] for case in last if case in whole}
+    violated = [r for case, r in last.items() if r["verdict"] in VIOLATIONS and before.get(case) not in VIOLATIONS]
+    lost = [case for case, r in last.items() if before.get(case) == Verdict.PASS
+            and r["verdict"] in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)]  # fmt: skip
+    others = [record["case"] for record in violated if not set(record["rules"]) & set(rules)]
+    defects = {defect.fingerprint: defect.title for defect in defects_of(violated)}
+    return LeftOut(change, tuple(rules), tuple(declared), tuple(record["case"] for record in violated), tuple(lost),
+                   defects, tuple(others), len(last))  # fmt: skip
+
+
+def table(findings: Sequence[LeftOut]) -> str:
+    """The findings as a table in Markdown."""
+    lines = ["| left out | rules | violated again | not verified any more | defects | comes back |"]
+    lines.append("|---|---|---:|---:|---|---|")
+    for each in findings:
+        defects = ", ".join(f"`{fingerprint}`" for fingerprint in each.defects) or "none"
+        lines.append(
+            f"| {each.change} | {', '.join(each.rules)} | {len(each.violated)} | {len(each.not_verified)} | {defects} "
+            f"| {each.outcome} |"
+        )
+    return "\n".join(lines) + "\n"
