@@ -33,13 +33,12 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshGuest]:
 
 def started(guest: SshGuest, *arguments: str, **options: object) -> subprocess.Popen[str]:
     """The command, whose ssh has the guest's keys unless `options` change its configuration."""
-    config = {
+    settings = {
         "IdentityFile": guest.folder / "user_key", "IdentitiesOnly": "yes",
         "UserKnownHostsFile": guest.folder / "known_hosts", **options,
     }  # fmt: skip
-    path = os.pathsep.join(
-        [str(ssh_on_path(guest.folder, {name: str(value) for name, value in config.items()})), os.environ["PATH"]]
-    )
+    client = ssh_on_path(guest.folder, {name: str(value) for name, value in settings.items()})
+    path = os.pathsep.join([str(client), os.environ["PATH"]])
     return subprocess.Popen(
         ["./rdma-cts", *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, env={**os.environ, "PATH": path, "RDMA_CTS_PYTHON": sys.executable},
