@@ -246,6 +246,7 @@ def test_a_wrong_number_of_seconds_is_named(arguments: list[str], told: str) -> 
 
 def stand_in_for_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """This host has a device, whose port carries traffic."""
+    monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
     monkeypatch.setattr(usable, "device_names", lambda: ["rxe7"])
     monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
 
