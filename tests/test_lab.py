@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -80,6 +81,11 @@ def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, told: st
         read_lab(path)
     assert str(caught.value).startswith(f"{path}{told}")
     assert caught.value.status == 2
+
+
+def test_the_lab_in_the_documentation_has_no_mistake(tmp_path: Path) -> None:
+    (example,) = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs/lab.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert [host.name for host in read_lab(lab_file(tmp_path, example))] == ["node1", "node2", "odd"]
 
 
 # The command
