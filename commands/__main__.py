@@ -27,8 +27,8 @@ from reports.digest import one_line
 
 # The commands in the order of the help text; _MODULES has the module names that differ from the command.
 COMMANDS = (
-    "run", "test", "doctor", "prepare", "list", "report", "compare", "judge", "explain", "waivers", "reproducer",
-    "findings", "coverage", "describe", "trial", "schema",
+    "run", "nightly", "test", "doctor", "prepare", "list", "report", "compare", "judge", "bundle", "verify",
+    "explain", "waivers", "reproducer", "findings", "coverage", "describe", "trial", "schema",
 )  # fmt: skip
 _MODULES = {"list": "listing"}
 _WITH_VARIABLES = ("run", "prepare", "doctor")  # commands whose own help lists the environment variables, too

@@ -1,4 +1,4 @@
-"""Reads the options that put the user's own builds under test, and rejects those that apply to the guest only."""
+"""Reads the options that put builds and packages into the guest, and rejects those that apply to the guest only."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 from conformance.errors import UserError
 from conformance.run_options import GUEST, OPTIONS, RunOptions
+from fixtures.softroce.added import is_package_name
 from fixtures.softroce.driver import DEFAULT_DRIVER
 from fixtures.softroce.recipe import MENDED_STACKS
 from fixtures.softroce.under_test import Builds
@@ -29,6 +30,15 @@ def environment_from(options: RunOptions) -> dict[str, str]:
             raise UserError(f"--guest-env {text!r}: a value is one line of printable characters")
         found[name] = value
     return found
+
+
+def tools_from(options: RunOptions) -> tuple[str, ...]:
+    """The Debian packages that --tools adds to the guest, each once. Raises UserError for what cannot be one's name."""
+    names = tuple(dict.fromkeys(name for text in options.tools for name in text.split(",")))
+    for name in names:
+        if not is_package_name(name):
+            raise UserError(f"--tools: {name!r} is not the name of a Debian package")
+    return names
 
 
 def refuse_beside_mended(options: RunOptions) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from commands import builds
 from conformance import derived
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.results.files import not_written
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
@@ -47,6 +47,8 @@ SUITE_PARTS = (
         "__init__.py", "derivation.py", "ready.py", "request.py", "warm.py", "watch.sh",
     )),
 )  # fmt: skip
+# What a shell in the guest needs besides, to run the suite there as on any host.
+_SHELL_PARTS = ("rdma-cts", "commands", "fixtures", "reports", "reproducers", "profiles", "waivers")
 _PROFILE = Path("profile.yaml")
 
 # A control group of their own makes the kernel count all RDMA objects of the cases, memory windows included.
@@ -69,11 +71,12 @@ class Guests:
         """
         self._options = options
         self._environment = builds.environment_from(options)
+        tools = builds.tools_from(options)
         packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
         self.stack = options.stack or DEFAULT_STACK
         recipe = recipe_for(self.stack)
         builds.refuse_beside_mended(options)
-        image = ensure_image(recipe, cache_directory(), say)
+        image = ensure_image(recipe, cache_directory(), say, tools)
         self._image = image
         self.driver = driver = guest_driver(options)
         module, given = None, {}
@@ -130,11 +133,12 @@ class Guests:
         host_end, guest_end = socket.socketpair()
         with host_end, guest_end:
             self._environment |= terminal.size()
-            with self._boot(terminal.SHELL, Request(()), *self._next(), guest_end):
+            command, parts = f"{_COUNTED}\n{terminal.SHELL}", [(ROOT / part, part) for part in _SHELL_PARTS]
+            with self._boot(command, Request(()), *self._next(), parts, guest_end):
                 guest_end.close()
                 self._say(
                     f"a shell in the guest, in the suite's directory; the device is {self.driver.device},"
-                    " `exit` ends the guest"
+                    f" {PROGRAM} runs there as here, `exit` ends the guest"
                 )
                 terminal.relay(host_end)
 
@@ -168,20 +172,26 @@ class Guests:
             derived.DIRECTORY: derivation.FOLDER, **self.driver.environment,
             **prepared.environment, **self._environment,
         }  # fmt: skip
-        kept = derivation.folder_of(cache_directory(), prepared.image.digest)
+        kept = derivation.folder_of(cache_directory(), prepared.image.base)
         return Job(tuple(tree), command, environment, prepared.prepare, kept)
 
     def _boot(
-        self, command: str, request: Request, prepared: Prepared, name: str, shell: socket.socket | None = None
+        self,
+        command: str,
+        request: Request,
+        prepared: Prepared,
+        name: str,
+        more: Sequence[tuple[Path, str]] = (),
+        shell: socket.socket | None = None,
     ) -> Guest:
-        """A booted guest that runs the command, with the files of the request."""
+        """A booted guest that runs the command, with the files of the request and `more` of the project."""
         console = self._out / f"console{name}.log"
         self._say(f"booting the guest (kernel {prepared.image.kernel_version}; its console: {console})")
         with tempfile.TemporaryDirectory(prefix="work-", dir=self._out) as work:
             files = [(Path(work) / file, file) for file in request.files]
             for path, file in files:
                 path.write_text(request.files[file], encoding="utf-8")
-            job = self._job(command, prepared, *files)
+            job = self._job(command, prepared, *files, *more)
             guest = boot(
                 prepared.image, job, console=console, overlay=prepared.overlay,
                 keep=self._out / f"guest{name}" if self._options.keep else None,

@@ -47,7 +47,7 @@ def execute(arguments: argparse.Namespace) -> int:
     again = list(rejudge(suite, recorded, old.directory, profile))
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as scratch:
         out = arguments.out or Path(scratch)
-        _write(out, suite, recorded, again, waivers)
+        write_judged(out, suite, recorded, again, waivers)
         new = read(out)
         if arguments.out:
             report.write_beside(out)
@@ -55,7 +55,8 @@ def execute(arguments: argparse.Namespace) -> int:
     return new.status
 
 
-def _write(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudged], waivers: Waivers | None) -> None:
+def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudged], waivers: Waivers | None) -> None:
+    """Writes the results of a run that was judged again to a directory, as those of a run."""
     header: HeaderRecord = {
         **recorded.header,
         "suite": {"version": VERSION, "tables_sha256": suite.tables_sha256},

@@ -17,7 +17,8 @@ NAME = "prepare"
 HELP = "Make the guest's image and template, and run nothing."
 
 # What the image and the template depend on.
-_OPTIONS = {WHERE: ("stack", "driver"), BUILDS: ("kernel", "modules", "rdma_core", "overlay", "guest_env", "without")}
+_BUILDS = ("kernel", "modules", "rdma_core", "overlay", "guest_env", "tools", "without")
+_OPTIONS = {WHERE: ("stack", "driver"), BUILDS: _BUILDS}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from commands.written import STANDARD_OUTPUT, write_out
+from conformance.errors import UserError
 from conformance.results.files import write_atomically
-from reports import html, junit, ktap, markdown, summary, tmt
+from reports import history_page, html, junit, ktap, markdown, summary, tmt
 from reports.digest import Digest, read
+from reports.history import PAGE, read_history
 
 NAME = "report"
 HELP = "Make a report of recorded runs; several runs become columns of one page."
@@ -27,7 +29,8 @@ BESIDE: dict[str, Render] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("runs", nargs="+", type=Path, metavar="DIR", help="the directory or results.jsonl of a run")
+    parser.add_argument("runs", nargs="*", type=Path, metavar="DIR", help="the directory or results.jsonl of a run")
+    parser.add_argument("--history", type=Path, metavar="DIR", help="all nights of a history (see nightly) on one page")
     parser.add_argument("--format", choices=tuple(FORMATS), default="html", help="default: html")
     parser.add_argument("--out", type=Path, metavar="FILE",
                         help="where to write; - is standard output (default: for html, report.html beside the first "
@@ -36,6 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Writes the report; exit status 0 whatever the verdicts of the runs."""
+    if arguments.history:
+        if arguments.runs or arguments.format != "html":
+            raise UserError("--history makes one page of its own", hint="give neither runs nor another format")
+        page = history_page.render(read_history(arguments.history))
+        write_out(arguments.out or arguments.history / PAGE, page.encode(), "report")
+        return 0
+    if not arguments.runs:
+        raise UserError("a report of which run? give its directory, or --history DIR")
     digests = [read(path) for path in arguments.runs]
     report = FORMATS[arguments.format](digests)
     out = arguments.out or (digests[0].directory / html.FILE_NAME if arguments.format == "html" else STANDARD_OUTPUT)

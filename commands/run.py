@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
 
-from commands import builds, case_options, report, run_arguments, target
+from commands import builds, case_options, hosts, lab, report, run_arguments, target
 from commands.arguments import Parser
 from commands.durations import expected_durations
 from commands.guests import Guests, guest_driver
@@ -42,6 +42,9 @@ HELP = "Run the cases on a device of this host or, without one, in the Soft-RoCE
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     run_arguments.add_arguments(parser)
+    parser.add_argument(
+        "--lab", type=Path, metavar="FILE", help="the same on each of the hosts in FILE at once (see docs/lab.md)"
+    )
     parser.add_argument("--shell", action="store_true", help="run no case; open a shell in the prepared guest")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/<time>-<device>)")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="resume the run in DIR that was cut short")
@@ -63,12 +66,14 @@ def execute(arguments: argparse.Namespace) -> int:
     options = run_arguments.options_from(arguments)
     if arguments.shell:
         return _shell(options, arguments)
+    if arguments.lab:
+        return lab.run_lab(arguments.lab, options, arguments)
     return _run(options, arguments)
 
 
 def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
     """Opens a shell in the guest that a run would use; only the console is recorded."""
-    if options.device:
+    if options.device or options.host:
         raise builds.only_for_guest("--shell")
     with run_folder(arguments.out, "shell") as out, tidied(out):
         Guests(options, out, Progress().say, arguments.yes).shell()
@@ -77,7 +82,7 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
 
 def _resume(arguments: argparse.Namespace) -> int:
     """Runs the rest of a run according to its plan."""
-    own = [f"--{name}" for name in ("out", "shell") if getattr(arguments, name)]
+    own = [f"--{name}" for name in ("out", "lab", "shell") if getattr(arguments, name)]
     if given := [*run_arguments.given_flags(arguments), *own]:
         raise UserError(
             f"{', '.join(given)} cannot be given with --resume",
@@ -103,20 +108,22 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
     profile = read_profile(options.profile) if options.profile else None
     waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
     progress = Progress(level=arguments.level)
-    options = target.with_target(options)
-    if options.device and not options.hazardous:
-        cases = _harmless(cases, progress)
-    device = "+".join(options.devices) or guest_driver(options).device
     with ExitStack() as around:
+        host = around.enter_context(hosts.opened(options, progress.say, arguments.yes)) if options.host else None
+        options = target.with_target(options, host)
+        if options.device and not options.hazardous:
+            cases = _harmless(cases, progress)
+        device = "+".join(options.devices) or guest_driver(options).device
         arguments.out = out = around.enter_context(run_folder(arguments.out, device))
-        file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device))
+        file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device) and not host)
         results = around.enter_context(closing(file))
         around.enter_context(tidied(out))
         before = results.recorded()
         if before and before.footer and before.footer["complete"]:
             progress.say(f"the run in {out} is complete")
         else:
-            chosen = target.prepare(options, out, progress.say, arguments.yes)
+            hazardous = {case.id for case in cases if case.hazardous}
+            chosen = target.prepare(options, out, progress.say, arguments.yes, host, hazardous)
             _plan(options, suite, cases, chosen, plan, out)
             header: SupervisorFacts = {"stack": chosen.stack, "seed": options.seed, "tier": options.tier,
                       "argv": [NAME, *arguments.argv], "under_test": {"given": chosen.given},
@@ -136,7 +143,6 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
             again = () if options.no_confirm else chosen.again
             left = [case for case in cases if case.id not in supervisor.recording.done]
             progress.expect(expected_durations(left, known))
-            hazardous = {case.id for case in cases if case.hazardous}
             try:
                 supervisor.run(*(_told(start, hazardous, progress) for start in chosen.starts), again=again)
             except KeyboardInterrupt as end:
@@ -145,9 +151,12 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
                 raise
             if chosen.durations:
                 chosen.durations.update(supervisor.recording.done.values())
+        lost = host.gone if host else ""
     report.write_beside(out)
     digest = read(out)
     print(summary(digest, out, level=arguments.level))
+    if lost:
+        raise UserError(lost, hint=f"{PROGRAM} run --resume {shlex.quote(str(out))} runs the rest", status=3)
     return digest.status
 
 

@@ -1,29 +1,28 @@
-"""The target of a run: a device of this host, or the Soft-RoCE guest; chooses it and starts workers there.
+"""The target of a run: a device of this host or of another, or the Soft-RoCE guest; chooses it, starts workers there.
 
-Not for what a run records (run.py), for guests (guests.py) or for the process of a worker (fixtures/host.py).
+Not for what a run records (run.py), for guests (guests.py), for hosts reached over ssh (hosts.py) or for the process of
+a worker (fixtures/host.py).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from commands import builds
+from commands import builds, hosts
 from commands.durations import Durations
 from commands.guests import Guests
-from conformance.device.device import device_names
-from conformance.device.port import Port
 from conformance.errors import UserError
-from conformance.kernel.netlink import RdmaNetlink
 from conformance.run_options import RunOptions
 from conformance.supervision import Start, Worker
 from conformance.tables.suite import ROOT
-from fixtures import packages, persistent
+from fixtures import packages, persistent, usable
 from fixtures.cache import cache_directory
 from fixtures.host import HostWorker
+from fixtures.hosts.remote_host import RemoteHost
 from fixtures.rdma_core import find_rdma_core
 from fixtures.softroce.capacity import guests_at_once
 from fixtures.softroce.machine import MEMORY_MB
@@ -35,58 +34,61 @@ Say = Callable[[str], None]
 class Target:
     """Where to run: each of `starts` starts one worker at a time, for the case ids that it is given.
 
-    `given` are the hashes of the user's own builds. `boot_id` identifies the boot of the kernel under test if that is
-    this host's kernel, else it is empty. Each of `again` starts a worker in which a violation is tried once more.
-    `durations` are those of cases in earlier runs, if that matters.
+    `given` are the hashes of the user's own builds. `boot_id` returns what identifies the boot of the kernel under test
+    if that is the kernel of a host, else nothing. Each of `again` starts a worker in which a violation is tried once
+    more. `durations` are those of cases in earlier runs, if that matters.
     """
 
     stack: str
     starts: Sequence[Start]
     given: dict[str, Any] = field(default_factory=dict)
-    boot_id: str = ""
+    boot_id: Callable[[], str] = str
     again: Sequence[Start] = ()
     durations: Durations | None = None
 
 
-def with_target(options: RunOptions) -> RunOptions:
-    """The options with the target filled in: a device of this host, or the guest.
+def with_target(options: RunOptions, host: RemoteHost | None = None) -> RunOptions:
+    """The options with the target filled in: a device of `host`, which is open, or of this one, or the guest.
 
     Raises UserError for an option of the other target, and if the device does not exist, its port or GID carries no
     traffic, or others use it.
     """
+    if host:
+        return options.on(host.device)
+    hosts.refuse_without(options)
     device = _device(options)
     devices = options.on(device).devices
     (builds.refuse_on_host if devices else builds.refuse_in_guest)(options)
     for name in devices:
-        Port(name, options.port).check(options.gid_index)
-        if not options.shared and (users := RdmaNetlink(name).other_users()):
-            raise UserError(
-                f"{name} is in use, by queue pairs: {', '.join(users)}", hint="end these programs, or give --shared"
-            )
+        usable.check_use(name, options.port, options.gid_index, options.shared)
     return options.on(device)
 
 
 def _device(options: RunOptions) -> str:
     """The device of this host to run on, or several with commas between them; empty for the guest."""
-    names = device_names()
     if options.device:
         if options.guest:
             raise UserError("--device and --guest exclude each other")
-        for name in options.devices:
-            if name not in names:
-                devices = f"devices of this host: {', '.join(names)}" if names else "this host has no RDMA device"
-                raise UserError(f"no RDMA device {name!r}; {devices}")
-        if len(set(options.devices)) < len(options.devices):
-            raise UserError(f"--device {options.device} has a duplicate")
+        usable.check_names(options.device)
         return options.device
-    return names[0] if len(names) == 1 and not options.guest else ""
+    return "" if options.guest else usable.the_only_device()
 
 
-def prepare(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
-    """The target that the options (of `with_target`) name, ready to start workers.
+def prepare(
+    options: RunOptions,
+    out: Path,
+    say: Say,
+    assume_yes: bool,
+    host: RemoteHost | None = None,
+    hazardous: Collection[str] = (),
+) -> Target:
+    """The target that the options (of `with_target`) name, ready to start workers; `hazardous` are ids of cases.
 
-    Installs missing packages, without asking if `assume_yes`. Raises UserError.
+    Installs missing packages on this host, without asking if `assume_yes`. Raises UserError.
     """
+    if host:
+        starts = [place.start for place in hosts.places(options, host, out, hazardous)]
+        return Target("host", starts, {}, lambda: host.boot_id, starts)
     return (_in_guest if options.guest else _on_host)(options, out, say, assume_yes)
 
 
@@ -106,7 +108,7 @@ def _on_host(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Targ
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     given = {"rdma_core": own.hashes()} if own else {}
     starts = [functools.partial(start, device) for device in options.devices]
-    return Target("host", starts, given, boot_id, starts)
+    return Target("host", starts, given, lambda: boot_id, starts)
 
 
 def _in_guest(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
@@ -115,5 +117,5 @@ def _in_guest(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Tar
     name = f"{guests.stack}-{guests.driver.name}-{guests.accelerator}.json"
     durations = Durations(cache_directory() / "durations" / name)
     return Target(
-        guests.stack, [guests.run] * workers, guests.given, "", [guests.run_again] * workers, durations=durations
+        guests.stack, [guests.run] * workers, guests.given, again=[guests.run_again] * workers, durations=durations
     )

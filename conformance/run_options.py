@@ -36,6 +36,8 @@ WHERE, BUILDS, CASES, GENERAL = "where", "one's own build under test", "which ca
 # still be judged before it counts as a hang.
 COMPLETION_DEADLINE_S = 20.0
 _COMPLETION_SHARE = 1 / 6
+# How long a host that has gone down may take to come back, in seconds: a server's firmware needs minutes.
+RETURN_S = 300.0
 
 
 def completion_deadline_s(case_deadline_s: float) -> float:
@@ -102,6 +104,10 @@ class RunOptions:
     device: str | None = None
     port: int = 1
     gid_index: int | None = None
+    host: str | None = None
+    console: str | None = None
+    power_cycle: str | None = None
+    return_within: float = RETURN_S
     guest: bool = False
     guests: int | None = None
     stack: str | None = None
@@ -113,6 +119,7 @@ class RunOptions:
     rdma_core: Path | None = None
     overlay: Path | None = None
     guest_env: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     keep: bool = False
     verbs: tuple[str, ...] = ()
@@ -257,6 +264,14 @@ OPTIONS: Mapping[str, Option] = {
         Option("port", "--port", "its port", WHERE, "N", positive_count, only_on=HOST, plugin=True),
         Option("gid_index", "--gid-index", "index in the port's GID table", WHERE, "N", index, only_on=HOST,
                plugin=True),
+        Option("host", "--host", "a device of this host, which is reached over ssh", WHERE, "[USER@]HOST[:PORT]", word,
+               only_on=HOST),
+        Option("console", "--console", "with --host: prints the host's console, as evidence when it dies", WHERE,
+               "COMMAND", word, decides=False, only_on=HOST),
+        Option("power_cycle", "--power-cycle", "with --host: resets the host if it does not come back", WHERE,
+               "COMMAND", word, decides=False, only_on=HOST),
+        Option("return_within", "--return-within", "with --host: how long it may take to come back, by itself and after"
+               " the reset", WHERE, "S", positive_seconds, decides=False, only_on=HOST),
         Option("guest", "--guest", "the Soft-RoCE guest even if this host has a device", WHERE, only_on=GUEST),
         Option("guests", "--guests", "how many guests run at the same time (default: one for each processor, as far as"
                " memory allows)", WHERE, "N", positive_count, decides=False, only_on=GUEST),
@@ -273,6 +288,8 @@ OPTIONS: Mapping[str, Option] = {
                only_on=GUEST),
         Option("guest_env", "--guest-env", "a variable of the guest's environment", BUILDS, "NAME=VALUE",
                only_on=GUEST),
+        Option("tools", "--tools", "Debian packages to add to the guest, such as strace, gdb or ibverbs-utils", BUILDS,
+               "PACKAGE[,PACKAGE]", decides=False, only_on=GUEST),
         Option("without", "--without", "a change that a mended stack is not to have (see docs/mended-stack.md)", BUILDS,
                "CHANGE", only_on=GUEST),
         Option("keep", "--keep", "keep each guest's drive and a script to start it again", BUILDS, decides=False,

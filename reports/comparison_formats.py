@@ -39,12 +39,12 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
         changes = comparison.of(kind)
         if changes:
             yield ""
-            yield f"{kind}: {_amount(changes)} ({meaning})"
+            yield f"{kind}: {amount(changes)} ({meaning})"
             yield from (line for change in changes[:most] for line in _format_change(change, new))
             if most is not None and len(changes) > most:
                 yield f"  and {len(changes) - most} more (--all shows them)"
     yield ""
-    counts = ", ".join(f"{_amount(changes)} {kind}" for kind in KINDS if (changes := comparison.of(kind)))
+    counts = ", ".join(f"{amount(changes)} {kind}" for kind in KINDS if (changes := comparison.of(kind)))
     yield f"{format_count(comparison.compared, 'case')} compared: {counts or 'nothing has changed'}"
     yield f"{conclusion(comparison)} (exit status {comparison.status})"
 
@@ -71,7 +71,8 @@ def _defects(comparison: Comparison) -> Iterator[str]:
             yield f"  {kind:4}  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}"
 
 
-def _amount(changes: list[Change]) -> str:
+def amount(changes: list[Change]) -> str:
+    """How many cases and points have changed: `2 cases and 12 points`."""
     cases, points = sum(not change.points for change in changes), sum(change.points for change in changes)
     amounts = ((cases, "case"), (points, "point"))
     return " and ".join(format_count(number, one) for number, one in amounts if number)
@@ -148,7 +149,7 @@ def _markdown(comparison: Comparison) -> Iterator[str]:
         if not changes:
             continue
         yield ""
-        yield f"### {kind}: {_amount(changes)}"
+        yield f"### {kind}: {amount(changes)}"
         yield ""
         yield escaped(meaning)
         yield ""

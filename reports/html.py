@@ -291,23 +291,24 @@ def render(runs: Sequence[Digest]) -> str:
     """The page. Raises UserError if the points file of a sweep is invalid."""
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return _environment().get_template("report.html").render(
+    return environment().get_template("report.html").render(
         page=Page(runs), facts=stack_facts(runs), hashes=hashes(runs), columns=COLUMNS, script=Markup(script),
         script_hash=digest, answered=evidence.answered,
     )  # fmt: skip
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """The templates of all pages; whatever they insert is escaped."""
+    found = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"flat": flat, "own": evidence.own, "later": evidence.later, "link": link,
+    found.filters |= {"flat": flat, "own": evidence.own, "later": evidence.later, "link": link,
                             "count": "{:,}".format, "format_value": format_value, "format_points": format_points,
                             "format_rules": format_rules, "format_count": format_count, "location": evidence.location,
                             "slug": slug}  # fmt: skip
-    return environment
+    return found
 
 
 def stack_facts(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:

@@ -141,7 +141,7 @@ class Stage:
             earlier = results.cut_back(results.recorded()) if carry_on else None
             Supervisor(
                 suite, suite.cases, results, self.audience, {"stack": "test"}, self.console,
-                boot_id=boot_id, prior=earlier,
+                boot_id=lambda: boot_id, prior=earlier,
             ).run(*[worker] * at_once)  # fmt: skip
 
 

@@ -73,7 +73,7 @@ class Run:
             prior = file.cut_back(file.recorded()) if carry_on else None
             supervisor = Supervisor(
                 suite, suite.cases, file, self.audience, {"stack": "test"}, self.folder / "console.log",
-                boot_id=boot_id, prior=prior,
+                boot_id=lambda: boot_id, prior=prior,
             )  # fmt: skip
             supervisor.run(self.start, again=[again or self.start_again])
         assert all(actor.closed for actor in self.actors)

@@ -56,7 +56,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
 
 def image(tmp_path: Path) -> Image:
     root = tmp_path / "images" / "forky-0123" / "root.erofs"
-    return Image(tmp_path / "vmlinuz", tmp_path / "initrd", root, "0123", KERNEL)
+    return Image(tmp_path / "vmlinuz", tmp_path / "initrd", root, "0123", KERNEL, "0123")
 
 
 def test_an_unknown_driver_names_those_that_exist() -> None:

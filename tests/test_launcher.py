@@ -16,7 +16,7 @@ import pytest
 from commands import doctor
 from conformance.errors import UserError
 from conformance.tables.suite import ROOT
-from fixtures import packages
+from fixtures import packages, readiness
 from fixtures.softroce.recipe import recipe_for
 from patience import PATIENCE_S
 
@@ -199,7 +199,7 @@ def test_a_name_that_is_not_known_is_said_before_anything_is_installed(host: Hos
 def test_the_doctor_names_packages_as_this_system_does(python_host: Host) -> None:
     (python_host.bin / "apt-get").unlink()
     python_host.stub("dnf", "exit 0")
-    found = _by_subject(doctor.guest_findings(doctor.Host(python_host.root), recipe_for()))
+    found = _by_subject(doctor.guest_findings(readiness.Host(python_host.root), recipe_for()))
     assert found["packages"].remedy.endswith("dnf install qemu-system-x86-core mmdebstrap")
 
 
@@ -323,7 +323,7 @@ def test_an_unknown_use_is_a_mistake_of_ours() -> None:
 # The doctor
 
 
-def _by_subject(findings: list[doctor.Finding]) -> dict[str, doctor.Finding]:
+def _by_subject(findings: list[readiness.Finding]) -> dict[str, readiness.Finding]:
     return {finding.about: finding for finding in findings}
 
 
@@ -333,33 +333,33 @@ def test_a_host_with_a_device_works(tmp_path: Path) -> None:
     (tmp_path / "dev/infiniband/uverbs0").touch()
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("HugePages_Total:  16\nHugePages_Free:   7\n")
-    found = _by_subject(doctor.device_findings(doctor.Host(tmp_path)))
-    assert (found["RDMA devices"].state, found["RDMA devices"].text) == (doctor.OK, "mlx5_0")
-    assert found["device nodes"].state == doctor.OK
-    assert (found["hugepages"].state, found["hugepages"].text) == (doctor.OK, "7 free")
+    found = _by_subject(readiness.device_findings(readiness.Host(tmp_path)))
+    assert (found["RDMA devices"].state, found["RDMA devices"].text) == (readiness.OK, "mlx5_0")
+    assert found["device nodes"].state == readiness.OK
+    assert (found["hugepages"].state, found["hugepages"].text) == (readiness.OK, "7 free")
 
 
 def test_a_host_with_nothing_is_told_what_to_do(tmp_path: Path) -> None:
-    found = _by_subject(doctor.device_findings(doctor.Host(tmp_path)))
-    assert found["RDMA devices"].state == doctor.MISSING
+    found = _by_subject(readiness.device_findings(readiness.Host(tmp_path)))
+    assert found["RDMA devices"].state == readiness.MISSING
     assert "no module rdma_rxe" in found["RDMA devices"].text
-    assert found["device nodes"].state == doctor.MISSING
-    assert found["hugepages"].state == doctor.NOTE
-    assert not doctor.works(found.values())
+    assert found["device nodes"].state == readiness.MISSING
+    assert found["hugepages"].state == readiness.NOTE
+    assert not readiness.works(found.values())
 
 
 def test_modules_that_only_need_loading_are_told_apart(tmp_path: Path) -> None:
     modules = tmp_path / "lib/modules" / os.uname().release
     modules.mkdir(parents=True)
     (modules / "modules.dep").write_text("kernel/x/rdma_rxe.ko.xz: kernel/y/ib-core.ko\nkernel/y/ib-uverbs.ko:\n")
-    found = _by_subject(doctor.device_findings(doctor.Host(tmp_path)))
+    found = _by_subject(readiness.device_findings(readiness.Host(tmp_path)))
     assert found["RDMA devices"].remedy.startswith("modprobe rdma_rxe")
     assert found["device nodes"].remedy == "modprobe ib_uverbs"
 
 
 def test_lacking_programs_are_told_with_the_command(python_host: Host) -> None:
-    found = _by_subject(doctor.guest_findings(doctor.Host(python_host.root), recipe_for()))
-    assert found["packages"].state == doctor.MISSING
+    found = _by_subject(doctor.guest_findings(readiness.Host(python_host.root), recipe_for()))
+    assert found["packages"].state == readiness.MISSING
     assert found["packages"].remedy.endswith("apt-get install --no-install-recommends qemu-system-x86 mmdebstrap")
     assert found["guest image"].text.startswith("not built yet")
     assert found["processor"].text.startswith("software emulation")
@@ -368,10 +368,12 @@ def test_lacking_programs_are_told_with_the_command(python_host: Host) -> None:
 def test_the_doctor_fails_when_no_way_works(
     python_host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "device_findings", lambda _: [doctor.Finding(doctor.MISSING, "it", "is not", "fix it")])
-    arguments = argparse.Namespace(stack="forky")
+    monkeypatch.setattr(
+        doctor, "device_findings", lambda _: [readiness.Finding(readiness.MISSING, "it", "is not", "fix it")]
+    )
+    arguments = argparse.Namespace(host=None, stack="forky")
     assert doctor.execute(arguments) == doctor.NO_WAY == 4
     assert "Neither way works" in capsys.readouterr().out
-    monkeypatch.setattr(doctor, "device_findings", lambda _: [doctor.Finding(doctor.OK, "it", "is")])
+    monkeypatch.setattr(doctor, "device_findings", lambda _: [readiness.Finding(readiness.OK, "it", "is")])
     assert doctor.execute(arguments) == 0
     assert "Works now: On an RDMA device of this host." in capsys.readouterr().out

@@ -90,7 +90,7 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
          "run: --tier 'bogus' does not exist (known: smoke, default, exhaustive); see ./rdma-cts run --help"),
         ("list --tier smok", "list: --tier 'smok' does not exist (did you mean smoke?); see ./rdma-cts list --help"),
         ("lits", "COMMAND 'lits' does not exist (did you mean list?); see ./rdma-cts --help"),
-        ("report", "report: the following arguments are required: DIR; see ./rdma-cts report --help"),
+        ("report", "a report of which run? give its directory, or --history DIR"),
         ("run --guest --waivers /nowhere", "/nowhere: cannot be read: No such file or directory"),
         ("run --guest --out /dev/null/x", "/dev/null/x/results.jsonl cannot be written: Not a directory"),
         ("run --resume /nowhere", "no run to resume in /nowhere: there is no plan.json"),

@@ -107,10 +107,13 @@ def test_what_is_kept_starts_the_same_guest_again(header: HeaderRecord, place: P
 def test_a_shell_in_the_guest_has_the_device_and_what_was_given(place: Path) -> None:
     out = place / "shell"
     done = launch("--shell", "--modules", str(place / "modules"), "--guest-env", "COLOUR=blue", "--out", str(out),
-                  said="echo answer-$((6 * 7))-$COLOUR; rdma link; ls /sys/class/net\nexit\n")  # fmt: skip
+                  said="echo answer-$((6 * 7))-$COLOUR; rdma link; ls /sys/class/net\n"
+                       "./rdma-cts run --only dereg_mr/deregistration/of-none; echo status-$?\nexit\n")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "answer-42-blue" in done.stdout
     assert "link rxe0/1 state ACTIVE" in done.stdout
+    assert "no rule was violated (exit status 0)" in done.stdout
+    assert "status-0" in done.stdout
     words = done.stdout.split()
     assert {"d0", "d1", "lo"} <= set(words)
     assert not {"eth0", "ens3", "enp0s3"} & set(words)

@@ -34,7 +34,7 @@ from conformance.run_options import (
 )
 from conformance.supervision import CASE_DEADLINE_S
 from conformance.tables.suite import ROOT
-from fixtures import bench
+from fixtures import bench, usable
 from fixtures.softroce.driver import DRIVERS
 from fixtures.softroce.recipe import STACKS
 
@@ -45,9 +45,14 @@ ROWS = """\
 MEMORY = "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\n"
 HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).cases
 # What does not decide a case's outcome, and what has an effect on one target alone; said here once more.
-NOT_DECIDING = {"guests", "no_confirm", "keep", "verbs", "rules", "words", "only", "tier", "waivers"}
-HOST_ONLY = {"device", "port", "gid_index", "shared", "hazardous"}
-GUEST_ONLY = {"guest", "guests", "stack", "driver", "kernel", "modules", "overlay", "guest_env", "without", "keep"}
+NOT_DECIDING = {
+    "console", "power_cycle", "return_within", "guests", "no_confirm", "keep", "verbs", "rules", "words", "only",
+    "tier", "tools", "waivers",
+}  # fmt: skip
+HOST_ONLY = {"host", "console", "power_cycle", "return_within", "device", "port", "gid_index", "shared", "hazardous"}
+GUEST_ONLY = {
+    "guest", "guests", "stack", "driver", "kernel", "modules", "overlay", "guest_env", "without", "keep", "tools",
+}  # fmt: skip
 
 # Words that a shell or a parser could take for something else; argparse before Python 3.13 takes no "--" as a value.
 TEXTS = st.sampled_from(["x", "-x", "--guest", "a b", "'\"", "$HOME", "#", "a=b", "-5", "*", "~", "é\n", "\\"])
@@ -64,6 +69,7 @@ def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 GIVEN = st.builds(
     RunOptions, device=st.none() | TEXTS, port=st.integers(1), gid_index=st.none() | st.integers(0),
+    host=st.none() | TEXTS, console=st.none() | TEXTS, power_cycle=st.none() | TEXTS, return_within=SECONDS,
     guest=st.booleans(),
     guests=st.none() | st.integers(1, 64),
     stack=st.none() | st.sampled_from(sorted(STACKS)), driver=st.none() | st.sampled_from(sorted(DRIVERS)),
@@ -237,8 +243,8 @@ def test_a_wrong_number_of_seconds_is_named(arguments: list[str], told: str) -> 
 
 def stand_in_for_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """This host has a device, whose port carries traffic."""
-    monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
-    monkeypatch.setattr(target, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
+    monkeypatch.setattr(usable, "device_names", lambda: ["rxe7"])
+    monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
 
 
 @pytest.mark.parametrize("name", sorted(GUEST_ONLY - {"guest"}))

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from fixtures.cache import cache_directory
 from fixtures.softroce import accelerator, build, cpio, image, job, kernel, mirror
 from fixtures.softroce.build import Built
 from fixtures.softroce.guest import Guest, boot
-from fixtures.softroce.image import Image, ensure_image
+from fixtures.softroce.image import Image, ensure_image, renew_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.recipe import STACKS, Recipe, recipe_for
 from patience import PATIENCE_S, await_true, longer_and_longer
@@ -231,7 +232,7 @@ def test_a_damaged_cache_is_noticed_and_built_again(
     whole = ensure_image(Recipe(), tmp_path, said.append)
     assert fake_build.count == 2
     assert any("damaged" in line for line in said)
-    assert image.damage_of(whole.root.parent, Recipe()) is None
+    assert image.damage_of(whole.root.parent, Recipe().digest()) is None
 
 
 @pytest.mark.parametrize(
@@ -380,6 +381,56 @@ def test_an_image_that_a_run_is_using_is_not_removed(tmp_path: Path, fake_build:
         place = ensure_image(Recipe(layout=number), tmp_path, print).root.parent
         os.utime(place, (number, number))
     assert sorted(path.stat().st_mtime for path in (tmp_path / "images").iterdir()) == [0, 2, 3]
+
+
+def aged(tmp_path: Path, days: float) -> Image:
+    """An image that was built so many days ago."""
+    found = ensure_image(Recipe(), tmp_path, print)
+    then = time.time() - days * 86_400
+    os.utime(found.root.with_name("manifest.json"), (then, then))
+    if found.in_use:
+        found.in_use.close()
+    return found
+
+
+def test_an_old_image_is_renewed_with_what_the_mirror_has_now(
+    tmp_path: Path, fake_build: FakeBuild, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = aged(tmp_path, days=3)
+    renew_image(Recipe(), tmp_path, 4, print)
+    assert fake_build.count == 1
+    monkeypatch.setattr(image, "build", _other_build)
+    renew_image(Recipe(), tmp_path, 2, print)
+    new = ensure_image(Recipe(), tmp_path, print)
+    assert (new.root, new.digest) == (old.root, old.digest)
+    assert new.content != old.content
+    assert [path.name for path in (tmp_path / "images").iterdir()] == [new.root.parent.name]
+
+
+def _other_build(recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> Built:
+    for name in Built.files:
+        (place / name).write_bytes(b"newer")
+    return Built("7.1-test")
+
+
+def test_an_image_that_cannot_be_renewed_stays(tmp_path: Path, fake_build: FakeBuild) -> None:
+    old = aged(tmp_path, days=3)
+    fake_build.failure = UserError("no network", status=3)
+    with pytest.raises(UserError, match="no network"):
+        renew_image(Recipe(), tmp_path, 2, print)
+    assert ensure_image(Recipe(), tmp_path, print) == old
+
+
+def test_an_image_in_use_is_not_renewed(tmp_path: Path, fake_build: FakeBuild) -> None:
+    aged(tmp_path, days=3)
+    using = ensure_image(Recipe(), tmp_path, print)
+    renew_image(Recipe(), tmp_path, 2, print)
+    assert (fake_build.count, using.kernel_version) == (1, "7.0-test")
+
+
+def test_an_image_that_is_not_there_is_not_renewed(tmp_path: Path, fake_build: FakeBuild) -> None:
+    renew_image(Recipe(), tmp_path, 2, print)
+    assert fake_build.count == 0
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -608,7 +659,7 @@ def test_qemu_ends_with_the_program_that_started_it(
     code = (
         "import sys; from pathlib import Path; from fixtures.softroce.guest import boot, Job\n"
         "from fixtures.softroce.image import Image; p = Path('/nowhere')\n"
-        "g = boot(Image(p, p, p, '', ''), Job((), 'true'), console=Path(sys.argv[1]))\n"
+        "g = boot(Image(p, p, p, '', '', ''), Job((), 'true'), console=Path(sys.argv[1]))\n"
         "print('up', flush=True); g.wait(None)\n"
     )
     with subprocess.Popen(

@@ -54,7 +54,7 @@ def tree(root: Path, release: str = RELEASE) -> Path:
 
 @pytest.fixture
 def image(tmp_path: Path) -> Image:
-    return Image(tmp_path / "vmlinuz", tmp_path / "initrd", tmp_path / "root", "digest", RELEASE)
+    return Image(tmp_path / "vmlinuz", tmp_path / "initrd", tmp_path / "root", "digest", RELEASE, "digest")
 
 
 def laid_out(stage: Path, image: Image, **builds: Path) -> tuple[dict[str, Any], list[str]]:

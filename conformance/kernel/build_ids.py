@@ -37,6 +37,11 @@ def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> UnderTest:
     }
 
 
+def kernel_build_id(sys: Path = _SYS) -> str:
+    """Returns the build id of the running kernel; empty if it does not tell."""
+    return _build_id(sys / "kernel" / "notes").get("build_id", "")
+
+
 def suspects_of(device: str, driver: str, sys: Path = _SYS) -> list[str]:
     """Returns the names by which a kernel's log speaks of a device, of its driver, and of the RDMA core."""
     bound = sys / "class" / "infiniband" / device / "device" / "driver" / "module"

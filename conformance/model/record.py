@@ -339,7 +339,7 @@ class OfferedRecord(TypedDict):
 
 
 class WorkerRecord(TypedDict):
-    """A worker has started. `boot_id` is empty unless the kernel under test is that of this host."""
+    """A worker has started. `boot_id` is empty unless the kernel under test is that of a host."""
 
     type: Literal["worker"]
     boot_id: str

@@ -23,7 +23,7 @@ class PriorSessions:
     """The sessions of a run so far.
 
     `boots` is the number of their workers, `seconds` their duration. `in_flight` is the case that had started and not
-    ended when the last session ended; `boot_id` identifies the boot of this host's kernel at that time.
+    ended when the last session ended; `boot_id` identifies the boot of the host's kernel at that time.
     """
 
     header: HeaderRecord

@@ -56,7 +56,7 @@ class Recording:
         listener: Listener,
         header_facts: SupervisorFacts,
         reproduction: Callable[[Case, str], str],
-        boot_id: str,
+        boot_id: Callable[[], str],
         prior: PriorSessions | None,
         waivers: Waivers | None,
         profile: Profile,
@@ -70,7 +70,7 @@ class Recording:
         self._listener = listener
         self._header_facts = header_facts
         self._reproduction = reproduction
-        self.boot_id = boot_id
+        self._boot_id = boot_id
         self._prior = prior
         self._confirmations: list[ConfirmationRecord] | None = list(prior.confirmations) or None if prior else None
         self._waivers = waivers
@@ -79,12 +79,17 @@ class Recording:
         self._uncounted = 0
         self._device_of: dict[int, str] = {}  # by worker, if several devices share the cases
 
+    @property
+    def boot_id(self) -> str:
+        """Identifies the present boot of the kernel under test, if that is the kernel of a host; else empty."""
+        return self._boot_id()
+
     def carry_on(self, prior: PriorSessions) -> None:
         """Begins a further session."""
         self._file.append(prior.resumed_record())
         self._listener.run_started(prior.header, len(self.cases))
         if prior.in_flight in self.cases and self.boot_id and prior.boot_id != self.boot_id:
-            self.record(prior.in_flight, Verdict.CRASH, "this host went down while the case ran")
+            self.record(prior.in_flight, Verdict.CRASH, "the host went down while the case ran")
 
     def worker_started(self) -> int:
         """Counts a worker; returns its number."""

@@ -44,7 +44,7 @@ class Supervisor:
         reproduction: Callable[[Case, str], str] = lambda case, _: f"./rdma-cts run --only {case.id}",
         *,
         deadline_s: float | None = None,
-        boot_id: str = "",
+        boot_id: Callable[[], str] = str,
         prior: PriorSessions | None = None,
         waivers: Waivers | None = None,
         profile: Profile | None = None,
@@ -54,10 +54,11 @@ class Supervisor:
 
         `header` are the facts of the run that workers do not know. `reproduction` returns the command that runs one
         case on the same target, on the device of that name if several share the cases. A case may take `deadline_s`
-        seconds. `boot_id` identifies the boot of the kernel under test if it is that of this host, which may take this
-        process down: the file then records the start of each case, too. `prior` are the earlier sessions of a run that
-        is carried on. `waivers` determine effective verdicts, and `profile` what the device must have. `durations` are
-        the seconds that cases took in an earlier run, by id; they only decide who runs what.
+        seconds. `boot_id` returns what identifies the boot of the kernel under test if that is the kernel of a host,
+        which may go down and take this process along: the file then records the start of each case, too. `prior` are
+        the earlier sessions of a run that is carried on. `waivers` determine effective verdicts, and `profile` what the
+        device must have. `durations` are the seconds that cases took in an earlier run, by id; they only decide who
+        runs what.
         """
         self._suite = suite
         self.recording = Recording(

@@ -1,0 +1,117 @@
+"""`rdma-cts bundle`: packs what somebody elsewhere needs to trust a run, and proves to itself that it suffices."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from commands import case_options, verify
+from commands.arguments import Parser
+from commands.bundle_file import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
+from commands.output import show
+from commands.plan import FILE_NAME as PLAN
+from commands.plan import read_plan
+from commands.run_arguments import add_arguments as add_run_arguments
+from commands.run_arguments import options_from
+from conformance.errors import UserError
+from conformance.results.files import write_atomically
+from conformance.results.points import points_path
+from conformance.results.records import FILE_NAME as RESULTS
+from conformance.tables.suite import ROOT, VERSION
+from reports.digest import Digest, read
+
+NAME = "bundle"
+HELP = "Pack a run with everything that is needed to judge it anew elsewhere (see verify)."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="the directory of a run")
+    parser.add_argument("--out", type=Path, metavar="FILE", help=f"where to write (default: RUN{SUFFIX})")
+    parser.add_argument("--waivers", type=Path, metavar="FILE", help="the run's waivers, if they are elsewhere now")
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="the run's profile, if it is elsewhere now")
+    case_options.add_cases_argument(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Writes a bundle that verifies, and says what it supports; exit status 0. Raises UserError (1: it does not)."""
+    if not arguments.run.is_dir():
+        raise UserError(f"{arguments.run} is not the directory of a run")
+    run = read(arguments.run)
+    out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
+    with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
+        draft = Path(name, out.name)
+        pack(draft, _about(run), _files(run, arguments.waivers, arguments.profile))
+        support = verify.support_of(draft, arguments.cases)
+        if support.unfounded:
+            raise UserError(f"{arguments.run} supports {support.sentence}; the first: {support.unfounded[0]}", status=1)
+        write_atomically(out, draft.read_bytes())
+    show([f"bundle: {out} (sha256 {support.sha256})", f"it supports: {support.sentence}"])
+    return 0
+
+
+def _about(run: Digest) -> dict[str, Any]:
+    """What a manifest says besides the files."""
+    return {
+        "run": {name: text for name, text in run.facts.items() if text},
+        "under_test": run.header.get("under_test", {}),
+        "suite": dict(run.header["suite"]),
+        "bundled_by": {"version": VERSION, "engine_sha256": engine_sha256()},
+        "words": run.short_sentence,
+    }  # fmt: skip
+
+
+def engine_sha256() -> str:
+    """The SHA-256 over the code that judges."""
+    found = hashlib.sha256()
+    for path in sorted((ROOT / "conformance").rglob("*.py")):
+        found.update(f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[str, bytes]:
+    folder = run.directory
+    found = {RESULTS: _content(folder / RESULTS)}
+    for record in run.results:
+        if record["points_file"]:
+            found[record["points_file"]] = _content(points_path(folder, record))
+    for console in folder.glob("console*.log"):
+        if console.is_file() and not console.is_symlink():
+            found[console.name] = _content(console)
+    known = run.header.get("waivers")
+    path = waivers or (_of_run(folder, known["file"]) if known else None)
+    if path:
+        found[WAIVERS] = _content(path)
+        if not known or hashlib.sha256(found[WAIVERS]).hexdigest() != known["sha256"]:
+            raise UserError(f"{path} is not the file of waivers that the run had", hint="--waivers names that one")
+    if path := profile or _profile_of(folder):
+        found[PROFILE] = _content(path)
+    return found
+
+
+def _profile_of(folder: Path) -> Path | None:
+    """The profile that the plan of a run names; None without one."""
+    if not (folder / PLAN).exists():
+        return None
+    parser = Parser(prog=NAME)
+    add_run_arguments(parser)
+    profile = options_from(parser.parse_args(list(read_plan(folder).argv))).profile
+    return _of_run(folder, str(profile)) if profile else None
+
+
+def _of_run(folder: Path, name: str) -> Path:
+    """The path of a file that a run was given, relative to the directory where it was started."""
+    return Path(read_plan(folder).directory, name) if (folder / PLAN).exists() else Path(name)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if not path.is_file() or path.stat().st_size > MOST_BYTES:
+            raise UserError(f"{path} is no file that can be in a bundle")
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error

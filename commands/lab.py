@@ -1,0 +1,129 @@
+"""A lab: the same cases on several hosts at once, each in a run of its own, and one page about all of them.
+
+Each host has a `rdma-cts run --host` of its own, so that nothing that happens to one touches the others. Not for the
+file (lab_file.py), nor for the page (reports/lab.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from commands import case_options
+from commands.lab_file import OF_HOSTS, LabHost, read_lab
+from commands.run_folder import run_folder
+from conformance.errors import PROGRAM, UserError
+from conformance.results.files import write_atomically
+from conformance.results.records import FILE_NAME
+from conformance.run_options import OPTIONS, RunOptions
+from fixtures.processes import die_with_parent
+from reports import lab as page
+from reports.digest import Digest, one_line, read
+from reports.progress import Progress
+from reports.terminal import QUIET, VERBOSE
+
+_OWN = (*OF_HOSTS, "host", "guest")  # what the file says, and nobody else
+_ENDING_S = 60.0  # how long the runs may take to end when this one is asked to
+_LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
+
+
+def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace) -> int:
+    """Runs the cases of `options` on each host in the file; returns the exit status.
+
+    Results are in a directory for each host below that of the run. Raises UserError for a mistake in the file.
+    """
+    for name in _OWN:
+        if getattr(options, name) != OPTIONS[name].default:
+            raise UserError(f"{OPTIONS[name].flag} cannot be given with --lab", hint="the file says it of each host")
+    hosts = read_lab(file)
+    case_options.selection_from(options).apply(case_options.suite_from(options))  # a mistake is told once
+    progress = Progress(level=arguments.level)
+    with run_folder(arguments.out, "lab") as out:
+        arguments.out = out
+        for host in hosts:
+            if (out / host.name / FILE_NAME).exists():
+                raise UserError(f"{out / host.name} has a run", hint="choose another --out")
+        runs = [_HostRun(host, options, out, _LOUDNESS.get(arguments.level, []), progress) for host in hosts]
+        try:
+            for run in runs:
+                run.wait()
+        finally:
+            for run in runs:
+                run.end()
+        columns = [run.column() for run in runs]
+        write_atomically(out / page.FILE_NAME, page.render(columns).encode())
+    for column in columns:
+        print(one_line(f"{column.name}: {column.told}"))
+    for line in page.differences(columns):
+        print(one_line(line))
+    print(f"report: {out / page.FILE_NAME} (results: {', '.join(str(out / host.name) for host in hosts)})")
+    return _status([run.status for run in runs])
+
+
+def _status(found: Sequence[int]) -> int:
+    """The exit status of a lab: a violation on any host counts, then whatever kept a host from a conclusion."""
+    return 1 if 1 in found else 3 if any(found) else 0
+
+
+class _HostRun:
+    """The run on one host: a process, whose lines are shown behind the host's name."""
+
+    def __init__(self, host: LabHost, options: RunOptions, out: Path, loudness: list[str], progress: Progress) -> None:
+        self.host = host
+        self.folder = out / host.name
+        self.status = 0
+        self._progress = progress
+        self._last = ""
+        arguments = replace(options, **host.options).arguments()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "commands", "run", *arguments, "--out", str(self.folder), *loudness],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            start_new_session=True, preexec_fn=die_with_parent(),
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._show, daemon=True)
+        self._reader.start()
+
+    def _show(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            text = line.rstrip()
+            if text.startswith("rdma-cts: "):
+                self._last = text.removeprefix("rdma-cts: ")
+            if text:
+                self._progress.say(f"{self.host.name}: {text}")
+
+    def wait(self) -> None:
+        """Returns when the run has ended."""
+        self.status = self._process.wait()
+        self._reader.join()
+
+    def end(self) -> None:
+        """Ends the run if it is still going on, in good order, so that nothing is left on its host."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_ENDING_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._reader.join()
+
+    def column(self) -> page.Column:
+        """What the page says of this host."""
+        digest, reason = self._digest(), ""
+        if digest is None:
+            reason = self._last or f"the run ended with status {self.status}"
+        elif self.status not in (0, 1):
+            reason = self._last or f"{PROGRAM} run --resume {self.folder} runs the rest"
+        return page.Column(self.host.name, self.host.group, digest, reason)
+
+    def _digest(self) -> Digest | None:
+        try:
+            return read(self.folder)
+        except UserError:
+            return None

@@ -1,0 +1,112 @@
+"""Reads the file of a lab: its hosts, what is on each of them, and which are equal. Every mistake has its location.
+
+Not for running on them (lab.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance.errors import UserError
+from conformance.run_options import OPTIONS
+from conformance.yamldoc.nodes import Node, TextError, quoted, read_file
+from conformance.yamldoc.reader import Reader
+from fixtures.hosts.address import Address
+
+# What a host has of its own: options of a run, by the names of their fields.
+OF_HOSTS = (
+    "device", "port", "gid_index", "profile", "waivers", "console", "power_cycle", "return_within", "hazardous",
+    "shared",
+)  # fmt: skip
+_PATHS = ("profile", "waivers")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+
+
+@dataclass(frozen=True)
+class LabHost:
+    """A host of a lab. Hosts with the same `group` are equal; it is empty for one that has no equal.
+
+    `options` are values of RunOptions by name, with `host` among them.
+    """
+
+    name: str
+    group: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_lab(path: Path) -> list[LabHost]:
+    """The hosts in a file, in its order. Raises UserError with a line for each mistake."""
+    try:
+        root = read_file(path, str(path))
+    except TextError as error:
+        raise UserError("\n".join(str(mistake) for mistake in error.mistakes)) from error
+    reader = Reader()
+    fields = reader.mapping(root, "a lab", ("groups", "hosts"), ("hosts",))
+    groups = {
+        name: _options(reader.mapping(node, f"the group {name}", OF_HOSTS), reader, path.parent)
+        for name, node in reader.named(fields.get("groups"), "groups").items()
+    }
+    nodes = reader.items(fields.get("hosts"), "hosts")
+    if "hosts" in fields and not nodes and not reader.mistakes:
+        reader.note(fields["hosts"].location, "a lab has at least one host")
+    hosts = [_host(node, reader, groups, path.parent) for node in nodes]
+    met: dict[str, Node] = {}
+    for node, host in zip(nodes, hosts, strict=True):
+        if host.name and met.setdefault(host.name, node) is not node:
+            reader.note(node.location, f"the name {host.name} is given twice (first at {met[host.name].location})")
+    if reader.mistakes:
+        raise UserError("\n".join(str(mistake) for mistake in reader.mistakes))
+    return hosts
+
+
+def _host(node: Node, reader: Reader, groups: Mapping[str, Mapping[str, Any]], folder: Path) -> LabHost:
+    fields = reader.mapping(node, "a host", ("name", "host", "group", *OF_HOSTS), ("host",))
+    address = _address(fields.get("host"), reader)
+    name = reader.text(fields.get("name"), "name") or (address.host if address else "")
+    if name and not _NAME.fullmatch(name):
+        where = fields.get("name", node).location
+        reader.note(where, f"{quoted(name)} is no name of a directory: give the host a `name` of letters and digits")
+    group = reader.word(fields.get("group"), "group", groups) or ""
+    own = {key: value for key, value in fields.items() if key in OF_HOSTS}
+    return LabHost(name, group, {**groups.get(group, {}), **_options(own, reader, folder), "host": str(address)})
+
+
+def _address(node: Node | None, reader: Reader) -> Address | None:
+    text = reader.text(node, "host")
+    if not text or not node:
+        return None
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        reader.note(node.location, str(error))
+        return None
+
+
+def _options(fields: Mapping[str, Node], reader: Reader, folder: Path) -> dict[str, Any]:
+    """The values of options; paths are relative to the file's own directory."""
+    found: dict[str, Any] = {}
+    for name, node in fields.items():
+        option = OPTIONS[name]
+        if option.default is False:
+            found[name] = reader.truth(node, name)
+        elif name in _PATHS:
+            found[name] = folder / (reader.text(node, name) or "")
+        else:
+            found[name] = reader.parsed(node, _parser(option.parse))
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _parser(parse: Callable[[str], Any]) -> Callable[[str | int], Any]:
+    """The option's parser of a text, for a text or a number; its errors are ValueErrors."""
+
+    def parsed(value: str | int) -> Any:
+        try:
+            return parse(str(value))
+        except Exception as error:  # argparse's own is no ValueError
+            raise ValueError(str(error)) from None
+
+    return parsed

@@ -1,0 +1,272 @@
+"""`rdma-cts nightly`: runs the cases on a matrix of stacks, keeps all runs, and tells what is new since the last good.
+
+Each cell is a `rdma-cts run` in a process of its own: whatever befalls it costs that cell alone. Not for what a night
+changed (reports/morning.py), nor for reading a history (reports/history.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from commands import run_arguments
+from commands.output import show
+from commands.unforeseen import explained
+from conformance.errors import UserError
+from conformance.results.files import not_written, write_atomically
+from conformance.run_options import BUILDS, CASES, GENERAL, WHERE, RunOptions, budget_seconds
+from conformance.tables.suite import ROOT
+from fixtures.cache import cache_directory
+from fixtures.processes import signal_name
+from fixtures.softroce.image import renew_image
+from fixtures.softroce.recipe import DEFAULT_STACK, STACKS, recipe_for
+from reports.comparison import Comparison, compare
+from reports.digest import Digest, read
+from reports.history import (
+    CELL_NAME,
+    LOCK,
+    NOT_RUN,
+    OUTCOME_FILE,
+    Cell,
+    History,
+    Outcome,
+    facts_of,
+    format_night,
+    read_history,
+)
+from reports.morning import Morning, summary_of
+
+NAME = "nightly"
+HELP = "Run the cases on several stacks, each compared with its last good night; exit status 1 if one has regressed."
+
+RUN_LOG = "run.log"
+RENEWED_DAYS = 7
+# Options of `run` that all cells get.
+_OPTIONS = {
+    WHERE: ("driver", "guests"), BUILDS: ("rdma_core", "overlay", "guest_env"),
+    CASES: ("verbs", "rules", "words", "only", "tier", "cases"),
+    GENERAL: ("profile", "waivers", "no_confirm", "dialect", "deadline", "seed", "sequences"),
+}  # fmt: skip
+_SELECTING = ("verbs", "rules", "words", "only", "tier")
+_LAST_BYTES = 1 << 14  # of a log, in which the reason stands why a run did not begin
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("--history", type=Path, required=True, metavar="DIR", help="where all runs are kept")
+    parser.add_argument("--stack", type=_stacks, metavar="A,B,...", help=f"default: all, {','.join(STACKS)}")
+    parser.add_argument("--kernel", type=_kernel, action="append", default=[], metavar="NAME=FILE[,MODULES]",
+                        help=f"also a kernel of one's own, by a name, in the guest of {DEFAULT_STACK}; MODULES is the "
+                        "directory of its modules")  # fmt: skip
+    parser.add_argument("--renew", type=_days, default=RENEWED_DAYS, metavar="DAYS",
+                        help="make the image of a stack anew, with the packages of today, if it is older (default "
+                        f"{RENEWED_DAYS})")  # fmt: skip
+    parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
+    for title, names in _OPTIONS.items():
+        group = parser.add_argument_group(title) if title else parser
+        for name in names:
+            run_arguments.add_argument(group, name, argparse.SUPPRESS)
+
+
+def _days(text: str) -> float:
+    """A finite number of days, 0 or more. Raises ArgumentTypeError."""
+    try:
+        return budget_seconds(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days") from error
+
+
+def _stacks(text: str) -> list[str]:
+    names = list(dict.fromkeys(text.split(",")))
+    for name in names:
+        if name not in STACKS:
+            raise argparse.ArgumentTypeError(f"{name!r} is no stack; there are {', '.join(STACKS)}")
+    return names
+
+
+def _kernel(text: str) -> tuple[str, Path, Path | None]:
+    name, _, files = text.partition("=")
+    kernel, _, modules = files.partition(",")
+    if not CELL_NAME.fullmatch(name) or name in STACKS or not kernel:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=FILE[,MODULES], with a NAME of its own")
+    return name, Path(kernel), Path(modules) if modules else None
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Runs all cells, one after the other; exit status 1 if one has regressed, 3 if one is not decided, else 0."""
+    folder: Path = arguments.history
+    given = {name: value for name, value in vars(arguments).items() if name not in ("stack", "kernel")}
+    options = replace(run_arguments.options_from(argparse.Namespace(**given)), guest=True)
+    cells = _cells(arguments, options)
+    with _locked(folder):
+        history = read_history(folder)
+        show(history.problems)
+        night = _new_night(folder)
+        if history.nights and night.name < history.nights[-1]:
+            show([f"the history has a later night, {history.nights[-1]}: the clock was wrong then, or it is now"])
+        show([f"night {format_night(night.name)}: {', '.join(cells)}"])
+        outcomes = []
+        for name, each in cells.items():
+            _renew(each.stack or DEFAULT_STACK, arguments.renew)
+            outcomes.append(_cell(history, night, name, each, arguments.yes))
+    told, status = summary_of(outcomes)
+    show([told])
+    return status
+
+
+def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, RunOptions]:
+    stacks = list(STACKS) if arguments.stack is None else arguments.stack
+    cells = {name: replace(options, stack=name) for name in stacks}
+    for name, kernel, modules in arguments.kernel:
+        if name in cells:
+            raise UserError(f"--kernel {name}: there are two of this name")
+        cells[name] = replace(options, kernel=kernel, modules=modules)
+    return cells
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Within the block, no other night runs in this history; its directory is made if it does not exist."""
+    path = folder / LOCK
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise not_written(path, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise UserError(f"another night is running in {folder}", hint="let it come to its end") from error
+    finally:
+        os.close(lock)
+
+
+def _new_night(folder: Path) -> Path:
+    """The directory of this night, named by its time in UTC."""
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    for number in itertools.count(1):
+        night = folder / (name if number == 1 else f"{name}-{number}")
+        try:
+            night.mkdir()
+            return night
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise not_written(night, error) from error
+    raise AssertionError("there is always another name")
+
+
+def _renew(stack: str, days: float) -> None:
+    """Makes the image of a stack anew if it is older than so many days; says so if that fails: the old one is run."""
+    try:
+        renew_image(recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"]))
+    except UserError as error:
+        show([f"{stack}: its image is not of today: {error}"])
+
+
+def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bool) -> Outcome:
+    """Runs a cell, compares it, says what came of it, and keeps that beside its results."""
+    folder = night / name
+    selection = replace(RunOptions(), **{field: getattr(options, field) for field in _SELECTING}).arguments()
+    known = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=tuple(selection)))
+    try:
+        morning = _compared(history, _ran(known, options, yes))
+        show(morning.lines())
+        outcome = morning.outcome
+    except UserError as error:
+        outcome = _failed(known, error)
+    except Exception as error:
+        outcome = _failed(known, explained(error, folder))
+    try:
+        write_atomically(folder / OUTCOME_FILE, outcome.encoded())
+    except UserError as error:  # a full disk: the next night counts it as cut short
+        show([str(error)])
+    return outcome
+
+
+def _failed(cell: Cell, error: UserError) -> Outcome:
+    outcome = replace(cell.outcome, reason=str(error).splitlines()[0])
+    show(Morning(History(cell.folder), replace(cell, outcome=outcome)).lines())
+    return outcome
+
+
+@dataclass(frozen=True)
+class _Ran:
+    cell: Cell
+    run: Digest | None
+
+
+def _ran(cell: Cell, options: RunOptions, yes: bool) -> _Ran:
+    """Runs `rdma-cts run` for a cell. Raises UserError if its directory cannot be made, or its results are damaged."""
+    command = [sys.executable, "-m", "commands", "run", *options.arguments(), "--quiet", "--out", str(cell.folder)]
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    log = cell.folder / RUN_LOG
+    try:
+        cell.folder.mkdir()
+        with log.open("xb") as output:
+            status = _finished(command + ["--yes"] * yes, {**os.environ, "PYTHONPATH": path}, output.fileno())
+    except OSError as error:
+        raise not_written(log, error) from error
+    try:
+        run = read(cell.folder)
+    except UserError:
+        if (cell.folder / "results.jsonl").exists():
+            raise
+        ended = f"ended by {signal_name(-status)}" if status < 0 else _last_line(log) or f"exit status {status}"
+        return _Ran(replace(cell, outcome=replace(cell.outcome, reason=f"{ended}; see {log}")), None)
+    return _Ran(replace(cell, facts=facts_of(cell.folder)), run)
+
+
+def _finished(command: list[str], environment: Mapping[str, str], output: int) -> int:
+    """Runs a command to its end; if this process is asked to end meanwhile, the command is asked first."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment) as child:
+        try:
+            return child.wait()
+        except BaseException:
+            child.terminate()
+            child.wait()
+            raise
+
+
+def _last_line(log: Path) -> str:
+    """The last line of a log that says something; empty if none does."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _LAST_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _compared(history: History, ran: _Ran) -> Morning:
+    """The cell after its run, compared with the last good night that can be read, and with the one before tonight."""
+    cell, run = ran.cell, ran.run
+    if run is None:
+        return Morning(history, cell)
+    good = before = None
+    candidates = history.good(cell.name, cell.night, cell.outcome.selection)
+    for earlier in candidates:
+        if good := _comparison(earlier, run):
+            cell = replace(cell, outcome=replace(cell.outcome, against=earlier.night))
+            break
+    nights = history.ran(cell.name, cell.night)
+    if nights and nights[-1] not in candidates:
+        before = _comparison(nights[-1], run)
+    return Morning(history, cell, run, good, before)
+
+
+def _comparison(earlier: Cell, run: Digest) -> Comparison | None:
+    """The run compared with that of an earlier night; None, and a line, if that cannot be read any more."""
+    try:
+        return compare(read(earlier.folder), run, unlike_tables=True)
+    except UserError as error:
+        show([f"{earlier.night}, {earlier.name} cannot be compared with: {error}"])
+        return None

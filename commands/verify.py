@@ -1,0 +1,186 @@
+"""`rdma-cts verify`: judges a bundled run anew, and says in one sentence what it supports.
+
+Verdicts, waivers and conclusions are derived from the bundled observations alone; those that were recorded are only
+compared with them. Not for the file of a bundle (bundle_file.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cached_property
+from pathlib import Path
+
+from commands import case_options
+from commands.bundle_file import PROFILE, WAIVERS, Manifest, unpack
+from commands.judge import write_judged
+from commands.output import show
+from conformance.errors import UserError
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
+from conformance.results.records import Recorded, read_results
+from conformance.results.rejudge import Rejudged, rejudge
+from conformance.results.waiver_file import read_waivers
+from conformance.tables.profile import read_profile
+from conformance.tables.selection import Selection
+from conformance.tables.suite import Suite, load_suite
+from conformance.tables.tiers import DEFAULT
+from reports.digest import NOT_RUN, UNDECIDED, UNREACHABLE, VIOLATED, Digest, digest, format_count, read
+
+NAME = "verify"
+HELP = "Judge a bundled run anew, and say what it supports."
+
+_COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
+_TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
+_MOST_SHOWN = 10
+# Of rules that are neither verified, nor violated, nor absent from the device: what is missing.
+_PARTIAL = {UNREACHABLE: "unreachable here", NOT_RUN: "without a case", UNDECIDED: "undecided"}
+# Of these, nothing needs to have been observed; anything else is a claim.
+_WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="a file that `bundle` has written")
+    case_options.add_cases_argument(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Prints what the bundle supports. Raises UserError (status 2) for what is no bundle, or was changed.
+
+    Exit status 0: no rule is violated in a run of the whole default tier, 1: one is, or verdicts do not follow from
+    what was observed, 3: the run is incomplete.
+    """
+    support = support_of(arguments.bundle, arguments.cases)
+    show(support.lines())
+    return support.status
+
+
+@dataclass(frozen=True)
+class Support:
+    """What a bundle supports. `unfounded` has a line for each recorded verdict that does not follow from it."""
+
+    manifest: Manifest
+    sha256: str
+    run: Digest
+    kept: Sequence[Rejudged]
+    unfounded: Sequence[str]
+    not_planned: int
+
+    @property
+    def sentence(self) -> str:
+        """What it supports."""
+        if self.unfounded:
+            return f"nothing: {format_count(len(self.unfounded), 'recorded verdict')} not founded on what was observed"
+        if self._violated:
+            return f"not conformant: {format_count(self._violated, 'rule')} violated"
+        waivers = f" with {format_count(len(self._waivers), 'waiver')}" if self._waivers else ""
+        return f"partial: {', '.join(self._missing)}{waivers}" if self._missing else f"conformant{waivers}"
+
+    @property
+    def status(self) -> int:
+        """The exit status. What no such stack can be brought into makes a run no less complete, as for `run`."""
+        incomplete = self.not_planned or self._count.get(NOT_RUN) or self._count.get(UNDECIDED)
+        return 1 if self.unfounded or self._violated else 3 if incomplete else 0
+
+    @cached_property
+    def _count(self) -> Mapping[str, int]:
+        return {part.standing: part.count for part in self.run.parts}
+
+    @property
+    def _violated(self) -> int:
+        return self._count.get(VIOLATED, 0)
+
+    @property
+    def _missing(self) -> list[str]:
+        found = [
+            f"{format_count(number, 'rule')} {told}" for standing, told in _PARTIAL.items()
+            if (number := self._count.get(standing))
+        ]  # fmt: skip
+        if self.not_planned:
+            found.append(f"{format_count(self.not_planned, 'case')} of the {DEFAULT} tier not in the run")
+        return found
+
+    @property
+    def _waivers(self) -> set[str]:
+        waived = (record["waiver"] for record in self.run.results if record["effective"] == Verdict.WAIVED)
+        return {str(waiver.get("for", "")) for waiver in waived if waiver}
+
+    def lines(self) -> Iterator[str]:
+        """All that is told: what the bundle is of, what came of judging it, and the sentence."""
+        facts, results = self.run.facts, len(self.run.results)
+        yield f"bundle: sha256 {self.sha256}; {format_count(len(self.manifest.files), 'file')}, each byte as written"
+        under_test = ", ".join(f"{name} {facts[name]}" for name in _TOLD if facts[name])
+        yield f"run: {facts['device']} ({facts['driver']}), {under_test}"
+        kept = Counter(each.record["verdict"] for each in self.kept)
+        without = f"; {len(self.kept)} without an observation ({', '.join(f'{n} {v}' for v, n in kept.items())})"
+        yield f"{format_count(results, 'result')} judged anew{without if kept else ''}"
+        yield from self.unfounded[:_MOST_SHOWN]
+        if len(self.unfounded) > _MOST_SHOWN:
+            yield f"and {len(self.unfounded) - _MOST_SHOWN} more"
+        yield from (f"waiver: {problem}" for problem in self.run.waivers.get("problems", ()))
+        yield self.run.short_sentence
+        yield f"{self.sentence} (exit status {self.status})"
+
+
+def support_of(path: Path, cases: Sequence[Path]) -> Support:
+    """What a bundle supports, by the present tables. Raises UserError if it is none, or has other tables."""
+    with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
+        folder = Path(name, "bundle")
+        folder.mkdir()
+        manifest, sha256 = unpack(path, folder)
+        recorded = read_results(folder)
+        digest(recorded, folder, str(path))  # reports a record of the wrong shape
+        suite = load_suite(cases)
+        tables = recorded.header["suite"].get("tables_sha256")
+        if tables != suite.tables_sha256:
+            raise UserError(
+                f"the run was made with the tables {str(tables)[:12]}, and these are {suite.tables_sha256[:12]}",
+                hint="take the version of rdma-cts that has made it; --cases DIR adds tables of its own",
+            )
+        return _judged(suite, recorded, folder, manifest, sha256)
+
+
+def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, sha256: str) -> Support:
+    profile = read_profile(folder / PROFILE) if (folder / PROFILE).exists() else None
+    waivers = None
+    if (folder / WAIVERS).exists():
+        waivers = read_waivers(folder / WAIVERS, suite, _day(recorded.header["started"]))
+    by_case = {record["case"]: record for record in recorded.results}
+    raw: list[ResultRecord] = [
+        {**record, "effective": record["verdict"], "waiver": None} for record in by_case.values()
+    ]
+    bare = Recorded(recorded.header, raw, recorded.footer, recorded.torn, recorded.others)
+    again = list(rejudge(suite, bare, folder, profile))
+    out = folder.with_name("judged")
+    write_judged(out, suite, bare, again, waivers)
+    run = read(out)
+    now = {record["case"]: record for record in run.results}
+    kept = [each for each in again if each.kept]
+    unfounded = [
+        *(f"{each.record['verdict']} of {each.record['case']}: {each.kept}"
+          for each in kept if each.record["verdict"] not in _WITHOUT_EVIDENCE),
+        *(line for case, record in by_case.items() if (line := _difference(record, now[case]))),
+    ]  # fmt: skip
+    default = {case.id for case in Selection(tier=DEFAULT).apply(suite)}
+    return Support(manifest, sha256, run, kept, unfounded, len(default - set(recorded.header["planned"])))
+
+
+def _difference(recorded: ResultRecord, now: ResultRecord) -> str:
+    """How a recorded result differs from the judgement of its observation; empty if it does not."""
+    for key in _COMPARED:
+        before, after = recorded.get(key), now.get(key)
+        if (before or None) != (after or None):
+            return f"{recorded['case']}: {key} is recorded as {before}, and is {after}"
+    return ""
+
+
+def _day(started: str) -> date:
+    try:
+        return datetime.fromisoformat(started).date()
+    except ValueError as error:
+        raise UserError(f"the run has no time at which it started: {started}") from error

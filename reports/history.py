@@ -1,0 +1,285 @@
+"""A history: the runs of many nights, each on the same cells (stacks of the guest), as reports and `nightly` need it.
+
+docs/nightly.md has the layout of its directory. Most is read from the summary of each run, which is made anew from its
+results if it cannot be read. What is no part of a history, or is damaged, is a problem in one line, and costs no other
+cell. Not for running a night (commands/nightly.py), nor for comparing two runs (comparison.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from conformance.errors import UserError
+from conformance.model.verdict import VERDICTS, VIOLATIONS
+from conformance.results.checked_json import parse
+from conformance.results.records import FILE_NAME as RESULTS
+from reports import summary
+from reports.digest import one_line, plain, read
+
+SCHEMA = "rdma-cts-cell/1"
+OUTCOME_FILE = "cell.json"
+LOCK, PAGE = "lock", "history.html"
+CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_NIGHT = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ(-\d+)?")
+_MOST_BYTES = 64 << 20  # of a file of a cell that is not its results
+
+BASELINE, GOOD, REGRESSED, UNDECIDED, NOT_RUN = "baseline", "good", "regressed", "undecided", "not run"
+OUTCOMES: Mapping[str, str] = {
+    BASELINE: "nothing to compare with yet",
+    GOOD: "nothing has regressed since the last good night",
+    REGRESSED: "something has regressed since the last good night",
+    UNDECIDED: "the run is incomplete, or decides less than on the last good night",
+    NOT_RUN: "there are no results",
+}
+_COMPARABLE = (BASELINE, GOOD)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a cell in a night; cell.json.
+
+    `against` is the night with which it was compared, `selection` the options that select its cases, `reason` why it
+    has no results. Texts are empty where they do not apply.
+    """
+
+    outcome: str
+    against: str = ""
+    reason: str = ""
+    selection: tuple[str, ...] = ()
+
+    def encoded(self) -> bytes:
+        """The content of the file."""
+        return (json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n").encode("ascii")
+
+    @staticmethod
+    def of(data: Any) -> Outcome:
+        """The outcome in the content of a file. Raises ValueError if it is none."""
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("outcome") not in OUTCOMES:
+            raise ValueError
+        against, reason, selection = data.get("against", ""), data.get("reason", ""), data.get("selection", [])
+        if not isinstance(selection, list) or not all(isinstance(text, str) for text in (against, reason, *selection)):
+            raise ValueError
+        return Outcome(data["outcome"], one_line(against), one_line(reason), tuple(selection))
+
+
+@dataclass(frozen=True)
+class KnownDefect:
+    """A defect as a summary tells it; `fingerprints` are all by which it is known."""
+
+    fingerprints: tuple[str, ...]
+    severity: str
+    title: str
+    rules: tuple[str, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """The one that reports show."""
+        return self.fingerprints[0]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a history needs of a run.
+
+    `stack` are the facts of what was under test as in summary.json, `hashes` those of its parts; `rules` has the
+    effective verdict on each rule, `violating` the cases that violate one; `defects` are those that are not waived.
+    """
+
+    conclusion: str
+    complete: bool
+    stack: Mapping[str, str]
+    hashes: Mapping[str, str]
+    rules: Mapping[str, str]
+    violating: frozenset[str]
+    defects: tuple[KnownDefect, ...]
+
+    @staticmethod
+    def of(data: Any) -> Facts:
+        """The facts in a summary. Raises ValueError, LookupError, TypeError or AttributeError if it is none."""
+        if data["schema"] != summary.SCHEMA:
+            raise ValueError
+        rules = _texts(data["rules"])
+        if set(rules.values()) - set(VERDICTS):
+            raise ValueError
+        violating = frozenset(_text(case) for each in data["violations"] for case in each["cases"])
+        defects = tuple(
+            KnownDefect((_text(each["fingerprint"]), *map(_text, each["also"])), _text(each["severity"]),
+                        _text(each["title"]), tuple(map(_text, each["rules"])))
+            for each in data["defects"] if not each["waived"]
+        )  # fmt: skip
+        return Facts(_text(data["conclusion"]), data["complete"] is True, _texts(data["stack"]),
+                     _texts(data.get("under_test", {})), rules, violating, defects)  # fmt: skip
+
+    @cached_property
+    def tested(self) -> Mapping[str, str]:
+        """What was under test, by name: versions, tables and hashes."""
+        names = ("kernel", "rdma-core", "device", "driver", "firmware", "suite", "tables", "tier")
+        facts = {name: self.stack[name] for name in names if self.stack.get(name)}
+        return {**facts, **{f"hash of {name}": digest for name, digest in self.hashes.items()}}
+
+    @cached_property
+    def violated(self) -> frozenset[str]:
+        """The rules that are violated."""
+        return frozenset(rule for rule, verdict in self.rules.items() if verdict in VIOLATIONS)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return one_line(value)
+
+
+def _texts(values: Any) -> dict[str, str]:
+    return {_text(name): _text(value) for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell in a night: the directory of its run, what came of it, and the facts; None if it has no results."""
+
+    night: str
+    name: str
+    folder: Path
+    outcome: Outcome
+    facts: Facts | None = None
+
+
+@dataclass(frozen=True)
+class History:
+    """All cells of all nights, and what could not be read, a line each."""
+
+    folder: Path
+    nights: tuple[str, ...] = ()
+    cells: tuple[Cell, ...] = ()
+    problems: tuple[str, ...] = ()
+    _by_name: dict[str, list[Cell]] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for cell in self.cells:
+            self._by_name.setdefault(cell.name, []).append(cell)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all cells."""
+        return list(self._by_name)
+
+    def of(self, name: str) -> Sequence[Cell]:
+        """A cell in its nights, the earliest first."""
+        return self._by_name.get(name, ())
+
+    def ran(self, name: str, before: str = "") -> list[Cell]:
+        """The nights in which a cell has results: all, or those before a night."""
+        return [cell for cell in self.of(name) if cell.facts and (not before or cell.night < before)]
+
+    def good(self, name: str, before: str, selection: tuple[str, ...]) -> list[Cell]:
+        """The nights before `before` with which a run of the same cases can be compared, the latest first."""
+        return [
+            cell for cell in reversed(self.ran(name, before))
+            if cell.outcome.outcome in _COMPARABLE and cell.outcome.selection == selection
+        ]  # fmt: skip
+
+    def since(self, name: str, night: str, has: Mapping[str, bool]) -> str:
+        """The first of the nights up to `night`, one after the other, of which `has` is true; empty if there is none.
+
+        `has` tells it by night; nights that it does not name say nothing.
+        """
+        first = ""
+        for cell in reversed(self.of(name)):
+            if cell.night <= night and cell.night in has:
+                if not has[cell.night]:
+                    break
+                first = cell.night
+        return first
+
+
+def read_history(folder: Path) -> History:
+    """What is in the directory of a history. Raises UserError only if that itself cannot be read."""
+    problems: list[str] = []
+    nights, cells = [], []
+    for night in _entries(folder):
+        if night.name in (LOCK, PAGE):
+            continue
+        if not _NIGHT.fullmatch(night.name) or night.is_symlink() or not night.is_dir():
+            problems.append(f"{one_line(str(night))} is no night of a history; it is left alone")
+            continue
+        nights.append(night.name)
+        try:
+            entries = _entries(night)
+        except UserError as error:
+            problems.append(one_line(str(error)))
+            continue
+        for entry in entries:
+            if not CELL_NAME.fullmatch(entry.name) or entry.is_symlink() or not entry.is_dir():
+                problems.append(f"{one_line(str(entry))} is no cell of a night; it is left alone")
+                continue
+            try:
+                cells.append(_cell(night.name, entry))
+            except UserError as error:
+                problems.append(f"{night.name}, {entry.name} counts as not run: {one_line(str(error))}")
+                cells.append(Cell(night.name, entry.name, entry, Outcome(NOT_RUN, reason=one_line(str(error)))))
+    return History(folder, tuple(nights), tuple(cells), tuple(problems))
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror}") from error
+
+
+def _cell(night: str, folder: Path) -> Cell:
+    try:
+        outcome = Outcome.of(parse(_content(folder / OUTCOME_FILE)))
+    except FileNotFoundError:
+        outcome = Outcome(UNDECIDED, reason="the night was cut short")
+    except OSError as error:
+        raise UserError(f"{OUTCOME_FILE} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{OUTCOME_FILE} is damaged, or not of this version") from error
+    if outcome.outcome == NOT_RUN:
+        return Cell(night, folder.name, folder, outcome)
+    facts = facts_of(folder)
+    return Cell(night, folder.name, folder, outcome if facts else Outcome(NOT_RUN, reason=outcome.reason), facts)
+
+
+def facts_of(folder: Path) -> Facts | None:
+    """The facts of a run, from its summary or, if that is missing or damaged, its results; None if it has neither.
+
+    Raises UserError if the results are damaged.
+    """
+    try:
+        return Facts.of(parse(_content(folder / summary.FILE_NAME)))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        if not (folder / RESULTS).exists():
+            return None
+    return Facts.of(plain(summary.as_data(read(folder))))
+
+
+def _content(path: Path) -> bytes:
+    """The content of a regular file: neither a FIFO nor a device is waited for. Raises OSError or ValueError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, "rb") as file:
+        if not path.is_file() or os.fstat(file.fileno()).st_size > _MOST_BYTES:
+            raise ValueError
+        return file.read()
+
+
+def format_night(night: str) -> str:
+    """A night as people write it: `2026-11-22 03:17`, in UTC."""
+    found = _NIGHT.fullmatch(night)
+    return "{}-{}-{} {}:{}".format(*found.groups()[:5]) if found else night
+
+
+def changes(old: Facts, new: Facts) -> Iterator[tuple[str, str, str]]:
+    """What is different under test: name, old value, new value."""
+    for name in dict.fromkeys([*old.tested, *new.tested]):
+        before, after = old.tested.get(name, ""), new.tested.get(name, "")
+        if before != after:
+            yield name, before, after

@@ -1,0 +1,305 @@
+"""The page of a history: rules, nights and stacks; since when each violation is there, and what changed that night.
+
+One self-contained page without any script; templates/history.html has the layout. Everything comes from the summaries
+of the runs (history.py), the statements of the rules from the latest results that can be read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from conformance.defects import Severity
+from conformance.errors import UserError
+from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
+from conformance.results.records import FILE_NAME as RESULTS
+from reports.digest import RuleFacts, read
+from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night
+from reports.html import environment
+
+SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
+_MOST_STEPS = 12  # changes of one lane that are told
+_RANK = {severity.label: severity.rank for severity in Severity}
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Nights in a row with the same state; `first` and `last` count nights from 0. NOT_RUN is a state, too."""
+
+    state: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A night on which a state became another one, and the names of what was different under test."""
+
+    night: str
+    old: str
+    new: str
+    under_test: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One rule or defect on one stack: its state in each night of the history, NOT_RUN if there are no results."""
+
+    name: str
+    states: tuple[str, ...]
+    nights: tuple[str, ...]
+    bad: frozenset[str]
+    steps: tuple[Step, ...]
+
+    @cached_property
+    def stretches(self) -> list[Stretch]:
+        """The states, run-length encoded."""
+        found: list[Stretch] = []
+        for number, state in enumerate(self.states):
+            if found and found[-1].state == state:
+                found[-1] = Stretch(state, found[-1].first, number)
+            else:
+                found.append(Stretch(state, number, number))
+        return found
+
+    @property
+    def paths(self) -> Mapping[str, str]:
+        """The strip as paths of an SVG one night wide, one for each state."""
+        found: dict[str, str] = {}
+        for each in self.stretches:
+            if each.state:
+                width = each.last - each.first + 1
+                found[each.state] = found.get(each.state, "") + f"M{each.first} 0h{width}v1h-{width}z"
+        return found
+
+    @cached_property
+    def _ran(self) -> list[tuple[str, str]]:
+        return [(night, state) for night, state in zip(self.nights, self.states, strict=True) if state]
+
+    @property
+    def now(self) -> str:
+        """The state in the latest night that has results; NOT_RUN if none has."""
+        return self._ran[-1][1] if self._ran else NOT_RUN
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it is violated now."""
+        return self.now in self.bad
+
+    @cached_property
+    def seen(self) -> int:
+        """In how many nights it was violated."""
+        return sum(state in self.bad for _, state in self._ran)
+
+    @property
+    def comes_and_goes(self) -> bool:
+        """Whether it was violated, then not, and then again."""
+        entered = sum(step.new in self.bad and step.old not in self.bad for step in self.steps)
+        return entered + bool(self._ran and self._ran[0][1] in self.bad) > 1
+
+    @property
+    def since(self) -> str:
+        """The night since when it is as it is now: violated, or not."""
+        first = ""
+        for night, state in reversed(self._ran):
+            if (state in self.bad) != self.is_bad:
+                break
+            first = night
+        return first
+
+    @property
+    def told(self) -> str:
+        """Since when, and in how many nights, in a few words."""
+        if not self._ran:
+            return "never run"
+        nights = f"{self.seen:,} of {len(self._ran):,} nights"
+        if not self.seen:
+            return "never violated"
+        steady = self.seen == len(self._ran)
+        words = [f"in all {len(self._ran):,} nights" if steady else f"since {format_night(self.since)}"]
+        if not steady:
+            words.append(f"violated in {nights}")
+        if self.comes_and_goes:
+            words.append("comes and goes")
+        return ", ".join(words)
+
+    @property
+    def latest_steps(self) -> Sequence[Step]:
+        """The latest changes first."""
+        return self.steps[: -_MOST_STEPS - 1 : -1]
+
+
+@dataclass(frozen=True)
+class Track:
+    """A rule or defect on all stacks."""
+
+    id: str
+    lanes: tuple[Lane, ...]
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it is violated now on any stack."""
+        return any(lane.is_bad for lane in self.lanes)
+
+    @property
+    def was_bad(self) -> bool:
+        """Whether it ever was."""
+        return any(lane.seen for lane in self.lanes)
+
+    @property
+    def changed(self) -> bool:
+        """Whether its state ever changed."""
+        return any(lane.steps for lane in self.lanes)
+
+    @property
+    def last_change(self) -> str:
+        """The night of its latest change on any stack; empty without one."""
+        return max((lane.steps[-1].night for lane in self.lanes if lane.steps), default="")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became different under test in a cell in a night."""
+
+    night: str
+    cell: str
+    items: tuple[tuple[str, str, str], ...]
+
+
+class HistoryPage:
+    """What the page shows."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.nights = history.nights
+        self._facts: dict[str, dict[str, Facts]] = {
+            name: {cell.night: cell.facts for cell in history.of(name) if cell.facts} for name in history.names
+        }
+        self._changes = {name: _changes(facts) for name, facts in self._facts.items()}
+
+    @property
+    def last(self) -> list[Cell]:
+        """The cells of the latest night."""
+        return [cell for cell in self.history.cells if cell.night == self.nights[-1]] if self.nights else []
+
+    @property
+    def last_told(self) -> str:
+        """The outcomes of the latest night, counted."""
+        count = Counter(cell.outcome.outcome for cell in self.last)
+        return ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
+
+    @cached_property
+    def statements(self) -> Mapping[str, RuleFacts]:
+        """The rules as the latest results that can be read describe them."""
+        for cell in sorted(self.history.cells, key=lambda cell: cell.night, reverse=True):
+            if cell.facts and (cell.folder / RESULTS).exists():
+                try:
+                    return read(cell.folder).rules
+                except UserError:
+                    continue
+        return {}
+
+    @cached_property
+    def rules(self) -> list[Track]:
+        """Every rule with a verdict in any night, in the order of the rules."""
+        ids = dict.fromkeys(self.statements)
+        ids |= dict.fromkeys(rule for by in self._facts.values() for facts in by.values() for rule in facts.rules)
+        tracks = [self._rule(id_) for id_ in ids]
+        return [track for track in tracks if any(any(lane.states) for lane in track.lanes)]
+
+    @property
+    def moving(self) -> list[Track]:
+        """The rules that are violated now or were, and whose verdict has changed; the latest change first."""
+        found = [track for track in self.rules if track.was_bad and track.changed]
+        return sorted(found, key=lambda track: track.last_change, reverse=True)
+
+    @property
+    def steady(self) -> list[Track]:
+        """The other rules that are violated."""
+        return [track for track in self.rules if track.was_bad and not track.changed]
+
+    @property
+    def kept(self) -> list[Track]:
+        """The rules that were never violated."""
+        return [track for track in self.rules if not track.was_bad]
+
+    def _rule(self, rule: str) -> Track:
+        return Track(rule, tuple(
+            self._lane(name, {night: facts.rules.get(rule, NOT_RUN) for night, facts in by.items()}, _BAD_VERDICTS)
+            for name, by in self._facts.items()
+        ))  # fmt: skip
+
+    @cached_property
+    def defects(self) -> list[tuple[KnownDefect, Track]]:
+        """Every defect of any night: those that are there now first, then the most severe, then the latest change."""
+        latest: dict[str, KnownDefect] = {}
+        known: dict[str, str] = {}  # the fingerprint that stands for each
+        for cell in sorted(self.history.cells, key=lambda cell: cell.night):
+            for defect in cell.facts.defects if cell.facts else ():
+                first = next((known[each] for each in defect.fingerprints if each in known), defect.fingerprint)
+                known |= dict.fromkeys(defect.fingerprints, first)
+                latest[first] = defect
+        seen = {
+            name: {night: {known[defect.fingerprint] for defect in facts.defects} for night, facts in by.items()}
+            for name, by in self._facts.items()
+        }
+        tracks = [(defect, self._defect(first, seen)) for first, defect in latest.items()]
+        tracks.sort(key=lambda pair: pair[1].last_change, reverse=True)
+        return sorted(tracks, key=lambda pair: (not pair[1].is_bad, _RANK.get(pair[0].severity, len(_RANK))))
+
+    def _defect(self, first: str, seen: Mapping[str, Mapping[str, set[str]]]) -> Track:
+        return Track(first, tuple(
+            self._lane(name, {night: SEEN if first in those else NOT_SEEN for night, those in by.items()}, _BAD_SEEN)
+            for name, by in seen.items()
+        ))  # fmt: skip
+
+    def _lane(self, name: str, states: Mapping[str, str], bad: frozenset[str]) -> Lane:
+        steps = []
+        old = NOT_RUN
+        for night in self.nights:
+            if new := states.get(night, NOT_RUN):
+                if old and new != old:
+                    steps.append(Step(night, old, new, tuple(name for name, *_ in self._changes[name].get(night, ()))))
+                old = new
+        return Lane(name, tuple(states.get(night, NOT_RUN) for night in self.nights), self.nights, bad, tuple(steps))
+
+    @property
+    def changes(self) -> list[Change]:
+        """What changed under test, the latest night first."""
+        return [
+            Change(night, name, found)
+            for night in reversed(self.nights)
+            for name, by in self._changes.items() if (found := by.get(night))
+        ]  # fmt: skip
+
+
+_BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
+_BAD_SEEN = frozenset((SEEN,))
+
+
+def _changes(by_night: Mapping[str, Facts]) -> dict[str, tuple[tuple[str, str, str], ...]]:
+    pairs = pairwise(sorted(by_night))
+    return {after: tuple(changes(by_night[before], by_night[after])) for before, after in pairs}
+
+
+def render(history: History) -> str:
+    """The page."""
+    page = HistoryPage(history)
+    return environment().get_template("history.html").render(
+        page=page, when=format_night, tones=_TONES, legend=_legend(page.rules), outcomes=OUTCOMES,
+    )  # fmt: skip
+
+
+# The colours of the strips, by state: classes of the style sheet.
+_TONES: Mapping[str, str] = {
+    **{verdict: verdict for verdict in VERDICTS}, SEEN: Verdict.FAIL, NOT_SEEN: Verdict.PASS,
+}  # fmt: skip
+
+
+def _legend(tracks: Iterable[Track]) -> list[str]:
+    """The verdicts that occur in strips."""
+    found = {state for track in tracks for lane in track.lanes for state in lane.states}
+    return [verdict for verdict in VERDICTS if verdict in found]

@@ -1,0 +1,138 @@
+"""What one night changed in one cell of a history, in lines for the morning, and the outcome that follows.
+
+Not for comparing (comparison.py) and not for the page of all nights (history_page.py).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from conformance.defects import Defect
+from conformance.errors import PROGRAM
+from reports.comparison import FAILING, FIXED, GONE, NEW, UNDECIDED, UNSUPPORTED, Change, Comparison
+from reports.comparison_formats import amount
+from reports.digest import Digest
+from reports.history import BASELINE, GOOD, NOT_RUN, OUTCOMES, REGRESSED, Cell, History, Outcome, changes, format_night
+from reports.history import UNDECIDED as NOT_DECIDED
+
+MENDED, NO_LONGER_SEEN = "mended", "no longer seen"
+_MOST = 5  # lines of a kind; the comparison has all
+_KINDS = (*FAILING, UNDECIDED, UNSUPPORTED, GONE)
+
+
+@dataclass(frozen=True)
+class Morning:
+    """A cell after its run: compared with the last good night, and with the night before if that was not good.
+
+    `good` and `before` are None if there is no such night.
+    """
+
+    history: History
+    cell: Cell
+    run: Digest | None = None
+    good: Comparison | None = None
+    before: Comparison | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """What came of the cell."""
+        known = self.cell.outcome
+        if self.run is None:
+            return replace(known, outcome=NOT_RUN)
+        if self.good is not None and self.good.status == 1:
+            return replace(known, outcome=REGRESSED)
+        if not (self.run.footer and self.run.footer["complete"]) or (self.good is not None and self.good.status):
+            return replace(known, outcome=NOT_DECIDED)
+        return replace(known, outcome=BASELINE if self.good is None else GOOD)
+
+    def lines(self) -> Iterator[str]:
+        """The lines of the cell: its outcome first, what changed below it."""
+        outcome = self.outcome
+        yield f"{self.cell.name:<17} {outcome.outcome:<10} {self._told(outcome)}"
+        if self.good is not None:
+            yield from self._changed_under_test()
+            yield from self._new_defects(self.good)
+            for kind in _KINDS:
+                yield from self._changes(kind, self.good.of(kind))
+        mended = self.before or self.good
+        if mended is not None:
+            yield from self._changes(MENDED, mended.of(FIXED))
+            for defect in mended.defects[GONE]:
+                yield _line(NO_LONGER_SEEN, self._was_there(_has_defect(self, defect)), _of_defect(defect))
+        if self.good is not None and self.good.changes:
+            runs = (str(run.directory) for run in (self.good.old, self.good.new))
+            yield f"    all: {shlex.join([PROGRAM, 'compare', '--all', '--unlike-tables', *runs])}"
+
+    def _told(self, outcome: Outcome) -> str:
+        if self.run is None:
+            return outcome.reason
+        if self.good is None:
+            return f"{OUTCOMES[outcome.outcome]}: {self.run.short_sentence}"
+        kinds = [f"{amount(changes)} {kind}" for kind in (*FAILING, UNDECIDED) if (changes := self.good.of(kind))]
+        told = ", ".join(kinds) or ("as on" if outcome.outcome == GOOD else "the run is incomplete; compared with")
+        return f"{told} {'since ' if kinds else ''}the last good night, {format_night(outcome.against)}"
+
+    def _changed_under_test(self) -> Iterator[str]:
+        nights = (each for each in self.history.of(self.cell.name) if each.night == self.outcome.against)
+        old, new = next(nights, self.cell).facts, self.cell.facts
+        if old and new and (found := list(changes(old, new))):
+            told = (f"{name} {before or 'none'} -> {after or 'none'}" for name, before, after in found)
+            yield f"    under test: {'; '.join(told)}"
+
+    def _new_defects(self, comparison: Comparison) -> Iterator[str]:
+        for defect in comparison.defects[NEW]:
+            yield _line(NEW, self._since(_has_defect(self, defect)), _of_defect(defect))
+
+    def _changes(self, kind: str, changes: Sequence[Change]) -> Iterator[str]:
+        told = "newly unsupported" if kind == UNSUPPORTED else kind
+        for change in changes[:_MOST]:
+            has = {each.night: change.case in each.facts.violating for each in self._nights() if each.facts}
+            when = self._was_there(has) if kind == MENDED else self._since(has) if kind in FAILING else ""
+            verdicts = " -> ".join(filter(None, (change.old, change.new)))
+            points = f", {change.points:,} points" if change.points else ""
+            yield _line(told, when, f"{verdicts}  {' '.join(change.record['rules'])}  {change.case}{points}")
+        if len(changes) > _MOST:
+            yield f"    {told}: {len(changes) - _MOST} more"
+
+    def _nights(self) -> list[Cell]:
+        return [*self.history.ran(self.cell.name, self.cell.night), self.cell]
+
+    def _since(self, has: Mapping[str, bool]) -> str:
+        """Since when it is there; and, if it also was before and went, how often."""
+        first = self.history.since(self.cell.name, self.cell.night, has) or self.cell.night
+        earlier = sum(seen for night, seen in has.items() if night < first)
+        came = f", and came and went before ({earlier} of {sum(n < first for n in has)} nights)" if earlier else ""
+        when = "since this night" if first == self.cell.night else f"since {format_night(first)}"
+        return when + came
+
+    def _was_there(self, has: Mapping[str, bool]) -> str:
+        last = max((night for night, seen in has.items() if seen and night < self.cell.night), default="")
+        first = self.history.since(self.cell.name, last, has) if last else ""
+        return f"was there since {format_night(first)}" if first else ""
+
+
+def _has_defect(morning: Morning, defect: Defect) -> Mapping[str, bool]:
+    own = set(defect.fingerprints)
+    return {
+        cell.night: any(own & set(each.fingerprints) for each in cell.facts.defects)
+        for cell in morning._nights() if cell.facts
+    }  # fmt: skip
+
+
+def _of_defect(defect: Defect) -> str:
+    return f"{defect.severity.label}  {defect.fingerprint}  {defect.title}"
+
+
+def _line(kind: str, when: str, what: str) -> str:
+    return f"    {kind}{f', {when}' if when else ''}: {what}"
+
+
+def summary_of(outcomes: Sequence[Outcome]) -> tuple[str, int]:
+    """The night in one line, and its exit status: 1 for a regression, 3 if a cell is not decided, else 0."""
+    count = Counter(each.outcome for each in outcomes)
+    told = ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
+    status = 1 if count[REGRESSED] else 3 if count[NOT_DECIDED] or count[NOT_RUN] else 0
+    return f"{told} (exit status {status})", status

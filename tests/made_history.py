@@ -1,0 +1,44 @@
+"""Histories for tests: nights whose runs are made, not run. No test itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from commands import report
+from conformance.model.record import ResultRecord
+from conformance.results.records import Recorded, encode, footer_record
+from samples import header, numbered, registry, result
+
+SUITE = numbered(8)
+RULES = {rule.id: rule.as_data() for rule in registry().values()}
+
+
+def lines(verdicts: Mapping[int, str]) -> list[ResultRecord]:
+    """A result for each case of SUITE: PASS, but for those with a verdict by their number."""
+    return [
+        result(case, verdicts.get(number, "PASS"), f"ibv_reg_mr(access={number}) should succeed, returned NULL")
+        for number, case in enumerate(SUITE.cases)
+    ]
+
+
+def run_of(verdicts: Mapping[int, str], *, complete: bool = True, **head: Any) -> Recorded:
+    """A run with these results."""
+    results = lines(verdicts)
+    ids = [line["case"] for line in results]
+    footer = footer_record(ids, results, registry(), duration_s=2.5) if complete else None
+    return Recorded(header(planned=ids, rules=RULES, **head), results, footer)
+
+
+def write_run(folder: Path, run: Recorded) -> None:
+    """The results file of a run, and the reports that every run has beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    records = [run.header, *run.results, *([run.footer] if run.footer else [])]
+    (folder / "results.jsonl").write_bytes(b"".join(encode(record) for record in records))
+    report.write_beside(folder)
+
+
+def option(command: Sequence[str], flag: str) -> str:
+    """The value of an option in a command line."""
+    return command[command.index(flag) + 1] if flag in command else ""

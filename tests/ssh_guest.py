@@ -1,0 +1,127 @@
+"""Guests that stand for hosts with an RDMA device and sshd, reached over QEMU's user networking. No test itself.
+
+Their image is the default one with openssh-server and a network card's module; it is built and kept like any other. A
+panic does not end such a guest, and a reset starts it again, as with a host.
+"""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from conformance.tables.suite import ROOT
+from fixtures.cache import cache_directory
+from fixtures.packages import find_program
+from fixtures.softroce import job as jobs
+from fixtures.softroce import qemu
+from fixtures.softroce.guest import Guest
+from fixtures.softroce.image import Image, ensure_image
+from fixtures.softroce.job import Job
+from fixtures.softroce.machine import machine_for
+from fixtures.softroce.recipe import recipe_for
+
+BOOT_S = 600.0  # it only bounds a hang
+# The network that QEMU gives a guest, and what is started in it: sshd, which is to survive the end of any session.
+_SERVE = """\
+modprobe virtio_net
+ip link set eth0 up && ip address add 10.0.2.15/24 dev eth0 || exit 1
+mkdir -p /run/sshd /root/.ssh && cp authorized_keys /root/.ssh/ && chmod -R go= /root /root/.ssh host_key || exit 1
+/usr/sbin/sshd -D -e -h "$PWD/host_key" -o PidFile=none -o UsePAM=no -o PermitRootLogin=yes -o MaxStartups=100 &
+exec /usr/bin/sleep infinity
+"""
+
+
+def host_image(say: Callable[[str], None] = print) -> Image:
+    """The image with sshd."""
+    recipe = recipe_for()
+    more = replace(
+        recipe, stack=f"{recipe.stack}-ssh", packages=(*recipe.packages, "openssh-server"),
+        optional_modules=(*recipe.optional_modules, "virtio_net"),
+    )  # fmt: skip
+    return ensure_image(more, cache_directory(), say)
+
+
+@dataclass(frozen=True)
+class SshGuest:
+    """A guest with sshd on a port of 127.0.0.1. `folder` has its key, known_hosts, and ssh's configuration."""
+
+    guest: Guest
+    port: int
+    folder: Path
+
+    @property
+    def address(self) -> str:
+        """For --host."""
+        return f"root@127.0.0.1:{self.port}"
+
+    @property
+    def reset(self) -> str:
+        """The command that resets it, for --power-cycle."""
+        return shlex.join(["sh", str(self.folder / "reset.sh")])
+
+    @property
+    def console(self) -> str:
+        """The command that prints its console, for --console."""
+        return shlex.join(["tail", "-c", "+1", "-F", str(self.guest.console)])
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def keys_in(folder: Path) -> None:
+    """A key for the host, one for its user, and a configuration of ssh that knows both."""
+    for name in ("host_key", "user_key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
+
+
+def ssh_on_path(folder: Path, options: Mapping[str, str]) -> Path:
+    """A directory for PATH with an ssh that uses a configuration of its own, as it would use ~/.ssh/config."""
+    place = folder / "bin"
+    place.mkdir(exist_ok=True)
+    config = folder / "config"
+    config.write_text("".join(f"{name} {value}\n" for name, value in options.items()))
+    client = find_program("ssh")
+    assert client
+    (place / "ssh").write_text(f'#!/bin/sh\nexec {client} -F {shlex.quote(str(config))} "$@"\n')
+    (place / "ssh").chmod(0o755)
+    return place
+
+
+@contextmanager
+def ssh_guest(folder: Path, image: Image, devices: int = 1) -> Iterator[SshGuest]:
+    """A guest that is up and serves ssh; keys_in(folder) has been called."""
+    program = find_program(qemu.PROGRAM)
+    assert program
+    work = folder / "work"
+    work.mkdir()
+    job = Job(
+        ((folder / "user_key.pub", "authorized_keys"), (folder / "host_key", "host_key")), _SERVE,
+        {"RDMA_CTS_DEVICES": str(devices)},
+    )  # fmt: skip
+    jobs.pack(job, work / "job.erofs")
+    console, control, port = folder / "console.log", folder / "qmp", free_port()
+    console.write_bytes(b"")
+    command = qemu.command_line(program, image, work / "job.erofs", console, machine_for(program, image, None))
+    command.remove("-no-reboot")
+    command = [word.replace("panic=-1", "panic=0") for word in command]
+    command += [
+        "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=net",
+        "-qmp", f"unix:{control},server=on,wait=off",
+    ]  # fmt: skip
+    (folder / "reset.sh").write_text(
+        f"exec /usr/bin/python3 {shlex.quote(str(ROOT / 'tests/reset_guest.py'))} {shlex.quote(str(control))}\n"
+    )
+    known = (folder / "host_key.pub").read_text().split()
+    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {known[0]} {known[1]}\n")
+    with Guest(command, console, work) as guest:
+        guest.await_up(BOOT_S)
+        yield SshGuest(guest, port, folder)

@@ -1,0 +1,54 @@
+"""In place of ssh: runs the command for the host on this machine, and carries its input and output. No test itself.
+
+When it is killed, both ends see the connection break, as with ssh. Its environment says what else is to go wrong:
+STAND_IN_SAYS is a file with what it prints before it ends with STAND_IN_STATUS, in place of connecting; it is silent
+instead if STAND_IN_STATUS is empty. STAND_IN_BYTES is how many bytes from the host pass before the connection breaks.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+_CHUNK = 1 << 16
+
+
+def main() -> None:
+    Path(os.environ["STAND_IN_PIDS"], str(os.getpid())).touch()
+    if "STAND_IN_STATUS" in os.environ:
+        print(Path(os.environ["STAND_IN_SAYS"]).read_text(), end="", file=sys.stderr, flush=True)
+        if not os.environ["STAND_IN_STATUS"]:
+            signal.pause()
+        sys.exit(int(os.environ["STAND_IN_STATUS"]))
+    left = int(os.environ.get("STAND_IN_BYTES", sys.maxsize))
+    prefix = os.environ.get("STAND_IN_PREFIX", "")
+    with subprocess.Popen(["sh", "-c", prefix + sys.argv[-1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as host:
+        assert host.stdin
+        assert host.stdout
+        sources = {0: host.stdin.fileno(), host.stdout.fileno(): 1}
+        while host.stdout.fileno() in sources:
+            for source in select.select(list(sources), [], [])[0]:
+                data = os.read(source, _CHUNK)
+                if source:
+                    data, left = data[:left], left - len(data)
+                try:
+                    rest = memoryview(data)
+                    while rest:
+                        rest = rest[os.write(sources[source], rest) :]
+                except BrokenPipeError:
+                    data = b""
+                if left <= 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if not data:
+                    if not source:
+                        host.stdin.close()
+                    del sources[source]
+    sys.exit(host.returncode)
+
+
+if __name__ == "__main__":
+    main()

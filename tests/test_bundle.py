@@ -1,0 +1,467 @@
+"""`rdma-cts bundle` and `verify`: what a bundle supports, and that nothing in it can be changed or forged unnoticed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import lzma
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands import bundle_file, verify
+from commands.__main__ import main
+from commands.bundle_file import MANIFEST, Manifest, Member, pack, unpack
+from commands.plan import Plan, write_plan
+from conformance.errors import UserError
+from conformance.model.rules import Registry
+from conformance.results.records import encode
+from conformance.tables.selection import Selection
+from conformance.tables.suite import Suite, load_suite
+from recorded_reference import record
+from reference.device import Device
+from reference.stack import without
+from samples import numbered
+from trial.violations import VIOLATIONS
+
+SUITE = load_suite()
+DEFAULT = Selection(tier="default").apply(SUITE)
+SOME = [case for case in DEFAULT if not case.hazardous and not case.sweep][::20]
+SWEEPS = [case for case in SUITE.cases if case.sweep and case.sweep.size <= 2048][:1]
+NOW = datetime.now(UTC)
+Says = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of the whole default tier on the reference."""
+    folder = tmp_path_factory.mktemp("whole")
+    run = record(folder / "run", SUITE, DEFAULT, started=NOW.isoformat())
+    assert main(["bundle", str(run), "--out", str(folder / "bundle")]) == 0
+    return folder / "bundle"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of some cases and a sweep."""
+    cases = [*SOME, *SWEEPS]
+    return record(
+        tmp_path_factory.mktemp("some") / "run", SUITE, cases, Device(without("odp")), started=NOW.isoformat()
+    )
+
+
+@pytest.fixture
+def bundle(run: Path, tmp_path: Path) -> Path:
+    """Its bundle."""
+    assert main(["bundle", str(run), "--out", str(tmp_path / "bundle")]) == 0
+    return tmp_path / "bundle"
+
+
+def verified(path: Path, capsys: Says) -> tuple[int, str]:
+    """The exit status of `verify`, and all that it says."""
+    capsys.readouterr()
+    status = main(["verify", str(path)])
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    assert "defect of the suite" not in err
+    assert status != 2 or len(err.splitlines()) == 1
+    return status, out + err
+
+
+def lines_of(run: Path) -> list[dict[str, Any]]:
+    """The records of a run."""
+    return [json.loads(line) for line in (run / "results.jsonl").read_bytes().splitlines()]
+
+
+def repacked(run: Path, to: Path, lines: list[dict[str, Any]], **more: bytes) -> Path:
+    """A bundle of these records whose manifest is right: made by somebody who knows how."""
+    files = {f"points/{path.name}": path.read_bytes() for path in (run / "points").glob("*")}
+    files |= {name.replace("_", "."): data for name, data in more.items()}
+    pack(to, {}, {**files, "results.jsonl": b"".join(map(encode, lines))})
+    return to
+
+
+# What a bundle supports
+
+
+def test_a_run_in_which_nothing_is_violated(whole: Path, capsys: Says) -> None:
+    status, said = verified(whole, capsys)
+    assert status == 0
+    assert re.fullmatch(r"partial: \d+ rules unreachable here \(exit status 0\)", said.splitlines()[-1])
+    assert f"{len(DEFAULT):,} results judged anew" in said
+
+
+def test_a_run_of_some_cases_does_not_pass_for_one_of_all(bundle: Path, capsys: Says) -> None:
+    status, said = verified(bundle, capsys)
+    assert status == 3
+    left = len(DEFAULT) - len(SOME) - len(SWEEPS)
+    assert re.search(rf"partial: .*{left:,} cases of the default tier not in the run", said)
+
+
+def test_a_violated_rule(tmp_path: Path, capsys: Says) -> None:
+    broken = next(each for each in VIOLATIONS if each.rule == "REG-15")
+    folder = record(tmp_path / "run", SUITE, [case for case in DEFAULT if "REG-15" in case.rules], broken.kind(),
+                    started=NOW.isoformat())  # fmt: skip
+    assert main(["bundle", str(folder)]) == 0
+    status, said = verified(tmp_path / "run.rdma-cts.tar.xz", capsys)
+    assert status == 1
+    assert re.search(r"not conformant: \d+ rules? violated", said)
+
+
+@pytest.fixture(autouse=True)
+def loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite is read only once for all tests."""
+    monkeypatch.setattr(verify, "load_suite", lambda _: SUITE)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Suite:
+    """In place of the suite: eight cases of one rule."""
+    eight = numbered(8)
+    suite = replace(eight, registry=Registry([eight.registry["REG-01"]]))
+    monkeypatch.setattr(verify, "load_suite", lambda _: suite)
+    return suite
+
+
+def test_a_run_in_which_every_rule_is_verified_is_conformant(small: Suite, tmp_path: Path, capsys: Says) -> None:
+    folder = record(tmp_path / "run", small, small.cases, started=NOW.isoformat())
+    assert main(["bundle", str(folder)]) == 0
+    assert verified(tmp_path / "run.rdma-cts.tar.xz", capsys)[1].splitlines()[-1] == "conformant (exit status 0)"
+
+
+def waived_run(small: Suite, folder: Path) -> Path:
+    """A run with a violation that a file of waivers, named in its plan, covers."""
+    run = record(folder / "run", small, small.cases, started=NOW.isoformat())
+    lines = lines_of(run)
+    case = lines[1]
+    case["observed"] |= {"returned": "NULL", "errno": "EINVAL"}
+    expires = NOW.date() + timedelta(days=30)
+    (folder / "waivers.yaml").write_text(
+        f"waivers:\n  - case: {case['case']}\n    where: {{driver: reference}}\n"
+        f"    observed: {{verdict: FAIL, errno: EINVAL}}\n    issue: https://bugs.example/1\n"
+        f"    owner: me\n    expires: {expires}\n"
+    )
+    sha256 = hashlib.sha256((folder / "waivers.yaml").read_bytes()).hexdigest()
+    lines[0]["waivers"] = {"file": "waivers.yaml", "sha256": sha256}
+    case |= {"verdict": "FAIL", "effective": "WAIVED", "waiver": {"for": case["case"], "issue": "x"}}
+    (run / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
+    planned = tuple(lines[0]["planned"])
+    write_plan(Plan(("--waivers", "waivers.yaml"), str(folder), planned, small.tables_sha256, "host", {}), run)
+    return run
+
+
+def test_waivers_are_packed_applied_anew_and_counted(small: Suite, tmp_path: Path, capsys: Says) -> None:
+    run = waived_run(small, tmp_path)
+    assert main(["bundle", str(run)]) == 0
+    assert verified(tmp_path / "run.rdma-cts.tar.xz", capsys)[1].splitlines()[-1] == (
+        "conformant with 1 waiver (exit status 0)"
+    )
+
+
+def test_a_waived_result_without_its_waivers_supports_nothing(small: Suite, tmp_path: Path, capsys: Says) -> None:
+    run = waived_run(small, tmp_path)
+    lines = lines_of(run)
+    forged = repacked(run, tmp_path / "forged", lines)
+    status, said = verified(forged, capsys)
+    assert status == 1
+    assert "effective is recorded as WAIVED, and is FAIL" in said
+
+
+def test_waivers_that_have_changed_since_the_run_are_no_longer_its_own(
+    small: Suite, tmp_path: Path, capsys: Says
+) -> None:
+    run = waived_run(small, tmp_path)
+    (tmp_path / "waivers.yaml").write_text("waivers: []\n")
+    assert main(["bundle", str(run)]) == 2
+    assert "is not the file of waivers that the run had" in capsys.readouterr().err
+    assert not (tmp_path / "run.rdma-cts.tar.xz").exists()
+
+
+def test_the_same_run_is_the_same_bytes(run: Path, bundle: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(run, elsewhere)
+    os.utime(elsewhere / "results.jsonl", (0, 0))
+    assert main(["bundle", str(elsewhere), "--out", str(tmp_path / "again")]) == 0
+    assert (tmp_path / "again").read_bytes() == bundle.read_bytes()
+
+
+def test_a_bundle_is_a_tar_that_others_can_read(run: Path, bundle: Path) -> None:
+    with tarfile.open(bundle) as archive:
+        names = archive.getnames()
+        data = archive.extractfile("results.jsonl")
+        assert data is not None
+        assert data.read() == (run / "results.jsonl").read_bytes()
+        manifest = json.load(archive.extractfile(MANIFEST) or io.BytesIO())
+    assert names[0] == MANIFEST
+    assert manifest["suite"]["tables_sha256"] == SUITE.tables_sha256
+    assert manifest["run"]["device"] == "reference"
+    assert sorted(manifest["files"]) == names[1:]
+
+
+# What was changed
+
+
+SAMPLE: Mapping[str, bytes] = {"results.jsonl": b"one\n", "console.log": b"x" * 700, f"points/{'n' * 180}.json": b"{}"}
+
+
+def test_every_changed_byte_is_found(tmp_path: Path) -> None:
+    path, changed = tmp_path / "bundle", tmp_path / "changed"
+    pack(path, {"words": "as they are"}, SAMPLE)
+    data = path.read_bytes()
+    for number in range(len(data)):
+        changed.write_bytes(data[:number] + bytes([data[number] ^ (1 << number % 8)]) + data[number + 1 :])
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        with pytest.raises(UserError, match="is no bundle, or was changed"):
+            unpack(changed, folder)
+        shutil.rmtree(folder)
+
+
+def test_every_cut_is_found(tmp_path: Path, capsys: Says) -> None:
+    path = tmp_path / "bundle"
+    pack(path, {}, SAMPLE)
+    data = path.read_bytes()
+    for size in range(0, len(data), 7):
+        path.write_bytes(data[:size])
+        assert verified(path, capsys)[0] == 2
+
+
+def tar_of(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    """A tar of these members, as tarfile writes it."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for member, data in members:
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return out.getvalue()
+
+
+def named(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    """A member of this kind."""
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, link
+    return member
+
+
+def manifest_of(files: Mapping[str, bytes], **more: Any) -> bytes:
+    """A manifest that names these files."""
+    return Manifest(more, {name: Member.of(data) for name, data in files.items()}).encoded()
+
+
+GOOD = {"results.jsonl": b"one\n"}
+EVIL = {"../../evil": b"evil", "results.jsonl": b"one\n"}
+FIRST = (named(MANIFEST), manifest_of(GOOD))
+RESULT = (named("results.jsonl"), GOOD["results.jsonl"])
+HOSTILE: Mapping[str, Callable[[], bytes]] = {
+    "nothing at all": lambda: b"",
+    "text": lambda: b"no bundle\n",
+    "a tar that is not compressed": lambda: tar_of(FIRST, RESULT),
+    "no manifest": lambda: lzma.compress(tar_of(RESULT)),
+    "the manifest not first": lambda: lzma.compress(tar_of(RESULT, FIRST)),
+    "a manifest that is no JSON": lambda: lzma.compress(tar_of((named(MANIFEST), b"{" * 999), RESULT)),
+    "a manifest nested too deeply": lambda: lzma.compress(tar_of((named(MANIFEST), b"[" * 99_999), RESULT)),
+    "a manifest of another schema": lambda: lzma.compress(tar_of((named(MANIFEST), b'{"schema": "x/1"}'), RESULT)),
+    "a manifest with its files twice": lambda: lzma.compress(
+        tar_of((named(MANIFEST), manifest_of(GOOD).replace(b'"files"', b'"files": {}, "files"')), RESULT)
+    ),
+    "a path that leads out": lambda: lzma.compress(
+        tar_of((named(MANIFEST), manifest_of(EVIL)), (named("../../evil"), b"evil"), RESULT)
+    ),
+    "a path that leads out of points": lambda: lzma.compress(
+        tar_of((named(MANIFEST), manifest_of({"points/../x.json": b"", **GOOD})), RESULT)
+    ),
+    "an absolute path": lambda: lzma.compress(
+        tar_of((named(MANIFEST), manifest_of({"/tmp/evil": b"", **GOOD})), (named("/tmp/evil"), b""), RESULT)
+    ),
+    "a name with a control character": lambda: lzma.compress(
+        tar_of((named(MANIFEST), manifest_of({"points/\x1b[2J.json": b"", **GOOD})), RESULT)
+    ),
+    "a symbolic link": lambda: lzma.compress(
+        tar_of(FIRST, (named("results.jsonl", tarfile.SYMTYPE, "/etc/passwd"), b""))
+    ),
+    "a hard link": lambda: lzma.compress(tar_of(FIRST, (named("results.jsonl", tarfile.LNKTYPE, MANIFEST), b""))),
+    "a device": lambda: lzma.compress(tar_of(FIRST, (named("results.jsonl", tarfile.CHRTYPE), b""))),
+    "a missing member": lambda: lzma.compress(tar_of(FIRST)),
+    "a member more": lambda: lzma.compress(tar_of(FIRST, RESULT, (named("console.log"), b"x"))),
+    "a member twice": lambda: lzma.compress(tar_of(FIRST, RESULT, RESULT)),
+    "a byte changed": lambda: lzma.compress(tar_of(FIRST, (named("results.jsonl"), b"two\n"))),
+    "another size": lambda: lzma.compress(tar_of(FIRST, (named("results.jsonl"), b"one\none\n"))),
+    "another owner": lambda: lzma.compress(tar_of(FIRST, (_owned(named("results.jsonl")), b"one\n"))),
+    "a size of 8 GiB": lambda: lzma.compress(_sized(named(MANIFEST), 8 << 30).tobuf() + bytes(1 << 20)),
+    "a negative size": lambda: lzma.compress(_sized(named(MANIFEST), -1).tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20)),
+    "files of 1 TiB": lambda: lzma.compress(
+        tar_of((named(MANIFEST), manifest_of(GOOD).replace(b'"size": 4', b'"size": 1099511627776')), RESULT)
+    ),
+    "a bomb behind the end": lambda: _packed() [:-12] + lzma.compress(bytes(64 << 20)),
+    "another stream behind the end": lambda: _packed() + lzma.compress(b"more"),
+    "a byte behind the end": lambda: _packed() + b"\0",
+    "a memory limit": lambda: lzma.compress(
+        tar_of(FIRST, RESULT), filters=[{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 29}]
+    ),
+}  # fmt: skip
+
+
+def _owned(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = 1000
+    return member
+
+
+def _sized(member: tarfile.TarInfo, size: int) -> tarfile.TarInfo:
+    member.size = size
+    return member
+
+
+def _packed() -> bytes:
+    compressor = lzma.LZMACompressor(lzma.FORMAT_XZ, lzma.CHECK_SHA256, preset=6)
+    content = tar_of(FIRST, RESULT)[: 5 * 512 + 1024]
+    return compressor.compress(content) + compressor.flush()
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_file_is_one_line_and_writes_nothing_elsewhere(what: str, tmp_path: Path, capsys: Says) -> None:
+    path = tmp_path / "bundle"
+    path.write_bytes(HOSTILE[what]())
+    status, said = verified(path, capsys)
+    assert status == 2, said
+    assert "is no bundle, or was changed: " in said
+    assert said.isascii()
+    assert "\x1b" not in said
+    assert [each.name for each in tmp_path.iterdir()] == ["bundle"]
+
+
+@pytest.mark.parametrize("what", ["nowhere", "directory", "fifo", "device"])
+def test_what_is_no_file_is_one_line(what: str, tmp_path: Path, capsys: Says) -> None:
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    assert verified(Path("/dev/zero") if what == "device" else tmp_path / what, capsys)[0] == 2
+
+
+def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                             capsys: Says) -> None:  # fmt: skip
+    pack(tmp_path / "bundle", {}, {**GOOD, "console.log": bytes(1 << 20)})
+    assert (tmp_path / "bundle").stat().st_size < 2000
+    monkeypatch.setattr(bundle_file, "MOST_BYTES", 1 << 19)
+    assert verified(tmp_path / "bundle", capsys)[0] == 2
+
+
+# What was forged, by somebody who writes the right hashes
+
+
+def test_a_verdict_that_does_not_follow_from_what_was_observed(run: Path, tmp_path: Path, capsys: Says) -> None:
+    lines = lines_of(run)
+    case = next(line for line in lines if line["type"] == "result" and line["verdict"] == "UNSUPPORTED")
+    case["verdict"] = case["effective"] = "PASS"
+    status, said = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    assert status == 1
+    assert f"{case['case']}: verdict is recorded as PASS, and is UNSUPPORTED" in said
+    assert "nothing: 1 recorded verdict not founded on what was observed (exit status 1)" in said
+
+
+def test_a_verdict_without_any_observation(run: Path, tmp_path: Path, capsys: Says) -> None:
+    lines = lines_of(run)
+    case = next(line for line in lines if line["type"] == "result" and line["verdict"] == "PASS" and line["observed"])
+    case["observed"] = {}
+    status, said = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    assert status == 1
+    assert f"PASS of {case['case']}: nothing was observed" in said
+
+
+def test_a_result_of_a_case_that_does_not_exist(run: Path, tmp_path: Path, capsys: Says) -> None:
+    lines = lines_of(run)
+    passed = next(line for line in lines if line.get("verdict") == "PASS")
+    lines[0]["planned"].append("reg_mr/no/such")
+    lines.insert(2, {**passed, "case": "reg_mr/no/such"})
+    status, said = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    assert status == 1
+    assert "PASS of reg_mr/no/such: there is no such case any more" in said
+
+
+def test_a_case_left_out_of_the_plan_is_missed(whole: Path, tmp_path: Path, capsys: Says) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    unpack(whole, folder)
+    lines = lines_of(folder)
+    gone = lines.pop(5)
+    lines[0]["planned"].remove(gone["case"])
+    status, said = verified(repacked(folder, tmp_path / "forged", lines), capsys)
+    assert status == 3
+    assert "1 case of the default tier not in the run" in said
+
+
+def test_points_that_are_not_those_of_the_record(run: Path, tmp_path: Path, capsys: Says) -> None:
+    lines = lines_of(run)
+    sweep = next(line for line in lines if line.get("points"))
+    sweep["points"] = {"PASS": 1}
+    status, said = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    assert status == 1
+    assert f"{sweep['case']}: points is recorded as" in said
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"points_file": "points/none.json"}, "cannot be read"),
+    ({"points_file": "../../../../etc/passwd"}, "lies outside of"),
+    ({"observed": {"returned": 7}}, ""),
+    ({"case": 7}, ""),
+])  # fmt: skip
+def test_a_damaged_record_is_one_line(
+    run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
+) -> None:
+    lines = lines_of(run)
+    next(line for line in lines if line.get("points")).update(change)
+    status, told = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    assert status in (1, 2)
+    assert said in told
+
+
+def test_a_run_of_other_tables_is_not_judged_by_these(run: Path, tmp_path: Path, capsys: Says) -> None:
+    lines = lines_of(run)
+    lines[0]["suite"]["tables_sha256"] = "f" * 64
+    status, said = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    assert status == 2
+    assert "was made with the tables ffffffffffff" in said
+
+
+# What cannot be bundled
+
+
+def test_a_run_whose_verdicts_do_not_follow_is_not_bundled(run: Path, tmp_path: Path, capsys: Says) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    lines = lines_of(run)
+    next(line for line in lines if line.get("verdict") == "PASS" and line["observed"])["observed"] = {}
+    (tmp_path / "run" / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
+    assert main(["bundle", str(tmp_path / "run")]) == 1
+    assert "nothing was observed" in capsys.readouterr().err
+    assert not (tmp_path / "run.rdma-cts.tar.xz").exists()
+
+
+def test_a_bundle_that_is_there_stays_if_the_new_one_would_not_verify(run: Path, bundle: Path, tmp_path: Path) -> None:
+    before = bundle.read_bytes()
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "points").joinpath("x").mkdir()
+    (tmp_path / "run" / "results.jsonl").write_text("{}\n")
+    assert main(["bundle", str(tmp_path / "run"), "--out", str(bundle)]) == 2
+    assert bundle.read_bytes() == before
+
+
+def test_what_is_no_run_is_one_line(tmp_path: Path, capsys: Says) -> None:
+    for path in (tmp_path, tmp_path / "none"):
+        assert main(["bundle", str(path)]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_console_that_is_a_link_is_left_out(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "console-2.log").symlink_to("/etc/passwd")
+    (tmp_path / "run" / "console.log").write_text("the guest is up\n")
+    assert main(["bundle", str(tmp_path / "run")]) == 0
+    with tarfile.open(tmp_path / "run.rdma-cts.tar.xz") as archive:
+        assert [name for name in archive.getnames() if name.startswith("console")] == ["console.log"]

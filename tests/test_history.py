@@ -1,0 +1,259 @@
+"""The page of a history, in a real browser: since when each violation is there, in a light and a dark scheme."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from commands.__main__ import main
+from conformance.results.records import Recorded, footer_record, read_results
+from made_history import RULES, SUITE, run_of, write_run
+from reports import history_page, summary
+from reports.digest import digest, plain
+from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, Cell, Outcome, read_history
+from reports.history_page import HistoryPage
+from samples import registry
+from test_page import CONTRAST, MARKUP, browser, media
+
+__all__ = ["browser"]  # a fixture
+
+RECORDED = Path(__file__).with_name("recorded_violations")
+FIRST = datetime(2026, 5, 1, 3, 17, tzinfo=UTC)
+STACKS = {"bookworm": "siw", "trixie": "trixie", "forky": "forky", "sid": "forky-again"}
+VARIANTS = 10
+
+
+def name_of(number: int) -> str:
+    """The name of a night."""
+    return f"{FIRST + timedelta(days=number):%Y%m%dT%H%M%SZ}"
+
+
+def keep(folder: Path, outcome: Outcome) -> None:
+    """Writes the outcome of a cell."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cell.json").write_bytes(outcome.encoded())
+
+
+def short_history(folder: Path) -> Path:
+    """Seven nights on two stacks: case 2 breaks on the fourth, with another kernel, and is mended on the sixth; case 3
+    comes and goes; one cell has no results."""
+    failing = [(1,), (1,), (1, 3), (1, 2), (1, 2, 3), (1,), (1, 3)]
+    trixie: list[Mapping[int, str]] = [dict.fromkeys(numbers, "FAIL") for numbers in failing]
+    rules = {1: "REG-01", 2: "REG-02", 3: "REG-15"}
+    for number, verdicts in enumerate(trixie):
+        kernel = "6.12.1" if number < 3 else "6.12.2"
+        run = run_of(verdicts, env={"kernel": kernel, "rdma_core": "56.1"}, stack="trixie")
+        for case, rule in rules.items():
+            run.results[case]["rules"] = [rule]
+        run = Recorded(
+            run.header, run.results, footer_record(run.header["planned"], run.results, registry(), duration_s=1)
+        )
+        write_run(folder / name_of(number) / "trixie", run)
+        keep(folder / name_of(number) / "trixie", Outcome(REGRESSED if 2 in verdicts else GOOD if number else BASELINE))
+        if number == 4:
+            keep(folder / name_of(number) / "sid", Outcome(NOT_RUN, reason=MARKUP))
+        else:
+            write_run(folder / name_of(number) / "sid", run_of({}, stack="sid"))
+            keep(folder / name_of(number) / "sid", Outcome(GOOD if number else BASELINE))
+    return folder
+
+
+def variants(stack: str, recorded: str) -> Iterator[dict[str, Any]]:
+    """Summaries of a recorded run in which some verdicts are others."""
+    run = read_results(RECORDED / f"{recorded}.jsonl")
+    for number in range(VARIANTS):
+        results = [
+            {**record, "verdict": "PASS", "effective": "PASS"} if (place + number) % VARIANTS == 0 else record
+            for place, record in enumerate(run.results)
+        ]
+        env = {**run.header["env"], "kernel": f"6.12.{number}"}
+        head = {**run.header, "stack": stack, "rules": RULES, "env": env}
+        footer = footer_record(head["planned"], results, registry(), duration_s=60)  # type: ignore[arg-type]
+        yield plain(summary.as_data(digest(Recorded(head, results, footer), Path())))  # type: ignore[arg-type]
+
+
+def long_history(folder: Path, nights: int) -> Path:
+    """Nights on four stacks, of runs recorded on Soft-RoCE in which verdicts come and go."""
+    for stack, recorded in STACKS.items():
+        texts = [json.dumps(each) for each in variants(stack, recorded)]
+        for night in range(nights):
+            cell = folder / name_of(night) / stack
+            keep(cell, Outcome(GOOD))
+            steady = night // 3 if night % 7 else night  # mostly the same for some nights
+            (cell / "summary.json").write_text(texts[steady % VARIANTS])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A history of seven nights."""
+    return short_history(tmp_path_factory.mktemp("short"))
+
+
+@pytest.fixture
+def page(browser: webdriver.Chrome, short: Path, tmp_path: Path) -> webdriver.Chrome:
+    """Its page, in the light."""
+    media(browser, "light")
+    return shown(browser, short, tmp_path)
+
+
+def shown(browser: webdriver.Chrome, history: Path, folder: Path) -> webdriver.Chrome:
+    """Opens the page of a history."""
+    path = folder / "page.html"
+    assert main(["report", "--history", str(history), "--out", str(path)]) == 0
+    browser.get(path.as_uri())
+    return browser
+
+
+def lane(page: webdriver.Chrome, track: str, stack: str) -> str:
+    """What a lane says, in one line."""
+    for each in page.find_element(By.ID, track).find_elements(By.CLASS_NAME, "lane"):
+        if each.text.startswith(stack):
+            return " ".join(each.text.split())
+    raise AssertionError(f"{track} has no lane of {stack}")
+
+
+def test_each_rule_says_since_when_on_each_stack(page: webdriver.Chrome) -> None:
+    assert lane(page, "REG-01", "trixie") == "trixie FAIL in all 7 nights"
+    assert lane(page, "REG-02", "trixie") == "trixie PASS since 2026-05-06 03:17, violated in 2 of 7 nights"
+    assert lane(page, "REG-15", "trixie") == (
+        "trixie FAIL since 2026-05-07 03:17, violated in 3 of 7 nights, comes and goes"
+    )
+    assert lane(page, "REG-01", "sid") == "sid PASS never violated"
+
+
+def test_each_defect_says_since_when(short: Path) -> None:
+    told = {defect.rules[0]: {lane.name: lane.told for lane in track.lanes}
+            for defect, track in HistoryPage(read_history(short)).defects}  # fmt: skip
+    assert told["REG-01"] == {"sid": "never violated", "trixie": "in all 7 nights"}
+    assert told["REG-02"]["trixie"] == "since 2026-05-06 03:17, violated in 2 of 7 nights"
+    assert told["REG-15"]["trixie"].endswith("comes and goes")
+
+
+def test_a_change_says_what_was_different_under_test(page: webdriver.Chrome) -> None:
+    track = page.find_element(By.ID, "REG-02")
+    track.find_element(By.TAG_NAME, "summary").click()
+    mended, broken = (each.text for each in track.find_elements(By.TAG_NAME, "li"))
+    assert mended == "2026-05-06 03:17, trixie: FAIL → PASS although nothing under test was different"
+    assert broken == "2026-05-04 03:17, trixie: PASS → FAIL with another kernel"
+    link = track.find_element(By.TAG_NAME, "a").get_attribute("href") or ""
+    told = page.execute_script("return document.getElementById(decodeURIComponent(arguments[0])).textContent",
+                               link.partition("#")[2])  # fmt: skip
+    assert "2026-05-04 03:17, trixie: kernel 6.12.1 → 6.12.2" in told
+
+
+def test_the_strip_has_a_night_for_each_result_and_a_gap_for_none(short: Path) -> None:
+    tracks = {track.id: track for track in HistoryPage(read_history(short)).rules}
+    paths = {lane.name: dict(lane.paths) for lane in tracks["REG-15"].lanes}
+    assert paths["trixie"] == {"FAIL": "M2 0h1v1h-1zM4 0h1v1h-1zM6 0h1v1h-1z",
+                               "PASS": "M0 0h2v1h-2zM3 0h1v1h-1zM5 0h1v1h-1z"}  # fmt: skip
+    assert {lane.name: dict(lane.paths) for lane in tracks["REG-01"].lanes}["sid"] == {
+        "PASS": "M0 0h4v1h-4zM5 0h2v1h-2z"
+    }
+
+
+def test_the_top_tells_the_latest_night(page: webdriver.Chrome) -> None:
+    assert page.find_element(By.TAG_NAME, "h1").text == "2 good"
+    now = " ".join(page.find_element(By.CLASS_NAME, "now").text.split())
+    assert "trixie good 2 rules violated, 2 defects; kernel 6.12.2, rdma-core 56.1" in now
+
+
+def test_nothing_in_a_history_becomes_markup(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    run = run_of({1: "FAIL"}, device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP}, stack=MARKUP,
+                 env={"kernel": MARKUP}, under_test={"kernel": {MARKUP: MARKUP}})  # fmt: skip
+    run.results[1]["reason"] = run.results[1]["call"] = MARKUP
+    history = tmp_path / "history"
+    for number, each in enumerate((run, run_of({}))):
+        write_run(history / name_of(number) / "forky", each)
+        keep(history / name_of(number) / "forky", Outcome(GOOD))
+    keep(history / name_of(2) / "forky", Outcome(NOT_RUN, reason=MARKUP))
+    (history / "<img src=x onerror=alert(1)>").mkdir()
+    shown(browser, history, tmp_path)
+    assert browser.execute_script("return window.ran") is None
+    assert browser.execute_script("return document.querySelectorAll('img, script, b b, title *').length") == 0
+    text = browser.execute_script("return document.body.textContent")
+    assert text.count(MARKUP) >= 3
+    assert "<img src=x onerror=alert(1)> is no night" in text
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out_from_what_is_behind_it(page: webdriver.Chrome, scheme: str) -> None:
+    media(page, scheme)
+    found: dict[str, float] = page.execute_script(CONTRAST)
+    media(page)
+    assert len(found) > 12
+    assert {name: round(ratio, 2) for name, ratio in found.items() if ratio < 4.5} == {}
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A history of 200 nights on four stacks."""
+    return long_history(tmp_path_factory.mktemp("long"), 200)
+
+
+def test_200_nights_on_four_stacks_are_a_small_page(browser: webdriver.Chrome, long: Path, tmp_path: Path) -> None:
+    began = time.monotonic()
+    text = history_page.render(read_history(long))
+    made_s = time.monotonic() - began
+    path = tmp_path / "page.html"
+    path.write_text(text)
+    browser.get(path.as_uri())
+    took_ms = browser.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd")
+    print(f"made in {made_s:.2f} s, {path.stat().st_size:,} bytes, loaded in {took_ms:.0f} ms")
+    assert made_s < 5
+    assert path.stat().st_size < 3e6
+    assert took_ms < 5000
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#moving ~ article")) > 10
+
+
+def test_no_text_of_200_nights_makes_a_narrow_page_scroll_sideways(
+    browser: webdriver.Chrome, long: Path, tmp_path: Path
+) -> None:
+    shown(browser, long, tmp_path)
+    browser.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
+    narrow = {"width": 390, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
+    try:
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_defect_under_another_of_its_fingerprints_is_the_same(tmp_path: Path) -> None:
+    write_run(tmp_path / name_of(0) / "forky", run_of({1: "FAIL"}))
+    write_run(tmp_path / name_of(1) / "forky", run_of({1: "FAIL"}))
+    for number, (own, also) in enumerate((("a" * 12, []), ("b" * 12, ["a" * 12]))):
+        path = tmp_path / name_of(number) / "forky" / "summary.json"
+        data = json.loads(path.read_text())
+        data["defects"][0] |= {"fingerprint": own, "also": also}
+        path.write_text(json.dumps(data))
+    ((_, track),) = HistoryPage(read_history(tmp_path)).defects
+    assert track.lanes[0].told == "in all 2 nights"
+
+
+def test_an_empty_history_is_a_page_too(tmp_path: Path) -> None:
+    assert "No night has run yet" in history_page.render(read_history(tmp_path))
+
+
+@pytest.mark.parametrize("arguments", [["--history", "nowhere"], ["--history", ".", "run"], [],
+                                       ["--history", ".", "--format", "ktap"]])  # fmt: skip
+def test_a_mistake_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", *arguments]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_cells_are_those_that_were_kept(short: Path) -> None:
+    found = read_history(short)
+    assert (len(found.nights), len(found.cells), found.problems) == (7, 14, ())
+    lost: Cell = found.of("sid")[4]
+    assert (lost.outcome.outcome, lost.facts, lost.outcome.reason) == (NOT_RUN, None, plain(MARKUP))
+    assert found.since("trixie", name_of(4), {name_of(n): n >= 3 for n in range(5)}) == name_of(3)
+    assert SUITE.cases[2].id in found.of("trixie")[4].facts.violating  # type: ignore[union-attr]

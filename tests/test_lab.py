@@ -1,0 +1,174 @@
+"""A lab: its file with located mistakes, runs on several hosts at once, and the page that compares them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lxml import html
+
+from commands.lab_file import LabHost, read_lab
+from conformance.errors import UserError
+from conformance.model.record import ResultRecord
+from conformance.results.records import Recorded, footer_record
+from conformance.tables.suite import ROOT
+from patience import PATIENCE_S
+from reports import lab
+from reports.digest import Digest, digest
+from reports.lab import Column
+from samples import header, numbered, registry, result
+
+SUITE = numbered(3)
+GOOD = """\
+groups:
+  cx7: {device: mlx5_0, gid_index: 3, profile: profiles/cx7.yaml, return_within: 600}
+hosts:
+  - {host: root@node1, group: cx7, power_cycle: ipmitool -H bmc1 chassis power cycle}
+  - {host: "node2:2222", group: cx7, gid_index: 1, hazardous: true}
+  - {name: odd, host: "[fd00::1]", device: bnxt_re0}
+"""
+
+
+def lab_file(folder: Path, text: str) -> Path:
+    path = folder / "lab.yaml"
+    path.write_text(text)
+    return path
+
+
+# The file
+
+
+def test_a_lab_has_hosts_whose_groups_say_what_they_share(tmp_path: Path) -> None:
+    shared = {"device": "mlx5_0", "profile": tmp_path / "profiles/cx7.yaml", "return_within": 600.0}
+    assert read_lab(lab_file(tmp_path, GOOD)) == [
+        LabHost("node1", "cx7", {
+            **shared, "gid_index": 3, "power_cycle": "ipmitool -H bmc1 chassis power cycle", "host": "root@node1",
+        }),
+        LabHost("node2", "cx7", {**shared, "gid_index": 1, "hazardous": True, "host": "node2:2222"}),
+        LabHost("odd", "", {"device": "bnxt_re0", "host": "[fd00::1]"}),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("hosts: []\n", ":1:8: a lab has at least one host"),
+        ("host: [x]\n", ":1:1: unknown key 'host' in a lab (did you mean hosts?)"),
+        ("hosts:\n- {device: x}\n", ":2:3: a host lacks the key 'host'"),
+        ("hosts:\n- {host: a b}\n", ":2:10: 'a b' is not of the form [USER@]HOST[:PORT]"),
+        ("hosts:\n- {host: -oProxyCommand=x}\n", ":2:10: '-oProxyCommand=x' is not of the form [USER@]HOST[:PORT]"),
+        ("hosts:\n- {host: a, group: b}\n", ":2:20: unknown group 'b'"),
+        ("hosts:\n- {host: a, gid_index: x}\n", ":2:24: 'x' is not an index, 0 or more"),
+        ("hosts:\n- {host: a, return_within: 0}\n", ":2:28: '0' is not a number of seconds above 0"),
+        ("hosts:\n- {host: a, hazardous: maybe}\n", ":2:24: hazardous must be true or false, not the text 'maybe'"),
+        ("hosts:\n- {host: a, portt: 1}\n", ":2:13: unknown key 'portt' in a host (did you mean port?)"),
+        ("hosts:\n- {host: a}\n- {host: b@a}\n", ":3:3: the name a is given twice (first at "),
+        ("hosts:\n- {host: 'fd00::1'}\n", ":2:10: 'fd00::1' is not of the form [USER@]HOST[:PORT]"),
+        ("hosts:\n- {host: '[fd00::1]'}\n", ":2:3: 'fd00::1' is no name of a directory"),
+        ("hosts:\n- {host: a, name: ../x}\n", ":2:19: '../x' is no name of a directory"),
+        ("groups: {a: {host: x}}\nhosts: [{host: a}]\n", ":1:14: unknown key 'host' in the group a"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, told: str) -> None:
+    path = lab_file(tmp_path, text)
+    with pytest.raises(UserError) as caught:
+        read_lab(path)
+    assert str(caught.value).startswith(f"{path}{told}")
+    assert caught.value.status == 2
+
+
+# The command
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`rdma-cts run` with an ssh that only says what ssh says of a host that it cannot find."""
+    client = folder / "bin" / "ssh"
+    client.parent.mkdir(exist_ok=True)
+    client.write_text("#!/bin/sh\necho 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255\n")
+    client.chmod(0o755)
+    path = os.pathsep.join([str(client.parent), os.environ["PATH"]])
+    return subprocess.run(
+        [sys.executable, "-m", "commands", "run", *arguments], cwd=folder, capture_output=True, text=True,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+
+
+def test_a_host_that_cannot_be_reached_costs_its_column(tmp_path: Path) -> None:
+    lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two, device: a}]\n")
+    done = run(tmp_path, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw")
+    reason = "cannot be reached: ssh: Could not resolve hostname: Name or service not known"
+    assert done.returncode == 3, done.stderr
+    for host in ("one", "two"):
+        assert f"{host}: not run: {host} {reason}" in done.stdout
+    page = html.parse(str(tmp_path / "out" / "lab.html"))
+    assert "0 of 2 hosts conform, 2 without results" in page.findtext(".//h1")
+    assert reason in page.getroot().text_content()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--device", "x"], "--device cannot be given with --lab; the file says it of each host"),
+        (["--guest"], "--guest cannot be given with --lab; the file says it of each host"),
+        (["--only", "nothing/like/it"], "unknown case"),
+    ],
+)
+def test_what_a_lab_cannot_have_is_told_once(tmp_path: Path, arguments: list[str], told: str) -> None:
+    lab_file(tmp_path, "hosts: [{host: one}, {host: two}]\n")
+    done = run(tmp_path, "--lab", "lab.yaml", *arguments)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--console", "--power-cycle", "--return-within"])
+def test_what_only_a_host_over_ssh_has_is_refused_without_one(tmp_path: Path, option: str) -> None:
+    done = run(tmp_path, "--guest", option, "5")
+    assert done.returncode == 2
+    assert f"{option} is for a host that is reached over ssh; add --host HOST" in done.stderr
+
+
+# The page
+
+
+def ran(verdicts: Sequence[str], **changes: Any) -> Digest:
+    """A run with these verdicts."""
+    results: list[ResultRecord] = [result(case, verdict) for case, verdict in zip(SUITE.cases, verdicts, strict=True)]
+    ids = [line["case"] for line in results]
+    footer = footer_record(ids, results, registry(), duration_s=2.5)
+    return digest(Recorded(header(planned=ids, **changes), results, footer), Path("out"))
+
+
+def test_what_differs_between_equal_hosts_comes_first() -> None:
+    columns = [
+        Column("a", "same", ran(["PASS", "PASS", "PASS"])),
+        Column("b", "same", ran(["PASS", "FAIL", "PASS"], env={"kernel": "6.1"})),
+        Column("c", "", ran(["FAIL", "FAIL", "FAIL"])),
+        Column("d", "same", None, "it cannot be reached"),
+    ]
+    text = html.fromstring(lab.render(columns)).text_content()
+    differences, _, rules = text.partition("What differs between equal hosts")[2].partition("Rules\n\n")
+    assert SUITE.cases[1].id in differences
+    assert SUITE.cases[0].id not in text
+    assert "6.1" in differences
+    assert "it cannot be reached" in text
+    assert "1 of 4 hosts conform, 1 without results" in text
+    assert list(lab.differences(columns)) == ["same (a, b): other verdicts on 1 case, and on 1 rule"]
+    assert rules is not None
+
+
+def test_equal_hosts_that_do_not_differ_are_said_to_be_so() -> None:
+    columns = [Column(name, "same", ran(["PASS", "FAIL", "UNSUPPORTED"])) for name in ("a", "b")]
+    assert list(lab.differences(columns)) == ["same (a, b): the same verdicts on each case"]
+    assert "Nothing: a, b have the same verdict on each case" in lab.render(columns)
+
+
+def test_a_hosts_name_cannot_write_into_the_page() -> None:
+    page = lab.render([Column("<script>x</script>", "<b>", None, "<i>why</i>")])
+    assert "<script>" not in page
+    assert "<i>why" not in page

@@ -1,0 +1,312 @@
+"""`rdma-cts nightly`: what a night says, keeps and exits with, whatever befalls its cells."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from commands import nightly
+from commands.__main__ import main
+from conformance.errors import UserError
+from conformance.results.records import Recorded
+from fixtures.softroce.build import Progress
+from fixtures.softroce.recipe import Recipe
+from made_history import SUITE, option, run_of, write_run
+from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, read_history
+
+Says = pytest.CaptureFixture[str]
+
+
+class Nights:
+    """Nights on made runs: what `rdma-cts run` leaves is what a test has put into `cells`, by the name of the stack.
+
+    A text in place of a run is what the run says before it ends without results.
+    """
+
+    def __init__(self, folder: Path, says: Says) -> None:
+        self.folder = folder
+        self.says = says
+        self.cells: dict[str, Recorded | str] = {}
+        self.asked: list[list[str]] = []
+        self.status = 0
+        self.ages: dict[str, float] = {}
+        self.no_network = False
+
+    def finished(self, command: list[str], environment: Mapping[str, str], output: int) -> int:
+        """In place of a process."""
+        self.asked.append(command)
+        made = self.cells[option(command, "--stack") or "forky"]
+        if isinstance(made, str):
+            os.write(output, made.encode())
+            return 3
+        write_run(Path(option(command, "--out")), made)
+        return 1
+
+    def renewed(self, recipe: Recipe, cache: Path, days: float, progress: Progress) -> None:
+        """In place of building an image."""
+        self.ages[recipe.stack] = days
+        if self.no_network:
+            raise UserError("the mirror cannot be reached", status=3)
+
+    def night(self, *arguments: str, **cells: Recorded | str) -> str:
+        """Runs one night; returns what it says. `status` is its exit status afterwards."""
+        self.cells = {name.replace("_", "-"): made for name, made in cells.items()}
+        self.status = main(["nightly", "--history", str(self.folder), "--stack", ",".join(self.cells), *arguments])
+        out, err = self.says.readouterr()
+        assert "Traceback" not in err
+        return out + err
+
+    def outcomes(self, name: str) -> list[str]:
+        """The outcomes of a cell, night by night."""
+        return [cell.outcome.outcome for cell in read_history(self.folder).of(name)]
+
+
+@pytest.fixture
+def nights(tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    """Nights in an empty history."""
+    made = Nights(tmp_path / "history", capsys)
+    monkeypatch.setattr(nightly, "_finished", made.finished)
+    monkeypatch.setattr(nightly, "renew_image", made.renewed)
+    return made
+
+
+GOOD_RUN, WORSE = run_of({1: "FAIL"}), run_of({1: "FAIL", 2: "FAIL"})
+CASE = SUITE.cases[2].id
+
+
+def test_the_first_night_is_the_baseline_whatever_is_violated(nights: Nights) -> None:
+    said = nights.night(forky=GOOD_RUN, trixie=GOOD_RUN)
+    assert nights.status == 0
+    assert "2 baseline (exit status 0)" in said
+    assert nights.outcomes("forky") == [BASELINE]
+
+
+def test_a_regression_is_new_that_night_known_the_next_and_mended_the_third(nights: Nights) -> None:
+    nights.night(forky=GOOD_RUN)
+    said = nights.night(forky=WORSE)
+    assert nights.status == 1
+    assert re.search(rf"regressed, since this night: PASS -> FAIL +REG-01 +{CASE}", said)
+    assert "1 regressed (exit status 1)" in said
+    (_, second) = read_history(nights.folder).nights
+    said = nights.night(forky=WORSE)
+    assert nights.status == 1
+    assert re.search(rf"regressed, since [\d :-]+: PASS -> FAIL +REG-01 +{CASE}", said)
+    said = nights.night(forky=GOOD_RUN)
+    assert nights.status == 0
+    assert re.search(rf"mended, was there since [\d :-]+: FAIL -> PASS +REG-01 +{CASE}", said)
+    assert nights.outcomes("forky") == [BASELINE, REGRESSED, REGRESSED, GOOD]
+    against = [cell.outcome.against for cell in read_history(nights.folder).of("forky")]
+    assert against == ["", *[read_history(nights.folder).nights[0]] * 3]
+    assert second in read_history(nights.folder).nights
+
+
+def test_a_new_defect_is_named_by_its_fingerprint_and_one_that_is_gone_since_when_it_was_there(nights: Nights) -> None:
+    nights.night(forky=run_of({}))
+    assert re.search(r"new, since this night: valid refused +[0-9a-f]{12} ", nights.night(forky=run_of({3: "FAIL"})))
+    said = nights.night(forky=run_of({}))
+    assert re.search(r"no longer seen, was there since .*: valid refused +[0-9a-f]{12} ", said)
+
+
+def test_what_comes_and_goes_says_so(nights: Nights) -> None:
+    for run in (run_of({}), run_of({3: "FAIL"}), run_of({})):
+        nights.night(forky=run)
+    said = nights.night(forky=run_of({3: "FAIL"}))
+    assert nights.status == 1
+    assert "since this night, and came and went before (1 of 3 nights)" in said
+
+
+def test_what_is_newly_unsupported_or_gone_is_named_and_no_regression(nights: Nights) -> None:
+    nights.night(forky=run_of({}))
+    fewer = run_of({4: "UNSUPPORTED"})
+    last = fewer.results.pop()
+    fewer.header["planned"].remove(last["case"])
+    said = nights.night(forky=fewer)
+    assert nights.status == 0
+    assert f"newly unsupported: PASS -> UNSUPPORTED  REG-01  {SUITE.cases[4].id}" in said
+    assert f"gone: PASS  REG-01  {last['case']}" in said
+
+
+def test_what_changed_under_test_is_named(nights: Nights) -> None:
+    nights.night(forky=run_of({}, under_test={"kernel": {"build_id": "a" * 40}}))
+    env = {"kernel": "7.2.1", "rdma_core": "65.0", "pyverbs": "65.0", "python": "3.14", "tainted": 0}
+    said = nights.night(forky=run_of({}, env=env, under_test={"kernel": {"build_id": "b" * 40}}))
+    assert "under test: kernel 7.2.0 -> 7.2.1; hash of kernel.build_id aaaaaaaaaaaa -> bbbbbbbbbbbb" in said
+
+
+def test_a_cell_that_cannot_run_costs_itself_alone(nights: Nights) -> None:
+    nights.night(forky=GOOD_RUN, sid=GOOD_RUN)
+    said = nights.night(sid="rdma-cts: the mirror cannot be reached\n", forky=GOOD_RUN)
+    assert nights.status == 3
+    assert re.search(r"sid +not run +rdma-cts: the mirror cannot be reached; see .*/sid/run.log\n", said)
+    assert "1 good, 1 not run (exit status 3)" in said
+    nights.night(forky=GOOD_RUN, sid=WORSE)
+    assert nights.status == 1
+    assert nights.outcomes("sid") == [BASELINE, NOT_RUN, REGRESSED]
+
+
+def test_a_regression_counts_more_than_a_cell_that_cannot_run(nights: Nights) -> None:
+    nights.night(forky=GOOD_RUN)
+    nights.night(sid="", forky=WORSE)
+    assert nights.status == 1
+
+
+@pytest.mark.parametrize("run", [run_of({1: "FAIL"}, complete=False), run_of({1: "FAIL", 5: "MISSED"})])
+def test_a_run_cut_short_is_not_decided_and_nothing_is_compared_with_it(nights: Nights, run: Recorded) -> None:
+    nights.night(forky=GOOD_RUN)
+    nights.night(forky=run)
+    assert nights.status == 3
+    nights.night(forky=WORSE)
+    assert nights.status == 1
+    assert nights.outcomes("forky") == [BASELINE, UNDECIDED, REGRESSED]
+
+
+def test_an_image_that_cannot_be_renewed_is_told_and_the_old_one_is_run(nights: Nights) -> None:
+    nights.no_network = True
+    said = nights.night("--renew", "1", "--kernel", "mine=/boot/k", forky=GOOD_RUN, sid=GOOD_RUN)
+    assert "sid: its image is not of today: the mirror cannot be reached" in said
+    assert (nights.status, nights.ages) == (0, {"forky": 1, "sid": 1})
+
+
+def test_runs_of_other_cases_are_not_compared(nights: Nights) -> None:
+    nights.night("--tier", "smoke", forky=GOOD_RUN)
+    nights.night(forky=WORSE)
+    assert nights.outcomes("forky") == [BASELINE, BASELINE]
+    nights.night("--tier", "smoke", forky=WORSE)
+    assert nights.status == 1
+
+
+def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
+    nights.night("--tier", "smoke", "--yes", "--kernel", "mine=/boot/k,/lib/m", forky=GOOD_RUN, sid=GOOD_RUN)
+    said = [" ".join(command[3:]) for command in nights.asked]
+    (night,) = read_history(nights.folder).nights
+    out = nights.folder / night
+    assert said == [
+        f"run --guest --stack forky --tier smoke --quiet --out {out}/forky --yes",
+        f"run --guest --stack sid --tier smoke --quiet --out {out}/sid --yes",
+        f"run --guest --kernel /boot/k --modules /lib/m --tier smoke --quiet --out {out}/mine --yes",
+    ]
+    assert read_history(nights.folder).names == ["forky", "mine", "sid"]
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["--stack", "woody"], "'woody' is no stack; there are bookworm,"),
+    (["--stack", ""], "'' is no stack"),
+    (["--renew", "-1"], "'-1' is not a number of days"),
+    (["--kernel", "mine"], "not of the form NAME=FILE"),
+    (["--kernel", "../x=/boot/k"], "not of the form NAME=FILE"),
+    (["--kernel", "sid=/boot/k"], "not of the form NAME=FILE"),
+    (["--kernel", "a=/boot/k", "--kernel", "a=/boot/l"], "there are two of this name"),
+])  # fmt: skip
+def test_a_mistake_in_the_matrix_is_one_line(tmp_path: Path, capsys: Says, arguments: list[str], said: str) -> None:
+    assert main(["nightly", "--history", str(tmp_path / "h"), *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert not (tmp_path / "h").exists()
+
+
+def test_a_place_where_no_history_can_be_is_one_line(tmp_path: Path, capsys: Says) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["nightly", "--history", str(tmp_path / "file"), "--stack", "forky"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_two_nights_at_once_are_refused(nights: Nights) -> None:
+    nights.night(forky=GOOD_RUN)
+    with (nights.folder / "lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert "another night is running" in nights.night(forky=GOOD_RUN)
+    assert nights.status == 2
+    assert len(read_history(nights.folder).nights) == 1
+
+
+def damage(cell: Path, how: str) -> None:
+    """Damages the first night's cell in one way."""
+    results = cell / "results.jsonl"
+    if how == "the outcome is no JSON":
+        (cell / "cell.json").write_text("{")
+    elif how == "the outcome is of nobody":
+        (cell / "cell.json").write_text(json.dumps({"schema": "x"}))
+    elif how == "the outcome is a FIFO":
+        (cell / "cell.json").unlink()
+        os.mkfifo(cell / "cell.json")
+    elif how == "the results are torn":
+        results.write_bytes(results.read_bytes()[:50] + b"\n")
+    elif how == "the results are gone":
+        results.unlink()
+    elif how == "results and summary are noise":
+        for name in ("results.jsonl", "summary.json"):
+            (cell / name).write_bytes(bytes(range(256)) + b"\n")
+    elif how == "it is a link to elsewhere":
+        shutil.rmtree(cell)
+        cell.symlink_to("/")
+    elif how == "it is a file":
+        shutil.rmtree(cell)
+        cell.write_text("")
+
+
+HOW = (
+    "the outcome is no JSON", "the outcome is of nobody", "the outcome is a FIFO", "the results are torn",
+    "the results are gone", "results and summary are noise", "it is a link to elsewhere", "it is a file",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_damaged_cell_costs_itself_alone_and_is_named_in_one_line(nights: Nights, how: str) -> None:
+    nights.night(forky=GOOD_RUN, sid=GOOD_RUN)
+    (night,) = read_history(nights.folder).nights
+    damage(nights.folder / night / "forky", how)
+    said = nights.night(forky=WORSE, sid=WORSE)
+    named = [line for line in said.splitlines() if night in line and "forky" in line and "compare --all" not in line]
+    assert len(named) == 1, said
+    assert nights.status == 1
+    assert nights.outcomes("sid") == [BASELINE, REGRESSED]
+    assert nights.outcomes("forky")[-1] == BASELINE  # of a new history
+
+
+def test_a_damaged_good_night_is_passed_over_for_the_one_before(nights: Nights) -> None:
+    nights.night(forky=run_of({}))
+    nights.night(forky=run_of({}))
+    first, second = read_history(nights.folder).nights
+    damage(nights.folder / second / "forky", "the results are torn")
+    nights.night(forky=run_of({2: "FAIL"}))
+    assert nights.status == 1
+    assert read_history(nights.folder).of("forky")[-1].outcome.against == first
+
+
+def test_a_summary_that_is_gone_is_made_anew_from_the_results(nights: Nights) -> None:
+    nights.night(forky=WORSE)
+    (cell,) = read_history(nights.folder).cells
+    (cell.folder / "summary.json").write_text("[]")
+    (again,) = read_history(nights.folder).cells
+    assert again == cell
+
+
+def test_foreign_entries_are_named_and_left_alone(nights: Nights) -> None:
+    nights.night(forky=GOOD_RUN)
+    (nights.folder / "notes\n.txt").write_text("mine")
+    (nights.folder / "20261122T031700Z").symlink_to("/etc")
+    said = nights.night(forky=GOOD_RUN)
+    assert "notes?.txt is no night of a history" in said
+    assert "20261122T031700Z is no night of a history" in said
+    assert nights.status == 0
+    assert (nights.folder / "notes\n.txt").read_text() == "mine"
+
+
+def test_a_clock_that_is_wrong_is_told(nights: Nights) -> None:
+    (nights.folder / "99990101T000000Z").mkdir(parents=True)
+    assert "the history has a later night" in nights.night(forky=GOOD_RUN)
+
+
+def test_a_run_that_really_fails_is_told_in_its_own_words(tmp_path: Path, capsys: Says) -> None:
+    """With a real process."""
+    command = ["nightly", "--history", str(tmp_path), "--stack", "forky", "--only", "reg_mr/no/such",
+               "--renew", "99999"]  # fmt: skip
+    assert main(command) == 3
+    assert re.search(r"forky +not run +rdma-cts: .*reg_mr/no/such.*; see .*run.log\n", capsys.readouterr().out)

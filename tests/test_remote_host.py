@@ -1,0 +1,449 @@
+"""Runs on a host over ssh, with a program in place of ssh that reaches this machine: the same supervision as elsewhere.
+
+With the real sshd, and a kernel that dies: test_lab_in_guest.py.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors import Audience
+from conformance.errors import UserError
+from conformance.results.records import Recorded, read_results
+from conformance.results.writer import ResultsFile
+from conformance.supervision import Supervisor, supervisor
+from conformance.tables.suite import ROOT, load_suite
+from fixtures.hosts import bootstrap, protocol, ssh
+from fixtures.hosts.address import Address
+from fixtures.hosts.archive import PARTS, packed
+from fixtures.hosts.remote_host import Means, RemoteHost
+from fixtures.hosts.remote_worker import Place, RemoteWorker
+from patience import PATIENCE_S, await_true
+from project import Project
+
+ADDRESS = Address("host.invalid")
+# In place of fixtures/usable.py: the host has a device that only the tests know.
+USABLE = """\
+def the_only_device():
+    return "fake0"
+def check_names(device):
+    pass
+def check_use(device, port, gid_index, shared):
+    pass
+"""
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class StandIn:
+    """A host that is this machine: its boot id is a file, and its temporary directories are in `tmp`."""
+
+    def __init__(self, folder: Path, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.tmp = folder / "tmp"
+        self.boot_id = folder / "boot_id"
+        self.boots = 0
+        self.said: list[str] = []
+        self._monkeypatch = monkeypatch
+        for place in (folder, self.tmp, folder / "pids", folder / "bin", folder / "parts"):
+            place.mkdir()
+        self.boot()
+        client = folder / "bin" / "ssh"
+        client.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests/stand_in_ssh.py"} "$@"\n')
+        client.chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
+        monkeypatch.setenv("TMPDIR", str(self.tmp))
+        monkeypatch.setenv("STAND_IN_PIDS", str(folder / "pids"))
+        monkeypatch.setenv("RDMA_CTS_DERIVED", "")
+        self.archive = packed(self._tree(project))
+
+    def _tree(self, project: Project) -> list[tuple[Path, str]]:
+        """The suite with the device of the tests, whose host needs no bindings."""
+        own = {
+            "fixtures/usable.py": USABLE,
+            "fixtures/packages.txt": "remote python3-yaml module:yaml = =\n",
+            "fixtures/hosts/protocol.py": (ROOT / "fixtures/hosts/protocol.py")
+            .read_text()
+            .replace(f"ALIVE_S = {protocol.ALIVE_S}", "ALIVE_S = 0.2"),
+            "fixtures/hosts/agent.py": (ROOT / "fixtures/hosts/agent.py")
+            .read_text()
+            .replace(BOOT_ID, str(self.boot_id)),
+        }
+        parts = [part for part in PARTS if part not in own and part not in ("cases", "conftest.py", "tox.ini")]
+        for number, text in enumerate(own.values()):
+            (self.folder / "parts" / str(number)).write_text(text)
+        return [
+            *((ROOT / part, part) for part in parts),
+            *((self.folder / "parts" / str(number), name) for number, name in enumerate(own)),
+            *((project.root / part, part) for part in ("cases", "conftest.py", "tox.ini")),
+            (project.tables, "vendor/0"),
+        ]
+
+    def boot(self) -> None:
+        """From now on the host is in another boot."""
+        self.boots += 1
+        self.boot_id.write_text(f"boot-{self.boots}\n")
+
+    def host(self, **means: Any) -> RemoteHost:
+        """The host, open."""
+        wanted = {"device": "", "port": 1, "gid_index": None, "shared": False, "uses": ()}
+        host = RemoteHost(ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), self.said.append)
+        try:
+            host.open()
+        except BaseException:
+            host.__exit__()
+            raise
+        return host
+
+    def goes_wrong(self, **how: object) -> None:
+        """Says how the next connections break; see stand_in_ssh.py."""
+        for name, value in how.items():
+            self._monkeypatch.setenv(f"STAND_IN_{name.upper()}", str(value))
+
+    def pids(self) -> list[int]:
+        """The processes in place of ssh that run."""
+        found = [int(path.name) for path in (self.folder / "pids").iterdir()]
+        return [pid for pid in found if Path(f"/proc/{pid}/cmdline").exists() and _runs(pid)]
+
+    def cut(self) -> None:
+        """All connections break."""
+        for pid in self.pids():
+            os.kill(pid, signal.SIGKILL)
+
+    def left(self) -> list[str]:
+        """What a host still has of connections that are over."""
+        return sorted(path.name for path in self.tmp.glob("rdma-cts-*"))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _harmless_last(table: str) -> str:
+    """The table with one row that does no harm behind those that end or hold up their worker."""
+    head, *rows = table.split("  - id: ")
+    rows.sort(key=lambda row: row.startswith("not-supported"))
+    return "  - id: ".join([head, *rows])
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    table = project.tables / "reg_mr" / "fake.yaml"
+    table.write_text(_harmless_last(table.read_text()))
+    return StandIn(tmp_path / "host", project, monkeypatch)
+
+
+class Run:
+    """A run on a host, in which something can happen when a case begins."""
+
+    def __init__(self, stand_in: StandIn, project: Project, out: Path, rows: Sequence[str]) -> None:
+        out.mkdir(exist_ok=True)
+        self.out = out
+        self.audience = Audience()
+        self.suite = load_suite([project.tables])
+        self.cases = [self.suite.find(f"reg_mr/fake/{row}") for row in rows]
+        self.stand_in = stand_in
+
+    def on(self, host: RemoteHost, begins: Any = lambda case: None, resumed: bool = False) -> Recorded:
+        """Runs the cases; `begins` is called in a worker's thread with each line that tells of a start."""
+        place = Place(host, ["--rdma-cases", "vendor/0"], self.out / "console.log", link=host.first)
+
+        def start(cases: Sequence[str]) -> RemoteWorker:
+            worker = place.start(cases)
+            next_line = worker.next_line
+
+            def watched(timeout: float) -> bytes | None:
+                line = next_line(timeout)
+                if line and b'"type":"start"' in line:
+                    begins(line.decode())
+                return line
+
+            worker.next_line = watched  # type: ignore[method-assign]
+            return worker
+
+        results = ResultsFile(self.out / "results.jsonl", carry_on=resumed)
+        prior = results.cut_back(results.recorded()) if resumed else None
+        try:
+            Supervisor(
+                self.suite, [case for case in self.cases if case], results, self.audience, {"stack": "host"},
+                self.out / "console.log", boot_id=lambda: host.boot_id, prior=prior,
+            ).run(start)  # fmt: skip
+        finally:
+            results.close()
+        return read_results(self.out)
+
+
+@pytest.fixture
+def verdicts_of(stand_in: StandIn, project: Project, tmp_path: Path) -> Any:
+    """Runs rows on the stand-in; returns the verdicts by row, and the run."""
+
+    def run(*rows: str, begins: Any = lambda case: None, **means: Any) -> tuple[dict[str, str], Recorded, Run]:
+        made = Run(stand_in, project, tmp_path / "out", rows)
+        with stand_in.host(**means) as host:
+            recorded = made.on(host, begins)
+        return {line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results}, recorded, made
+
+    return run
+
+
+# A run
+
+
+def test_a_run_over_ssh_has_the_verdicts_of_one_without(verdicts_of: Any, stand_in: StandIn) -> None:
+    found, recorded, made = verdicts_of("works", "wrongly-accepted", "not-supported", "harness-trouble")
+    assert found == {
+        "works": "PASS", "wrongly-accepted": "FAIL", "not-supported": "UNSUPPORTED", "harness-trouble": "BROKEN",
+    }  # fmt: skip
+    assert recorded.header["device"]["name"] == "fake0"
+    assert recorded.footer["complete"] is True
+    assert recorded.footer["boots"] == 1
+    assert [line["boot_id"] for line in recorded.others if line["type"] == "worker"] == ["boot-1"]
+    assert "passed" in (made.out / "console.log").read_text()
+    assert stand_in.left() == []
+
+
+def test_a_process_that_dies_there_costs_one_case(verdicts_of: Any) -> None:
+    found, recorded, _ = verdicts_of("works", "dies", "not-supported")
+    assert found == {"works": "PASS", "dies": "CRASH", "not-supported": "UNSUPPORTED"}
+    (crash,) = [line for line in recorded.results if line["verdict"] == "CRASH"]
+    assert "the process under test ended with status 1" in crash["reason"]
+    assert recorded.footer["boots"] == 2
+
+
+def test_a_process_that_hangs_there_costs_one_case(
+    verdicts_of: Any, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "CASE_DEADLINE_S", 2.0)
+    found, _, _ = verdicts_of("works", "hangs", "not-supported")
+    assert found == {"works": "PASS", "hangs": "HANG", "not-supported": "UNSUPPORTED"}
+    assert stand_in.left() == []
+
+
+# Connections that break
+
+
+def test_a_connection_that_is_cut_in_a_case_costs_nothing(verdicts_of: Any, stand_in: StandIn) -> None:
+    cut: list[str] = []
+
+    def begins(line: str) -> None:
+        if "not-supported" in line and not cut:
+            cut.append(line)
+            stand_in.cut()
+
+    found, recorded, made = verdicts_of("works", "wrongly-accepted", "not-supported", begins=begins)
+    assert found == {"works": "PASS", "wrongly-accepted": "FAIL", "not-supported": "UNSUPPORTED"}
+    assert recorded.footer["boots"] == 2
+    assert made.audience.reasons == [f"the connection to {ADDRESS} was cut"]
+    await_true(lambda: not stand_in.left())
+
+
+def test_a_case_in_which_the_connection_is_cut_each_time_is_broken(verdicts_of: Any, stand_in: StandIn) -> None:
+    found, _, _ = verdicts_of("works", "hangs", begins=lambda line: stand_in.cut() if "hangs" in line else None)
+    assert found == {"works": "PASS", "hangs": "BROKEN"}
+
+
+def test_a_line_that_the_cut_has_torn_is_none(
+    stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first connection breaks after some number of bytes, wherever that is."""
+    rows = ("works", "wrongly-accepted", "not-supported")
+    dice = random.Random(24)
+    for number in range(3):
+        stand_in.goes_wrong(bytes=dice.randrange(1200, 3000))
+        with stand_in.host() as host:
+            monkeypatch.delenv("STAND_IN_BYTES")
+            recorded = Run(stand_in, project, tmp_path / f"out{number}", rows).on(host)
+        assert [line["verdict"] for line in recorded.results] == ["PASS", "FAIL", "UNSUPPORTED"]
+        assert recorded.footer is not None
+        assert recorded.footer["complete"] is True
+        assert recorded.footer["boots"] == 2
+
+
+def test_a_host_that_goes_down_in_a_case_costs_that_case(verdicts_of: Any, stand_in: StandIn) -> None:
+    down: list[str] = []
+
+    def begins(line: str) -> None:
+        if "hangs" in line:
+            down.append(line)
+            stand_in.boot()
+            stand_in.cut()
+
+    found, recorded, _ = verdicts_of("works", "hangs", "not-supported", begins=begins)
+    assert found == {"works": "PASS", "hangs": "CRASH", "not-supported": "UNSUPPORTED"}
+    (crash,) = [line for line in recorded.results if line["verdict"] == "CRASH"]
+    assert "the kernel under test died" in crash["reason"]
+    assert len(down) == 1
+    boots = [line["boot_id"] for line in recorded.others if line["type"] == "worker"]
+    assert boots == ["boot-1", "boot-2"]
+
+
+def test_a_host_that_does_not_come_back_is_reset_and_its_console_is_evidence(
+    stand_in: StandIn, project: Project, tmp_path: Path
+) -> None:
+    serial = tmp_path / "serial"
+    serial.touch()
+    reset = f"echo x >>{tmp_path}/resets; rm -f {stand_in.folder}/dead; echo boot-9 >{stand_in.boot_id}"
+    stand_in.goes_wrong(prefix=f"[ ! -e {stand_in.folder}/dead ] || exit 255; ")
+
+    def begins(line: str) -> None:
+        if "hangs" in line:
+            (stand_in.folder / "dead").touch()
+            serial.write_text("[ 9.0] Kernel panic - not syncing: sysrq triggered crash\n")
+            await_true(lambda: "panic" in (tmp_path / "out" / "host-console.log").read_text())
+            stand_in.cut()
+
+    run = Run(stand_in, project, tmp_path / "out", ("works", "hangs", "not-supported"))
+    with stand_in.host(return_s=1.0, power_cycle=reset, console=f"tail -n +1 -f {serial}") as host:
+        host.follow_console(tmp_path / "out" / "host-console.log")
+        recorded = run.on(host, begins)
+    assert [line["verdict"] for line in recorded.results] == ["PASS", "CRASH", "UNSUPPORTED"]
+    assert "[ 9.0] Kernel panic - not syncing: sysrq triggered crash" in recorded.results[1]["kernel"]["log"]
+    assert (tmp_path / "resets").read_text() == "x\n"
+    assert recorded.footer is not None
+    assert recorded.footer["complete"] is True
+
+
+def test_a_host_that_does_not_come_back_loses_nothing_and_the_case_is_a_crash_when_it_does(
+    stand_in: StandIn, project: Project, tmp_path: Path
+) -> None:
+    def begins(line: str) -> None:
+        if "hangs" in line:
+            (stand_in.folder / "dead").touch()
+            stand_in.cut()
+
+    stand_in.goes_wrong(prefix=f"[ ! -e {stand_in.folder}/dead ] || exit 255; ")
+    run = Run(stand_in, project, tmp_path / "out", ("works", "hangs", "not-supported"))
+    with stand_in.host(return_s=0.5) as host:
+        recorded = run.on(host, begins)
+        assert f"{ADDRESS} did not come back within 0.5 s: " in host.gone
+    found = [(line["verdict"], line["reason"]) for line in recorded.results]
+    assert found[0][0] == "PASS"
+    assert [verdict for verdict, _ in found[1:]] == ["MISSED", "MISSED"]
+    assert "did not come back" in found[1][1]
+    assert recorded.footer is not None
+    assert recorded.footer["complete"] is False
+    (stand_in.folder / "dead").unlink()
+    stand_in.boot()
+    with stand_in.host() as host:
+        again = run.on(host, resumed=True)
+    assert [line["verdict"] for line in again.results] == ["PASS", "CRASH", "UNSUPPORTED"]
+    assert again.results[1]["reason"].endswith("the host went down while the case ran")
+
+
+def test_a_host_that_comes_back_with_another_kernel_is_told(stand_in: StandIn) -> None:
+    with stand_in.host() as host:
+        assert host.first
+        host._same["kernel"] = "5.4.0-another"
+        host.first.cut()
+        with pytest.raises(UserError, match=r"is not the same any more: kernel was 5\.4\.0-another, is ") as caught:
+            host.connected(host.first)
+    assert caught.value.status == 3
+
+
+def test_a_silent_connection_counts_as_lost(
+    verdicts_of: Any, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "SILENCE_S", 4.0)
+    stopped: list[int] = []
+
+    def begins(line: str) -> None:
+        if "hangs" in line and not stopped:
+            stopped.extend(stand_in.pids())
+            stand_in.boot()
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+
+    found, _, _ = verdicts_of("works", "hangs", begins=begins)
+    assert found == {"works": "PASS", "hangs": "CRASH"}
+    assert len(stopped) == 1
+
+
+# What is wrong with a host
+
+
+@pytest.mark.parametrize(
+    ("says", "status", "told"),
+    [
+        ("@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nOffending ED25519 key in known_hosts:1\n"
+         "Host key verification failed.\n", 255, "host.invalid: its host key is not the one that is known"),
+        ("No ED25519 host key is known for x and you have requested strict checking.\nHost key verification failed.\n",
+         255, "host.invalid: its host key is not known; connect once with ssh -- host.invalid, and compare the key"),
+        ("root@x: Permission denied (publickey,password).\n", 255,
+         "host.invalid: no right to log in without a password (the host offers: publickey,password); "),
+        ("ssh: Could not resolve hostname x: Name or service not known\n", 255,
+         "host.invalid cannot be reached: ssh: Could not resolve hostname x: Name or service not known"),
+        ("", 255, "host.invalid cannot be reached: ssh does not say why"),
+        ("", 127, "host.invalid: there is no python3; "),
+        ("mktemp: failed to create directory: No space left on device\n", 73,
+         "host.invalid: no temporary directory can be made there: mktemp: failed to create directory: No space left"),
+        ("This account is not available.\n", 1, "host.invalid: the connection ended with status 1: This account is"),
+    ],
+)  # fmt: skip
+def test_what_ssh_says_becomes_one_line(stand_in: StandIn, tmp_path: Path, says: str, status: int, told: str) -> None:
+    (tmp_path / "says").write_text(says)
+    stand_in.goes_wrong(says=tmp_path / "says", status=status)
+    with pytest.raises(UserError) as caught:
+        stand_in.host()
+    assert str(caught.value).startswith(told)
+    assert "\n" not in str(caught.value)
+    assert caught.value.status == 3
+
+
+def test_a_full_disk_is_told(stand_in: StandIn) -> None:
+    stand_in.goes_wrong(prefix="ulimit -f 8; ")
+    with pytest.raises(UserError, match=r"host\.invalid: the suite cannot be written to .*: File too large") as caught:
+        stand_in.host()
+    assert caught.value.status == 3
+    await_true(lambda: not stand_in.left())
+
+
+def test_a_python_that_is_too_old_or_of_another_architecture_is_told() -> None:
+    opening = bootstrap.opening(b"secret", b"")
+    for have, told in (("sys.version_info = (3, 9)", b"Python 3.11 or later is needed"),
+                       ("sys.byteorder = 'big'", b"64 bits and little-endian are needed")):  # fmt: skip
+        code = f"import sys; {have}; exec(eval(sys.stdin.buffer.readline()))"
+        done = subprocess.run([sys.executable, "-c", code, "/nowhere"], input=opening, capture_output=True, check=False)
+        assert done.returncode == 3
+        assert told in done.stdout
+        assert isinstance(protocol.understood(b"secret", done.stdout), dict)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-oProxyCommand=x", "a b", "host:", "host:0", "host:70000", "u@-x", "a:b:c", "[::1"]
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not of the form|a port is a number"):
+        Address.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("lab7", ["--", "lab7"]), ("root@lab7", ["--", "root@lab7"]), ("lab7:2222", ["-p", "2222", "--", "lab7"]),
+        ("me@[fd00::1]:22", ["-p", "22", "--", "me@fd00::1"]), ("[fd00::1]", ["--", "fd00::1"]),
+    ],
+)  # fmt: skip
+def test_an_address_becomes_arguments_of_ssh(text: str, arguments: list[str]) -> None:
+    address = Address.parse(text)
+    assert str(address) == text
+    assert address.arguments == arguments
+    assert ssh.command_line("ssh", address)[-len(arguments) - 1 : -1] == arguments
+
+
+def test_lines_without_the_secret_are_left_out() -> None:
+    message = protocol.message(b"s", "hello", folder="x")
+    assert protocol.understood(b"s", message) == {"event": "hello", "folder": "x"}
+    assert protocol.understood(b"s", protocol.carried(b"s", b'{"type":"start"}\n')) == b'{"type":"start"}\n'
+    for line in (message[:-1], b"x" + message, b"s M []\n", b"s M {\n", b"s X y\n", b"\n", b"Last login: today\n"):
+        assert protocol.understood(b"s", line) is None
