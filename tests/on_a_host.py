@@ -107,15 +107,23 @@ def await_true(condition: Any, seconds: float = PATIENCE_S) -> None:
         time.sleep(0.1)  # each look reads all of /proc
 
 
-def in_use() -> dict[str, Any]:
-    """A device on which another process has a queue pair."""
+def in_use() -> tuple[dict[str, Any], float]:
+    """A device on which another process has a queue pair.
+
+    The run beside it, with a profile, is the one that nobody disturbs. How long it took, in seconds, is told, too.
+    """
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         refused = run("--verb", "dealloc_mw", "--out", "refused")
-        shared = run(*CHOSEN, "--out", "shared", "--shared")
+        began = time.monotonic()
+        shared = run(*CHOSEN, "--profile", "profiles/rxe.yaml", "--shared", "--out", "unbroken")
+        took = time.monotonic() - began
         holder.kill()
-    return {"refused": refused, "left": Path("refused/results.jsonl").exists(), "shared": shared}
+    if not footer("unbroken"):
+        raise RuntimeError(shared["said"])
+    found = {"refused": refused, "left": Path("refused/results.jsonl").exists(), "shared": shared}
+    return {**found, "missing": run("--device", "rxe9"), "footer": footer("unbroken")}, took
 
 
 def stuck() -> dict[str, Any]:
@@ -168,17 +176,6 @@ def shared() -> dict[str, Any]:
     return told
 
 
-def unbroken() -> tuple[dict[str, Any], float]:
-    """A run that nobody disturbs, with a profile; and how long it took, in seconds."""
-    missing = run("--device", "rxe9")
-    began = time.monotonic()
-    done = run("--profile", "profiles/rxe.yaml", *CHOSEN, "--out", "unbroken")
-    took = time.monotonic() - began
-    if not footer("unbroken"):
-        raise RuntimeError(done["said"])
-    return {"missing": missing, "done": done, "footer": footer("unbroken")}, took
-
-
 def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
     """Runs cut short by a SIGKILL at random moments of the process that has `word` among its arguments."""
     found = []
@@ -209,8 +206,8 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
 
 def main() -> None:
     moments = int(sys.argv[1])
-    first, took = unbroken()
-    found = {"unbroken": first, "shared": shared(), "in use": in_use(), "supervisor": killed("commands", moments, took),
+    beside, took = in_use()
+    found = {"in use": beside, "shared": shared(), "supervisor": killed("commands", moments, took),
              "pytest": killed("--rdma-stream", moments, took), "stuck": stuck()}  # fmt: skip
     print("RESULT", json.dumps(found), flush=True)
 
