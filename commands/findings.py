@@ -11,6 +11,8 @@ from commands import case_options
 from commands.reproducer import basis_of
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
+from fixtures.softroce.changes import FOLDER as CHANGES
+from fixtures.softroce.changes import read_changes
 from reports.digest import read
 from reproducers.findings import FOLDER, PAGE, Run, findings_of, page
 
@@ -45,10 +47,21 @@ def execute(arguments: argparse.Namespace) -> int:
                 (folder / each.file).write_text(each.program.text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror}") from error
-    write_atomically(arguments.out / PAGE, page(found, runs, places, arguments.title).encode())
+    write_atomically(arguments.out / PAGE, page(found, runs, places, _mended(), arguments.title).encode())
     programs = sum(each.program is not None for each in found)
     print(f"{arguments.out / PAGE}: {len(found)} defects, {programs} with a program in {folder}/")
     return 0
+
+
+def _mended() -> dict[str, str]:
+    """By fingerprint, the changes of the mended stack that mend a defect, as links, with texts for a mailing list."""
+    found: dict[str, list[str]] = {}
+    for change in read_changes():
+        source = f"../fixtures/softroce/{CHANGES.name}/{change.name}.yaml"
+        for fingerprint in change.defects:
+            link = f"[{change.name}]({source}) ([text]({FOLDER}/{change.name}.txt))"
+            found.setdefault(fingerprint, []).append(link)
+    return {fingerprint: ", ".join(links) for fingerprint, links in found.items()}
 
 
 def _places(path: Path) -> dict[str, str]:

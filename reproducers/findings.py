@@ -78,8 +78,10 @@ def _finding(fingerprint: str, runs: tuple[Run, ...], suite: Suite) -> Finding:
     return Finding(defect, runs, defect.first, None, reasons[0])
 
 
-def page(findings: Sequence[Finding], runs: Sequence[Run], where: Mapping[str, str], title: str) -> str:
-    """The page as Markdown. `where` says, by fingerprint, where in a driver's source a defect lies."""
+def page(
+    findings: Sequence[Finding], runs: Sequence[Run], where: Mapping[str, str], mended: Mapping[str, str], title: str
+) -> str:
+    """The page as Markdown. By fingerprint, `where` says where in the source a defect lies, `mended` what mends it."""
     lines = [f"# {title}", ""]
     lines += [f"{len(findings)} defects of {_devices(runs)}, the most severe first. This page and the programs in "
               f"`{FOLDER}/` are made by `./rdma-cts findings RUN [RUN …]` from runs on:", ""]  # fmt: skip
@@ -91,7 +93,7 @@ def page(findings: Sequence[Finding], runs: Sequence[Run], where: Mapping[str, s
         names = ", ".join(dict.fromkeys(run.name for run in each.runs))
         lines.append(f"| {each.defect.severity.label} | {_cell(each.defect.title)} | {names} | {_link(each)} |")
     for each in findings:
-        lines += ["", *_section(each, runs, where)]
+        lines += ["", *_section(each, runs, where, mended)]
     return "\n".join(lines) + "\n"
 
 
@@ -99,7 +101,7 @@ def _devices(runs: Iterable[Run]) -> str:
     return ", ".join(dict.fromkeys(str(run.digest.header["device"].get("driver", "?")) for run in runs))
 
 
-def _section(finding: Finding, runs: Sequence[Run], where: Mapping[str, str]) -> list[str]:
+def _section(finding: Finding, runs: Sequence[Run], where: Mapping[str, str], mended: Mapping[str, str]) -> list[str]:
     defect, symptom = finding.defect, finding.symptom
     facts = finding.runs[0].digest.rules
     seen = [f"{run.name} ({len(run.by_fingerprint[defect.fingerprint].cases)} results)" for run in finding.runs]
@@ -117,6 +119,8 @@ def _section(finding: Finding, runs: Sequence[Run], where: Mapping[str, str]) ->
     lines.append(f"- answered by: {defect.answering}")
     if place := where.get(defect.fingerprint):
         lines.append(f"- where: {place}")
+    if changes := mended.get(defect.fingerprint):
+        lines.append(f"- mended by: {changes}")
     lines.append(f"- shown by: {_link(finding)}")
     return lines
 
