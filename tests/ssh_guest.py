@@ -24,6 +24,7 @@ from fixtures.softroce.image import Image, ensure_image
 from fixtures.softroce.job import Job
 from fixtures.softroce.machine import machine_for
 from fixtures.softroce.recipe import recipe_for
+from patience import await_true
 
 BOOT_S = 600.0  # it only bounds a hang
 # The network that QEMU gives a guest, and what is started in it: sshd, which is to survive the end of any session.
@@ -124,4 +125,5 @@ def ssh_guest(folder: Path, image: Image, devices: int = 1) -> Iterator[SshGuest
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {known[0]} {known[1]}\n")
     with Guest(command, console, work) as guest:
         guest.await_up(BOOT_S)
+        await_true(lambda: b"Server listening" in console.read_bytes())
         yield SshGuest(guest, port, folder)

@@ -20,7 +20,8 @@ from patience import PATIENCE_S, await_true
 from ssh_guest import SshGuest, host_image, keys_in, ssh_guest, ssh_on_path
 
 pytestmark = pytest.mark.guest
-CHOSEN = ("--verb", "dealloc_mw", "--no-confirm")
+CHOSEN = ("--verb", "dereg_mr", "-k", "dead_keys", "--no-confirm")
+LONG = "dereg_mr/dead_keys/lkey-by-kind-by-operation"  # a sweep, in which there is time for a panic
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,8 @@ def on_guest(guest: SshGuest, command: str) -> str:
 def test_a_host_with_an_unknown_key_is_not_trusted(guest: SshGuest, tmp_path: Path) -> None:
     (tmp_path / "known").touch()
     done = started(guest, "doctor", "--host", guest.address, UserKnownHostsFile=tmp_path / "known")
-    assert f"rdma-cts: {guest.address}: its host key is not known; " in said(done)
+    told = said(done)
+    assert f"rdma-cts: {guest.address}: its host key is not known; " in told, told
     assert done.returncode == 3
 
 
@@ -93,15 +95,19 @@ def test_a_full_disk_is_told_and_a_host_that_has_room_has_all_that_is_needed(gue
 
 def test_a_kernel_that_panics_in_a_case_costs_that_case(guest: SshGuest, tmp_path: Path) -> None:
     out = tmp_path / "out"
+    panic = subprocess.Popen(
+        [str(guest.folder / "bin" / "ssh"), "-p", str(guest.port), "root@127.0.0.1",
+         "read line && echo c >/proc/sysrq-trigger"],
+        stdin=subprocess.PIPE,
+    )  # fmt: skip
+    assert panic.stdin is not None
     run = started(
         guest, "run", "--host", guest.address, *CHOSEN, "--out", str(out), "--console", guest.console,
         "--power-cycle", guest.reset, "--return-within", "20",
     )  # fmt: skip
     await_true(lambda: run.poll() is not None or _in_flight(out))
-    panic = subprocess.Popen(
-        [str(guest.folder / "bin" / "ssh"), "-p", str(guest.port), "root@127.0.0.1", "echo c >/proc/sysrq-trigger"],
-        stdin=subprocess.DEVNULL,
-    )
+    panic.stdin.write(b"now\n")
+    panic.stdin.close()
     told = said(run)
     panic.kill()
     panic.wait()
@@ -109,9 +115,10 @@ def test_a_kernel_that_panics_in_a_case_costs_that_case(guest: SshGuest, tmp_pat
     verdicts = [str(line["verdict"]) for line in recorded.results]
     assert run.returncode == 1, told
     assert verdicts.count("CRASH") == 1, told
-    assert set(verdicts) == {"PASS", "CRASH"}
+    assert set(verdicts) <= {"PASS", "UNSUPPORTED", "CRASH"}
     assert recorded.footer is not None
     assert recorded.footer["complete"] is True
+    assert len(verdicts) > 1
     (crash,) = [line for line in recorded.results if line["verdict"] == "CRASH"]
     assert any("Kernel panic - not syncing: sysrq triggered crash" in line for line in crash["kernel"]["log"])
     boots = [line["boot_id"] for line in recorded.others if line["type"] == "worker"]
@@ -120,8 +127,7 @@ def test_a_kernel_that_panics_in_a_case_costs_that_case(guest: SshGuest, tmp_pat
 
 
 def _in_flight(out: Path) -> bool:
-    """Whether a result is there, and another case has begun."""
+    """Whether the case LONG has begun."""
     path = out / "results.jsonl"
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    kinds = [json.loads(line)["type"] for line in lines]
-    return "result" in kinds and kinds[-1] == "start"
+    return any(record["type"] == "start" and record["case"] == LONG for record in map(json.loads, lines))

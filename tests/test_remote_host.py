@@ -369,6 +369,28 @@ def test_a_silent_connection_counts_as_lost(
     assert len(stopped) == 1
 
 
+def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
+    stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "SILENCE_S", PATIENCE_S)
+    monkeypatch.setattr(protocol, "PANIC_S", 4.0)
+    serial = tmp_path / "serial"
+    serial.touch()
+
+    def begins(line: str) -> None:
+        if "hangs" in line:
+            serial.write_text("Kernel panic - not syncing: Fatal exception\n")
+            stand_in.boot()
+            for pid in stand_in.pids():
+                os.kill(pid, signal.SIGSTOP)
+
+    run = Run(stand_in, project, tmp_path / "out", ("works", "hangs"))
+    with stand_in.host(console=f"tail -n +1 -f {serial}") as host:
+        host.follow_console(tmp_path / "out" / "host-console.log")
+        recorded = run.on(host, begins)
+    assert [line["verdict"] for line in recorded.results] == ["PASS", "CRASH"]
+
+
 # What is wrong with a host
 
 
