@@ -17,8 +17,8 @@ from commands.plan import FILE_NAME as PLAN
 from commands.plan import read_plan
 from commands.run_arguments import add_arguments as add_run_arguments
 from commands.run_arguments import options_from
+from commands.written import is_standard_output, write_out
 from conformance.errors import UserError
-from conformance.results.files import write_atomically
 from conformance.results.points import points_path
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.tables.suite import ROOT, VERSION
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Writes a bundle that verifies, and says what it supports; exit status 0. Raises UserError (1: it does not)."""
-    if not arguments.run.is_dir():
+    if not (arguments.run / RESULTS).is_file():
         raise UserError(f"{arguments.run} is not the directory of a run")
     run = read(arguments.run)
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
@@ -49,8 +49,9 @@ def execute(arguments: argparse.Namespace) -> int:
         support = verify.support_of(draft, arguments.cases)
         if support.unfounded:
             raise UserError(f"{arguments.run} supports {support.sentence}; the first: {support.unfounded[0]}", status=1)
-        write_atomically(out, draft.read_bytes())
-    show([f"bundle: {out} (sha256 {support.sha256})", f"it supports: {support.sentence}"])
+        write_out(out, draft.read_bytes(), "bundle")
+    if not is_standard_output(out):
+        show([f"sha256: {support.sha256}", f"it supports: {support.sentence}"])
     return 0
 
 

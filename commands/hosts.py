@@ -45,14 +45,9 @@ def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
     if options.rdma_core:
         raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build there")
     packages.ensure_tools(packages.SSH, assume_yes=assume_yes, say=say)
-    return connected(options, say)
-
-
-def connected(options: RunOptions, say: Say) -> RemoteHost:
-    """The same without what only concerns a run of cases."""
     uses = packages.SEQUENCES if options.tier == "exhaustive" and options.sequences else ()
     wanted = {
-        "device": options.device or "", "port": options.port, "gid_index": options.gid_index,
+        "device": options.device or "", "port": options.port, "gid_index": options.gid_index, "peer": options.peer,
         "shared": options.shared, "uses": uses,
     }  # fmt: skip
     means = Means(options.return_within, options.console or "", options.power_cycle or "")

@@ -63,6 +63,8 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
         "rules": {rule.id: rule.as_data() for rule in suite.registry.values()},
         "judged_again": {"suite": recorded.header.get("suite"), "at": datetime.now().isoformat(timespec="seconds")},
     }
+    if waivers:
+        header["waivers"] = {"file": waivers.file, "sha256": waivers.sha256}
     with closing(ResultsFile(out / FILE_NAME)) as file:
         file.append(header)
         results: list[ResultRecord] = []

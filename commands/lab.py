@@ -56,7 +56,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace) -> i
             for run in runs:
                 run.end()
         columns = [run.column() for run in runs]
-        write_atomically(out / page.FILE_NAME, page.render(columns).encode())
+        write_atomically(out / page.FILE_NAME, page.page_of(columns).encode())
     for column in columns:
         print(one_line(f"{column.name}: {column.told}"))
     for line in page.differences(columns):

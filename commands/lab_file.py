@@ -19,7 +19,7 @@ from fixtures.hosts.address import Address
 
 # What a host has of its own: options of a run, by the names of their fields.
 OF_HOSTS = (
-    "device", "port", "gid_index", "profile", "waivers", "console", "power_cycle", "return_within", "hazardous",
+    "device", "port", "gid_index", "peer", "profile", "waivers", "console", "power_cycle", "return_within", "hazardous",
     "shared",
 )  # fmt: skip
 _PATHS = ("profile", "waivers")

@@ -18,17 +18,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from commands import run_arguments
+from commands import case_options, run_arguments
 from commands.output import show
 from commands.unforeseen import explained
 from conformance.errors import UserError
 from conformance.results.files import not_written, write_atomically
+from conformance.results.waiver_file import read_waivers
 from conformance.run_options import BUILDS, CASES, GENERAL, WHERE, RunOptions, budget_seconds
+from conformance.tables.profile import read_profile
 from conformance.tables.suite import ROOT
 from fixtures.cache import cache_directory
 from fixtures.processes import signal_name
 from fixtures.softroce.image import renew_image
-from fixtures.softroce.recipe import DEFAULT_STACK, STACKS, recipe_for
+from fixtures.softroce.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS, recipe_for
 from reports.comparison import Comparison, compare
 from reports.digest import Digest, read
 from reports.history import (
@@ -42,6 +44,7 @@ from reports.history import (
     facts_of,
     format_night,
     read_history,
+    run_in,
 )
 from reports.morning import Morning, summary_of
 
@@ -56,6 +59,7 @@ _OPTIONS = {
     CASES: ("verbs", "rules", "words", "only", "tier", "cases"),
     GENERAL: ("profile", "waivers", "no_confirm", "dialect", "deadline", "seed", "sequences"),
 }  # fmt: skip
+_KNOWN = (*STACKS, *MENDED_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
 _LAST_BYTES = 1 << 14  # of a log, in which the reason stands why a run did not begin
 
@@ -88,15 +92,15 @@ def _days(text: str) -> float:
 def _stacks(text: str) -> list[str]:
     names = list(dict.fromkeys(text.split(",")))
     for name in names:
-        if name not in STACKS:
-            raise argparse.ArgumentTypeError(f"{name!r} is no stack; there are {', '.join(STACKS)}")
+        if name not in _KNOWN:
+            raise argparse.ArgumentTypeError(f"{name!r} is no stack; there are {', '.join(_KNOWN)}")
     return names
 
 
 def _kernel(text: str) -> tuple[str, Path, Path | None]:
     name, _, files = text.partition("=")
     kernel, _, modules = files.partition(",")
-    if not CELL_NAME.fullmatch(name) or name in STACKS or not kernel:
+    if not CELL_NAME.fullmatch(name) or name in _KNOWN or not kernel:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=FILE[,MODULES], with a NAME of its own")
     return name, Path(kernel), Path(modules) if modules else None
 
@@ -107,6 +111,12 @@ def execute(arguments: argparse.Namespace) -> int:
     given = {name: value for name, value in vars(arguments).items() if name not in ("stack", "kernel")}
     options = replace(run_arguments.options_from(argparse.Namespace(**given)), guest=True)
     cells = _cells(arguments, options)
+    suite = case_options.suite_from(options)
+    case_options.selection_from(options).apply(suite)  # reports a mistake before the night begins
+    if options.profile:
+        read_profile(options.profile)
+    if options.waivers:
+        read_waivers(options.waivers, suite, datetime.now().date())
     with _locked(folder):
         history = read_history(folder)
         show(history.problems)
@@ -266,7 +276,7 @@ def _compared(history: History, ran: _Ran) -> Morning:
 def _comparison(earlier: Cell, run: Digest) -> Comparison | None:
     """The run compared with that of an earlier night; None, and a line, if that cannot be read any more."""
     try:
-        return compare(read(earlier.folder), run, unlike_tables=True)
+        return compare(run_in(earlier.folder), run, unlike_tables=True)
     except UserError as error:
         show([f"{earlier.night}, {earlier.name} cannot be compared with: {error}"])
         return None

@@ -42,7 +42,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.history:
         if arguments.runs or arguments.format != "html":
             raise UserError("--history makes one page of its own", hint="give neither runs nor another format")
-        page = history_page.render(read_history(arguments.history))
+        page = history_page.page_of(read_history(arguments.history))
         write_out(arguments.out or arguments.history / PAGE, page.encode(), "report")
         return 0
     if not arguments.runs:

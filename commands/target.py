@@ -15,6 +15,7 @@ from typing import Any
 from commands import builds, hosts
 from commands.durations import Durations
 from commands.guests import Guests
+from conformance.device.device import device_names
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from conformance.supervision import Start, Worker
@@ -59,6 +60,8 @@ def with_target(options: RunOptions, host: RemoteHost | None = None) -> RunOptio
     device = _device(options)
     devices = options.on(device).devices
     (builds.refuse_on_host if devices else builds.refuse_in_guest)(options)
+    if options.peer and device:
+        usable.check_peer(options.peer, device)
     for name in devices:
         usable.check_use(name, options.port, options.gid_index, options.shared)
     return options.on(device)
@@ -71,7 +74,8 @@ def _device(options: RunOptions) -> str:
             raise UserError("--device and --guest exclude each other")
         usable.check_names(options.device)
         return options.device
-    return "" if options.guest else usable.the_only_device()
+    names = device_names()
+    return names[0] if len(names) == 1 and not options.guest else ""
 
 
 def prepare(

@@ -32,7 +32,7 @@ from conformance.tables.tiers import DEFAULT
 from reports.digest import NOT_RUN, UNDECIDED, UNREACHABLE, VIOLATED, Digest, digest, format_count, read
 
 NAME = "verify"
-HELP = "Judge a bundled run anew, and say what it supports."
+HELP = "Judge a bundled run anew, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was changed."
 
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
@@ -78,8 +78,10 @@ class Support:
             return f"nothing: {format_count(len(self.unfounded), 'recorded verdict')} not founded on what was observed"
         if self._violated:
             return f"not conformant: {format_count(self._violated, 'rule')} violated"
-        waivers = f" with {format_count(len(self._waivers), 'waiver')}" if self._waivers else ""
-        return f"partial: {', '.join(self._missing)}{waivers}" if self._missing else f"conformant{waivers}"
+        waivers = [f"with {format_count(len(self._waivers), 'waiver')}"] if self._waivers else []
+        if self._missing:
+            return f"partial: {', '.join(self._missing + waivers)}"
+        return " ".join(["conformant", *waivers])
 
     @property
     def status(self) -> int:

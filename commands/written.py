@@ -17,7 +17,7 @@ def write_out(path: Path, data: bytes, what: str) -> None:
 
     `-` is standard output. Raises UserError if the data cannot be written.
     """
-    if path == STANDARD_OUTPUT or _is_standard_output(path):
+    if is_standard_output(path):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
     elif path.is_symlink() or (path.exists() and not path.is_file()):
@@ -30,6 +30,6 @@ def write_out(path: Path, data: bytes, what: str) -> None:
         show([f"{what}: {path}"])
 
 
-def _is_standard_output(path: Path) -> bool:
-    """Whether this is the file behind standard output, as /dev/stdout is; opened again, it would lose its text."""
-    return path.exists() and os.path.samestat(path.stat(), os.fstat(1))
+def is_standard_output(path: Path) -> bool:
+    """Whether this is standard output, or the file behind it, as /dev/stdout; opened again, it would lose its text."""
+    return path == STANDARD_OUTPUT or (path.exists() and os.path.samestat(path.stat(), os.fstat(1)))

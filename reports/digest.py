@@ -94,7 +94,8 @@ class Part:
 class Digest:
     """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded.
 
-    Every record has all keys of model/record_shape.py. `directory` holds the run's other files; `torn` is true if the
+    Every record has all keys of model/record_shape.py. Of the cases in `unrecorded` nothing is known but that they were
+    planned; there may be many. `directory` holds the run's other files; `torn` is true if the
     last line of the file is incomplete. `confirmations` say which violations occur alone.
     """
 
@@ -104,6 +105,7 @@ class Digest:
     footer: FooterRecord | None
     torn: bool = False
     confirmations: tuple[ConfirmationRecord, ...] = ()
+    unrecorded: frozenset[str] = frozenset()
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
@@ -201,7 +203,8 @@ class Digest:
         """
         count = len(self.open_defects)
         parts = ", ".join(severity.count(number) for severity, number in self.severities.items())
-        defects = f"{count:,} {'defect' if count == 1 else 'defects'}: {parts}" if parts else ""
+        results = format_count(sum(self.severities.values()), "result")
+        defects = f"{format_count(count, 'defect')} in {results}: {parts}" if parts else ""
         return "; ".join(filter(None, (self.changed_stack, defects)))
 
     @property
@@ -333,15 +336,20 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
         found[completed["case"]] = completed
     by_case: dict[str, ResultRecord] = {}  # in the planned order: several workers record in the order of completion
     missed = completed_result({**RESULT, "reason": "planned and never recorded"}, where)
+    unrecorded: list[str] = []
     for case in map(str, header["planned"]):
         if case in found:
             by_case[case] = found[case]
         else:
+            unrecorded.append(case)
             by_case[case] = missed.copy()  # in place of a new one: there may be many
             by_case[case]["case"] = case
     by_case |= {case: record for case, record in found.items() if case not in by_case}
     footer = completed_footer(plain(recorded.footer), where) if recorded.footer else None
-    return Digest(directory, header, tuple(by_case.values()), footer, recorded.torn, plain(recorded.confirmations))
+    return Digest(
+        directory, header, tuple(by_case.values()), footer, recorded.torn, plain(recorded.confirmations),
+        frozenset(unrecorded),
+    )  # fmt: skip
 
 
 def one_line(text: str) -> str:
@@ -373,8 +381,9 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
         if isinstance(value, Mapping):
             yield from flat(value, f"{name}.")
         elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+            one = name.removesuffix("s")
             for number, each in enumerate(value, 1):
-                yield from flat(each if isinstance(each, Mapping) else {"": each}, f"{name} {number}: ")
+                yield from flat(each if isinstance(each, Mapping) else {"": each}, f"{one} {number}: ")
         else:
             yield name, _format_leaf(value)
 

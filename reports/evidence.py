@@ -13,9 +13,22 @@ from conformance.results.conclusions import format_points
 from reports import confirmation
 from reports.digest import Digest, flat
 
+POINT = (
+    "A point is one combination of arguments in a case that tries all of them; CASE#axis=value,... names it, and"
+    " explain and run --only take that name."
+)
+_CALLED = {"layer": "answered by"}  # fields of observations whose names people need not know
+
+
+def has_points(run: Digest) -> bool:
+    """Whether any result has points, which POINT explains to readers."""
+    return any(record["space"] for record in run.results)
+
 
 def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
-    """The lines about a result that is no success, in the order in which the case did things."""
+    """The lines about a result that is no success, in the order in which the case did things; none without a record."""
+    if record["case"] in run.unrecorded:
+        return
     for defect in run.defects_in(record["case"]):
         yield f"defect {defect.fingerprint}, {defect.severity.label}: {defect.title}"
     yield from set_up(record["set_up"])
@@ -80,13 +93,13 @@ def location(record: ResultRecord) -> str:
 
 def own(data: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the judged call itself."""
-    return {name: value for name, value in data.items() if name != "afterwards"}
+    return {_CALLED.get(name, name): value for name, value in data.items() if name != "afterwards"}
 
 
 def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The fields of each step after the judged call."""
     steps = data.get("afterwards")
-    return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
+    return [own(step) for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
 
 
 def format_fields(data: Mapping[str, Any]) -> str:

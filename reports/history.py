@@ -21,13 +21,14 @@ from conformance.model.verdict import VERDICTS, VIOLATIONS
 from conformance.results.checked_json import parse
 from conformance.results.records import FILE_NAME as RESULTS
 from reports import summary
-from reports.digest import one_line, plain, read
+from reports.digest import Digest, one_line, plain, read
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"
 LOCK, PAGE = "lock", "history.html"
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NIGHT = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ(-\d+)?")
+_MOST_PROBLEMS = 20
 _MOST_BYTES = 64 << 20  # of a file of a cell that is not its results
 
 BASELINE, GOOD, REGRESSED, UNDECIDED, NOT_RUN = "baseline", "good", "regressed", "undecided", "not run"
@@ -224,6 +225,8 @@ def read_history(folder: Path) -> History:
             except UserError as error:
                 problems.append(f"{night.name}, {entry.name} counts as not run: {one_line(str(error))}")
                 cells.append(Cell(night.name, entry.name, entry, Outcome(NOT_RUN, reason=one_line(str(error)))))
+    if len(problems) > _MOST_PROBLEMS:
+        problems[_MOST_PROBLEMS:] = [f"{len(problems) - _MOST_PROBLEMS:,} more in {folder} cannot be read"]
     return History(folder, tuple(nights), tuple(cells), tuple(problems))
 
 
@@ -257,9 +260,16 @@ def facts_of(folder: Path) -> Facts | None:
     try:
         return Facts.of(parse(_content(folder / summary.FILE_NAME)))
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        if not (folder / RESULTS).exists():
+        if not os.path.lexists(folder / RESULTS):
             return None
-    return Facts.of(plain(summary.as_data(read(folder))))
+    return Facts.of(plain(summary.as_data(run_in(folder))))
+
+
+def run_in(folder: Path) -> Digest:
+    """The run of a cell. Raises UserError if its results are damaged, or are no regular file: no FIFO is waited for."""
+    if not (folder / RESULTS).is_file():
+        raise UserError(f"{folder / RESULTS} is not a regular file")
+    return read(folder)
 
 
 def _content(path: Path) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -15,13 +16,18 @@ from itertools import pairwise
 from conformance.defects import Severity
 from conformance.errors import UserError
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
-from conformance.results.records import FILE_NAME as RESULTS
-from reports.digest import RuleFacts, read
-from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night
+from reports.digest import RuleFacts
+from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night, run_in
 from reports.html import environment
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
 _MOST_STEPS = 12  # changes of one lane that are told
+_BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
+_BAD_SEEN = frozenset((SEEN,))
+# The colours of the strips, by state: classes of the style sheet.
+_TONES: Mapping[str, str] = {
+    **{verdict: verdict for verdict in VERDICTS}, SEEN: Verdict.FAIL, NOT_SEEN: Verdict.PASS,
+}  # fmt: skip
 _RANK = {severity.label: severity.rank for severity in Severity}
 
 
@@ -116,12 +122,13 @@ class Lane:
         if not self._ran:
             return "never run"
         nights = f"{self.seen:,} of {len(self._ran):,} nights"
+        word = SEEN if SEEN in self.bad else "violated"
         if not self.seen:
-            return "never violated"
+            return f"never {word}"
         steady = self.seen == len(self._ran)
         words = [f"in all {len(self._ran):,} nights" if steady else f"since {format_night(self.since)}"]
         if not steady:
-            words.append(f"violated in {nights}")
+            words.append(f"{word} in {nights}")
         if self.comes_and_goes:
             words.append("comes and goes")
         return ", ".join(words)
@@ -191,15 +198,23 @@ class HistoryPage:
         count = Counter(cell.outcome.outcome for cell in self.last)
         return ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
 
+    @property
+    def news(self) -> list[tuple[Track, str, str, Step]]:
+        """What changed in the latest night: a defect or rule, its title (a rule has none), the stack and the change."""
+        every = [*((track, defect.title) for defect, track in self.defects), *((track, "") for track in self.rules)]
+        return [
+            (track, title, lane.name, lane.steps[-1])
+            for track, title in every if track.was_bad
+            for lane in track.lanes if lane.steps and lane.steps[-1].night == self.nights[-1]
+        ]  # fmt: skip
+
     @cached_property
     def statements(self) -> Mapping[str, RuleFacts]:
         """The rules as the latest results that can be read describe them."""
         for cell in sorted(self.history.cells, key=lambda cell: cell.night, reverse=True):
-            if cell.facts and (cell.folder / RESULTS).exists():
-                try:
-                    return read(cell.folder).rules
-                except UserError:
-                    continue
+            if cell.facts:
+                with suppress(UserError):
+                    return run_in(cell.folder).rules
         return {}
 
     @cached_property
@@ -276,27 +291,17 @@ class HistoryPage:
         ]  # fmt: skip
 
 
-_BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
-_BAD_SEEN = frozenset((SEEN,))
-
-
 def _changes(by_night: Mapping[str, Facts]) -> dict[str, tuple[tuple[str, str, str], ...]]:
     pairs = pairwise(sorted(by_night))
     return {after: tuple(changes(by_night[before], by_night[after])) for before, after in pairs}
 
 
-def render(history: History) -> str:
+def page_of(history: History) -> str:
     """The page."""
     page = HistoryPage(history)
     return environment().get_template("history.html").render(
         page=page, when=format_night, tones=_TONES, legend=_legend(page.rules), outcomes=OUTCOMES,
     )  # fmt: skip
-
-
-# The colours of the strips, by state: classes of the style sheet.
-_TONES: Mapping[str, str] = {
-    **{verdict: verdict for verdict in VERDICTS}, SEEN: Verdict.FAIL, NOT_SEEN: Verdict.PASS,
-}  # fmt: skip
 
 
 def _legend(tracks: Iterable[Track]) -> list[str]:

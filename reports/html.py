@@ -203,10 +203,22 @@ class Page:
 
     @cached_property
     def cases(self) -> Mapping[str, CaseView]:
-        """The cases of all runs, in the order of the first run."""
+        """The cases of which a run has a record, in the order of the first run."""
         by_run = [{record["case"]: record for record in run.results} for run in self.runs]
         ids = dict.fromkeys(id_ for records in by_run for id_ in records)
-        return {id_: self._case(id_, tuple(records.get(id_) for records in by_run)) for id_ in ids}
+        return {id_: self._case(id_, tuple(records.get(id_) for records in by_run))
+                for id_ in ids if id_ not in self._unrecorded}  # fmt: skip
+
+    @cached_property
+    def _unrecorded(self) -> frozenset[str]:
+        recorded = {record["case"] for run in self.runs for record in run.results
+                    if record["case"] not in run.unrecorded}  # fmt: skip
+        return frozenset().union(*(run.unrecorded for run in self.runs)) - recorded
+
+    @cached_property
+    def unrecorded(self) -> list[str]:
+        """The cases that were planned and of which no run has a record, in alphabetical order."""
+        return sorted(self._unrecorded)
 
     def _case(self, id_: str, records: tuple[ResultRecord | None, ...]) -> CaseView:
         if not any(record and record["space"] for record in records):
@@ -294,6 +306,7 @@ def render(runs: Sequence[Digest]) -> str:
     return environment().get_template("report.html").render(
         page=Page(runs), facts=stack_facts(runs), hashes=hashes(runs), columns=COLUMNS, script=Markup(script),
         script_hash=digest, answered=evidence.answered,
+        point=evidence.POINT if any(map(evidence.has_points, runs)) else "",
     )  # fmt: skip
 
 

@@ -36,8 +36,8 @@ def render(runs: Sequence[Digest]) -> bytes:
     for run in runs:
         document.append(_testsuite(run))
     ET.indent(document)
-    text: bytes = ET.tostring(document, encoding="us-ascii", xml_declaration=True)
-    return text + b"\n"
+    text: str = ET.tostring(document, encoding="unicode")  # several times faster than into an encoding
+    return b"<?xml version='1.0' encoding='us-ascii'?>\n" + text.encode("ascii", "xmlcharrefreplace") + b"\n"
 
 
 def _testsuite(run: Digest) -> ET.Element:
@@ -72,6 +72,7 @@ def _properties(run: Digest) -> Sequence[tuple[str, object]]:
         ("firmware", device.get("fw", "")),
         ("tables_sha256", run.header["suite"].get("tables_sha256", "")),
         ("headline", run.headline),
+        *((("point", evidence.POINT),) if evidence.has_points(run) else ()),
         *((severity.label, number) for severity, number in run.severities.items()),
     ]
 

@@ -46,6 +46,8 @@ def _run(run: Digest) -> Iterator[str]:
     yield f"# {run.name}: {run.sentence}"
     if run.headline:
         yield f"# {run.headline}"
+    if evidence.has_points(run):
+        yield f"# {evidence.POINT}"
     for number, record in enumerate(run.by_severity(), 1):
         outcome, directive = _RESULT[record["effective"]]
         if outcome == "not ok":

@@ -128,7 +128,7 @@ class Page:
         return ", ".join(words)
 
 
-def render(columns: Sequence[Column]) -> str:
+def page_of(columns: Sequence[Column]) -> str:
     """The page."""
     return environment().get_template("lab.html").render(page=Page(columns))
 

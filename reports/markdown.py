@@ -59,6 +59,9 @@ def _run(run: Digest) -> Iterator[str]:
             f"| {escaped(format_rules(defect.rules))} | {len(defect.cases)} | {escaped(defect.answering.layer)} "
             f"| {code(defect.first.repro)} |"
         )
+    if defects and evidence.has_points(run):
+        yield ""
+        yield escaped(evidence.POINT)
     if len(defects) > _MOST:
         yield ""
         yield f"and {len(defects) - _MOST} more defects"

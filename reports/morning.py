@@ -79,8 +79,9 @@ class Morning:
         nights = (each for each in self.history.of(self.cell.name) if each.night == self.outcome.against)
         old, new = next(nights, self.cell).facts, self.cell.facts
         if old and new and (found := list(changes(old, new))):
-            told = (f"{name} {before or 'none'} -> {after or 'none'}" for name, before, after in found)
-            yield f"    under test: {'; '.join(told)}"
+            told = [f"{name} {before or 'none'} -> {after or 'none'}" for name, before, after in found[:_MOST]]
+            more = [f"{len(found) - _MOST} more"] if len(found) > _MOST else []
+            yield f"    under test: {'; '.join(told + more)}"
 
     def _new_defects(self, comparison: Comparison) -> Iterator[str]:
         for defect in comparison.defects[NEW]:

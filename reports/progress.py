@@ -15,7 +15,7 @@ from typing import TextIO
 from conformance.model.preflight import format_findings
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
-from reports.digest import one_line
+from reports.digest import format_count, one_line
 from reports.terminal import NORMAL, QUIET, VERBOSE, can_redraw, coloured, device_line
 
 _EVERY = 50  # cases between two plain lines
@@ -57,7 +57,7 @@ class Progress:
 
     def run_started(self, header: HeaderRecord, total: int) -> None:
         """The run has its header: `total` cases are planned."""
-        self.say(f"{total} cases on {device_line(header)}")
+        self.say(f"{format_count(total, 'case')} on {device_line(header)}")
         for line in format_findings(header["device"].get("preflight", {})):
             self.say(f"  {line}")
         self._began = self.clock()

@@ -30,7 +30,7 @@ _RESULT = {
 def render(runs: Sequence[Digest]) -> str:
     """The list of results; the names of several runs begin with the run's."""
     results = [result for run in runs for result in _run(run, f"/{run.name}" if len(runs) > 1 else "")]
-    return json.dumps(results, indent=1) + "\n"
+    return "[" + ",".join("\n " + json.dumps(result) for result in results) + "\n]\n"  # a line for each
 
 
 def _run(run: Digest, prefix: str) -> Iterator[dict[str, Any]]:

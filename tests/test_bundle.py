@@ -9,6 +9,8 @@ import lzma
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -26,7 +28,7 @@ from conformance.errors import UserError
 from conformance.model.rules import Registry
 from conformance.results.records import encode
 from conformance.tables.selection import Selection
-from conformance.tables.suite import Suite, load_suite
+from conformance.tables.suite import ROOT, Suite, load_suite
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
@@ -165,6 +167,21 @@ def test_waivers_are_packed_applied_anew_and_counted(small: Suite, tmp_path: Pat
     assert verified(tmp_path / "run.rdma-cts.tar.xz", capsys)[1].splitlines()[-1] == (
         "conformant with 1 waiver (exit status 0)"
     )
+
+
+def test_a_run_that_was_judged_with_waivers_can_be_bundled(tmp_path: Path, capsys: Says) -> None:
+    broken = next(each for each in VIOLATIONS if each.rule == "REG-15")
+    folder = record(tmp_path / "run", SUITE, [case for case in DEFAULT if "REG-15" in case.rules], broken.kind(),
+                    started=NOW.isoformat())  # fmt: skip
+    waivers = tmp_path / "waivers.yaml"
+    expires = NOW.date() + timedelta(days=30)
+    making = ["waivers", "--from", str(folder), "--owner", "me", "--issue", "https://bugs.example/1", "--expires"]
+    assert main([*making, str(expires), "--out", str(waivers)]) == 0
+    assert main(["judge", str(folder), "--waivers", str(waivers), "--out", str(tmp_path / "judged")]) == 0
+    assert main(["bundle", str(tmp_path / "judged")]) == 0
+    status, said = verified(tmp_path / "judged.rdma-cts.tar.xz", capsys)
+    assert status == 3
+    assert re.search(r"partial: .*, with \d+ waivers? \(exit status 3\)", said)
 
 
 def test_a_waived_result_without_its_waivers_supports_nothing(small: Suite, tmp_path: Path, capsys: Says) -> None:
@@ -450,6 +467,12 @@ def test_a_bundle_that_is_there_stays_if_the_new_one_would_not_verify(run: Path,
     (tmp_path / "run" / "results.jsonl").write_text("{}\n")
     assert main(["bundle", str(tmp_path / "run"), "--out", str(bundle)]) == 2
     assert bundle.read_bytes() == before
+
+
+def test_a_bundle_goes_through_a_pipe(run: Path, bundle: Path) -> None:
+    command = [sys.executable, "-m", "commands", "bundle", str(run), "--out", "-"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout == bundle.read_bytes()
 
 
 def test_what_is_no_run_is_one_line(tmp_path: Path, capsys: Says) -> None:

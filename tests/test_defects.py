@@ -182,6 +182,9 @@ def test_a_death_is_that_of_the_kernel_unless_a_process_died() -> None:
     assert fault_in("ibv_bind_mw(): the process under test died of SIGSEGV", "CRASH") is Fault.PROCESS_DIED
     assert fault_in("ibv_bind_mw(): the kernel under test died (Oops; in f+0x1/0x2)", "CRASH") is Fault.KERNEL_DIED
     assert fault_in("this host went down while the case ran", "CRASH") is Fault.KERNEL_DIED
+    for ended in ("the process under test ended with status 0", "the command in the guest ended with status 1"):
+        assert fault_in(ended, "CRASH") is Fault.PROCESS_DIED
+    assert fault_in("the kernel under test died", "CRASH") is Fault.KERNEL_DIED
     assert fault_in("no answer within its deadline", "HANG") is Fault.HUNG
 
 

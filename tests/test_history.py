@@ -133,8 +133,8 @@ def test_each_rule_says_since_when_on_each_stack(page: webdriver.Chrome) -> None
 def test_each_defect_says_since_when(short: Path) -> None:
     told = {defect.rules[0]: {lane.name: lane.told for lane in track.lanes}
             for defect, track in HistoryPage(read_history(short)).defects}  # fmt: skip
-    assert told["REG-01"] == {"sid": "never violated", "trixie": "in all 7 nights"}
-    assert told["REG-02"]["trixie"] == "since 2026-05-06 03:17, violated in 2 of 7 nights"
+    assert told["REG-01"] == {"sid": "never seen", "trixie": "in all 7 nights"}
+    assert told["REG-02"]["trixie"] == "since 2026-05-06 03:17, seen in 2 of 7 nights"
     assert told["REG-15"]["trixie"].endswith("comes and goes")
 
 
@@ -161,7 +161,9 @@ def test_the_strip_has_a_night_for_each_result_and_a_gap_for_none(short: Path) -
 
 
 def test_the_top_tells_the_latest_night(page: webdriver.Chrome) -> None:
-    assert page.find_element(By.TAG_NAME, "h1").text == "2 good"
+    assert page.find_element(By.TAG_NAME, "h1").text == "Latest night: 2 good"
+    news = [each.text for each in page.find_elements(By.CSS_SELECTOR, ".news li")]
+    assert news == ["trixie: ibv_reg_mr is refused: c3 not seen → seen", "trixie: REG-15 PASS → FAIL"]
     now = " ".join(page.find_element(By.CLASS_NAME, "now").text.split())
     assert "trixie good 2 rules violated, 2 defects; kernel 6.12.2, rdma-core 56.1" in now
 
@@ -201,7 +203,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_200_nights_on_four_stacks_are_a_small_page(browser: webdriver.Chrome, long: Path, tmp_path: Path) -> None:
     began = time.monotonic()
-    text = history_page.render(read_history(long))
+    text = history_page.page_of(read_history(long))
     made_s = time.monotonic() - began
     path = tmp_path / "page.html"
     path.write_text(text)
@@ -240,7 +242,7 @@ def test_a_defect_under_another_of_its_fingerprints_is_the_same(tmp_path: Path) 
 
 
 def test_an_empty_history_is_a_page_too(tmp_path: Path) -> None:
-    assert "No night has run yet" in history_page.render(read_history(tmp_path))
+    assert "No night has run yet" in history_page.page_of(read_history(tmp_path))
 
 
 @pytest.mark.parametrize("arguments", [["--history", "nowhere"], ["--history", ".", "run"], [],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -82,6 +83,11 @@ def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, told: st
     assert caught.value.status == 2
 
 
+def test_the_lab_in_the_documentation_has_no_mistake(tmp_path: Path) -> None:
+    (example,) = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs/lab.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert [host.name for host in read_lab(lab_file(tmp_path, example))] == ["node1", "node2", "odd"]
+
+
 # The command
 
 
@@ -151,7 +157,7 @@ def test_what_differs_between_equal_hosts_comes_first() -> None:
         Column("c", "", ran(["FAIL", "FAIL", "FAIL"])),
         Column("d", "same", None, "it cannot be reached"),
     ]
-    text = html.fromstring(lab.render(columns)).text_content()
+    text = html.fromstring(lab.page_of(columns)).text_content()
     differences, _, rules = text.partition("What differs between equal hosts")[2].partition("Rules\n\n")
     assert SUITE.cases[1].id in differences
     assert SUITE.cases[0].id not in text
@@ -165,10 +171,10 @@ def test_what_differs_between_equal_hosts_comes_first() -> None:
 def test_equal_hosts_that_do_not_differ_are_said_to_be_so() -> None:
     columns = [Column(name, "same", ran(["PASS", "FAIL", "UNSUPPORTED"])) for name in ("a", "b")]
     assert list(lab.differences(columns)) == ["same (a, b): the same verdicts on each case"]
-    assert "Nothing: a, b have the same verdict on each case" in lab.render(columns)
+    assert "Nothing: a, b have the same verdict on each case" in lab.page_of(columns)
 
 
 def test_a_hosts_name_cannot_write_into_the_page() -> None:
-    page = lab.render([Column("<script>x</script>", "<b>", None, "<i>why</i>")])
+    page = lab.page_of([Column("<script>x</script>", "<b>", None, "<i>why</i>")])
     assert "<script>" not in page
     assert "<i>why" not in page

@@ -164,12 +164,22 @@ def test_who_is_not_root_is_told_why_no_image_can_be_built(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(packages, "find_program", lambda name: shutil.which(name, path=str(tmp_path)))
+    monkeypatch.setattr(privileges, "forbidden_by", list)
     assert reason in privileges.obstacle()
 
 
 def test_root_needs_no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert (privileges.obstacle(), privileges.prefix()) == ("", ())
+
+
+def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> None:
+    for name, value in (("user/max_user_namespaces", "31000"), ("kernel/apparmor_restrict_unprivileged_userns", "1")):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{value}\n")
+    assert privileges.forbidden_by(tmp_path) == ["kernel.apparmor_restrict_unprivileged_userns is 1"]
+    assert privileges.forbidden_by(tmp_path / "none") == []
 
 
 def test_an_interrupted_run_says_what_is_kept_and_has_the_reports_of_it(run: Path) -> None:

@@ -12,15 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from commands import nightly
+import bad_driver
+from commands import case_options, nightly
 from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.results.records import Recorded
+from conformance.tables.suite import load_suite
 from fixtures.softroce.build import Progress
 from fixtures.softroce.recipe import Recipe
 from made_history import SUITE, option, run_of, write_run
 from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, read_history
 
+WHOLE = load_suite()
 Says = pytest.CaptureFixture[str]
 
 
@@ -74,6 +77,7 @@ def nights(tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch) -> Nig
     made = Nights(tmp_path / "history", capsys)
     monkeypatch.setattr(nightly, "_finished", made.finished)
     monkeypatch.setattr(nightly, "renew_image", made.renewed)
+    monkeypatch.setattr(case_options, "suite_from", lambda _: WHOLE)
     return made
 
 
@@ -238,6 +242,9 @@ def damage(cell: Path, how: str) -> None:
         os.mkfifo(cell / "cell.json")
     elif how == "the results are torn":
         results.write_bytes(results.read_bytes()[:50] + b"\n")
+    elif how == "the results are a FIFO":
+        results.unlink()
+        os.mkfifo(results)
     elif how == "the results are gone":
         results.unlink()
     elif how == "results and summary are noise":
@@ -253,7 +260,8 @@ def damage(cell: Path, how: str) -> None:
 
 HOW = (
     "the outcome is no JSON", "the outcome is of nobody", "the outcome is a FIFO", "the results are torn",
-    "the results are gone", "results and summary are noise", "it is a link to elsewhere", "it is a file",
+    "the results are a FIFO", "the results are gone", "results and summary are noise",
+    "it is a link to elsewhere", "it is a file",
 )  # fmt: skip
 
 
@@ -306,7 +314,45 @@ def test_a_clock_that_is_wrong_is_told(nights: Nights) -> None:
 
 def test_a_run_that_really_fails_is_told_in_its_own_words(tmp_path: Path, capsys: Says) -> None:
     """With a real process."""
-    command = ["nightly", "--history", str(tmp_path), "--stack", "forky", "--only", "reg_mr/no/such",
-               "--renew", "99999"]  # fmt: skip
+    command = ["nightly", "--history", str(tmp_path), "--stack", "forky", "--kernel", "mine=/none", "--renew", "99999",
+               "--overlay", str(tmp_path / "none")]  # fmt: skip
     assert main(command) == 3
-    assert re.search(r"forky +not run +rdma-cts: .*reg_mr/no/such.*; see .*run.log\n", capsys.readouterr().out)
+    said = capsys.readouterr().out
+    assert re.search(r"forky +not run +rdma-cts: .*none.*; see .*run.log\n", said)
+    assert re.search(r"mine +not run +rdma-cts: .*none.*; see .*run.log\n", said)
+
+
+@pytest.mark.parametrize("mistake", [["--only", "reg_mr/no/such"], ["--profile", "none.yaml"],
+                                     ["--waivers", "none.yaml"], ["--cases", "none"]])  # fmt: skip
+def test_a_mistake_in_the_options_of_the_runs_begins_no_night(tmp_path: Path, capsys: Says, mistake: list[str]) -> None:
+    assert main(["nightly", "--history", str(tmp_path / "h"), "--stack", "forky", *mistake]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not (tmp_path / "h").exists()
+
+
+def test_many_foreign_files_are_few_lines(nights: Nights) -> None:
+    nights.folder.mkdir()
+    for number in range(300):
+        (nights.folder / f"file-{number}").write_text("")
+    said = nights.night(forky=GOOD_RUN)
+    assert len(said.splitlines()) < 30
+    assert "280 more in" in said
+
+
+@pytest.mark.guest
+def test_a_made_regression_in_the_guest_is_new_one_night_and_mended_the_next(tmp_path: Path, capsys: Says) -> None:
+    case = "reg_mr/access_flags/remote-write-without-local-write+none"
+    history = tmp_path / "history"
+    command = ["nightly", "--history", str(history), "--stack", "forky", "--only", case, "--no-confirm", "--yes",
+               "--renew", "99999"]  # fmt: skip
+    overlay = ["--overlay", str(bad_driver.overlay(tmp_path / "overlay", "regression.c"))]
+    nights: list[tuple[str, int, list[str]]] = [
+        ("nothing to compare with yet", 0, []),
+        (f"regressed, since this night: PASS -> FAIL  REG-15  {case}", 1, overlay),
+        (f"FAIL -> PASS  REG-15  {case}", 0, []),
+    ]
+    for said, status, more in nights:
+        assert main([*command, *more]) == status
+        assert said in capsys.readouterr().out
+    outcomes = [cell.outcome.outcome for cell in read_history(history).of("forky")]
+    assert outcomes == [BASELINE, REGRESSED, GOOD]

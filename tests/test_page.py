@@ -378,7 +378,9 @@ def test_a_real_run_tells_its_defects_on_the_first_screen_and_on_twelve_sheets(
     height = browser.execute_script("return innerHeight")
     assert all(line.rect["y"] + line.rect["height"] <= height for line in lines)
     top = browser.find_element(By.CSS_SELECTOR, ".bad").text
-    assert " ".join(top.split()).startswith("22 defects 4 kernel crashes 29 memory-safety 1 process crash")
+    assert " ".join(top.split()).startswith(
+        "22 defects in 189 results: 4 kernel crashes 29 memory-safety 1 process crash"
+    )
     assert len(PAGES.findall(printed(browser))) <= 12
 
 

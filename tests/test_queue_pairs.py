@@ -54,6 +54,17 @@ def test_datagrams_name_the_queue_key_that_their_receiver_holds() -> None:
     assert not DATAGRAM_QKEY >> 31, "a key that needs privileges"
 
 
+@pytest.mark.usefixtures("bindings")
+def test_the_path_leads_to_the_device_of_the_peer() -> None:
+    made = queue("RC")
+    own = made.connection_attributes(PEER)
+    assert (own.path_mtu, own.ah_attr.gr.dgid, own.ah_attr.gr.sgid_index) == (3, "gid", 0)
+    made.remote = cast(Any, SimpleNamespace(active_mtu=1, gid="other gid", source_gid_index=5, lid=9))
+    across = made.connection_attributes(PEER)
+    assert (across.path_mtu, across.ah_attr.gr.dgid, across.ah_attr.gr.sgid_index) == (1, "other gid", 0)
+    assert (across.ah_attr.dlid, across.ah_attr.port_num) == (9, 1)
+
+
 @pytest.mark.parametrize(
     ("kind", "masks"),
     [

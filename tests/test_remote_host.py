@@ -94,7 +94,7 @@ class StandIn:
 
     def host(self, **means: Any) -> RemoteHost:
         """The host, open."""
-        wanted = {"device": "", "port": 1, "gid_index": None, "shared": False, "uses": ()}
+        wanted = {"device": "", "port": 1, "gid_index": None, "peer": None, "shared": False, "uses": ()}
         host = RemoteHost(ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), self.said.append)
         try:
             host.open()
@@ -447,3 +447,33 @@ def test_lines_without_the_secret_are_left_out() -> None:
     assert protocol.understood(b"s", protocol.carried(b"s", b'{"type":"start"}\n')) == b'{"type":"start"}\n'
     for line in (message[:-1], b"x" + message, b"s M []\n", b"s M {\n", b"s X y\n", b"\n", b"Last login: today\n"):
         assert protocol.understood(b"s", line) is None
+
+
+def test_a_case_that_may_take_the_kernel_down_has_a_boot_of_its_own(
+    stand_in: StandIn, project: Project, tmp_path: Path
+) -> None:
+    resets = tmp_path / "resets"
+    reset = f"echo x >>{resets}; wc -l <{resets} >{stand_in.boot_id}"
+    hazardous = ("reg_mr/fake/works", "reg_mr/fake/wrongly-accepted")
+    boots = []
+    with stand_in.host(power_cycle=reset) as host:
+        place = Place(host, ["--rdma-cases", "vendor/0"], tmp_path / "console.log", hazardous, host.first)
+        for case in (*hazardous, "reg_mr/fake/not-supported"):
+            worker = place.start([case])
+            boots.append(host.boot_id)
+            while worker.next_line(PATIENCE_S):
+                pass
+            assert worker.end().what == (
+                "the process under test ended with status " + ("1" if "wrongly" in case else "0")
+            )
+            worker.close()
+    assert boots == ["boot-1", "1", "1"]  # the first one runs in the boot that is there
+    assert stand_in.left() == []
+
+
+def test_a_power_command_that_fails_is_told(stand_in: StandIn) -> None:
+    with stand_in.host(power_cycle="echo the outlet is on fire; exit 4") as host:
+        assert host.first
+        with pytest.raises(UserError, match="the power command failed with status 4: the outlet is on fire") as caught:
+            host.reset(host.first)
+    assert caught.value.status == 3

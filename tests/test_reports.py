@@ -144,13 +144,14 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
     ]
     run = digested(recorded(lines))
     said = summary(run, Path("out/run"), io.StringIO()).splitlines()
-    first, second, third = said[1:4]
+    assert said[1].startswith("the defects, the worst first: severity, number, what is wrong (rules)")
+    first, second, third = said[2:5]
     assert re.fullmatch(r"kernel crash  [0-9a-f]{12} ibv_reg_mr kills the kernel \(REG-15\) x1", first)
     assert re.fullmatch(r"valid refused [0-9a-f]{12} ibv_reg_mr is refused with EINVAL: c0 \(REG-01\) x2", second)
     assert third.startswith("BROKEN        REG-12 reg_mr/sample/c4: the harness could not")
-    assert max(map(len, said[1:4])) == len(third) == 100
+    assert max(map(len, said[1:5])) == len(third) == 100
     assert "never shown" not in "".join(said)
-    assert "2 defects: 1 kernel crash, 2 valid calls refused" in said
+    assert "2 defects in 3 results: 1 kernel crash, 2 valid calls refused" in said
     assert "5 cases in 2.5 s: 1 UNSUPPORTED, 1 BROKEN, 2 FAIL, 1 CRASH" in said
     assert "report: out/run/report.html (results: out/run)" in said
     assert said[-1].endswith("(exit status 1)")
@@ -162,7 +163,7 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
 def test_the_quiet_summary_is_one_line() -> None:
     run = digested(recorded([result(SUITE.cases[0], "CRASH", "the kernel under test died")]))
     (line,) = summary(run, Path("out"), io.StringIO(), QUIET).splitlines()
-    assert line.startswith("1 defect: 1 kernel crash; ")
+    assert line.startswith("1 defect in 1 result: 1 kernel crash; ")
     assert line.endswith("(exit status 1)")
 
 
@@ -171,9 +172,9 @@ def test_a_waived_defect_comes_last_and_does_not_count() -> None:
     run = digested(
         recorded([waived, result(SUITE.cases[1], "FAIL", "ibv_reg_mr(access=0) should fail, returned an MR")])
     )
-    first, second = (line.split()[0] for line in summary(run, Path("out"), io.StringIO()).splitlines()[1:3])
+    first, second = (line.split()[0] for line in summary(run, Path("out"), io.StringIO()).splitlines()[2:4])
     assert (first, second) == ("not", "WAIVED")
-    assert run.headline == "1 defect: 1 refusal not given"
+    assert run.headline == "1 defect in 1 result: 1 refusal not given"
 
 
 @pytest.mark.parametrize(("verdict", "status"), [("PASS", 0), ("FAIL", 1), ("BROKEN", 3)])

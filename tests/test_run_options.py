@@ -49,7 +49,9 @@ NOT_DECIDING = {
     "console", "power_cycle", "return_within", "guests", "no_confirm", "keep", "verbs", "rules", "words", "only",
     "tier", "tools", "waivers",
 }  # fmt: skip
-HOST_ONLY = {"host", "console", "power_cycle", "return_within", "device", "port", "gid_index", "shared", "hazardous"}
+HOST_ONLY = {
+    "peer", "host", "console", "power_cycle", "return_within", "device", "port", "gid_index", "shared", "hazardous",
+}  # fmt: skip
 GUEST_ONLY = {
     "guest", "guests", "stack", "driver", "kernel", "modules", "overlay", "guest_env", "without", "keep", "tools",
 }  # fmt: skip
@@ -69,7 +71,8 @@ def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 GIVEN = st.builds(
     RunOptions, device=st.none() | TEXTS, port=st.integers(1), gid_index=st.none() | st.integers(0),
-    host=st.none() | TEXTS, console=st.none() | TEXTS, power_cycle=st.none() | TEXTS, return_within=SECONDS,
+    peer=st.none() | TEXTS, host=st.none() | TEXTS, console=st.none() | TEXTS,
+    power_cycle=st.none() | TEXTS, return_within=SECONDS,
     guest=st.booleans(),
     guests=st.none() | st.integers(1, 64),
     stack=st.none() | st.sampled_from(sorted(STACKS)), driver=st.none() | st.sampled_from(sorted(DRIVERS)),
@@ -215,7 +218,7 @@ def test_pytest_in_the_guest_is_asked_the_same_of_its_own_device_and_files(optio
     options = options.on("")
     inside = options.inside_guest("rxe0", (Path("vendor/0"),), Path("profile.yaml"))
     found = parsed_by_pytest(inside.plugin_arguments())
-    own = {"device": "rxe0", "port": 1, "gid_index": None, "tier": RunOptions().tier,
+    own = {"device": "rxe0", "port": 1, "gid_index": None, "peer": None, "tier": RunOptions().tier,
            "cases": (Path("vendor/0"),), "profile": Path("profile.yaml")}  # fmt: skip
     assert found == {name: getattr(options, name) for name in found} | own
 
@@ -243,6 +246,7 @@ def test_a_wrong_number_of_seconds_is_named(arguments: list[str], told: str) -> 
 
 def stand_in_for_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """This host has a device, whose port carries traffic."""
+    monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
     monkeypatch.setattr(usable, "device_names", lambda: ["rxe7"])
     monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
 

@@ -51,7 +51,7 @@ def ingredients(tmp_path: Path) -> Ingredients:
     place = tmp_path / "image"
     (tmp_path / "suite").mkdir()
     (tmp_path / "suite" / "a.py").write_text("1\n")
-    image = Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "digest", "6.1")
+    image = Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "digest", "6.1", "digest")
     job = Job(((tmp_path / "suite", "suite"),), "true", {"A": "1"}, "depmod\n")
     return Ingredients(image, job, None, Machine(64), "/bin/true")
 
@@ -297,6 +297,41 @@ def test_a_template_is_made_once(
     assert freezer.made == 2
     kept = place_of(tmp_path, ingredients)
     assert sorted(path.name for path in kept.iterdir()) == sorted([*FILES, MANIFEST, "verified"])
+
+
+class WatchedLock:
+    """A lock that tells when somebody has to wait for it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.awaited = threading.Event()
+
+    def __enter__(self) -> None:
+        if self.lock.locked():
+            self.awaited.set()
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+def test_a_second_guest_of_the_same_run_waits_without_calling_it_another_run(
+    freezer: Freezer, ingredients: Ingredients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    templates, lock = Templates(tmp_path / "cache", said.append), WatchedLock()
+    monkeypatch.setattr(templates, "_making", lock)
+    second = threading.Thread(target=resume, args=(templates, ingredients))
+
+    def during(folder: Path) -> None:
+        second.start()
+        assert lock.awaited.wait(PATIENCE_S)
+
+    freezer.during = during
+    resume(templates, ingredients)
+    second.join(PATIENCE_S)
+    assert (freezer.made, len(freezer.resumed)) == (1, 2)
+    assert [line for line in said if "waiting" in line] == []
 
 
 def _flip(path: Path) -> None:

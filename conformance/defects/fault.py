@@ -47,7 +47,9 @@ _FAULTS = tuple(
         (r"should succeed|must be present|was done when the same set-up was made again", Fault.REFUSED),
     )
 )
-_DEAD_PROCESS = re.compile(r"process( under test| that ran the case)? died")
+_DEAD_PROCESS = re.compile(
+    r"process( under test| that ran the case)? died|(process under test|command in the guest) ended with status"
+)
 # The clauses that name an answer. The last one counts: a code comes before the status of a completion.
 _ANSWER = re.compile(r"(?:returned|failed with(?: errno)?|with errno|completed with|the other side with) ([A-Z]\w+)")
 _POINTERS = ("NULL", "MR", "MW")

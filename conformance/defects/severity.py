@@ -27,6 +27,12 @@ class Severity(Enum):
         ("kernel crash", "kernel crashes"),
         "A program without privileges, or a peer, stops the kernel: every process on the machine is lost with it.",
     )
+    HANG = (
+        "hang",
+        ("hang", "hangs"),
+        "A call, or what it started, does not come back: the program waits for ever, and cannot be killed if it waits "
+        "in the kernel.",
+    )
     MEMORY = (
         "memory safety",
         ("memory-safety", "memory-safety"),
@@ -71,7 +77,7 @@ class Severity(Enum):
 
 
 _OF_FAULT: Mapping[Fault, Severity] = {
-    Fault.KERNEL_DIED: Severity.KERNEL_CRASH, Fault.HUNG: Severity.KERNEL_CRASH,
+    Fault.KERNEL_DIED: Severity.KERNEL_CRASH, Fault.HUNG: Severity.HANG,
     Fault.MOVED: Severity.MEMORY, Fault.MISPLACED: Severity.MEMORY,
     Fault.PROCESS_DIED: Severity.PROCESS_CRASH,
     Fault.ACCEPTED: Severity.NOT_REFUSED,

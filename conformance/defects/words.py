@@ -26,6 +26,7 @@ Symptoms = Sequence[Symptom]
 _WANTED = re.compile(r"should be refused with ([A-Z_ or]+?),|should fail with ([A-Z_ or]+?),")
 _KEY = re.compile(r"0x[0-9a-f]+")
 _SIGNAL = re.compile(r"died of (SIG[A-Z]+)")
+_STATUS = re.compile(r"\bstatus \d+")
 _NULL = re.compile(r"\b(\w+)=NULL")
 _MOST_NAMES = 3
 # Every group of several verbs.
@@ -68,10 +69,9 @@ def _hung(symptoms: Symptoms) -> str:
 
 def _process_died(symptoms: Symptoms) -> str:
     first = symptoms[0]
-    signal, null = _SIGNAL.search(first.line), _NULL.findall(first.call)
-    return f"{first.verb}{f' with {_names(null)} NULL' if null else ''} ends the process" + (
-        f" by {signal[1]}" if signal else ""
-    )
+    signal, status, null = _SIGNAL.search(first.line), _STATUS.search(first.line), _NULL.findall(first.call)
+    end = f" by {signal[1]}" if signal else f" with {status[0]}" if status else ""
+    return f"{first.verb}{f' with {_names(null)} NULL' if null else ''} ends the process{end}"
 
 
 def _moved(symptoms: Symptoms) -> str:

@@ -1,4 +1,4 @@
-"""Queue pairs in loopback on the device under test, and work requests on them.
+"""Queue pairs on the device under test, in loopback or connected to those of a peer, and work requests on them.
 
 A pair is a requester and a responder, connected to each other. pyverbs creates the queue pairs, changes their states
 and posts the requests that it can express exactly; posting.py posts the others. Not for judging completions.
@@ -57,6 +57,7 @@ class DeviceQueue:
     """One queue pair with a completion queue of its own."""
 
     shared: Any = None  # the pyverbs SRQ in which its receives are, if any
+    remote: Device | None = None  # the device of its peer; None in loopback
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
         """Waits at most `deadline_s` seconds for a completion.
@@ -149,7 +150,7 @@ class DeviceQueue:
         attributes = QPAttr(port_num=device.port)
         attributes.pkey_index = device.pkey_index
         attributes.qp_access_flags = self._access()
-        attributes.path_mtu = device.active_mtu
+        attributes.path_mtu = min(device.active_mtu, self._destination_device.active_mtu)
         attributes.dest_qp_num = peer
         attributes.max_dest_rd_atomic = attributes.max_rd_atomic = 1
         attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = _TIMEOUT, _RETRIES, _RNR_RETRIES
@@ -159,14 +160,19 @@ class DeviceQueue:
             attributes.ah_attr = self._path()
         return attributes
 
+    @property
+    def _destination_device(self) -> Device:
+        return self.remote or self.device
+
     def _path(self) -> Any:
-        """The path from this device to itself, as struct ibv_ah_attr."""
+        """The path from this device to that of the peer, as struct ibv_ah_attr."""
         from pyverbs.addr import AHAttr, GlobalRoute
 
+        peer = self._destination_device
         if not self.device.uses_grh:
-            return AHAttr(is_global=0, port_num=self.device.port, dlid=self.device.lid)
-        route = GlobalRoute(dgid=self.device.gid, sgid_index=self.device.source_gid_index)
-        return AHAttr(gr=route, is_global=1, port_num=self.device.port, dlid=self.device.lid)
+            return AHAttr(is_global=0, port_num=self.device.port, dlid=peer.lid)
+        route = GlobalRoute(dgid=peer.gid, sgid_index=self.device.source_gid_index)
+        return AHAttr(gr=route, is_global=1, port_num=self.device.port, dlid=peer.lid)
 
     def _create_address_handle(self, peer: int) -> None:
         """Sets the destination of datagrams; a queue pair of a connected type knows its peer."""
@@ -252,7 +258,8 @@ class DevicePair:
     def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
         """`responder_pd` is the PD of the regions that are accessed remotely; `spec` is that of the responder.
 
-        Waits at most `deadline_s` seconds for a completion.
+        `device` is that of the responder; the requester is on that of its PD, which may be another one. Waits at most
+        `deadline_s` seconds for a completion.
         """
         self._spec = device, spec, requester_pd, responder_pd, deadline_s
         self.transport = device.transport
@@ -266,7 +273,9 @@ class DevicePair:
         self.requester = self.responder
         try:
             if spec.kind != "XRC_SEND":
-                self.requester = self.kind(device, requester_pd, spec.peer, deadline_s)
+                other = cast(ProtectionDomain, requester_pd).device
+                self.requester = self.kind(other, requester_pd, spec.peer, deadline_s)
+                self.requester.remote, self.responder.remote = device, other
             self._connect_new()
         except BaseException:
             self.close()

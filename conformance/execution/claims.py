@@ -92,7 +92,7 @@ class _Place:
             target = self.resources.scratch(self.pd, _WORD, "target", rights)
         except SetupRefused as refused:
             return f"{refused} (with REMOTE_ATOMIC)"
-        own = self.resources.scratch(self.pd, _WORD, "own")
+        own = self.resources.scratch(pair.requester.pd, _WORD, "own")
         post_receives(pair.responder, [1])
         sges = (own,) if opcode.startswith("ATOMIC") else ()
         returned = pair.requester.post_send(SendRequest(opcode, 2, sges, remote_addr=target.addr, rkey=target.rkey))

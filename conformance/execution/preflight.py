@@ -27,6 +27,7 @@ from conformance.verbs import ENUMS
 _BYTES = 64
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
 _HINT = "connect the port to itself or to a switch that returns its packets, or name another GID with --gid-index"
+_PEER_HINT = "connect both ports, or name another GID with --gid-index, or another --peer"
 _PATH_HINT = "give the port's network interface an address, or name another GID with --gid-index"
 # Types of pairs that a device may have beside RC, or instead of it.
 _OTHERS = ("UC", "UD", "RC_SRQ")
@@ -50,7 +51,7 @@ def preflight(bench: Bench) -> Findings:
 class _Preflight:
     def __init__(self, bench: Bench, resources: HarnessResources, pd: Pd) -> None:
         self._bench, self._resources = bench, resources
-        self._own, self._other = (resources.scratch(pd, _BYTES, use, _RIGHTS) for use in ("own", "other"))
+        self._other = resources.scratch(pd, _BYTES, "other", _RIGHTS)
         self._closed = resources.scratch(pd, _BYTES, "closed")
 
     def findings(self) -> Findings:
@@ -70,6 +71,8 @@ class _Preflight:
     def _of_reliable(self, connection: LoopbackConnection) -> Findings:
         """What is found on a pair of type RC. Raises UserError."""
         failed = self._basics(connection)
+        if failed and _has_peer(connection):
+            raise UserError(f"nothing arrives from the peer: {failed}", hint=_PEER_HINT, status=3)
         if failed:
             raise UserError(f"loopback does not work on this device: {failed}", hint=_HINT, status=3)
         refused = self._refused_write(connection)
@@ -94,8 +97,12 @@ class _Preflight:
         return (
             self._one_sided(connection, "RDMA_WRITE")
             or self._one_sided(connection, "RDMA_READ")
-            or _sent(connection, self._own, self._other)
+            or _sent(connection, self._own(connection), self._other)
         )
+
+    def _own(self, connection: LoopbackConnection) -> Sge:
+        """The requester's memory, which is on its device."""
+        return self._resources.scratch(connection.pair.requester.pd, _BYTES, "own", _RIGHTS)
 
     def _of_type(self, kind: str) -> str:
         """Whether a message arrives over a pair of this type."""
@@ -105,7 +112,7 @@ class _Preflight:
             return NOT_OFFERED if refused.not_offered else str(refused)
         failed = ""
         for _ in range(_TRIES):
-            failed = _sent(connection, self._own, self._other)
+            failed = _sent(connection, self._own(connection), self._other)
             if not failed:
                 return WORKS
         return failed
@@ -134,15 +141,22 @@ class _Preflight:
         self, connection: LoopbackConnection, opcode: str, other: Sge, before: tuple[bytes, bytes]
     ) -> tuple[Exchange, Area, Area]:
         """Executes a request on the memory `other`; `before` are the contents of it and of the requester's memory."""
+        own = self._own(connection)
         target, local = (
             Area(Part(sge.addr, _BYTES), sge.addr, _BYTES, EMPTY, contents, pattern(_BYTES))
-            for sge, contents in zip((other, self._own), before, strict=True)
+            for sge, contents in zip((other, own), before, strict=True)
         )
-        request = SendRequest(opcode, 1, (self._own,), rkey=other.rkey, remote_addr=other.addr)
+        request = SendRequest(opcode, 1, (own,), rkey=other.rkey, remote_addr=other.addr)
         try:
             return connection.execute(ExchangeSpec(connection, request, (target, local))), target, local
         except HarnessFailure as failure:
             raise UserError(f"the device cannot be tested: {failure}", hint=_HINT, status=3) from failure
+
+
+def _has_peer(connection: LoopbackConnection) -> bool:
+    """Whether the requester is on another device."""
+    pair = connection.pair
+    return pair.requester.pd.context_pointer != pair.responder.pd.context_pointer
 
 
 def _sent(connection: LoopbackConnection, own: Sge, other: Sge) -> str:

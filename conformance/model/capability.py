@@ -96,7 +96,7 @@ ON_DEMAND_NEEDS: Mapping[str, str] = {
 # Preconditions of running a case at all. They are not properties of the device: if one is missing, the verdict of
 # the case is UNREACHABLE, with this reason.
 PRECONDITIONS: Mapping[str, str] = {
-    "experimental_rereg": "the loaded libibverbs does not export the vendor's dialect of ibv_rereg_mr",
+    "experimental_rereg": "the loaded libibverbs has the ibv_rereg_mr of rdma-core, not a vendor's experimental one",
     "dontfork": "libibverbs keeps no registered range from forked children here (no `dc` in VmFlags of smaps): the"
     " process runs other cases as well, or the library cannot be made to",
     "shared_mr": "shared regions are created by another experimental verb of the vendor, which the suite does not call",

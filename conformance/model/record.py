@@ -48,7 +48,8 @@ class PreflightFacts(TypedDict, total=False):
 class DeviceFacts(TypedDict, total=False):
     """What a device reports about itself; `caps` are its capabilities by name, with limits and masks among them.
 
-    `preflight` is absent where several devices are tested at the same time.
+    `preflight` is absent where several devices are tested at the same time; `peer`, the name of the device on which the
+    requesters are, where traffic is in loopback.
     """
 
     name: str
@@ -57,6 +58,7 @@ class DeviceFacts(TypedDict, total=False):
     vendor_id: int
     vendor_part_id: int
     transport: str
+    peer: str
     caps: dict[str, Any]
     preflight: PreflightFacts
 

@@ -19,11 +19,15 @@ from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.profile import Profile
 from conformance.model.record import DeviceFacts
+from conformance.model.transport import IWARP
 from conformance.pytest_plugin.device_lock import check_workers, own_device
 from conformance.run_options import OPTIONS, RunOptions
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite, load_suite
 from conformance.yamldoc.reader import suggestion
+
+# Capabilities that a requester needs as well as the responder.
+_AT_BOTH_ENDS = ("xrc", "atomics", "flush_global", "flush_persistent", "atomic_write")
 
 SUITE = pytest.StashKey[Suite]()
 PROFILE = pytest.StashKey[Profile]()
@@ -155,9 +159,38 @@ def check(config: pytest.Config) -> DeviceFacts | None:
         device.check_port()
         if profile.device and profile.device != device.driver:
             raise UserError(f"the profile is of {profile.device} devices; {device.name} is {device.driver}")
-        return device.describe()
+        facts = device.describe()
+        if name := config.getoption("--rdma-peer"):
+            facts["peer"] = name
+        return facts
 
 
 def open_device(config: pytest.Config) -> Device:
     """The device that this process uses (see device_lock.py). Raises UserError."""
     return Device(own_device(config), config.getoption("--rdma-port"), config.getoption("--rdma-gid-index"))
+
+
+def open_peer(config: pytest.Config, device: Device) -> Device | None:
+    """The device of --rdma-peer, on which the requesters are; None without it. Raises UserError if it cannot be one."""
+    name = config.getoption("--rdma-peer")
+    if not name:
+        return None
+    peer = Device(name)
+    try:
+        peer.check_port()
+        check_peer(device, peer)
+    except BaseException:
+        peer.close()
+        raise
+    return peer
+
+
+def check_peer(device: Device, peer: Device) -> None:
+    """Raises UserError if the peer cannot be the other end of what the device under test declares."""
+    if IWARP in (device.transport, peer.transport):
+        raise UserError("--peer is not for iWARP, whose queue pairs are connected on one device only", status=3)
+    if device.transport is not peer.transport:
+        raise UserError(f"{peer.name} is {peer.transport.name}, {device.name} is {device.transport.name}", status=3)
+    lacks = [name for name in _AT_BOTH_ENDS if device.capabilities.get(name) and not peer.capabilities.get(name)]
+    if lacks:
+        raise UserError(f"the peer {peer.name} does not declare what {device.name} does: {', '.join(lacks)}", status=3)

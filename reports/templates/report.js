@@ -6,6 +6,8 @@
   document.documentElement.classList.add("scripted");
 
   const search = $("#search"), verb = $("#verb"), found = $("#found"), unfold = $("#unfold");
+  const unrecorded = $("#unrecorded");
+  let names = null;  // the text of all of them
   const chips = $$(".tools [data-verdict]");
   const groups = $$(".group").map((element) => ({
     element,
@@ -46,6 +48,13 @@
       const wantedVerb = verb.value === "" || group.element.dataset.verb === verb.value;
       group.element.classList.toggle("hidden", !wantedVerb || shown === 0);
       any ||= wantedVerb && shown > 0;
+    }
+    if (unrecorded) {
+      if (words.length && names === null) names = unrecorded.textContent.toLowerCase();
+      const match = verb.value === "" && has(["MISSED"]) && words.every((word) => names.includes(word));
+      unrecorded.classList.toggle("hidden", !match);
+      count += match ? Number(unrecorded.dataset.number) : 0;
+      any ||= match;
     }
     $("#nothing").classList.toggle("hidden", any);
     found.textContent = filtering || verb.value ? `${count.toLocaleString("en")} cases` : "";

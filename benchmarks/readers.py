@@ -1,0 +1,64 @@
+"""How long each reader of results takes for a run with very many planned cases.
+
+    python3 benchmarks/readers.py [--planned N] [RUN]
+
+RUN is the results.jsonl of a recorded run (default: that of the project's tests). A copy of it plans N cases more, of
+which nothing was recorded. Printed are seconds of the processor, in the program and in the kernel, and the most memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FORMATS = ("summary", "html", "junit", "ktap", "markdown", "tmt")
+
+
+def planned_run(source: Path, folder: Path, number: int) -> Path:
+    """The new directory `folder` with the run in the file `source`, which plans so many cases more."""
+    header, *rest = source.read_bytes().splitlines(keepends=True)
+    data = json.loads(header)
+    data["planned"] += [f"reg_mr/made/up-{each}" for each in range(number)]
+    folder.mkdir()
+    (folder / source.name).write_bytes(json.dumps(data).encode() + b"\n" + b"".join(rest))
+    return folder
+
+
+def cost(arguments: Sequence[str]) -> tuple[float, int]:
+    """Seconds of the processor and KiB of memory that a command of the suite takes."""
+    process = subprocess.Popen([str(ROOT / "rdma-cts"), *arguments], cwd=ROOT, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    _, _, used = os.wait4(process.pid, 0)
+    return used.ru_utime + used.ru_stime, used.ru_maxrss
+
+
+def main() -> int:
+    """Measures each reader once."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--planned", type=int, default=300_000, metavar="N")
+    parser.add_argument("run", nargs="?", type=Path, default=ROOT / "tests/old_results/results.jsonl", metavar="RUN")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        many = str(planned_run(arguments.run, Path(name) / "many", arguments.planned))
+        again = str(planned_run(arguments.run, Path(name) / "again", arguments.planned))
+        commands = [
+            *(["report", many, "--format", each, "--out", f"{name}/report"] for each in FORMATS),
+            ["compare", again, many], ["judge", many], ["explain", "REG-15", "--results", many],
+            ["coverage", "--results", many],
+        ]  # fmt: skip
+        for command in commands:
+            seconds, memory = cost(command)
+            shown = " ".join(word for word in command if not word.startswith(name) and word != "--out")
+            print(f"{seconds:6.2f} s {memory >> 10:6} MiB  {shown}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+"""A recorded run whose header plans many more cases than were recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from conformance.results.records import encode
+
+_OLD = Path(__file__).with_name("old_results") / "results.jsonl"
+
+
+def planned_run(folder: Path, number: int) -> Path:
+    """The new directory `folder` with the old results, and so many planned cases of which nothing was recorded."""
+    header, *rest = _OLD.read_bytes().splitlines(keepends=True)
+    data = json.loads(header)
+    data["planned"] = [f"reg_mr/made/up-{each}" for each in range(number)]
+    folder.mkdir(parents=True)
+    (folder / _OLD.name).write_bytes(encode(data) + b"".join(rest))
+    return folder
