@@ -61,6 +61,9 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
             yield f"      {repro}"
     if len(cases) > _CASES:
         yield f"  and {len(cases) - _CASES} more: {PROGRAM} list --rule {rule.id}"
+    if any(results[case.id]["space"] for case in cases if case.id in results):
+        yield ""
+        yield from _wrapped(evidence.POINT)
 
 
 def _rank(rule: Rule, record: ResultRecord | None) -> int:

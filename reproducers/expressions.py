@@ -16,7 +16,7 @@ _TAKEN = frozenset((
     "all", "answer", "area", "argc", "argv", "bound", "calloc", "context", "copy", "count", "errno", "error", "exit",
     "free", "gid", "hugepage", "local", "main", "malloc", "memory", "move", "next", "own", "own_mr", "page", "pair",
     "parts", "printf", "puts", "rdma", "refused", "size", "status", "state", "stopped", "received", "sent",
-    "handle", "earlier", "command", "method", "device", "violations", "wc", "auto", "break", "case", "char",
+    "handle", "earlier", "ended", "command", "method", "device", "violations", "wc", "auto", "break", "case", "char",
     "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if",
     "inline", "int", "long", "register", "return", "short", "signed", "sizeof", "static", "struct", "switch",
     "typedef", "union", "unsigned", "void", "volatile", "while",

@@ -188,7 +188,9 @@ def bind(writer: Writer, step: Step) -> None:
     else:
         writer.use("earlier")
         writer.features.add("wc")
-        writer.assign("status", f"error || earlier({queue}) ? NONE : IBV_WC_SUCCESS")
+        silent = f"error || earlier({queue}) ? NONE : IBV_WC_SUCCESS"
+        failing = f"error ? NONE : earlier({queue}) ? ended : IBV_WC_SUCCESS"
+        writer.assign("status", silent if then.outcome == "success" else failing)
         done = "!error && status == IBV_WC_SUCCESS"
     if then.opcode:
         writer.features.add("wc")

@@ -21,6 +21,7 @@ class Inexpressible(Exception):
 
 # Sizes of pages, and huge pages, of systems on which a program may run.
 _SYSTEMS = ((4096, 2 << 20), (65536, 512 << 20))
+_LARGEST_AREA = 1 << 30  # bytes that a program writes and reads
 _APART = 1 << 44  # between the addresses that memory is given to find out which memory an address is in
 
 
@@ -199,7 +200,11 @@ class Writer:
         )
 
     def area_of(self, name: str) -> None:
-        """Has the following operations look at this memory."""
+        """Has the following operations look at this memory; if it is too large to be filled, each at its own bytes."""
+        spec = {**self.case.given.memory, **self.case.given.dmabufs}
+        if self.evaluate(spec[name].size, self._bases(), *_SYSTEMS[0]) > _LARGEST_AREA:
+            self.features.add("large")
+            return
         area = (identifier(name), self.names.of(name, "size"))
         if area != self.area:
             self.area = area

@@ -18,7 +18,8 @@ static int local(struct ibv_qp **two, const char *call, int wanted,
     int into = receives || opcode == IBV_WR_RDMA_READ, status = NONE;
     size_t count = there.length, came = 0, changed = 0;
 
-    memset(area, 0x77, size);
+@large     memset(area = range, 0x77, size = count);
+@!large     memset(area, 0x77, size);
     for (size_t i = 0; i < count; i++)
         (into ? own : range)[i] = DATA(i), (into ? range : own)[i] = 0xfe;
     SET_UP(!ibv_post_recv(to, &first, &bad_receive));

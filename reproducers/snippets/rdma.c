@@ -15,7 +15,8 @@ static int rdma(struct ibv_qp **two, const char *call, int wanted,
     size_t came = 0, changed = 0;
 @atomic     uint64_t before, after;
 
-    memset(area, 0x77, size);
+@large     memset(area = range, 0x77, size = count);
+@!large     memset(area, 0x77, size);
     for (size_t i = 0; i < count; i++)
 @read         (read ? range : own)[i] = DATA(i), (read ? own : range)[i] = 0xfe;
 @!read         range[i] = 0xfe, own[i] = DATA(i);
