@@ -23,13 +23,13 @@ from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.records import Recorded, read_results
-from conformance.results.rejudge import Rejudged, rejudge
+from conformance.results.rejudge import UNOBSERVED, Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.tables.profile import read_profile
 from conformance.tables.selection import Selection
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT
-from reports.digest import NOT_RUN, UNDECIDED, UNREACHABLE, VIOLATED, Digest, digest, format_count, read
+from reports.digest import NOT_RUN, UNDECIDED, UNREACHABLE, VIOLATED, Digest, digest, format_count, one_line, read
 
 NAME = "verify"
 HELP = "Judge a bundled run anew, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was changed."
@@ -39,7 +39,7 @@ _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
 _MOST_SHOWN = 10
 # Of rules that are neither verified, nor violated, nor absent from the device: what is missing.
 _PARTIAL = {UNREACHABLE: "unreachable here", NOT_RUN: "without a case", UNDECIDED: "undecided"}
-# Of these, nothing needs to have been observed; anything else is a claim.
+# Of these, nothing needs to have been observed in a case that the tables have; anything else is a claim.
 _WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
 
 
@@ -86,7 +86,7 @@ class Support:
     @property
     def status(self) -> int:
         """The exit status. What no such stack can be brought into makes a run no less complete, as for `run`."""
-        incomplete = self.not_planned or self._count.get(NOT_RUN) or self._count.get(UNDECIDED)
+        incomplete = self.not_planned or self.run.unrecorded or self._count.get(NOT_RUN) or self._count.get(UNDECIDED)
         return 1 if self.unfounded or self._violated else 3 if incomplete else 0
 
     @cached_property
@@ -105,6 +105,8 @@ class Support:
         ]  # fmt: skip
         if self.not_planned:
             found.append(f"{format_count(self.not_planned, 'case')} of the {DEFAULT} tier not in the run")
+        if self.run.unrecorded:
+            found.append(f"{format_count(len(self.run.unrecorded), 'planned case')} without a result")
         return found
 
     @property
@@ -114,7 +116,7 @@ class Support:
 
     def lines(self) -> Iterator[str]:
         """All that is told: what the bundle is of, what came of judging it, and the sentence."""
-        facts, results = self.run.facts, len(self.run.results)
+        facts, results = self.run.facts, len(self.run.results) - len(self.run.unrecorded)
         yield f"bundle: sha256 {self.sha256}; {format_count(len(self.manifest.files), 'file')}, each byte as written"
         under_test = ", ".join(f"{name} {facts[name]}" for name in _TOLD if facts[name])
         yield f"run: {facts['device']} ({facts['driver']}), {under_test}"
@@ -136,9 +138,9 @@ def support_of(path: Path, cases: Sequence[Path]) -> Support:
         folder.mkdir()
         manifest, sha256 = unpack(path, folder)
         recorded = read_results(folder)
-        digest(recorded, folder, str(path))  # reports a record of the wrong shape
+        run = digest(recorded, folder, str(path))
         suite = load_suite(cases)
-        tables = recorded.header["suite"].get("tables_sha256")
+        tables = run.header["suite"].get("tables_sha256")
         if tables != suite.tables_sha256:
             raise UserError(
                 f"the run was made with the tables {str(tables)[:12]}, and these are {suite.tables_sha256[:12]}",
@@ -151,7 +153,7 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
     profile = read_profile(folder / PROFILE) if (folder / PROFILE).exists() else None
     waivers = None
     if (folder / WAIVERS).exists():
-        waivers = read_waivers(folder / WAIVERS, suite, _day(recorded.header["started"]))
+        waivers = read_waivers(folder / WAIVERS, suite, _day(recorded.header.get("started")))
     by_case = {record["case"]: record for record in recorded.results}
     raw: list[ResultRecord] = [
         {**record, "effective": record["verdict"], "waiver": None} for record in by_case.values()
@@ -161,15 +163,15 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
     out = folder.with_name("judged")
     write_judged(out, suite, bare, again, waivers)
     run = read(out)
-    now = {record["case"]: record for record in run.results}
+    now = {record["case"]: record for record in read_results(out).results}
     kept = [each for each in again if each.kept]
     unfounded = [
         *(f"{each.record['verdict']} of {each.record['case']}: {each.kept}"
-          for each in kept if each.record["verdict"] not in _WITHOUT_EVIDENCE),
+          for each in kept if each.kept != UNOBSERVED or each.record["verdict"] not in _WITHOUT_EVIDENCE),
         *(line for case, record in by_case.items() if (line := _difference(record, now[case]))),
     ]  # fmt: skip
     default = {case.id for case in Selection(tier=DEFAULT).apply(suite)}
-    return Support(manifest, sha256, run, kept, unfounded, len(default - set(recorded.header["planned"])))
+    return Support(manifest, sha256, run, kept, [*map(one_line, unfounded)], len(default - set(recorded.header["planned"])))
 
 
 def _difference(recorded: ResultRecord, now: ResultRecord) -> str:
@@ -181,8 +183,8 @@ def _difference(recorded: ResultRecord, now: ResultRecord) -> str:
     return ""
 
 
-def _day(started: str) -> date:
+def _day(started: str | None) -> date:
     try:
-        return datetime.fromisoformat(started).date()
+        return datetime.fromisoformat(started or "").date()
     except ValueError as error:
         raise UserError(f"the run has no time at which it started: {started}") from error

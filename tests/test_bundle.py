@@ -84,6 +84,13 @@ def lines_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "results.jsonl").read_bytes().splitlines()]
 
 
+def unpacked(bundle: Path, folder: Path) -> Path:
+    """The run in a bundle."""
+    (folder / "files").mkdir()
+    unpack(bundle, folder / "files")
+    return folder / "files"
+
+
 def repacked(run: Path, to: Path, lines: list[dict[str, Any]], **more: bytes) -> Path:
     """A bundle of these records whose manifest is right: made by somebody who knows how."""
     files = {f"points/{path.name}": path.read_bytes() for path in (run / "points").glob("*")}
@@ -392,6 +399,65 @@ def test_a_verdict_without_any_observation(run: Path, tmp_path: Path, capsys: Sa
     assert f"PASS of {case['case']}: nothing was observed" in said
 
 
+CRASHED = {"verdict": "CRASH", "effective": "CRASH", "observed": {}}
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({**CRASHED, "rules": []}, "rules is recorded as []"),
+    ({**CRASHED, "rules": ["REG-17", "API-01"]}, "rules is recorded as ['REG-17', 'API-01']"),
+    ({**CRASHED, "rule_verdicts": {"REG-17": "PASS"}}, "rule_verdicts is recorded as"),
+    ({"observed": None}, "nothing was observed"),
+    ({"verdict": "FAIL", "effective": "FAIL", "case": "a/b/c\n\x1b[31m"}, "FAIL of a/b/c??[31m: there is no such case"),
+    ({**CRASHED, "case": "reg_mr/no/such"}, "CRASH of reg_mr/no/such: there is no such case"),
+])  # fmt: skip
+def test_a_record_that_its_case_does_not_have(
+    run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
+) -> None:
+    lines = lines_of(run)
+    next(line for line in lines if line.get("verdict") == "PASS" and line["observed"]).update(change)
+    status, told = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    assert status == 1
+    assert said in told
+    assert "nothing: 1 recorded verdict not founded" in told
+
+
+@pytest.mark.parametrize("observed", [None, {}])
+def test_a_violation_that_passes_for_missed_is_undecided(
+    whole: Path, tmp_path: Path, capsys: Says, observed: object
+) -> None:
+    folder = unpacked(whole, tmp_path)
+    lines = lines_of(folder)
+    passed = next(line for line in lines if line.get("verdict") == "PASS" and line["observed"])
+    passed.update(verdict="MISSED", effective="MISSED", observed=observed)
+    status, told = verified(repacked(folder, tmp_path / "forged", lines), capsys)
+    assert status == 3
+    assert "1 without an observation (1 MISSED)" in told
+
+
+def test_planned_cases_without_a_result_are_counted(whole: Path, tmp_path: Path, capsys: Says) -> None:
+    folder = unpacked(whole, tmp_path)
+    lines = lines_of(folder)
+    del lines[5:8]
+    status, told = verified(repacked(folder, tmp_path / "forged", lines), capsys)
+    assert status == 3
+    assert f"{len(DEFAULT) - 3:,} results judged anew" in told
+    assert re.search(r"partial: .*3 planned cases without a result \(exit status 3\)", told)
+
+
+def test_a_sweep_that_could_not_be_run_as_a_whole_is_founded_on_why(run: Path, tmp_path: Path, capsys: Says) -> None:
+    lines = lines_of(run)
+    sweep = next(line for line in lines if line.get("points"))
+    for key in ("points", "points_file", "rule_verdicts", "deviations", "space"):
+        sweep.pop(key, None)
+    case = SUITE.find(sweep["case"])
+    assert case is not None
+    sweep.update(verdict="UNREACHABLE", effective="UNREACHABLE", observed={"unreachable": "no huge pages"},
+                 expected={"outcome": "open"}, call=str(case.when), rules=list(case.rules))  # fmt: skip
+    assert "not founded" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
+    sweep.update(verdict="PASS", effective="PASS", observed={"returned": "mr"})
+    assert "PASS of" in verified(repacked(run, tmp_path / "forged", lines), capsys)[1]
+
+
 def test_a_result_of_a_case_that_does_not_exist(run: Path, tmp_path: Path, capsys: Says) -> None:
     lines = lines_of(run)
     passed = next(line for line in lines if line.get("verdict") == "PASS")
@@ -403,9 +469,7 @@ def test_a_result_of_a_case_that_does_not_exist(run: Path, tmp_path: Path, capsy
 
 
 def test_a_case_left_out_of_the_plan_is_missed(whole: Path, tmp_path: Path, capsys: Says) -> None:
-    folder = tmp_path / "files"
-    folder.mkdir()
-    unpack(whole, folder)
+    folder = unpacked(whole, tmp_path)
     lines = lines_of(folder)
     gone = lines.pop(5)
     lines[0]["planned"].remove(gone["case"])
