@@ -7,11 +7,10 @@ import hashlib
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from commands import case_options, verify
 from commands.arguments import Parser
-from commands.bundle_file import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
+from commands.bundle_file import BUNDLED_BY, MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
 from commands.output import show
 from commands.plan import FILE_NAME as PLAN
 from commands.plan import read_plan
@@ -45,7 +44,7 @@ def execute(arguments: argparse.Namespace) -> int:
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
         draft = Path(name, out.name)
-        pack(draft, _about(run), _files(run, arguments.waivers, arguments.profile))
+        pack(draft, {**verify.claims(run), BUNDLED_BY: packer()}, _files(run, arguments.waivers, arguments.profile))
         support = verify.support_of(draft, arguments.cases)
         if support.unfounded:
             raise UserError(f"{arguments.run} supports {support.sentence}; the first: {support.unfounded[0]}", status=1)
@@ -55,15 +54,9 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _about(run: Digest) -> dict[str, Any]:
-    """What a manifest says besides the files."""
-    return {
-        "run": {name: text for name, text in run.facts.items() if text},
-        "under_test": run.header.get("under_test", {}),
-        "suite": dict(run.header["suite"]),
-        "bundled_by": {"version": VERSION, "engine_sha256": engine_sha256()},
-        "words": run.short_sentence,
-    }  # fmt: skip
+def packer() -> dict[str, str]:
+    """What a manifest says of this version."""
+    return {"version": VERSION, "engine_sha256": engine_sha256()}
 
 
 def engine_sha256() -> str:

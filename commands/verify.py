@@ -14,22 +14,35 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from commands import case_options
-from commands.bundle_file import PROFILE, WAIVERS, Manifest, unpack
+from commands.bundle_file import BUNDLED_BY, PROFILE, WAIVERS, Manifest, unpack
 from commands.judge import write_judged
 from commands.output import show
 from conformance.errors import UserError
-from conformance.model.record import ResultRecord
+from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
+from conformance.model.vocabulary import TIERS
 from conformance.results.records import Recorded, read_results
 from conformance.results.rejudge import UNOBSERVED, Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.tables.profile import read_profile
 from conformance.tables.selection import Selection
 from conformance.tables.suite import Suite, load_suite
-from conformance.tables.tiers import DEFAULT
-from reports.digest import NOT_RUN, UNDECIDED, UNREACHABLE, VIOLATED, Digest, digest, format_count, one_line, read
+from conformance.tables.tiers import DEFAULT, SMOKE
+from reports.digest import (
+    NOT_RUN,
+    UNDECIDED,
+    UNREACHABLE,
+    VIOLATED,
+    Digest,
+    digest,
+    format_count,
+    one_line,
+    plain,
+    read,
+)
 
 NAME = "verify"
 HELP = "Judge a bundled run anew, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was changed."
@@ -37,6 +50,8 @@ HELP = "Judge a bundled run anew, and say what it supports; exit status 0, 1 and
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
 _MOST_SHOWN = 10
+_SIZES = list(TIERS)
+_NAMES_CASES = ("--on", "--rdma-only")  # as short as it can be given
 # Of rules that are neither verified, nor violated, nor absent from the device: what is missing.
 _PARTIAL = {UNREACHABLE: "unreachable here", NOT_RUN: "without a case", UNDECIDED: "undecided"}
 # Of these, nothing needs to have been observed in a case that the tables have; anything else is a claim.
@@ -146,7 +161,41 @@ def support_of(path: Path, cases: Sequence[Path]) -> Support:
                 f"the run was made with the tables {str(tables)[:12]}, and these are {suite.tables_sha256[:12]}",
                 hint="take the version of rdma-cts that has made it; --cases DIR adds tables of its own",
             )
+        if wrong := _wrong_in_header(run.header, suite) or _wrong_in_manifest(manifest, run):
+            raise UserError(f"{path} is no bundle, or was changed: {wrong}")
         return _judged(suite, recorded, folder, manifest, sha256)
+
+
+def claims(run: Digest) -> dict[str, Any]:
+    """What a manifest says of a run."""
+    return {
+        "run": {name: text for name, text in run.facts.items() if text},
+        "under_test": run.header.get("under_test", {}),
+        "suite": dict(run.header["suite"]),
+        "words": run.short_sentence,
+    }
+
+
+def _wrong_in_manifest(manifest: Manifest, run: Digest) -> str:
+    """What the manifest says of something else than the run; empty if all of it is true, but for who packed it."""
+    said, true = {**manifest.about, BUNDLED_BY: None}, {**claims(run), BUNDLED_BY: None}
+    wrong = next((key for key in (*true, *said) if said.get(key) != true.get(key)), None)
+    return f"`{one_line(wrong)}` of its manifest is not that of the run" if wrong is not None else ""
+
+
+def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
+    """What the header of a run of these tables cannot say; empty if there is nothing."""
+    if header["rules"] != plain({rule.id: rule.as_data() for rule in suite.registry.values()}):
+        return "the rules of its header are not those of the tables"
+    planned = set(header["planned"])
+    cases = [case for case in suite.cases if case.id in planned]
+    named = any(word.startswith(_NAMES_CASES) for word in header["argv"])  # of these, a tier says nothing
+    if not named and (tier := header.get("tier")) in TIERS:
+        larger = sum(_SIZES.index(case.tier) > _SIZES.index(tier) for case in cases)
+        # The smallest tier has at most one of a larger one for each rule; the others have none.
+        if larger > (len(suite.registry) if tier == SMOKE else 0):
+            return f"{larger:,} planned cases are not of the tier {tier}"
+    return ""
 
 
 def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, sha256: str) -> Support:
@@ -171,7 +220,9 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
         *(line for case, record in by_case.items() if (line := _difference(record, now[case]))),
     ]  # fmt: skip
     default = {case.id for case in Selection(tier=DEFAULT).apply(suite)}
-    return Support(manifest, sha256, run, kept, [*map(one_line, unfounded)], len(default - set(recorded.header["planned"])))
+    return Support(
+        manifest, sha256, run, kept, [*map(one_line, unfounded)], len(default - set(recorded.header["planned"]))
+    )
 
 
 def _difference(recorded: ResultRecord, now: ResultRecord) -> str:

@@ -32,6 +32,7 @@ from conformance.tables.suite import ROOT, Suite, load_suite
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
+from reports.digest import read
 from samples import numbered
 from trial.violations import VIOLATIONS
 
@@ -95,8 +96,19 @@ def repacked(run: Path, to: Path, lines: list[dict[str, Any]], **more: bytes) ->
     """A bundle of these records whose manifest is right: made by somebody who knows how."""
     files = {f"points/{path.name}": path.read_bytes() for path in (run / "points").glob("*")}
     files |= {name.replace("_", "."): data for name, data in more.items()}
-    pack(to, {}, {**files, "results.jsonl": b"".join(map(encode, lines))})
+    content = b"".join(map(encode, lines))
+    pack(to, about(content, to), {**files, "results.jsonl": content})
     return to
+
+
+def about(results: bytes, near: Path) -> dict[str, Any]:
+    """What a manifest says of these results, if they can be read."""
+    path = near.with_name("results.jsonl")
+    path.write_bytes(results)
+    try:
+        return verify.claims(read(path))
+    except UserError:
+        return {}
 
 
 # What a bundle supports
@@ -328,6 +340,9 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "a bomb behind the end": lambda: _packed() [:-12] + lzma.compress(bytes(64 << 20)),
     "another stream behind the end": lambda: _packed() + lzma.compress(b"more"),
     "a byte behind the end": lambda: _packed() + b"\0",
+    "xz without a check": lambda: _packed(lzma.CHECK_NONE),
+    "xz with CRC32": lambda: _packed(lzma.CHECK_CRC32),
+    "xz with CRC64": lambda: _packed(lzma.CHECK_CRC64),
     "a memory limit": lambda: lzma.compress(
         tar_of(FIRST, RESULT), filters=[{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 29}]
     ),
@@ -344,9 +359,9 @@ def _sized(member: tarfile.TarInfo, size: int) -> tarfile.TarInfo:
     return member
 
 
-def _packed() -> bytes:
-    compressor = lzma.LZMACompressor(lzma.FORMAT_XZ, lzma.CHECK_SHA256, preset=6)
-    content = tar_of(FIRST, RESULT)[: 5 * 512 + 1024]
+def _packed(check: int = lzma.CHECK_SHA256) -> bytes:
+    compressor = lzma.LZMACompressor(lzma.FORMAT_XZ, check, preset=6)
+    content = tar_of(FIRST, RESULT)[: 4 * 512 + 1024]
     return compressor.compress(content) + compressor.flush()
 
 
@@ -366,7 +381,9 @@ def test_a_hostile_file_is_one_line_and_writes_nothing_elsewhere(what: str, tmp_
 def test_what_is_no_file_is_one_line(what: str, tmp_path: Path, capsys: Says) -> None:
     (tmp_path / "directory").mkdir()
     os.mkfifo(tmp_path / "fifo")
-    assert verified(Path("/dev/zero") if what == "device" else tmp_path / what, capsys)[0] == 2
+    status, told = verified(Path("/dev/zero") if what == "device" else tmp_path / what, capsys)
+    assert status == 2
+    assert ("No such file" if what == "nowhere" else "is no bundle: it is not a regular file") in told
 
 
 def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -374,7 +391,15 @@ def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(tmp_path: Path, mon
     pack(tmp_path / "bundle", {}, {**GOOD, "console.log": bytes(1 << 20)})
     assert (tmp_path / "bundle").stat().st_size < 2000
     monkeypatch.setattr(bundle_file, "MOST_BYTES", 1 << 19)
-    assert verified(tmp_path / "bundle", capsys)[0] == 2
+    status, told = verified(tmp_path / "bundle", capsys)
+    assert status == 2
+    assert "it is too large: a bundle has at most 0 MiB unpacked" in told
+
+
+def test_the_packed_sample_is_a_bundle_but_for_its_checksum(tmp_path: Path) -> None:
+    (tmp_path / "bundle").write_bytes(_packed())
+    (tmp_path / "folder").mkdir()
+    assert unpack(tmp_path / "bundle", tmp_path / "folder")[0].files.keys() == GOOD.keys()
 
 
 # What was forged, by somebody who writes the right hashes
@@ -509,6 +534,71 @@ def test_a_run_of_other_tables_is_not_judged_by_these(run: Path, tmp_path: Path,
     status, said = verified(repacked(run, tmp_path / "forged", lines), capsys)
     assert status == 2
     assert "was made with the tables ffffffffffff" in said
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"words": "127 of 127 documented rules verified"}, "`words` of its manifest"),
+    ({"run": {"kernel": "6.1"}}, "`run` of its manifest"),
+    ({"under_test": {"kernel": {"build_id": "0"}}}, "`under_test` of its manifest"),
+    ({"suite": {}}, "`suite` of its manifest"),
+    ({"certified": "yes"}, "`certified` of its manifest"),
+])  # fmt: skip
+def test_a_manifest_that_is_not_of_its_run(
+    run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
+) -> None:
+    files = {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*.json*")}
+    pack(tmp_path / "forged", {**verify.claims(read(run)), **change}, files)
+    status, told = verified(tmp_path / "forged", capsys)
+    assert status == 2
+    assert f"is no bundle, or was changed: {said} is not that of the run" in told
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"rules": {}}, "the rules of its header are not those of the tables"),
+    ({"rules": None}, "the rules of its header are not those of the tables"),
+    ({"suite": None}, "was made with the tables None"),
+])  # fmt: skip
+def test_a_header_that_no_run_of_these_tables_has(
+    run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
+) -> None:
+    lines = lines_of(run)
+    lines[0].update(change)
+    status, told = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    assert status == 2
+    assert said in told
+
+
+@pytest.mark.parametrize("tier", ["smoke", "default"])
+def test_cases_are_of_their_tier_and_of_no_smaller_one(whole: Path, tmp_path: Path, capsys: Says, tier: str) -> None:
+    lines = lines_of(unpacked(whole, tmp_path))
+    lines[0]["tier"] = tier
+    if tier == "default":
+        lines[0]["planned"] += [case.id for case in SUITE.cases if case.tier == "exhaustive"][:1]
+    status, told = verified(repacked(tmp_path / "files", tmp_path / "forged", lines), capsys)
+    assert status == 2
+    assert re.search(rf"planned cases are not of the tier {tier}$", told)
+
+
+@pytest.mark.parametrize("tier", ["smoke", "default", "exhaustive"])
+def test_a_part_of_a_tier_is_of_this_tier(run: Path, tmp_path: Path, capsys: Says, tier: str) -> None:
+    lines = lines_of(run)
+    lines[0].update(tier=tier, planned=[case.id for case in Selection(tier=tier).apply(SUITE) if not case.hazardous])
+    assert "is no bundle" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
+
+
+def test_named_cases_are_of_any_tier(run: Path, tmp_path: Path, capsys: Says) -> None:
+    lines = lines_of(run)
+    exhaustive = next(case.id for case in SUITE.cases if case.tier == "exhaustive")
+    lines[0]["planned"].append(exhaustive)
+    lines[0].update(tier="default", argv=["run", f"--only={exhaustive}"])
+    assert "is no bundle" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
+
+
+def test_a_second_header_is_none_of_a_run(run: Path, tmp_path: Path, capsys: Says) -> None:
+    lines = lines_of(run)
+    status, told = verified(repacked(run, tmp_path / "forged", [*lines, lines[0]]), capsys)
+    assert status == 2
+    assert f":{len(lines) + 1}: a second header" in told
 
 
 # What cannot be bundled
