@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,7 +81,9 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
     path = waivers or (_of_run(folder, known["file"]) if known else None)
     if path:
         found[WAIVERS] = _content(path)
-        if not known or hashlib.sha256(found[WAIVERS]).hexdigest() != known["sha256"]:
+        if not known:
+            raise UserError(f"the run in {folder} had no waivers", hint="leave out --waivers")
+        if hashlib.sha256(found[WAIVERS]).hexdigest() != known["sha256"]:
             raise UserError(f"{path} is not the file of waivers that the run had", hint="--waivers names that one")
     if path := profile or _profile_of(folder):
         found[PROFILE] = _content(path)
@@ -104,7 +107,8 @@ def _of_run(folder: Path, name: str) -> Path:
 
 def _content(path: Path) -> bytes:
     try:
-        if not path.is_file() or path.stat().st_size > MOST_BYTES:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
             raise UserError(f"{path} is no file that can be in a bundle")
         return path.read_bytes()
     except OSError as error:

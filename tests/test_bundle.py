@@ -629,6 +629,16 @@ def test_a_bundle_goes_through_a_pipe(run: Path, bundle: Path) -> None:
     assert done.stdout == bundle.read_bytes()
 
 
+@pytest.mark.parametrize(("option", "said"), [
+    (["--waivers", "/dev/null"], "had no waivers; leave out --waivers"),
+    (["--profile", "/nonexistent"], "/nonexistent cannot be read: No such file or directory"),
+    (["--profile", "/dev/null"], "/dev/null is no file that can be in a bundle"),
+])  # fmt: skip
+def test_a_file_that_the_run_did_not_have(run: Path, capsys: Says, option: list[str], said: str) -> None:
+    assert main(["bundle", str(run), *option]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_what_is_no_run_is_one_line(tmp_path: Path, capsys: Says) -> None:
     for path in (tmp_path, tmp_path / "none"):
         assert main(["bundle", str(path)]) == 2
