@@ -630,7 +630,7 @@ def test_a_bundle_goes_through_a_pipe(run: Path, bundle: Path) -> None:
 
 
 @pytest.mark.parametrize(("option", "said"), [
-    (["--waivers", "/dev/null"], "had no waivers; leave out --waivers"),
+    (["--waivers", str(ROOT / "README.md")], "had no waivers; leave out --waivers"),
     (["--profile", "/nonexistent"], "/nonexistent cannot be read: No such file or directory"),
     (["--profile", "/dev/null"], "/dev/null is no file that can be in a bundle"),
 ])  # fmt: skip
