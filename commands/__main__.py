@@ -80,8 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _told(error: UserError) -> int:
-    """Prints an error; returns its exit status."""
-    for line in str(error).splitlines():
+    """Prints an error, each of its lines as one; returns its exit status."""
+    for line in error.lines:
         print(f"{NAME}: {one_line(line)}", file=sys.stderr)
     return error.status
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from commands import case_options, verify
 from commands.arguments import Parser
-from commands.bundle_file import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
+from commands.bundle_file import BUNDLED_BY, MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
 from commands.output import show
 from commands.plan import FILE_NAME as PLAN
 from commands.plan import read_plan
@@ -45,7 +45,7 @@ def execute(arguments: argparse.Namespace) -> int:
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
         draft = Path(name, out.name)
-        pack(draft, _about(run), _files(run, arguments.waivers, arguments.profile))
+        pack(draft, {**verify.claims(run), BUNDLED_BY: packer()}, _files(run, arguments.waivers, arguments.profile))
         support = verify.support_of(draft, arguments.cases)
         if support.unfounded:
             raise UserError(f"{arguments.run} supports {support.sentence}; the first: {support.unfounded[0]}", status=1)
@@ -55,15 +55,9 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _about(run: Digest) -> dict[str, Any]:
-    """What a manifest says besides the files."""
-    return {
-        "run": {name: text for name, text in run.facts.items() if text},
-        "under_test": run.header.get("under_test", {}),
-        "suite": dict(run.header["suite"]),
-        "bundled_by": {"version": VERSION, "engine_sha256": engine_sha256()},
-        "words": run.short_sentence,
-    }  # fmt: skip
+def packer() -> dict[str, str]:
+    """What a manifest says of this version."""
+    return {"version": VERSION, "engine_sha256": engine_sha256()}
 
 
 def engine_sha256() -> str:
@@ -87,7 +81,9 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
     path = waivers or (_of_run(folder, known["file"]) if known else None)
     if path:
         found[WAIVERS] = _content(path)
-        if not known or hashlib.sha256(found[WAIVERS]).hexdigest() != known["sha256"]:
+        if not known:
+            raise UserError(f"the run in {folder} had no waivers", hint="leave out --waivers")
+        if hashlib.sha256(found[WAIVERS]).hexdigest() != known["sha256"]:
             raise UserError(f"{path} is not the file of waivers that the run had", hint="--waivers names that one")
     if path := profile or _profile_of(folder):
         found[PROFILE] = _content(path)
@@ -111,7 +107,8 @@ def _of_run(folder: Path, name: str) -> Path:
 
 def _content(path: Path) -> bytes:
     try:
-        if not path.is_file() or path.stat().st_size > MOST_BYTES:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
             raise UserError(f"{path} is no file that can be in a bundle")
         return path.read_bytes()
     except OSError as error:

@@ -12,6 +12,7 @@ import json
 import lzma
 import os
 import re
+import stat
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,10 +28,12 @@ from reports.digest import one_line, plain
 SCHEMA = "rdma-cts-bundle/1"
 SUFFIX = ".rdma-cts.tar.xz"
 MANIFEST, WAIVERS, PROFILE = "manifest.json", "waivers.yaml", "profile.yaml"
+BUNDLED_BY = "bundled_by"  # the one part of a manifest that does not follow from the run
 MOST_BYTES = 256 << 20  # of all members; a default run has 4 MB
 _MOST_OF_MANIFEST = 8 << 20
 _MOST_FILES = 20_000
 _MEMORY = 128 << 20  # of the decompressor
+_CHECK = lzma.CHECK_SHA256
 _BLOCK = 512  # of tar
 _CHUNK = 1 << 16
 _NAME = re.compile(r"results\.jsonl|waivers\.yaml|profile\.yaml|console(-[0-9]+)?\.log|points/[^/]+\.json")
@@ -58,6 +61,11 @@ class Manifest:
     about: Mapping[str, Any]
     files: Mapping[str, Member]
 
+    @property
+    def unpacked(self) -> int:
+        """The size in bytes of all files together."""
+        return sum(member.size for member in self.files.values())
+
     def encoded(self) -> bytes:
         """The content of the file."""
         data = {"schema": SCHEMA, **self.about, "files": {name: vars(member) for name, member in self.files.items()}}
@@ -77,7 +85,7 @@ class Manifest:
             good = (
                 RESULTS in files and len(files) <= _MOST_FILES and list(files) == sorted(files)
                 and all(map(_is_name, files)) and all(type(size) is int and size >= 0 for size in sizes)
-                and sum(sizes) <= MOST_BYTES and all(map(_SHA256.fullmatch, hashes)) and found.encoded() == content
+                and all(map(_SHA256.fullmatch, hashes)) and found.encoded() == content
             )  # fmt: skip
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise ValueError from error
@@ -98,7 +106,7 @@ def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> No
         raise UserError(f"the run is too large for a bundle, which has at most {MOST_BYTES >> 20} MiB")
     ordered = {name: files[name] for name in sorted(files)}
     manifest = Manifest(about, {name: Member.of(data) for name, data in ordered.items()})
-    compressor = lzma.LZMACompressor(lzma.FORMAT_XZ, lzma.CHECK_SHA256, preset=6)
+    compressor = lzma.LZMACompressor(lzma.FORMAT_XZ, _CHECK, preset=6)
     parts = []
     for name, data in {MANIFEST: manifest.encoded(), **ordered}.items():
         parts += [compressor.compress(part) for part in (_head(name, len(data)), data, _padding(len(data)))]
@@ -126,10 +134,10 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
     Raises UserError, with what is wrong, if any byte of it is not as `pack` writes it.
     """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UserError(f"{path} is no bundle: it is not a regular file")
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO is not waited for
         with os.fdopen(descriptor, "rb") as file:
-            if not path.is_file():
-                raise UserError(f"{path} is no bundle: it is not a regular file")
             source = _Source(file)
             try:
                 return _unpacked(source, folder), source.sha256.hexdigest()
@@ -182,6 +190,8 @@ class _Source:
         while not self._xz.eof:
             if self._xz.decompress(self._more(), 1):
                 raise _WrongError("something follows the last file")
+        if self._xz.check != _CHECK:
+            raise _WrongError("its compressed data have another checksum than those of bundles")
         if self._xz.unused_data or self._file.read(1):
             raise _WrongError("something follows the compressed data")
 
@@ -199,6 +209,8 @@ def _unpacked(source: _Source, folder: Path) -> Manifest:
         manifest = Manifest.of(content)
     except ValueError as error:
         raise _WrongError("its manifest is invalid") from error
+    if manifest.unpacked > MOST_BYTES:
+        raise _WrongError(f"it is too large: a bundle has at most {MOST_BYTES >> 20} MiB unpacked")
     _expect(source, _padding(size), MANIFEST)
     for name, member in manifest.files.items():
         _expect(source, _head(name, member.size), name)

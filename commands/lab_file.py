@@ -43,7 +43,7 @@ def read_lab(path: Path) -> list[LabHost]:
     try:
         root = read_file(path, str(path))
     except TextError as error:
-        raise UserError("\n".join(str(mistake) for mistake in error.mistakes)) from error
+        raise UserError(*map(str, error.mistakes)) from error
     reader = Reader()
     fields = reader.mapping(root, "a lab", ("groups", "hosts"), ("hosts",))
     groups = {
@@ -59,7 +59,7 @@ def read_lab(path: Path) -> list[LabHost]:
         if host.name and met.setdefault(host.name, node) is not node:
             reader.note(node.location, f"the name {host.name} is given twice (first at {met[host.name].location})")
     if reader.mistakes:
-        raise UserError("\n".join(str(mistake) for mistake in reader.mistakes))
+        raise UserError(*map(str, reader.mistakes))
     return hosts
 
 

@@ -14,22 +14,35 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from commands import case_options
-from commands.bundle_file import PROFILE, WAIVERS, Manifest, unpack
+from commands.bundle_file import BUNDLED_BY, PROFILE, WAIVERS, Manifest, unpack
 from commands.judge import write_judged
 from commands.output import show
 from conformance.errors import UserError
-from conformance.model.record import ResultRecord
+from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
+from conformance.model.vocabulary import TIERS
 from conformance.results.records import Recorded, read_results
-from conformance.results.rejudge import Rejudged, rejudge
+from conformance.results.rejudge import UNOBSERVED, Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.tables.profile import read_profile
 from conformance.tables.selection import Selection
 from conformance.tables.suite import Suite, load_suite
-from conformance.tables.tiers import DEFAULT
-from reports.digest import NOT_RUN, UNDECIDED, UNREACHABLE, VIOLATED, Digest, digest, format_count, read
+from conformance.tables.tiers import DEFAULT, SMOKE
+from reports.digest import (
+    NOT_RUN,
+    UNDECIDED,
+    UNREACHABLE,
+    VIOLATED,
+    Digest,
+    digest,
+    format_count,
+    one_line,
+    plain,
+    read,
+)
 
 NAME = "verify"
 HELP = "Judge a bundled run anew, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was changed."
@@ -37,9 +50,11 @@ HELP = "Judge a bundled run anew, and say what it supports; exit status 0, 1 and
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
 _MOST_SHOWN = 10
+_SIZES = list(TIERS)
+_NAMES_CASES = ("--on", "--rdma-only")  # as short as it can be given
 # Of rules that are neither verified, nor violated, nor absent from the device: what is missing.
 _PARTIAL = {UNREACHABLE: "unreachable here", NOT_RUN: "without a case", UNDECIDED: "undecided"}
-# Of these, nothing needs to have been observed; anything else is a claim.
+# Of these, nothing needs to have been observed in a case that the tables have; anything else is a claim.
 _WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
 
 
@@ -86,7 +101,7 @@ class Support:
     @property
     def status(self) -> int:
         """The exit status. What no such stack can be brought into makes a run no less complete, as for `run`."""
-        incomplete = self.not_planned or self._count.get(NOT_RUN) or self._count.get(UNDECIDED)
+        incomplete = self.not_planned or self.run.unrecorded or self._count.get(NOT_RUN) or self._count.get(UNDECIDED)
         return 1 if self.unfounded or self._violated else 3 if incomplete else 0
 
     @cached_property
@@ -105,6 +120,8 @@ class Support:
         ]  # fmt: skip
         if self.not_planned:
             found.append(f"{format_count(self.not_planned, 'case')} of the {DEFAULT} tier not in the run")
+        if self.run.unrecorded:
+            found.append(f"{format_count(len(self.run.unrecorded), 'planned case')} without a result")
         return found
 
     @property
@@ -114,7 +131,7 @@ class Support:
 
     def lines(self) -> Iterator[str]:
         """All that is told: what the bundle is of, what came of judging it, and the sentence."""
-        facts, results = self.run.facts, len(self.run.results)
+        facts, results = self.run.facts, len(self.run.results) - len(self.run.unrecorded)
         yield f"bundle: sha256 {self.sha256}; {format_count(len(self.manifest.files), 'file')}, each byte as written"
         under_test = ", ".join(f"{name} {facts[name]}" for name in _TOLD if facts[name])
         yield f"run: {facts['device']} ({facts['driver']}), {under_test}"
@@ -136,22 +153,56 @@ def support_of(path: Path, cases: Sequence[Path]) -> Support:
         folder.mkdir()
         manifest, sha256 = unpack(path, folder)
         recorded = read_results(folder)
-        digest(recorded, folder, str(path))  # reports a record of the wrong shape
+        run = digest(recorded, folder, str(path))
         suite = load_suite(cases)
-        tables = recorded.header["suite"].get("tables_sha256")
+        tables = run.header["suite"].get("tables_sha256")
         if tables != suite.tables_sha256:
             raise UserError(
                 f"the run was made with the tables {str(tables)[:12]}, and these are {suite.tables_sha256[:12]}",
                 hint="take the version of rdma-cts that has made it; --cases DIR adds tables of its own",
             )
+        if wrong := _wrong_in_header(run.header, suite) or _wrong_in_manifest(manifest, run):
+            raise UserError(f"{path} is no bundle, or was changed: {wrong}")
         return _judged(suite, recorded, folder, manifest, sha256)
+
+
+def claims(run: Digest) -> dict[str, Any]:
+    """What a manifest says of a run."""
+    return {
+        "run": {name: text for name, text in run.facts.items() if text},
+        "under_test": run.header.get("under_test", {}),
+        "suite": dict(run.header["suite"]),
+        "words": run.short_sentence,
+    }
+
+
+def _wrong_in_manifest(manifest: Manifest, run: Digest) -> str:
+    """What the manifest says of something else than the run; empty if all of it is true, but for who packed it."""
+    said, true = {**manifest.about, BUNDLED_BY: None}, {**claims(run), BUNDLED_BY: None}
+    wrong = next((key for key in (*true, *said) if said.get(key) != true.get(key)), None)
+    return f"`{one_line(wrong)}` of its manifest is not that of the run" if wrong is not None else ""
+
+
+def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
+    """What the header of a run of these tables cannot say; empty if there is nothing."""
+    if header["rules"] != plain({rule.id: rule.as_data() for rule in suite.registry.values()}):
+        return "the rules of its header are not those of the tables"
+    planned = set(header["planned"])
+    cases = [case for case in suite.cases if case.id in planned]
+    named = any(word.startswith(_NAMES_CASES) for word in header["argv"])  # of these, a tier says nothing
+    if not named and (tier := header.get("tier")) in TIERS:
+        larger = sum(_SIZES.index(case.tier) > _SIZES.index(tier) for case in cases)
+        # The smallest tier has at most one of a larger one for each rule; the others have none.
+        if larger > (len(suite.registry) if tier == SMOKE else 0):
+            return f"{larger:,} planned cases are not of the tier {tier}"
+    return ""
 
 
 def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, sha256: str) -> Support:
     profile = read_profile(folder / PROFILE) if (folder / PROFILE).exists() else None
     waivers = None
     if (folder / WAIVERS).exists():
-        waivers = read_waivers(folder / WAIVERS, suite, _day(recorded.header["started"]))
+        waivers = read_waivers(folder / WAIVERS, suite, _day(recorded.header.get("started")))
     by_case = {record["case"]: record for record in recorded.results}
     raw: list[ResultRecord] = [
         {**record, "effective": record["verdict"], "waiver": None} for record in by_case.values()
@@ -161,15 +212,17 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
     out = folder.with_name("judged")
     write_judged(out, suite, bare, again, waivers)
     run = read(out)
-    now = {record["case"]: record for record in run.results}
+    now = {record["case"]: record for record in read_results(out).results}
     kept = [each for each in again if each.kept]
     unfounded = [
         *(f"{each.record['verdict']} of {each.record['case']}: {each.kept}"
-          for each in kept if each.record["verdict"] not in _WITHOUT_EVIDENCE),
+          for each in kept if each.kept != UNOBSERVED or each.record["verdict"] not in _WITHOUT_EVIDENCE),
         *(line for case, record in by_case.items() if (line := _difference(record, now[case]))),
     ]  # fmt: skip
     default = {case.id for case in Selection(tier=DEFAULT).apply(suite)}
-    return Support(manifest, sha256, run, kept, unfounded, len(default - set(recorded.header["planned"])))
+    return Support(
+        manifest, sha256, run, kept, [*map(one_line, unfounded)], len(default - set(recorded.header["planned"]))
+    )
 
 
 def _difference(recorded: ResultRecord, now: ResultRecord) -> str:
@@ -181,8 +234,8 @@ def _difference(recorded: ResultRecord, now: ResultRecord) -> str:
     return ""
 
 
-def _day(started: str) -> date:
+def _day(started: str | None) -> date:
     try:
-        return datetime.fromisoformat(started).date()
+        return datetime.fromisoformat(started or "").date()
     except ValueError as error:
         raise UserError(f"the run has no time at which it started: {started}") from error

@@ -14,24 +14,27 @@ PROGRAM = os.environ.get("RDMA_CTS_PROGRAM", "./rdma-cts")
 class UserError(Exception):
     """Invalid input or an incomplete environment. The command line prints it and exits with `status`.
 
-    `hint` says what to do, `log` names the file with the details. `status` is 2 for a usage or table
-    error, 3 for a broken environment, 4 if there is no device and no way to create one.
+    `more` are further messages, of other mistakes. `hint` says what to do, `log` names the file with the details.
+    `status` is 2 for a usage or table error, 3 for a broken environment, 4 if there is no device and no way to create
+    one.
     """
 
-    def __init__(self, message: str, *, hint: str = "", log: str = "", status: int = 2) -> None:
+    def __init__(self, message: str, *more: str, hint: str = "", log: str = "", status: int = 2) -> None:
         super().__init__(message)
         self.message = message
+        self.more = more
         self.hint = hint
         self.log = log
         self.status = status
 
+    @property
+    def lines(self) -> list[str]:
+        """What is printed: a line for each message. One that quotes a path may have line feeds itself."""
+        *first, last = self.message, *self.more
+        return [*first, "; ".join(filter(None, [last, self.hint, self.log and f"see {self.log}"]))]
+
     def __str__(self) -> str:
-        parts = [self.message]
-        if self.hint:
-            parts.append(self.hint)
-        if self.log:
-            parts.append(f"see {self.log}")
-        return "; ".join(parts)
+        return "\n".join(self.lines)
 
 
 class HostLacks(UserError):

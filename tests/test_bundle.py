@@ -32,6 +32,7 @@ from conformance.tables.suite import ROOT, Suite, load_suite
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
+from reports.digest import read
 from samples import numbered
 from trial.violations import VIOLATIONS
 
@@ -84,12 +85,30 @@ def lines_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "results.jsonl").read_bytes().splitlines()]
 
 
+def unpacked(bundle: Path, folder: Path) -> Path:
+    """The run in a bundle."""
+    (folder / "files").mkdir()
+    unpack(bundle, folder / "files")
+    return folder / "files"
+
+
 def repacked(run: Path, to: Path, lines: list[dict[str, Any]], **more: bytes) -> Path:
     """A bundle of these records whose manifest is right: made by somebody who knows how."""
     files = {f"points/{path.name}": path.read_bytes() for path in (run / "points").glob("*")}
     files |= {name.replace("_", "."): data for name, data in more.items()}
-    pack(to, {}, {**files, "results.jsonl": b"".join(map(encode, lines))})
+    content = b"".join(map(encode, lines))
+    pack(to, about(content, to), {**files, "results.jsonl": content})
     return to
+
+
+def about(results: bytes, near: Path) -> dict[str, Any]:
+    """What a manifest says of these results, if they can be read."""
+    path = near.with_name("results.jsonl")
+    path.write_bytes(results)
+    try:
+        return verify.claims(read(path))
+    except UserError:
+        return {}
 
 
 # What a bundle supports
@@ -321,6 +340,9 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "a bomb behind the end": lambda: _packed() [:-12] + lzma.compress(bytes(64 << 20)),
     "another stream behind the end": lambda: _packed() + lzma.compress(b"more"),
     "a byte behind the end": lambda: _packed() + b"\0",
+    "xz without a check": lambda: _packed(lzma.CHECK_NONE),
+    "xz with CRC32": lambda: _packed(lzma.CHECK_CRC32),
+    "xz with CRC64": lambda: _packed(lzma.CHECK_CRC64),
     "a memory limit": lambda: lzma.compress(
         tar_of(FIRST, RESULT), filters=[{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 29}]
     ),
@@ -337,9 +359,9 @@ def _sized(member: tarfile.TarInfo, size: int) -> tarfile.TarInfo:
     return member
 
 
-def _packed() -> bytes:
-    compressor = lzma.LZMACompressor(lzma.FORMAT_XZ, lzma.CHECK_SHA256, preset=6)
-    content = tar_of(FIRST, RESULT)[: 5 * 512 + 1024]
+def _packed(check: int = lzma.CHECK_SHA256) -> bytes:
+    compressor = lzma.LZMACompressor(lzma.FORMAT_XZ, check, preset=6)
+    content = tar_of(FIRST, RESULT)[: 4 * 512 + 1024]
     return compressor.compress(content) + compressor.flush()
 
 
@@ -359,7 +381,9 @@ def test_a_hostile_file_is_one_line_and_writes_nothing_elsewhere(what: str, tmp_
 def test_what_is_no_file_is_one_line(what: str, tmp_path: Path, capsys: Says) -> None:
     (tmp_path / "directory").mkdir()
     os.mkfifo(tmp_path / "fifo")
-    assert verified(Path("/dev/zero") if what == "device" else tmp_path / what, capsys)[0] == 2
+    status, told = verified(Path("/dev/zero") if what == "device" else tmp_path / what, capsys)
+    assert status == 2
+    assert ("No such file" if what == "nowhere" else "is no bundle: it is not a regular file") in told
 
 
 def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -367,7 +391,15 @@ def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(tmp_path: Path, mon
     pack(tmp_path / "bundle", {}, {**GOOD, "console.log": bytes(1 << 20)})
     assert (tmp_path / "bundle").stat().st_size < 2000
     monkeypatch.setattr(bundle_file, "MOST_BYTES", 1 << 19)
-    assert verified(tmp_path / "bundle", capsys)[0] == 2
+    status, told = verified(tmp_path / "bundle", capsys)
+    assert status == 2
+    assert "it is too large: a bundle has at most 0 MiB unpacked" in told
+
+
+def test_the_packed_sample_is_a_bundle_but_for_its_checksum(tmp_path: Path) -> None:
+    (tmp_path / "bundle").write_bytes(_packed())
+    (tmp_path / "folder").mkdir()
+    assert unpack(tmp_path / "bundle", tmp_path / "folder")[0].files.keys() == GOOD.keys()
 
 
 # What was forged, by somebody who writes the right hashes
@@ -392,6 +424,65 @@ def test_a_verdict_without_any_observation(run: Path, tmp_path: Path, capsys: Sa
     assert f"PASS of {case['case']}: nothing was observed" in said
 
 
+CRASHED = {"verdict": "CRASH", "effective": "CRASH", "observed": {}}
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({**CRASHED, "rules": []}, "rules is recorded as []"),
+    ({**CRASHED, "rules": ["REG-17", "API-01"]}, "rules is recorded as ['REG-17', 'API-01']"),
+    ({**CRASHED, "rule_verdicts": {"REG-17": "PASS"}}, "rule_verdicts is recorded as"),
+    ({"observed": None}, "nothing was observed"),
+    ({"verdict": "FAIL", "effective": "FAIL", "case": "a/b/c\n\x1b[31m"}, "FAIL of a/b/c??[31m: there is no such case"),
+    ({**CRASHED, "case": "reg_mr/no/such"}, "CRASH of reg_mr/no/such: there is no such case"),
+])  # fmt: skip
+def test_a_record_that_its_case_does_not_have(
+    run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
+) -> None:
+    lines = lines_of(run)
+    next(line for line in lines if line.get("verdict") == "PASS" and line["observed"]).update(change)
+    status, told = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    assert status == 1
+    assert said in told
+    assert "nothing: 1 recorded verdict not founded" in told
+
+
+@pytest.mark.parametrize("observed", [None, {}])
+def test_a_violation_that_passes_for_missed_is_undecided(
+    whole: Path, tmp_path: Path, capsys: Says, observed: object
+) -> None:
+    folder = unpacked(whole, tmp_path)
+    lines = lines_of(folder)
+    passed = next(line for line in lines if line.get("verdict") == "PASS" and line["observed"])
+    passed.update(verdict="MISSED", effective="MISSED", observed=observed)
+    status, told = verified(repacked(folder, tmp_path / "forged", lines), capsys)
+    assert status == 3
+    assert "1 without an observation (1 MISSED)" in told
+
+
+def test_planned_cases_without_a_result_are_counted(whole: Path, tmp_path: Path, capsys: Says) -> None:
+    folder = unpacked(whole, tmp_path)
+    lines = lines_of(folder)
+    del lines[5:8]
+    status, told = verified(repacked(folder, tmp_path / "forged", lines), capsys)
+    assert status == 3
+    assert f"{len(DEFAULT) - 3:,} results judged anew" in told
+    assert re.search(r"partial: .*3 planned cases without a result \(exit status 3\)", told)
+
+
+def test_a_sweep_that_could_not_be_run_as_a_whole_is_founded_on_why(run: Path, tmp_path: Path, capsys: Says) -> None:
+    lines = lines_of(run)
+    sweep = next(line for line in lines if line.get("points"))
+    for key in ("points", "points_file", "rule_verdicts", "deviations", "space"):
+        sweep.pop(key, None)
+    case = SUITE.find(sweep["case"])
+    assert case is not None
+    sweep.update(verdict="UNREACHABLE", effective="UNREACHABLE", observed={"unreachable": "no huge pages"},
+                 expected={"outcome": "open"}, call=str(case.when), rules=list(case.rules))  # fmt: skip
+    assert "not founded" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
+    sweep.update(verdict="PASS", effective="PASS", observed={"returned": "mr"})
+    assert "PASS of" in verified(repacked(run, tmp_path / "forged", lines), capsys)[1]
+
+
 def test_a_result_of_a_case_that_does_not_exist(run: Path, tmp_path: Path, capsys: Says) -> None:
     lines = lines_of(run)
     passed = next(line for line in lines if line.get("verdict") == "PASS")
@@ -403,9 +494,7 @@ def test_a_result_of_a_case_that_does_not_exist(run: Path, tmp_path: Path, capsy
 
 
 def test_a_case_left_out_of_the_plan_is_missed(whole: Path, tmp_path: Path, capsys: Says) -> None:
-    folder = tmp_path / "files"
-    folder.mkdir()
-    unpack(whole, folder)
+    folder = unpacked(whole, tmp_path)
     lines = lines_of(folder)
     gone = lines.pop(5)
     lines[0]["planned"].remove(gone["case"])
@@ -447,6 +536,71 @@ def test_a_run_of_other_tables_is_not_judged_by_these(run: Path, tmp_path: Path,
     assert "was made with the tables ffffffffffff" in said
 
 
+@pytest.mark.parametrize(("change", "said"), [
+    ({"words": "127 of 127 documented rules verified"}, "`words` of its manifest"),
+    ({"run": {"kernel": "6.1"}}, "`run` of its manifest"),
+    ({"under_test": {"kernel": {"build_id": "0"}}}, "`under_test` of its manifest"),
+    ({"suite": {}}, "`suite` of its manifest"),
+    ({"certified": "yes"}, "`certified` of its manifest"),
+])  # fmt: skip
+def test_a_manifest_that_is_not_of_its_run(
+    run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
+) -> None:
+    files = {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*.json*")}
+    pack(tmp_path / "forged", {**verify.claims(read(run)), **change}, files)
+    status, told = verified(tmp_path / "forged", capsys)
+    assert status == 2
+    assert f"is no bundle, or was changed: {said} is not that of the run" in told
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"rules": {}}, "the rules of its header are not those of the tables"),
+    ({"rules": None}, "the rules of its header are not those of the tables"),
+    ({"suite": None}, "was made with the tables None"),
+])  # fmt: skip
+def test_a_header_that_no_run_of_these_tables_has(
+    run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
+) -> None:
+    lines = lines_of(run)
+    lines[0].update(change)
+    status, told = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    assert status == 2
+    assert said in told
+
+
+@pytest.mark.parametrize("tier", ["smoke", "default"])
+def test_cases_are_of_their_tier_and_of_no_smaller_one(whole: Path, tmp_path: Path, capsys: Says, tier: str) -> None:
+    lines = lines_of(unpacked(whole, tmp_path))
+    lines[0]["tier"] = tier
+    if tier == "default":
+        lines[0]["planned"] += [case.id for case in SUITE.cases if case.tier == "exhaustive"][:1]
+    status, told = verified(repacked(tmp_path / "files", tmp_path / "forged", lines), capsys)
+    assert status == 2
+    assert re.search(rf"planned cases are not of the tier {tier}$", told)
+
+
+@pytest.mark.parametrize("tier", ["smoke", "default", "exhaustive"])
+def test_a_part_of_a_tier_is_of_this_tier(run: Path, tmp_path: Path, capsys: Says, tier: str) -> None:
+    lines = lines_of(run)
+    lines[0].update(tier=tier, planned=[case.id for case in Selection(tier=tier).apply(SUITE) if not case.hazardous])
+    assert "is no bundle" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
+
+
+def test_named_cases_are_of_any_tier(run: Path, tmp_path: Path, capsys: Says) -> None:
+    lines = lines_of(run)
+    exhaustive = next(case.id for case in SUITE.cases if case.tier == "exhaustive")
+    lines[0]["planned"].append(exhaustive)
+    lines[0].update(tier="default", argv=["run", f"--only={exhaustive}"])
+    assert "is no bundle" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
+
+
+def test_a_second_header_is_none_of_a_run(run: Path, tmp_path: Path, capsys: Says) -> None:
+    lines = lines_of(run)
+    status, told = verified(repacked(run, tmp_path / "forged", [*lines, lines[0]]), capsys)
+    assert status == 2
+    assert f":{len(lines) + 1}: a second header" in told
+
+
 # What cannot be bundled
 
 
@@ -473,6 +627,16 @@ def test_a_bundle_goes_through_a_pipe(run: Path, bundle: Path) -> None:
     command = [sys.executable, "-m", "commands", "bundle", str(run), "--out", "-"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     assert done.stdout == bundle.read_bytes()
+
+
+@pytest.mark.parametrize(("option", "said"), [
+    (["--waivers", str(ROOT / "README.md")], "had no waivers; leave out --waivers"),
+    (["--profile", "/nonexistent"], "/nonexistent cannot be read: No such file or directory"),
+    (["--profile", "/dev/null"], "/dev/null is no file that can be in a bundle"),
+])  # fmt: skip
+def test_a_file_that_the_run_did_not_have(run: Path, capsys: Says, option: list[str], said: str) -> None:
+    assert main(["bundle", str(run), *option]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_what_is_no_run_is_one_line(tmp_path: Path, capsys: Says) -> None:

@@ -115,6 +115,14 @@ def test_a_mistake_in_a_command_line_is_one_line_and_status_2(arguments: str, sa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("arguments", [["bundle"], ["verify"], ["judge"], ["report"], ["list", "--cases"]])
+def test_a_line_feed_in_a_path_does_not_break_the_line_of_an_error(arguments: list[str], tmp_path: Path) -> None:
+    done = rdma_cts(*arguments, str(tmp_path / "no\n\x1b[31mred"))
+    assert done.returncode == 2
+    assert "no??[31mred" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 # What the suite's parts and tests tell each other; not for users.
 INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM"}
 

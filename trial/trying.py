@@ -53,7 +53,7 @@ def check_baseline(cases: Sequence[Case]) -> None:
     faults = [f"{case.id}: {each.verdict} {each.reason}" for case, each in on_reference(cases)
               if each.verdict != Verdict.PASS]  # fmt: skip
     if faults:
-        raise UserError("\n".join(["the reference itself does not pass:", *faults]), status=3)
+        raise UserError("the reference itself does not pass:", *faults, status=3)
 
 
 def try_violation(

@@ -197,6 +197,8 @@ def read_results(path: Path) -> Recorded:
         if record["type"] == "header":
             if record["schema"] != SCHEMA:
                 raise UserError(no_header)
+            if header:
+                raise UserError(f"{file}:{number}: a second header")
             header = record
         elif record["type"] == "result":
             results.append(record)

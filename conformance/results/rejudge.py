@@ -1,7 +1,7 @@
 """Judges recorded observations again, by the present rules and tables, without a device.
 
 Observations stay as they were recorded; verdict, reason and expectation are new. Where nothing was observed (a crash, a
-case that was not run), the recorded verdict stays. Not for judging (judging/).
+case that was not run), the recorded verdict stays, on the rules of the case. Not for judging (judging/).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from conformance.results.sweep_record import sweep_record
 from conformance.sweeps.outcome import OUTSIDE
 from conformance.sweeps.run import rejudge_sweep
 from conformance.tables.suite import Suite
+
+UNOBSERVED = "nothing was observed"
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,11 @@ def known_capabilities(recorded: Recorded) -> Capabilities:
 
     What is declared and reported as missing was absent.
     """
-    caps = recorded.header["device"].get("caps", {})
+    caps = recorded.header["device"].get("caps") or {}
     offered: dict[str, dict[str, bool]] = {}
     absent: dict[str, str] = {}
     for record in recorded.results:
-        for name in record.get("observed", {}).get("lacking", ()):
+        for name in (record.get("observed") or {}).get("lacking") or ():
             if name not in caps:
                 offered.setdefault(str(record.get("entry", "")), {})[name] = False
             elif caps[name] is True:
@@ -72,16 +74,31 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
     case = _find(suite, record["case"])
     if case is None:
         return Rejudged(record, "there is no such case any more")
-    if case.kind is Kind.SWEEP:
+    if record.get("points_file") and case.kind is Kind.SWEEP:
         return _sweep(suite, case, record, directory, basis)
-    if not record.get("observed"):
-        return Rejudged(record, "nothing was observed")
+    observed = record.get("observed") or {}
+    # A sweep without points was not run at all: nothing but why can have been observed.
+    if not observed or (case.kind is Kind.SWEEP and "unreachable" not in observed):
+        return Rejudged(_on_its_rules(case, record, basis), UNOBSERVED)
     case = basis.resolved(case)
     later = [each["call"] for each in record["expected"].get("afterwards", ())]
     if [record["call"], *later] != [str(step) for step in (case.when, *case.afterwards)]:
         return Rejudged(record, "its calls are others now")
-    conclusion = conclude(case, basis, without_undeclared(record["observed"]), record.get("kernel"))
+    conclusion = conclude(case, basis, without_undeclared(observed), record.get("kernel"))
     return Rejudged(_merged(result_record(case, suite.registry, conclusion.judgement, conclusion.observation), record))
+
+
+def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecord:
+    """The record with the rules of its case, or of its clause if it is a point.
+
+    Which of them it violates is known only of random sequences.
+    """
+    found = record.copy()
+    if tuple(record["rules"]) != basis.resolved(case).rules:
+        found["rules"] = list(case.rules)
+    if case.kind is not Kind.SEQUENCES:
+        found.pop("rule_verdicts", None)
+    return found
 
 
 def _find(suite: Suite, case: str) -> Case | None:
@@ -92,8 +109,6 @@ def _find(suite: Suite, case: str) -> Case | None:
 
 
 def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basis: Basis) -> Rejudged:
-    if not record.get("points_file"):
-        return Rejudged(record, "nothing was observed")
     points = read_points(directory, record)
     assert case.sweep is not None
     inside = bytes(each != OUTSIDE for each in points.index)

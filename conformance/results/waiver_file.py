@@ -37,7 +37,7 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
     try:
         root = read_file(path, str(path))
     except TextError as error:
-        raise UserError("\n".join(str(mistake) for mistake in error.mistakes)) from error
+        raise UserError(*map(str, error.mistakes)) from error
     reader = Reader()
     fields = reader.mapping(root, "a file of waivers", ("waivers",), ("waivers",))
     cases = {case.id for case in suite.cases}
@@ -56,7 +56,7 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
         if first is not waiver:
             reader.note(waiver.location, f"{waiver.target} is waived twice (first at {first.location})")
     if reader.mistakes:
-        raise UserError("\n".join(str(mistake) for mistake in reader.mistakes))
+        raise UserError(*map(str, reader.mistakes))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     exact_first = tuple(sorted(waivers, key=lambda waiver: not waiver.case))
     return Waivers(str(path), digest, exact_first, today, tuple(known))

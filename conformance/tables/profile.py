@@ -21,7 +21,7 @@ def read_profile(path: Path) -> Profile:
     try:
         root = read_file(path, str(path))
     except TextError as error:
-        raise UserError("\n".join(str(mistake) for mistake in error.mistakes)) from error
+        raise UserError(*map(str, error.mistakes)) from error
     reader = Reader()
     fields = reader.mapping(root, "a profile", _KEYS, ("device",))
     device = reader.text(fields.get("device"), "device") or ""
@@ -30,7 +30,7 @@ def read_profile(path: Path) -> Profile:
         if name in absent:
             reader.note(fields["absent"].location, f"{name} is both present and absent")
     if reader.mistakes:
-        raise UserError("\n".join(str(mistake) for mistake in reader.mistakes))
+        raise UserError(*map(str, reader.mistakes))
     return Profile(device, present, absent)
 
 

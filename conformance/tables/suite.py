@@ -120,7 +120,7 @@ def _read_suite(extra: Sequence[Path]) -> Suite:
         [(table.cases[0].location.file, table.verb) for table in tables if table.cases], CASES, ROOT
     )
     if mistakes:
-        raise UserError("\n".join(str(mistake) for mistake in mistakes))
+        raise UserError(*map(str, mistakes))
     return Suite(registry, tuple(tables), _digest(folders))
 
 
