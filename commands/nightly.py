@@ -22,7 +22,7 @@ from commands import case_options, run_arguments
 from commands.output import show
 from commands.unforeseen import explained
 from conformance.errors import UserError
-from conformance.results.files import not_written, write_atomically
+from conformance.results.files import make_directory, not_written, write_atomically
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import BUILDS, CASES, GENERAL, WHERE, RunOptions, budget_seconds
 from conformance.tables.profile import read_profile
@@ -147,8 +147,8 @@ def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, R
 def _locked(folder: Path) -> Iterator[None]:
     """Within the block, no other night runs in this history; its directory is made if it does not exist."""
     path = folder / LOCK
+    make_directory(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise not_written(path, error) from error
