@@ -19,6 +19,14 @@ def builds_from(options: RunOptions) -> Builds:
     return Builds(options.kernel, options.modules, options.rdma_core, options.overlay)
 
 
+def check(options: RunOptions) -> None:
+    """Raises UserError for a mistake in the options of the guest, as far as it can be told without an image."""
+    environment_from(options)
+    tools_from(options)
+    refuse_beside_mended(options)
+    builds_from(options).check()
+
+
 def environment_from(options: RunOptions) -> dict[str, str]:
     """The variables that --guest-env sets. Raises UserError for anything that is not an assignment."""
     found = {}
