@@ -44,7 +44,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def make_directory(folder: Path) -> None:
-    """Makes a directory for files, with its parents, if there is none. Raises UserError if no file can be made there."""
+    """Makes a directory for files, with its parents, if there is none. Raises UserError if none can be made there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
