@@ -10,6 +10,7 @@ from pathlib import Path
 
 from commands import case_options
 from commands.explain import OUT, latest
+from commands.written import refuse_recorded
 from conformance.defects import Symptom
 from conformance.errors import UserError
 from conformance.judging import Basis
@@ -100,6 +101,7 @@ def _write(text: str, out: Path) -> None:
     if str(out) == "-":
         sys.stdout.write(text)
         return
+    refuse_recorded(out)
     write_atomically(out, text.encode())
     print(f"{out}: {text.count(chr(10))} lines; cc {out} -libverbs && ./a.out")
 

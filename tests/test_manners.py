@@ -62,6 +62,19 @@ def test_a_full_device_is_one_line(command: str, run: Path) -> None:
     assert (done.returncode, done.stderr) == (3, "rdma-cts: standard output: No space left on device\n")
 
 
+@pytest.mark.parametrize("out", ["run/results.jsonl", "run/plan.json", "run/points/1.json", "link", "night/cell.json"])
+def test_no_output_replaces_what_is_recorded(out: str, run: Path) -> None:
+    for name in ("run/plan.json", "run/points/1.json", "night/cell.json"):
+        (run.parent / name).parent.mkdir(exist_ok=True)
+        (run.parent / name).write_text("{}")
+    (run.parent / "link").symlink_to("run/results.jsonl")
+    before = (run.parent / out).read_bytes()
+    done = rdma_cts("report", "run", "--format", "summary", "--out", out, cwd=run.parent)
+    said = f"rdma-cts: {out} is recorded data, which no output replaces; give another file to --out\n"
+    assert (done.returncode, done.stderr) == (2, said)
+    assert (run.parent / out).read_bytes() == before
+
+
 def test_with_closed_streams_no_file_takes_their_place(run: Path) -> None:
     done = shell('"$@" report run --format summary --out summary.json <&- >&- 2>&-', run.parent)
     assert done.returncode == 0
