@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("--history", type=Path, required=True, metavar="DIR", help="where all runs are kept")
     parser.add_argument("--stack", type=_stacks, metavar="A,B,...",
-                        help=f"default: {','.join(STACKS)}; there are also {', '.join(MENDED_STACKS)}")  # fmt: skip
+                        help=f"default: {','.join(STACKS)}; known too: {', '.join(MENDED_STACKS)}")  # fmt: skip
     parser.add_argument("--kernel", type=_kernel, action="append", default=[], metavar="NAME=FILE[,MODULES]",
                         help=f"also a kernel of one's own, by a name, in the guest of {DEFAULT_STACK}; MODULES is the "
                         "directory of its modules")  # fmt: skip
