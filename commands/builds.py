@@ -19,6 +19,14 @@ def builds_from(options: RunOptions) -> Builds:
     return Builds(options.kernel, options.modules, options.rdma_core, options.overlay)
 
 
+def check(options: RunOptions) -> None:
+    """Raises UserError for a mistake in the options of the guest, as far as it can be told without an image."""
+    environment_from(options)
+    tools_from(options)
+    refuse_beside_mended(options)
+    builds_from(options).check()
+
+
 def environment_from(options: RunOptions) -> dict[str, str]:
     """The variables that --guest-env sets. Raises UserError for anything that is not an assignment."""
     found = {}
@@ -58,7 +66,7 @@ def refuse_on_host(options: RunOptions) -> None:
     """Raises UserError for an option that has an effect in the guest only."""
     for name, option in OPTIONS.items():
         if option.only_on == GUEST and getattr(options, name) != option.default:
-            raise only_for_guest(option.flag)
+            raise only_for_guest(option.flag, options)
 
 
 def refuse_in_guest(options: RunOptions) -> None:
@@ -72,6 +80,8 @@ def refuse_in_guest(options: RunOptions) -> None:
             raise UserError(f"{option.flag} is for a device of this host, not for the guest", hint="give --device NAME")
 
 
-def only_for_guest(flag: str) -> UserError:
+def only_for_guest(flag: str, options: RunOptions) -> UserError:
     """The error for an option of the guest that was combined with a device of this host."""
-    return UserError(f"{flag} is for the guest, not for a device of this host", hint="add --guest")
+    named = " and ".join(OPTIONS[name].flag for name in ("host", "device") if getattr(options, name))
+    hint = f"give --guest in place of {named}" if named else "add --guest"
+    return UserError(f"{flag} is for the guest, not for a device of this host", hint=hint)

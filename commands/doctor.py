@@ -11,6 +11,7 @@ from pathlib import Path
 from commands import hosts
 from commands.output import show
 from conformance.errors import PROGRAM, UserError
+from conformance.run_options import word
 from fixtures import packages
 from fixtures.cache import cache_directory
 from fixtures.readiness import MISSING, NOTE, OK, Finding, Host, device_findings, packages_finding, works
@@ -26,7 +27,7 @@ NO_WAY = 4  # exit status
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("--host", metavar="[USER@]HOST[:PORT]", help="only a host that is reached over ssh")
+    parser.add_argument("--host", type=word, metavar="[USER@]HOST[:PORT]", help="only a host that is reached over ssh")
     parser.add_argument("--stack", default=DEFAULT_STACK, choices=sorted(STACKS), help="the guest's Debian release")
 
 

@@ -18,16 +18,21 @@ from commands import case_options
 from commands.lab_file import OF_HOSTS, LabHost, read_lab
 from commands.run_folder import run_folder
 from conformance.errors import PROGRAM, UserError
-from conformance.results.files import write_atomically
+from conformance.results.files import make_directory, write_atomically
 from conformance.results.records import FILE_NAME
-from conformance.run_options import OPTIONS, RunOptions
+from conformance.run_options import GUEST, OPTIONS, RunOptions
 from fixtures.processes import die_with_parent
 from reports import lab as page
 from reports.digest import Digest, one_line, read
 from reports.progress import Progress
 from reports.terminal import QUIET, VERBOSE
 
-_OWN = (*OF_HOSTS, "host", "guest")  # what the file says, and nobody else
+# Options that a lab cannot be given, by name, and why.
+_REFUSED = {
+    **dict.fromkeys((*OF_HOSTS, "host"), "the file says it of each host"),
+    **{name: "a lab has no guest" for name, option in OPTIONS.items() if option.only_on == GUEST},
+    "rdma_core": "install that build on the hosts",
+}
 _ENDING_S = 60.0  # how long the runs may take to end when this one is asked to
 _LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
 
@@ -37,14 +42,17 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace) -> i
 
     Results are in a directory for each host below that of the run. Raises UserError for a mistake in the file.
     """
-    for name in _OWN:
+    if arguments.shell:
+        raise UserError("--shell cannot be given with --lab", hint="a lab has no guest")
+    for name, hint in _REFUSED.items():
         if getattr(options, name) != OPTIONS[name].default:
-            raise UserError(f"{OPTIONS[name].flag} cannot be given with --lab", hint="the file says it of each host")
+            raise UserError(f"{OPTIONS[name].flag} cannot be given with --lab", hint=hint)
     hosts = read_lab(file)
     case_options.selection_from(options).apply(case_options.suite_from(options))  # a mistake is told once
     progress = Progress(level=arguments.level)
     with run_folder(arguments.out, "lab") as out:
         arguments.out = out
+        make_directory(out)
         for host in hosts:
             if (out / host.name / FILE_NAME).exists():
                 raise UserError(f"{out / host.name} has a run", hint="choose another --out")

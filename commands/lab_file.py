@@ -96,17 +96,17 @@ def _options(fields: Mapping[str, Node], reader: Reader, folder: Path) -> dict[s
         elif name in _PATHS:
             found[name] = folder / (reader.text(node, name) or "")
         else:
-            found[name] = reader.parsed(node, _parser(option.parse))
+            found[name] = reader.parsed(node, _parser(name, option.parse))
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _parser(parse: Callable[[str], Any]) -> Callable[[str | int], Any]:
-    """The option's parser of a text, for a text or a number; its errors are ValueErrors."""
+def _parser(name: str, parse: Callable[[str], Any]) -> Callable[[str | int], Any]:
+    """The parser of the option of this name, for a text or a number; its errors are ValueErrors."""
 
     def parsed(value: str | int) -> Any:
         try:
             return parse(str(value))
         except Exception as error:  # argparse's own is no ValueError
-            raise ValueError(str(error)) from None
+            raise ValueError(f"{name}: {error}") from None
 
     return parsed

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from commands import case_options, run_arguments
+from commands import builds, case_options, run_arguments
 from commands.output import show
 from commands.unforeseen import explained
 from conformance.errors import UserError
-from conformance.results.files import not_written, write_atomically
+from conformance.results.files import make_directory, not_written, write_atomically
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import BUILDS, CASES, GENERAL, WHERE, RunOptions, budget_seconds
 from conformance.tables.profile import read_profile
@@ -67,7 +67,8 @@ _LAST_BYTES = 1 << 14  # of a log, in which the reason stands why a run did not 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("--history", type=Path, required=True, metavar="DIR", help="where all runs are kept")
-    parser.add_argument("--stack", type=_stacks, metavar="A,B,...", help=f"default: all, {','.join(STACKS)}")
+    parser.add_argument("--stack", type=_stacks, metavar="A,B,...",
+                        help=f"default: {','.join(STACKS)}; known too: {', '.join(MENDED_STACKS)}")  # fmt: skip
     parser.add_argument("--kernel", type=_kernel, action="append", default=[], metavar="NAME=FILE[,MODULES]",
                         help=f"also a kernel of one's own, by a name, in the guest of {DEFAULT_STACK}; MODULES is the "
                         "directory of its modules")  # fmt: skip
@@ -90,10 +91,12 @@ def _days(text: str) -> float:
 
 
 def _stacks(text: str) -> list[str]:
-    names = list(dict.fromkeys(text.split(",")))
-    for name in names:
+    names = text.split(",")
+    for number, name in enumerate(names):
         if name not in _KNOWN:
             raise argparse.ArgumentTypeError(f"{name!r} is no stack; there are {', '.join(_KNOWN)}")
+        if name in names[:number]:
+            raise argparse.ArgumentTypeError(f"{name!r} is given twice")
     return names
 
 
@@ -113,6 +116,8 @@ def execute(arguments: argparse.Namespace) -> int:
     cells = _cells(arguments, options)
     suite = case_options.suite_from(options)
     case_options.selection_from(options).apply(suite)  # reports a mistake before the night begins
+    for each in cells.values():
+        builds.check(each)
     if options.profile:
         read_profile(options.profile)
     if options.waivers:
@@ -147,8 +152,8 @@ def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, R
 def _locked(folder: Path) -> Iterator[None]:
     """Within the block, no other night runs in this history; its directory is made if it does not exist."""
     path = folder / LOCK
+    make_directory(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise not_written(path, error) from error

@@ -16,10 +16,10 @@ from typing import Any, TextIO
 from reports.digest import one_line
 
 
-def show(lines: Iterable[str]) -> None:
-    """Prints lines that may hold text of others: none of it can control the terminal."""
+def show(lines: Iterable[str], to: TextIO | None = None) -> None:
+    """Prints lines that may hold text of others: none of it can control the terminal. `to` is standard output."""
     for line in lines:
-        print("\n".join(one_line(part) for part in line.split("\n")))
+        print("\n".join(one_line(part) for part in line.split("\n")), file=to)
 
 
 class _Sink(io.FileIO):

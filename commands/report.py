@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from commands.output import show
 from commands.written import STANDARD_OUTPUT, write_out
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
@@ -42,7 +44,11 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.history:
         if arguments.runs or arguments.format != "html":
             raise UserError("--history makes one page of its own", hint="give neither runs nor another format")
-        page = history_page.page_of(read_history(arguments.history))
+        history = read_history(arguments.history)
+        if not history.nights:
+            raise UserError(f"{arguments.history} is no history: there is no night in it")
+        show(history.problems, sys.stderr)
+        page = history_page.page_of(history)
         write_out(arguments.out or arguments.history / PAGE, page.encode(), "report")
         return 0
     if not arguments.runs:

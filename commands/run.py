@@ -64,17 +64,17 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.resume:
         return _resume(arguments)
     options = run_arguments.options_from(arguments)
-    if arguments.shell:
-        return _shell(options, arguments)
     if arguments.lab:
         return lab.run_lab(arguments.lab, options, arguments)
+    if arguments.shell:
+        return _shell(options, arguments)
     return _run(options, arguments)
 
 
 def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
     """Opens a shell in the guest that a run would use; only the console is recorded."""
     if options.device or options.host:
-        raise builds.only_for_guest("--shell")
+        raise builds.only_for_guest("--shell", options)
     with run_folder(arguments.out, "shell") as out, tidied(out):
         Guests(options, out, Progress().say, arguments.yes).shell()
     return 0

@@ -38,6 +38,8 @@ NAME = "trial"
 HELP = "Test the suite itself: does a case fail for every rule that a driver violates?"
 
 
+# What --mended goes with.
+_OF_MENDED = ("mended", "violation", "yes", "out", "list", "verbose")
 _PERMITTED = (*PERMITTED_VARIANTS, *BLIND_PERMITTED_VARIANTS, *DATA_PATH_PERMITTED)
 
 
@@ -84,10 +86,11 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.jobs < 0:
         raise UserError(f"--jobs {arguments.jobs}: give a number of processes, or 0 for one on each processor")
     suite = load_suite()
+    if arguments.mended is not None:
+        _refuse_beside_mended(arguments)
+        return mended_trial.execute(arguments, suite, _say)
     if arguments.reproducers:
         return reproduction.execute(arguments, suite, _say)
-    if arguments.mended is not None:
-        return mended_trial.execute(arguments, suite, _say)
     if arguments.sequences is not None:
         return _sequences(arguments, suite)
     if arguments.shuffled is not None:
@@ -128,6 +131,14 @@ def execute(arguments: argparse.Namespace) -> int:
         report.write(trial, arguments.out)
     print(report.summary(trial))
     return 0 if trial.passed else 1
+
+
+def _refuse_beside_mended(arguments: argparse.Namespace) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    for name, default in vars(parser.parse_args([])).items():
+        if name not in _OF_MENDED and getattr(arguments, name) != default:
+            raise UserError(f"--mended and --{name.replace('_', '-')} exclude each other")
 
 
 def _on_reference(arguments: argparse.Namespace, suite: Suite, chosen: Sequence[Violation]) -> Iterator[Finding]:

@@ -26,7 +26,10 @@ def main() -> None:
         sys.exit(int(os.environ["STAND_IN_STATUS"]))
     left = int(os.environ.get("STAND_IN_BYTES", sys.maxsize))
     prefix = os.environ.get("STAND_IN_PREFIX", "")
-    with subprocess.Popen(["sh", "-c", prefix + sys.argv[-1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as host:
+    with subprocess.Popen(
+        ["sh", "-c", prefix + sys.argv[-1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        start_new_session=True,  # as on a host: no signal of this end gets there
+    ) as host:  # fmt: skip
         assert host.stdin
         assert host.stdout
         sources = {0: host.stdin.fileno(), host.stdout.fileno(): 1}

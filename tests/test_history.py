@@ -245,6 +245,27 @@ def test_an_empty_history_is_a_page_too(tmp_path: Path) -> None:
     assert "No night has run yet" in history_page.page_of(read_history(tmp_path))
 
 
+def test_what_is_damaged_is_named_on_the_terminal_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(tmp_path / name_of(0) / "forky", Outcome(GOOD))
+    keep(tmp_path / name_of(0) / "sid", Outcome(NOT_RUN))
+    (tmp_path / name_of(0) / "forky" / "cell.json").write_text("{")
+    assert main(["report", "--history", str(tmp_path), "--out", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert out.endswith("</html>")
+    assert err == f"{name_of(0)}, forky counts as not run: cell.json is damaged, or not of this version\n"
+
+
+@pytest.mark.parametrize("files", [[], ["results.jsonl", "report.html"]])
+def test_a_directory_without_a_night_is_no_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: list[str]
+) -> None:
+    for name in files:
+        (tmp_path / name).write_text("")
+    assert main(["report", "--history", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"rdma-cts: {tmp_path} is no history: there is no night in it\n"
+    assert not (tmp_path / "history.html").exists()
+
+
 @pytest.mark.parametrize("arguments", [["--history", "nowhere"], ["--history", ".", "run"], [],
                                        ["--history", ".", "--format", "ktap"]])  # fmt: skip
 def test_a_mistake_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,8 +64,9 @@ def test_a_lab_has_hosts_whose_groups_say_what_they_share(tmp_path: Path) -> Non
         ("hosts:\n- {host: a b}\n", ":2:10: 'a b' is not of the form [USER@]HOST[:PORT]"),
         ("hosts:\n- {host: -oProxyCommand=x}\n", ":2:10: '-oProxyCommand=x' is not of the form [USER@]HOST[:PORT]"),
         ("hosts:\n- {host: a, group: b}\n", ":2:20: unknown group 'b'"),
-        ("hosts:\n- {host: a, gid_index: x}\n", ":2:24: 'x' is not an index, 0 or more"),
-        ("hosts:\n- {host: a, return_within: 0}\n", ":2:28: '0' is not a number of seconds above 0"),
+        ("hosts:\n- {host: a, gid_index: x}\n", ":2:24: gid_index: 'x' is not an index, 0 or more"),
+        ("hosts:\n- {host: a, port: abc}\n", ":2:19: port: 'abc' is not a number above 0"),
+        ("hosts:\n- {host: a, return_within: 0}\n", ":2:28: return_within: '0' is not a number of seconds above 0"),
         ("hosts:\n- {host: a, hazardous: maybe}\n", ":2:24: hazardous must be true or false, not the text 'maybe'"),
         ("hosts:\n- {host: a, portt: 1}\n", ":2:13: unknown key 'portt' in a host (did you mean port?)"),
         ("hosts:\n- {host: a}\n- {host: b@a}\n", ":3:3: the name a is given twice (first at "),
@@ -120,7 +121,12 @@ def test_a_host_that_cannot_be_reached_costs_its_column(tmp_path: Path) -> None:
     ("arguments", "told"),
     [
         (["--device", "x"], "--device cannot be given with --lab; the file says it of each host"),
-        (["--guest"], "--guest cannot be given with --lab; the file says it of each host"),
+        (["--guest"], "--guest cannot be given with --lab; a lab has no guest"),
+        (["--tools", "gdb"], "--tools cannot be given with --lab; a lab has no guest"),
+        (["--rdma-core", "x"], "--rdma-core cannot be given with --lab; install that build on the hosts"),
+        (["--shell"], "--shell cannot be given with --lab; a lab has no guest"),
+        (["--out", "/dev/null"], "/dev/null is no directory"),
+        (["--out", "lab.yaml/x"], "lab.yaml/x cannot be written: Not a directory"),
         (["--only", "nothing/like/it"], "unknown case"),
     ],
 )
@@ -130,6 +136,8 @@ def test_what_a_lab_cannot_have_is_told_once(tmp_path: Path, arguments: list[str
     assert done.returncode == 2
     assert told in done.stderr
     assert done.stderr.count("\n") == 1
+    assert done.stdout == ""  # no host has been connected to
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("option", ["--console", "--power-cycle", "--return-within"])

@@ -150,7 +150,7 @@ def test_without_leaves_a_change_out_and_knows_the_names() -> None:
     names = [change.name for change in chosen_changes(())]
     assert "window-bounds" in names
     assert [change.name for change in chosen_changes(("window-bounds",))] == [n for n in names if n != "window-bounds"]
-    with pytest.raises(UserError, match=r"window-bound: there is no such change.*did you mean window-bounds"):
+    with pytest.raises(UserError, match=r"'window-bound': there is no such change.*did you mean window-bounds"):
         chosen_changes(("window-bound",))
 
 

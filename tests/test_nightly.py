@@ -22,6 +22,7 @@ from fixtures.softroce.build import Progress
 from fixtures.softroce.recipe import Recipe
 from made_history import SUITE, option, run_of, write_run
 from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, read_history
+from test_under_test import bzimage
 
 WHOLE = load_suite()
 Says = pytest.CaptureFixture[str]
@@ -173,7 +174,8 @@ def test_a_run_cut_short_is_not_decided_and_nothing_is_compared_with_it(nights: 
 
 def test_an_image_that_cannot_be_renewed_is_told_and_the_old_one_is_run(nights: Nights) -> None:
     nights.no_network = True
-    said = nights.night("--renew", "1", "--kernel", "mine=/boot/k", forky=GOOD_RUN, sid=GOOD_RUN)
+    kernel = bzimage(nights.folder.parent / "k", "7.3.0")
+    said = nights.night("--renew", "1", "--kernel", f"mine={kernel}", forky=GOOD_RUN, sid=GOOD_RUN)
     assert "sid: its image is not of today: the mirror cannot be reached" in said
     assert (nights.status, nights.ages) == (0, {"forky": 1, "sid": 1})
 
@@ -187,14 +189,16 @@ def test_runs_of_other_cases_are_not_compared(nights: Nights) -> None:
 
 
 def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
-    nights.night("--tier", "smoke", "--yes", "--kernel", "mine=/boot/k,/lib/m", forky=GOOD_RUN, sid=GOOD_RUN)
+    modules = nights.folder.parent
+    kernel = bzimage(modules / "k", "7.3.0")
+    nights.night("--tier", "smoke", "--yes", "--kernel", f"mine={kernel},{modules}", forky=GOOD_RUN, sid=GOOD_RUN)
     said = [" ".join(command[3:]) for command in nights.asked]
     (night,) = read_history(nights.folder).nights
     out = nights.folder / night
     assert said == [
         f"run --guest --stack forky --tier smoke --quiet --out {out}/forky --yes",
         f"run --guest --stack sid --tier smoke --quiet --out {out}/sid --yes",
-        f"run --guest --kernel /boot/k --modules /lib/m --tier smoke --quiet --out {out}/mine --yes",
+        f"run --guest --kernel {kernel} --modules {modules} --tier smoke --quiet --out {out}/mine --yes",
     ]
     assert read_history(nights.folder).names == ["forky", "mine", "sid"]
 
@@ -202,6 +206,13 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
 @pytest.mark.parametrize(("arguments", "said"), [
     (["--stack", "woody"], "'woody' is no stack; there are bookworm,"),
     (["--stack", ""], "'' is no stack"),
+    (["--stack", "forky,sid,forky"], "'forky' is given twice"),
+    (["--stack", "forky-mended", "--rdma-core", "x"], "--rdma-core and --stack forky-mended exclude each other"),
+    (["--overlay", "/none"], "--overlay /none is not a directory"),
+    (["--rdma-core", "/none"], "/none holds no rdma-core"),
+    (["--guest-env", "x"], "--guest-env 'x' is not of the form NAME=VALUE"),
+    (["--kernel", "a=/none"], "/none cannot be read: No such file or directory"),
+    (["--kernel", "a=/etc/passwd,/none"], "/etc/passwd is not a bootable x86 kernel"),
     (["--renew", "-1"], "'-1' is not a number of days"),
     (["--kernel", "mine"], "not of the form NAME=FILE"),
     (["--kernel", "../x=/boot/k"], "not of the form NAME=FILE"),
@@ -218,7 +229,7 @@ def test_a_mistake_in_the_matrix_is_one_line(tmp_path: Path, capsys: Says, argum
 def test_a_place_where_no_history_can_be_is_one_line(tmp_path: Path, capsys: Says) -> None:
     (tmp_path / "file").write_text("")
     assert main(["nightly", "--history", str(tmp_path / "file"), "--stack", "forky"]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert capsys.readouterr().err == f"rdma-cts: {tmp_path / 'file'} is no directory\n"
 
 
 def test_two_nights_at_once_are_refused(nights: Nights) -> None:
@@ -314,12 +325,13 @@ def test_a_clock_that_is_wrong_is_told(nights: Nights) -> None:
 
 def test_a_run_that_really_fails_is_told_in_its_own_words(tmp_path: Path, capsys: Says) -> None:
     """With a real process."""
-    command = ["nightly", "--history", str(tmp_path), "--stack", "forky", "--kernel", "mine=/none", "--renew", "99999",
-               "--overlay", str(tmp_path / "none")]  # fmt: skip
+    command = ["nightly", "--history", str(tmp_path / "h"), "--stack", "forky", "--renew", "99999", "--tier",
+               "exhaustive", "--verb", "sequences", "--sequences", "0",
+               "--kernel", f"mine={bzimage(tmp_path / 'k', '7.3.0')}"]  # fmt: skip
     assert main(command) == 3
     said = capsys.readouterr().out
-    assert re.search(r"forky +not run +rdma-cts: .*none.*; see .*run.log\n", said)
-    assert re.search(r"mine +not run +rdma-cts: .*none.*; see .*run.log\n", said)
+    for cell in ("forky", "mine"):
+        assert re.search(rf"{cell} +not run +rdma-cts: --sequences 0 leaves no case to run; see .*run.log\n", said)
 
 
 @pytest.mark.parametrize("mistake", [["--only", "reg_mr/no/such"], ["--profile", "none.yaml"],

@@ -22,7 +22,7 @@ from conformance.results.records import Recorded, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Supervisor, supervisor
 from conformance.tables.suite import ROOT, load_suite
-from fixtures.hosts import bootstrap, protocol, ssh
+from fixtures.hosts import bootstrap, link, protocol, ssh
 from fixtures.hosts.address import Address
 from fixtures.hosts.archive import PARTS, packed
 from fixtures.hosts.remote_host import Means, RemoteHost
@@ -56,9 +56,7 @@ class StandIn:
         for place in (folder, self.tmp, folder / "pids", folder / "bin", folder / "parts"):
             place.mkdir()
         self.boot()
-        client = folder / "bin" / "ssh"
-        client.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests/stand_in_ssh.py"} "$@"\n')
-        client.chmod(0o755)
+        self.client(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests/stand_in_ssh.py"} "$@"\n')
         monkeypatch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
         monkeypatch.setenv("TMPDIR", str(self.tmp))
         monkeypatch.setenv("STAND_IN_PIDS", str(folder / "pids"))
@@ -86,6 +84,12 @@ class StandIn:
             *((project.root / part, part) for part in ("cases", "conftest.py", "tox.ini")),
             (project.tables, "vendor/0"),
         ]
+
+    def client(self, script: str) -> None:
+        """From now on this is ssh."""
+        path = self.folder / "bin" / "ssh"
+        path.write_text(script)
+        path.chmod(0o755)
 
     def boot(self) -> None:
         """From now on the host is in another boot."""
@@ -233,18 +237,22 @@ def test_a_process_that_hangs_there_costs_one_case(
 # Connections that break
 
 
-def test_a_connection_that_is_cut_in_a_case_costs_nothing(verdicts_of: Any, stand_in: StandIn) -> None:
+def test_a_connection_that_is_cut_in_a_case_costs_nothing(
+    verdicts_of: Any, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The case is started again; it hangs, so that it has no result before the cut."""
+    monkeypatch.setattr(supervisor, "CASE_DEADLINE_S", 2.0)
     cut: list[str] = []
 
     def begins(line: str) -> None:
-        if "not-supported" in line and not cut:
+        if "hangs" in line and not cut:
             cut.append(line)
             stand_in.cut()
 
-    found, recorded, made = verdicts_of("works", "wrongly-accepted", "not-supported", begins=begins)
-    assert found == {"works": "PASS", "wrongly-accepted": "FAIL", "not-supported": "UNSUPPORTED"}
-    assert recorded.footer["boots"] == 2
-    assert made.audience.reasons == [f"the connection to {ADDRESS} was cut"]
+    found, recorded, made = verdicts_of("works", "hangs", "not-supported", begins=begins)
+    assert found == {"works": "PASS", "hangs": "HANG", "not-supported": "UNSUPPORTED"}
+    assert recorded.footer["boots"] == 3
+    assert made.audience.reasons[0] == f"the connection to {ADDRESS} was cut"
     await_true(lambda: not stand_in.left())
 
 
@@ -369,6 +377,30 @@ def test_a_silent_connection_counts_as_lost(
     assert len(stopped) == 1
 
 
+@pytest.mark.parametrize("script", ["yes", "while :; do echo hi; sleep 0.1; done"])
+def test_a_host_of_which_only_noise_comes_did_not_answer(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    monkeypatch.setattr(link, "_ENDING_S", 0.1)
+    stand_in.client(f"#!/bin/sh\n{script}\n:\n")  # a process of its own, which does not read what is sent
+    with pytest.raises(UserError, match=r"^host\.invalid did not answer in time$") as caught:
+        link.connected(ADDRESS, b"x" * (1 << 20), 0.5)
+    assert caught.value.status == 3
+
+
+@pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"])
+def test_noise_is_no_sign_of_life(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, noise: str) -> None:
+    monkeypatch.setattr(protocol, "SILENCE_S", 0.5)
+    answer = 'read -r program; read -r secret size; echo "$secret M {\\"event\\": \\"hello\\"}"'
+    stand_in.client(f"#!/bin/sh\n{answer}\n{noise}\n")
+    connection = link.connected(ADDRESS, b"\n", PATIENCE_S)
+    try:
+        with pytest.raises(link.Lost):
+            connection.next(PATIENCE_S)
+    finally:
+        connection.cut()
+
+
 def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
     stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -419,6 +451,13 @@ def test_what_ssh_says_becomes_one_line(stand_in: StandIn, tmp_path: Path, says:
         stand_in.host()
     assert str(caught.value).startswith(told)
     assert "\n" not in str(caught.value)
+    assert caught.value.status == 3
+
+
+def test_a_client_that_is_no_program_is_told(stand_in: StandIn) -> None:
+    stand_in.client("just text\n")
+    with pytest.raises(UserError, match=r"/bin/ssh cannot be started: Exec format error$") as caught:
+        stand_in.host()
     assert caught.value.status == 3
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samples
-from commands import run, run_arguments, target
+from commands import builds, run, run_arguments, target
 from commands.plan import Plan, read_plan, write_plan
 from conformance.device.libibverbs import DIALECTS
 from conformance.device.native_exchange import NativeConnection
@@ -258,6 +258,18 @@ def test_what_the_guest_alone_has_is_refused_on_a_device(name: str, monkeypatch:
     options = replace(RunOptions(shared=True), **{name: values.get(name, Path("x"))})
     with pytest.raises(UserError, match=f"{OPTIONS[name].flag} is for the guest, not for a device of this host"):
         target.prepare(target.with_target(options), Path("out"), print, False)
+
+
+@pytest.mark.parametrize(
+    ("named", "hint"),
+    [
+        ({}, "add --guest"), ({"device": "rxe7"}, "give --guest in place of --device"),
+        ({"device": "rxe7", "host": "lab7"}, "give --guest in place of --host and --device"),
+    ],
+)  # fmt: skip
+def test_who_names_a_device_is_told_to_leave_it_out(named: dict[str, str], hint: str) -> None:
+    with pytest.raises(UserError, match=f"^--kernel is for the guest, not for a device of this host; {hint}$"):
+        builds.refuse_on_host(RunOptions(kernel=Path("k"), **named))  # type: ignore[arg-type]
 
 
 # The deadline of a completion

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 import threading
 from pathlib import Path
 
@@ -40,6 +41,17 @@ def write_atomically(path: Path, data: bytes) -> None:
         _sync_folder(path.parent)
     except OSError as error:
         raise not_written(path, error) from error
+
+
+def make_directory(folder: Path) -> None:
+    """Makes a directory for files, with its parents, if there is none. Raises UserError if none can be made there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except FileExistsError as error:
+        raise UserError(f"{folder} is no directory") from error
+    except OSError as error:
+        raise not_written(folder, error) from error
 
 
 def not_written(path: Path, error: OSError) -> UserError:
