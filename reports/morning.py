@@ -61,7 +61,7 @@ class Morning:
         if mended is not None:
             yield from self._changes(MENDED, mended.of(FIXED))
             for defect in mended.defects[GONE]:
-                yield _line(NO_LONGER_SEEN, self._was_there(_has_defect(self, defect)), _of_defect(defect))
+                yield _line(NO_LONGER_SEEN, self._was_there(self._has_defect(defect)), _of_defect(defect))
         if self.good is not None and self.good.changes:
             runs = (str(run.directory) for run in (self.good.old, self.good.new))
             yield f"    all: {shlex.join([PROGRAM, 'compare', '--all', '--unlike-tables', *runs])}"
@@ -85,7 +85,7 @@ class Morning:
 
     def _new_defects(self, comparison: Comparison) -> Iterator[str]:
         for defect in comparison.defects[NEW]:
-            yield _line(NEW, self._since(_has_defect(self, defect)), _of_defect(defect))
+            yield _line(NEW, self._since(self._has_defect(defect)), _of_defect(defect))
 
     def _changes(self, kind: str, changes: Sequence[Change]) -> Iterator[str]:
         told = "newly unsupported" if kind == UNSUPPORTED else kind
@@ -101,6 +101,13 @@ class Morning:
     def _nights(self) -> list[Cell]:
         return [*self.history.ran(self.cell.name, self.cell.night), self.cell]
 
+    def _has_defect(self, defect: Defect) -> Mapping[str, bool]:
+        own = set(defect.fingerprints)
+        return {
+            cell.night: any(own & set(each.fingerprints) for each in cell.facts.defects)
+            for cell in self._nights() if cell.facts
+        }  # fmt: skip
+
     def _since(self, has: Mapping[str, bool]) -> str:
         """Since when it is there; and, if it also was before and went, how often."""
         first = self.history.since(self.cell.name, self.cell.night, has) or self.cell.night
@@ -113,14 +120,6 @@ class Morning:
         last = max((night for night, seen in has.items() if seen and night < self.cell.night), default="")
         first = self.history.since(self.cell.name, last, has) if last else ""
         return f"was there since {format_night(first)}" if first else ""
-
-
-def _has_defect(morning: Morning, defect: Defect) -> Mapping[str, bool]:
-    own = set(defect.fingerprints)
-    return {
-        cell.night: any(own & set(each.fingerprints) for each in cell.facts.defects)
-        for cell in morning._nights() if cell.facts
-    }  # fmt: skip
 
 
 def _of_defect(defect: Defect) -> str:
