@@ -17,7 +17,6 @@ from conformance.model.record import ResultRecord
 from conformance.results.files import write_atomically
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT, Suite
-from conformance.tables.tiers import DEFAULT, of_tier
 from conformance.yamldoc.reader import suggestion
 from fixtures.cache import cache_directory
 from fixtures.softroce.changes import Change, read_changes
@@ -49,9 +48,8 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     sets = [known, *([each for each in known if each is not change] for change in chosen)]
     for _ in ensure_each(sets, recipe, image, cache_directory(), say):
         pass  # all in one workshop; the runs take them from the cache
-    cases = of_tier(suite.cases, DEFAULT)
-    picked = {change.name: selected(change.rules, cases, shipped) for change in chosen}
-    every = [case.id for case in cases if any(case.id in ids for ids in picked.values())]
+    picked = {change.name: selected(change.rules, suite.cases, shipped) for change in chosen}
+    every = [case.id for case in suite.cases if any(case.id in ids for ids in picked.values())]
     whole = _run(every, (), out / _WHOLE, arguments.yes, say)
     findings = []
     for change in chosen:

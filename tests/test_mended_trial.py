@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from commands.__main__ import main
+from conformance.model.kind import Kind
 from samples import numbered, result
 from trial.mended import SAMPLE, left_out, selected, table
 
@@ -16,6 +19,12 @@ def test_it_runs_what_was_violated_what_is_of_the_rules_and_a_sample() -> None:
     shipped = {IDS[5]: result(CASES[5], "FAIL")}
     assert selected(["BIND-10"], CASES, shipped) == [IDS[5], IDS[SAMPLE], IDS[2 * SAMPLE]]
     assert selected(["REG-01"], CASES, shipped) == IDS
+
+
+def test_of_the_exhaustive_tier_it_runs_the_rows_of_the_rules_alone() -> None:
+    dear = [replace(case, tier="exhaustive") for case in CASES]
+    assert selected(["REG-01"], [dear[0], replace(dear[1], kind=Kind.SWEEP)], {}) == [IDS[0]]
+    assert selected(["BIND-10"], dear, {IDS[5]: result(CASES[5], "FAIL")}) == []
 
 
 def test_violations_of_its_own_rules_that_come_back_are_its_own() -> None:

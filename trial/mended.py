@@ -13,6 +13,7 @@ from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.tables.tiers import EXHAUSTIVE
 
 SAMPLE = 40  # of the cases that neither a defect nor the change is about, one in so many is run as well
 
@@ -46,13 +47,17 @@ class LeftOut:
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
     """The ids of the cases to run without a change: those of its rules, what the stack as shipped violates, a sample.
 
-    `shipped` are the results of the stack as shipped, by case. Of hazardous cases and sweeps, only those of its rules.
+    `shipped` are the results of the stack as shipped, by case. Of hazardous cases and sweeps, only those of its rules; of
+    the exhaustive tier only rows of its rules, since its sweeps and sequences take minutes.
     """
     rest = 0
     chosen = []
     for case in cases:
         own = bool(set(case.rules) & set(change_rules))
-        if not own and (case.hazardous or case.kind is not Kind.ROW):  # which take a guest of their own, or long
+        row = case.kind is Kind.ROW
+        if not own and (case.hazardous or not row):  # which take a guest of their own, or long
+            continue
+        if case.tier == EXHAUSTIVE and not (own and row):
             continue
         record = shipped.get(case.id)
         if own or (record is not None and record["verdict"] in VIOLATIONS):
