@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from conformance.defects import Symptom, symptoms_of
+from conformance.defects.fault import Fault
 from conformance.errors import UserError
 from conformance.judging import Basis
 from conformance.model.capability import Capabilities
@@ -21,6 +22,7 @@ from reproducers.program import Program, TooLong, program_of
 from reproducers.writer import Inexpressible
 
 _AFTERWARDS = "afterwards "  # how the line of a symptom begins that a later step shows
+_ALARM = "The violation is a warning in the kernel's log (dmesg), whatever this program ends with."
 _DIED = (Verdict.CRASH, Verdict.HANG)
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]+")
 
@@ -61,7 +63,8 @@ def reproducer(id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = N
     died = symptom is not None and symptom.verdict in _DIED
     if symptom is not None and not died:
         case = _cut(symptom, case)
-    return _shortest(case, suite.registry, width, died)
+    remark = _ALARM if symptom is not None and symptom.fault is Fault.KERNEL_ALARM else ""
+    return _shortest(case, suite.registry, width, died, remark)
 
 
 def file_name(id_: str) -> str:
@@ -75,11 +78,11 @@ def _cut(symptom: Symptom, case: Case) -> Case:
     return case if symptom.line.startswith(_AFTERWARDS) else replace(case, afterwards=())
 
 
-def _shortest(case: Case, rules: Mapping[str, Rule], width: int, died: bool) -> Program:
+def _shortest(case: Case, rules: Mapping[str, Rule], width: int, died: bool, remark: str) -> Program:
     """The program; of a case that nobody saw end, without its last steps if it is too long with them."""
     while True:
         try:
-            return program_of(case, rules, width)
+            return program_of(case, rules, width, remark)
         except TooLong:
             if not died or not case.afterwards:
                 raise

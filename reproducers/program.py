@@ -64,10 +64,10 @@ class TooLong(Inexpressible):
     """A program would have more lines than MOST_LINES."""
 
 
-def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH) -> Program:
+def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark: str = "") -> Program:
     """The program of a row whose expectation is known, in so many columns. Raises Inexpressible.
 
-    Only with the usual width has it at most MOST_LINES.
+    Only with the usual width has it at most MOST_LINES. `remark` is a sentence for its first comment.
     """
     if case.kind is not Kind.ROW:
         raise Inexpressible("it is no row of calls: name one point, as CASE#axis=value")
@@ -92,7 +92,7 @@ def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH) -> Pro
     _afterwards(writer)
     if "mixed" in writer.features:
         writer.features -= {"rc", "uc"}
-    lines = [*_top(writer, rules), *_main(writer)]
+    lines = [*_top(writer, rules, remark), *_main(writer)]
     text = "\n".join(part for line in lines for part in fitted(line, width)) + "\n"
     program = Program(case.id, text)
     if width == WIDTH and program.lines > MOST_LINES:
@@ -167,9 +167,9 @@ def _afterwards(writer: Writer) -> None:
             _step(writer, step, "afterwards")
 
 
-def _top(writer: Writer, rules: Mapping[str, Rule]) -> list[str]:
+def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
     case, lines = writer.case, []
-    lines += comment(_told(case, rules), writer.width)
+    lines += comment(_told(case, rules, remark), writer.width)
     if "udmabuf" in writer.pieces:
         lines.append("#define _GNU_SOURCE")
     headers = set(writer.headers)
@@ -210,7 +210,7 @@ def _rights(writer: Writer) -> list[str]:
             *(text for feature, text in more.items() if feature in writer.features)]  # fmt: skip
 
 
-def _told(case: Case, rules: Mapping[str, Rule]) -> list[str]:
+def _told(case: Case, rules: Mapping[str, Rule], remark: str) -> list[str]:
     paragraphs = []
     for id_ in case.rules[:1]:
         rule = rules[id_]
@@ -220,6 +220,7 @@ def _told(case: Case, rules: Mapping[str, Rule]) -> list[str]:
     return [
         *paragraphs,
         f"Case {case.id} of rdma-cts.",
+        *([remark] if remark else []),
         "cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up",
     ]
 

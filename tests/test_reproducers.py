@@ -15,6 +15,7 @@ import pytest
 from commands.__main__ import main
 from commands.reproducer import basis_of
 from commands.reproduction import AGREED, DIFFERS, NOT_MADE, REPRODUCED, Trying, _finding, compare, passed
+from conformance.defects import symptoms_of
 from conformance.judging import Basis
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
@@ -28,6 +29,7 @@ from reproducers.mail import mail
 from reproducers.of_runs import file_name, programs_of, reproducer, unknown_device
 from reproducers.program import MOST_LINES, Program
 from reproducers.writer import Inexpressible
+from samples import result
 
 SUITE = load_suite()
 RECORDED = Path(__file__).with_name("recorded_violations")
@@ -158,6 +160,22 @@ def test_of_a_violated_case_only_the_steps_up_to_the_wrong_one_are_kept() -> Non
     kept = cut(case, {**bound, "afterwards": seen}).afterwards
     assert kept[-1] is first
     assert len(kept) <= number + 1
+
+
+def test_a_violation_in_the_kernels_log_is_told_by_the_program() -> None:
+    case = next(each for each in ROWS if each.when.call == "ibv_dealloc_mw" and each.when.then.outcome == "success")
+    told = "the kernel became tainted (0 to 512)"
+    record = result(
+        case,
+        "FAIL",
+        observed={"rc": 0, "returned": "0", "errno": ""},
+        call="ibv_dealloc_mw(mw=mw)",
+        reason=f"ibv_dealloc_mw(mw=mw): {told}",
+    )
+    [symptom] = symptoms_of(record)
+    text = reproducer(case.id, SUITE, unknown_device(), symptom).text
+    assert "warning in the kernel's log" in re.sub(r"\s+\*?\s*", " ", text)
+    assert "kernel's log" not in reproducer(case.id, SUITE, unknown_device()).text
 
 
 def test_a_point_is_expressed_and_a_sweep_is_not() -> None:

@@ -47,8 +47,8 @@ class LeftOut:
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
     """The ids of the cases to run without a change: those of its rules, what the stack as shipped violates, a sample.
 
-    `shipped` are the results of the stack as shipped, by case. Of hazardous cases and sweeps, only those of its rules; of
-    the exhaustive tier only rows of its rules, since its sweeps and sequences take minutes.
+    `shipped` are the results of the stack as shipped, by case. Of hazardous cases and sweeps, only those of its rules;
+    of the exhaustive tier only rows of its rules, since its sweeps and sequences take minutes.
     """
     rest = 0
     chosen = []
