@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from conformance.defects import Defect, Symptom
 from conformance.judging import Basis
+from conformance.model.verdict import Verdict
 from conformance.tables.suite import Suite
 from reports.digest import Digest, RuleFacts
 from reproducers.of_runs import file_name, reproducer
@@ -105,14 +106,18 @@ def _section(finding: Finding, runs: Sequence[Run], where: Mapping[str, str], me
     defect, symptom = finding.defect, finding.symptom
     facts = finding.runs[0].digest.rules
     seen = [f"{run.name} ({len(run.by_fingerprint[defect.fingerprint].cases)} results)" for run in finding.runs]
-    absent = [run.name for run in runs if run not in finding.runs]
+    others = [run for run in runs if run not in finding.runs]
+    tried = [run for run in others if _tried(defect, run)]
+    absent = "; not on: " + ", ".join(run.name for run in tried) if tried else ""
+    if untried := [run.name for run in others if run not in tried]:
+        absent += f"; not tried on: {', '.join(untried)}"
     lines = [
         f"## {_cell(defect.title)}",
         "",
         f"- severity: {defect.severity.label}",
         f"- fingerprint: `{defect.fingerprint}`",
     ]
-    lines.append(f"- seen on: {', '.join(seen)}" + (f"; not on: {', '.join(absent)}" if absent else ""))
+    lines.append(f"- seen on: {', '.join(seen)}{absent}")
     lines.append(f"- rules: {', '.join(defect.rules)}")
     lines += [f"- the document: {_documented(facts[id_])}" for id_ in symptom.rules[:2] if id_ in facts]
     lines.append(f"- observed: {symptom.line.removeprefix('afterwards ')} (`{symptom.name}`)")
@@ -123,6 +128,11 @@ def _section(finding: Finding, runs: Sequence[Run], where: Mapping[str, str], me
         lines.append(f"- mended by: {changes}")
     lines.append(f"- shown by: {_link(finding)}")
     return lines
+
+
+def _tried(defect: Defect, run: Run) -> bool:
+    results = (record for record in run.digest.results if record["case"] in defect.cases)
+    return any(record["verdict"] != Verdict.MISSED for record in results)
 
 
 def _documented(rule: RuleFacts) -> str:

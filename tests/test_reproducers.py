@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -265,7 +266,22 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(
     assert "- where: rxe_mw.c, rxe_invalidate_mw" in page
     linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
     assert linked == {path.name for path in (tmp_path / "findings").glob("*.c")}
-    assert "; not on: " in page
+    assert "; not tried on: trixie" in page  # of whose results only violations were recorded
+    assert "; not on: " not in page
+
+
+def test_the_page_of_findings_tells_on_which_stacks_the_cases_of_a_defect_pass(tmp_path: Path) -> None:
+    passing = [json.loads(line) for line in (RECORDED / "forky.jsonl").read_text().splitlines()]
+    passing[0]["stack"] = "sid"
+    for record in passing[1:]:
+        if str(record.get("case", "")).startswith("bind_mw/"):
+            record["verdict"] = record["effective"] = "PASS"
+    sid = tmp_path / "sid.jsonl"
+    sid.write_text("".join(json.dumps(record) + "\n" for record in passing))
+    assert main(["findings", str(RECORDED / "forky.jsonl"), str(sid), "--out", str(tmp_path)]) == 0
+    page = (tmp_path / "findings.md").read_text()
+    assert re.search(r"- seen on: forky \(\d+ results\); not on: sid\n- rules: BIND", page)
+    assert "not tried on" not in page
 
 
 def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
