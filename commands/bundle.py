@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import stat
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +19,7 @@ from commands.run_arguments import add_arguments as add_run_arguments
 from commands.run_arguments import options_from
 from commands.written import is_standard_output, write_out
 from conformance.errors import UserError
+from conformance.regular_file import read_regular
 from conformance.results.points import points_path
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.tables.suite import ROOT, VERSION
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Writes a bundle that verifies, and says what it supports; exit status 0. Raises UserError (1: it does not)."""
-    if not (arguments.run / RESULTS).is_file():
+    if not os.path.lexists(arguments.run / RESULTS):
         raise UserError(f"{arguments.run} is not the directory of a run")
     run = read(arguments.run)
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
@@ -107,9 +108,6 @@ def _of_run(folder: Path, name: str) -> Path:
 
 def _content(path: Path) -> bytes:
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
-            raise UserError(f"{path} is no file that can be in a bundle")
-        return path.read_bytes()
+        return read_regular(path, MOST_BYTES)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error

@@ -44,7 +44,6 @@ from reports.history import (
     facts_of,
     format_night,
     read_history,
-    run_in,
 )
 from reports.morning import Morning, summary_of
 
@@ -281,7 +280,7 @@ def _compared(history: History, ran: _Ran) -> Morning:
 def _comparison(earlier: Cell, run: Digest) -> Comparison | None:
     """The run compared with that of an earlier night; None, and a line, if that cannot be read any more."""
     try:
-        return compare(run_in(earlier.folder), run, unlike_tables=True)
+        return compare(read(earlier.folder), run, unlike_tables=True)
     except UserError as error:
         show([f"{earlier.night}, {earlier.name} cannot be compared with: {error}"])
         return None

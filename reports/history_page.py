@@ -16,8 +16,8 @@ from itertools import pairwise
 from conformance.defects import Severity
 from conformance.errors import UserError
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
-from reports.digest import RuleFacts
-from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night, run_in
+from reports.digest import RuleFacts, read
+from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night
 from reports.html import environment
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
@@ -214,7 +214,7 @@ class HistoryPage:
         for cell in sorted(self.history.cells, key=lambda cell: cell.night, reverse=True):
             if cell.facts:
                 with suppress(UserError):
-                    return run_in(cell.folder).rules
+                    return read(cell.folder).rules
         return {}
 
     @cached_property

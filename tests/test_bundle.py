@@ -383,7 +383,7 @@ def test_what_is_no_file_is_one_line(what: str, tmp_path: Path, capsys: Says) ->
     os.mkfifo(tmp_path / "fifo")
     status, told = verified(Path("/dev/zero") if what == "device" else tmp_path / what, capsys)
     assert status == 2
-    assert ("No such file" if what == "nowhere" else "is no bundle: it is not a regular file") in told
+    assert ("No such file" if what == "nowhere" else "cannot be read: not a regular file") in told
 
 
 def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -632,7 +632,7 @@ def test_a_bundle_goes_through_a_pipe(run: Path, bundle: Path) -> None:
 @pytest.mark.parametrize(("option", "said"), [
     (["--waivers", str(ROOT / "README.md")], "had no waivers; leave out --waivers"),
     (["--profile", "/nonexistent"], "/nonexistent cannot be read: No such file or directory"),
-    (["--profile", "/dev/null"], "/dev/null is no file that can be in a bundle"),
+    (["--profile", "/dev/null"], "/dev/null cannot be read: not a regular file"),
 ])  # fmt: skip
 def test_a_file_that_the_run_did_not_have(run: Path, capsys: Says, option: list[str], said: str) -> None:
     assert main(["bundle", str(run), *option]) == 2
