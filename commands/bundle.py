@@ -11,7 +11,8 @@ from pathlib import Path
 
 from commands import case_options, verify
 from commands.arguments import Parser
-from commands.bundle_file import BUNDLED_BY, MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
+from commands.bundle_claims import claims
+from commands.bundle_file import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
 from commands.output import show
 from commands.plan import FILE_NAME as PLAN
 from commands.plan import read_plan
@@ -22,7 +23,6 @@ from conformance.errors import UserError
 from conformance.regular_file import read_regular
 from conformance.results.points import points_path
 from conformance.results.records import FILE_NAME as RESULTS
-from conformance.tables.suite import ROOT, VERSION
 from reports.digest import Digest, read
 
 NAME = "bundle"
@@ -46,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> int:
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
         draft = Path(name, out.name)
-        pack(draft, {**verify.claims(run), BUNDLED_BY: packer()}, _files(run, arguments.waivers, arguments.profile))
+        pack(draft, claims(run), _files(run, arguments.waivers, arguments.profile))
         support = verify.support_of(draft, arguments.cases)
         if support.unfounded:
             raise UserError(f"{arguments.run} supports {support.sentence}; the first: {support.unfounded[0]}", status=1)
@@ -54,19 +54,6 @@ def execute(arguments: argparse.Namespace) -> int:
     if not is_standard_output(out):
         show([f"sha256: {support.sha256}", f"it supports: {support.sentence}"])
     return 0
-
-
-def packer() -> dict[str, str]:
-    """What a manifest says of this version."""
-    return {"version": VERSION, "engine_sha256": engine_sha256()}
-
-
-def engine_sha256() -> str:
-    """The SHA-256 over the code that judges."""
-    found = hashlib.sha256()
-    for path in sorted((ROOT / "conformance").rglob("*.py")):
-        found.update(f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return found.hexdigest()
 
 
 def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[str, bytes]:

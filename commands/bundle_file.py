@@ -27,7 +27,6 @@ from reports.digest import one_line, plain
 SCHEMA = "rdma-cts-bundle/1"
 SUFFIX = ".rdma-cts.tar.xz"
 MANIFEST, WAIVERS, PROFILE = "manifest.json", "waivers.yaml", "profile.yaml"
-BUNDLED_BY = "bundled_by"  # the one part of a manifest that does not follow from the run
 MOST_BYTES = 256 << 20  # of all members; a default run has 4 MB
 _MOST_OF_MANIFEST = 8 << 20
 _MOST_FILES = 20_000

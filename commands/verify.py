@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from commands import case_options
-from commands.bundle_file import BUNDLED_BY, PROFILE, WAIVERS, Manifest, unpack
+from commands.bundle_claims import remark, wrong_claim
+from commands.bundle_file import PROFILE, WAIVERS, Manifest, unpack
 from commands.judge import write_judged
 from commands.output import show
 from conformance.errors import UserError
-from conformance.model.record import HeaderRecord, ResultRecord
+from conformance.model.record import HeaderRecord, ResultRecord, RuleTexts
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.model.vocabulary import TIERS
 from conformance.results.records import Recorded, read_results
@@ -77,10 +77,14 @@ def execute(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Support:
-    """What a bundle supports. `unfounded` has a line for each recorded verdict that does not follow from it."""
+    """What a bundle supports. `unfounded` has a line for each recorded verdict that does not follow from it.
+
+    `remark` says of the manifest what was not compared; empty for nothing.
+    """
 
     manifest: Manifest
     sha256: str
+    remark: str
     run: Digest
     kept: Sequence[Rejudged]
     unfounded: Sequence[str]
@@ -135,6 +139,7 @@ class Support:
         yield f"bundle: sha256 {self.sha256}; {format_count(len(self.manifest.files), 'file')}, each byte as written"
         under_test = ", ".join(f"{name} {facts[name]}" for name in _TOLD if facts[name])
         yield f"run: {facts['device']} ({facts['driver']}), {under_test}"
+        yield from filter(None, [self.remark])
         kept = Counter(each.record["verdict"] for each in self.kept)
         without = f"; {len(self.kept)} without an observation ({', '.join(f'{n} {v}' for v, n in kept.items())})"
         yield f"{format_count(results, 'result')} judged anew{without if kept else ''}"
@@ -161,31 +166,14 @@ def support_of(path: Path, cases: Sequence[Path]) -> Support:
                 f"the run was made with the tables {str(tables)[:12]}, and these are {suite.tables_sha256[:12]}",
                 hint="take the version of rdma-cts that has made it; --cases DIR adds tables of its own",
             )
-        if wrong := _wrong_in_header(run.header, suite) or _wrong_in_manifest(manifest, run):
+        if wrong := _wrong_in_header(run.header, suite) or wrong_claim(manifest, run):
             raise UserError(f"{path} is no bundle, or was changed: {wrong}")
-        return _judged(suite, recorded, folder, manifest, sha256)
-
-
-def claims(run: Digest) -> dict[str, Any]:
-    """What a manifest says of a run."""
-    return {
-        "run": {name: text for name, text in run.facts.items() if text},
-        "under_test": run.header.get("under_test", {}),
-        "suite": dict(run.header["suite"]),
-        "words": run.short_sentence,
-    }
-
-
-def _wrong_in_manifest(manifest: Manifest, run: Digest) -> str:
-    """What the manifest says of something else than the run; empty if all of it is true, but for who packed it."""
-    said, true = {**manifest.about, BUNDLED_BY: None}, {**claims(run), BUNDLED_BY: None}
-    wrong = next((key for key in (*true, *said) if said.get(key) != true.get(key)), None)
-    return f"`{one_line(wrong)}` of its manifest is not that of the run" if wrong is not None else ""
+        return _judged(suite, recorded, folder, manifest, sha256, remark(manifest, run))
 
 
 def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
     """What the header of a run of these tables cannot say; empty if there is nothing."""
-    if header["rules"] != plain({rule.id: rule.as_data() for rule in suite.registry.values()}):
+    if not _same_rules(header["rules"] or {}, plain({rule.id: rule.as_data() for rule in suite.registry.values()})):
         return "the rules of its header are not those of the tables"
     planned = set(header["planned"])
     cases = [case for case in suite.cases if case.id in planned]
@@ -198,7 +186,14 @@ def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
     return ""
 
 
-def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, sha256: str) -> Support:
+def _same_rules(said: Mapping[str, RuleTexts], known: Mapping[str, RuleTexts]) -> bool:
+    """Whether these are the same rules. Another version may tell more or less of each, but nothing else."""
+    return said.keys() == known.keys() and all(
+        said[rule].get(name, text) == text for rule, texts in known.items() for name, text in texts.items()
+    )
+
+
+def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, sha256: str, said: str) -> Support:
     profile = read_profile(folder / PROFILE) if (folder / PROFILE).exists() else None
     waivers = None
     if (folder / WAIVERS).exists():
@@ -221,7 +216,7 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
     ]  # fmt: skip
     default = {case.id for case in Selection(tier=DEFAULT).apply(suite)}
     return Support(
-        manifest, sha256, run, kept, [*map(one_line, unfounded)], len(default - set(recorded.header["planned"]))
+        manifest, sha256, said, run, kept, [*map(one_line, unfounded)], len(default - set(recorded.header["planned"]))
     )
 
 

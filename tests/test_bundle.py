@@ -22,6 +22,7 @@ import pytest
 
 from commands import bundle_file, verify
 from commands.__main__ import main
+from commands.bundle_claims import claims
 from commands.bundle_file import MANIFEST, Manifest, Member, pack, unpack
 from commands.plan import Plan, write_plan
 from conformance.errors import UserError
@@ -106,7 +107,7 @@ def about(results: bytes, near: Path) -> dict[str, Any]:
     path = near.with_name("results.jsonl")
     path.write_bytes(results)
     try:
-        return verify.claims(read(path))
+        return claims(read(path))
     except UserError:
         return {}
 
@@ -547,10 +548,68 @@ def test_a_manifest_that_is_not_of_its_run(
     run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
 ) -> None:
     files = {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*.json*")}
-    pack(tmp_path / "forged", {**verify.claims(read(run)), **change}, files)
+    pack(tmp_path / "forged", {**claims(read(run)), **change}, files)
     status, told = verified(tmp_path / "forged", capsys)
     assert status == 2
     assert f"is no bundle, or was changed: {said} is not that of the run" in told
+
+
+# What another version says of a run: other words, and names of facts that this one does not know.
+OTHER = {"bundled_by": {"version": "0.2.0", "engine_sha256": "e" * 64}, "words": "127 rules, all of them verified"}
+
+
+def packed_by_another(folder: Path, to: Path, **change: Any) -> Path:
+    """A bundle of the run whose manifest another version has put in its own words."""
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*")}
+    own = claims(read(folder))
+    facts = {name: own["run"][name] for name in ("device", "kernel", "tables")} | {"judged calls": "about a thousand"}
+    pack(to, {**own, "run": facts, **OTHER, **change}, files)
+    return to
+
+
+def test_another_version_may_say_the_same_in_other_words(run: Path, bundle: Path, tmp_path: Path, capsys: Says) -> None:
+    status, said = verified(packed_by_another(run, tmp_path / "other"), capsys)
+    lines = said.splitlines()
+    assert "manifest: the facts are those of the run; the words are of another version, 0.2.0 (eeeeeeeeeeee)" in lines
+    assert (status, lines[-2:]) == (verified(bundle, capsys)[0], verified(bundle, capsys)[1].splitlines()[-2:])
+    assert "manifest:" not in verified(bundle, capsys)[1]
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"run": {"kernel": "6.1"}}, "`run` of its manifest"),
+    ({"run": "it was fine"}, "`run` of its manifest"),
+    ({"under_test": {"kernel": {"build_id": "0"}}}, "`under_test` of its manifest"),
+    ({"suite": {}}, "`suite` of its manifest"),
+    ({"certified": "yes"}, "`certified` of its manifest"),
+])  # fmt: skip
+def test_no_version_says_other_facts(
+    run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
+) -> None:
+    status, told = verified(packed_by_another(run, tmp_path / "other", **change), capsys)
+    assert status == 2
+    assert f"is no bundle, or was changed: {said} is not that of the run" in told
+
+
+@pytest.mark.parametrize("by", ["nobody", None, {"version": ["x"], "engine_sha256": 7}])
+def test_words_of_somebody_unknown_are_not_taken_for_those_of_this_version(
+    run: Path, tmp_path: Path, capsys: Says, by: object
+) -> None:
+    status, told = verified(packed_by_another(run, tmp_path / "other", bundled_by=by), capsys)
+    assert status != 2
+    assert "the words are of another version, " in told
+    assert told.isascii()
+
+
+def test_another_version_may_tell_more_or_less_of_a_rule(run: Path, tmp_path: Path, capsys: Says) -> None:
+    lines = lines_of(run)
+    for texts in lines[0]["rules"].values():
+        del texts["failure_means"]
+        texts["of interest to"] = "everybody"
+    assert "is no bundle" not in verified(repacked(run, tmp_path / "other", lines), capsys)[1]
+    lines[0]["rules"]["REG-15"]["statement"] = "REMOTE_WRITE is granted"
+    status, told = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    assert status == 2
+    assert "the rules of its header are not those of the tables" in told
 
 
 @pytest.mark.parametrize(("change", "said"), [
