@@ -47,7 +47,7 @@ def execute(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
         draft = Path(name, out.name)
         pack(draft, claims(run), _files(run, arguments.waivers, arguments.profile))
-        support = verify.support_of(draft, arguments.cases)
+        support = verify.support_of(draft, arguments.cases, arguments.run)
         if support.unfounded:
             raise UserError(f"{arguments.run} supports {support.sentence}; the first: {support.unfounded[0]}", status=1)
         write_out(out, draft.read_bytes(), "bundle")

@@ -10,6 +10,7 @@ import argparse
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
@@ -24,6 +25,7 @@ from conformance.errors import UserError
 from conformance.model.record import HeaderRecord, ResultRecord, RuleTexts
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.model.vocabulary import TIERS
+from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import Recorded, read_results
 from conformance.results.rejudge import UNOBSERVED, Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
@@ -151,24 +153,42 @@ class Support:
         yield f"{self.sentence} (exit status {self.status})"
 
 
-def support_of(path: Path, cases: Sequence[Path]) -> Support:
-    """What a bundle supports, by the present tables. Raises UserError if it is none, or has other tables."""
+def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> Support:
+    """What a bundle supports, by the present tables. Raises UserError if it is none, or has other tables.
+
+    Messages name `shown`, by default its path.
+    """
+    shown = shown or path
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
         folder = Path(name, "bundle")
         folder.mkdir()
         manifest, sha256 = unpack(path, folder)
-        recorded = read_results(folder)
-        run = digest(recorded, folder, str(path))
-        suite = load_suite(cases)
-        tables = run.header["suite"].get("tables_sha256")
-        if tables != suite.tables_sha256:
-            raise UserError(
-                f"the run was made with the tables {str(tables)[:12]}, and these are {suite.tables_sha256[:12]}",
-                hint="take the version of rdma-cts that has made it; --cases DIR adds tables of its own",
-            )
-        if wrong := _wrong_in_header(run.header, suite) or wrong_claim(manifest, run):
-            raise UserError(f"{path} is no bundle, or was changed: {wrong}")
-        return _judged(suite, recorded, folder, manifest, sha256, remark(manifest, run))
+        with _told_of(shown, folder):
+            recorded = read_results(folder)
+            run = digest(recorded, folder)
+            suite = load_suite(cases)
+            tables = run.header["suite"].get("tables_sha256")
+            if tables != suite.tables_sha256:
+                raise UserError(
+                    f"the run was made with the tables {str(tables)[:12]}, and these are {suite.tables_sha256[:12]}",
+                    hint="take the version of rdma-cts that has made it; --cases DIR adds tables of its own",
+                )
+            if wrong := _wrong_in_header(run.header, suite):
+                raise UserError(f"{shown} is no run of these tables, or was changed: {wrong}")
+            if wrong := wrong_claim(manifest, run):
+                raise UserError(f"{shown} is no bundle, or was changed: {wrong}")
+            return _judged(suite, recorded, folder, manifest, sha256, remark(manifest, run))
+
+
+@contextmanager
+def _told_of(shown: Path, folder: Path) -> Iterator[None]:
+    """Errors in the block name the bundle and its member, and not where it was unpacked for a moment."""
+    try:
+        yield
+    except UserError as error:
+        message, *more = (line.replace(f"{folder}/", f"{shown}: ").replace(str(folder), str(shown))
+                          for line in (error.message, *error.more))  # fmt: skip
+        raise UserError(message, *more, hint=error.hint, log=error.log, status=error.status) from error
 
 
 def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
@@ -197,7 +217,7 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
     profile = read_profile(folder / PROFILE) if (folder / PROFILE).exists() else None
     waivers = None
     if (folder / WAIVERS).exists():
-        waivers = read_waivers(folder / WAIVERS, suite, _day(recorded.header.get("started")))
+        waivers = read_waivers(folder / WAIVERS, suite, _day(recorded.header.get("started"), folder / RESULTS))
     by_case = {record["case"]: record for record in recorded.results}
     raw: list[ResultRecord] = [
         {**record, "effective": record["verdict"], "waiver": None} for record in by_case.values()
@@ -229,8 +249,8 @@ def _difference(recorded: ResultRecord, now: ResultRecord) -> str:
     return ""
 
 
-def _day(started: str | None) -> date:
+def _day(started: str | None, file: Path) -> date:
     try:
         return datetime.fromisoformat(started or "").date()
     except ValueError as error:
-        raise UserError(f"the run has no time at which it started: {started}") from error
+        raise UserError(f"{file}: the run has no time at which it started: {started}") from error

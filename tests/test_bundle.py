@@ -605,7 +605,7 @@ def test_another_version_may_tell_more_or_less_of_a_rule(run: Path, tmp_path: Pa
     for texts in lines[0]["rules"].values():
         del texts["failure_means"]
         texts["of interest to"] = "everybody"
-    assert "is no bundle" not in verified(repacked(run, tmp_path / "other", lines), capsys)[1]
+    assert "or was changed" not in verified(repacked(run, tmp_path / "other", lines), capsys)[1]
     lines[0]["rules"]["REG-15"]["statement"] = "REMOTE_WRITE is granted"
     status, told = verified(repacked(run, tmp_path / "forged", lines), capsys)
     assert status == 2
@@ -642,7 +642,7 @@ def test_cases_are_of_their_tier_and_of_no_smaller_one(whole: Path, tmp_path: Pa
 def test_a_part_of_a_tier_is_of_this_tier(run: Path, tmp_path: Path, capsys: Says, tier: str) -> None:
     lines = lines_of(run)
     lines[0].update(tier=tier, planned=[case.id for case in Selection(tier=tier).apply(SUITE) if not case.hazardous])
-    assert "is no bundle" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
+    assert "or was changed" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
 
 
 def test_named_cases_are_of_any_tier(run: Path, tmp_path: Path, capsys: Says) -> None:
@@ -650,7 +650,7 @@ def test_named_cases_are_of_any_tier(run: Path, tmp_path: Path, capsys: Says) ->
     exhaustive = next(case.id for case in SUITE.cases if case.tier == "exhaustive")
     lines[0]["planned"].append(exhaustive)
     lines[0].update(tier="default", argv=["run", f"--only={exhaustive}"])
-    assert "is no bundle" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
+    assert "or was changed" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
 
 
 def test_a_second_header_is_none_of_a_run(run: Path, tmp_path: Path, capsys: Says) -> None:
@@ -660,7 +660,45 @@ def test_a_second_header_is_none_of_a_run(run: Path, tmp_path: Path, capsys: Say
     assert f":{len(lines) + 1}: a second header" in told
 
 
+@pytest.mark.parametrize(("change", "said"), [
+    ({"tier": 5}, "results.jsonl:1: tier is 5, not a text or null"),
+    ({"device": 7}, "results.jsonl:1: not a line of rdma-cts/1: a header without device"),
+    ({"started": "soon"}, "results.jsonl: the run has no time at which it started: soon"),
+])  # fmt: skip
+def test_a_bad_line_is_told_with_the_name_of_the_bundle_and_of_the_member(
+    run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
+) -> None:
+    lines = lines_of(run)
+    lines[0].update(change)
+    status, told = verified(repacked(run, tmp_path / "forged", lines, waivers_yaml=b"waivers: []\n"), capsys)
+    assert status == 2
+    assert told == f"rdma-cts: {tmp_path / 'forged'}: {said}\n"
+
+
+@pytest.mark.parametrize(("member", "content"), [
+    ("waivers_yaml", b"waivers: 7"), ("profile_yaml", b"]"),
+])  # fmt: skip
+def test_a_bad_member_is_told_with_the_name_of_the_bundle(
+    run: Path, tmp_path: Path, capsys: Says, member: str, content: bytes
+) -> None:
+    status, told = verified(repacked(run, tmp_path / "forged", lines_of(run), **{member: content}), capsys)
+    assert status == 2
+    assert told.startswith(f"rdma-cts: {tmp_path / 'forged'}: {member.replace('_', '.')}:1:")
+
+
 # What cannot be bundled
+
+
+def test_what_is_wrong_with_a_run_is_told_with_its_name(run: Path, tmp_path: Path, capsys: Says) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    lines = lines_of(run)
+    lines[0]["tier"] = "default"
+    lines[0]["planned"] += [case.id for case in SUITE.cases if case.tier == "exhaustive"]
+    (tmp_path / "run" / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
+    assert main(["bundle", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err.startswith(
+        f"rdma-cts: {tmp_path / 'run'} is no run of these tables, or was changed: "
+    )
 
 
 def test_a_run_whose_verdicts_do_not_follow_is_not_bundled(run: Path, tmp_path: Path, capsys: Says) -> None:

@@ -172,7 +172,8 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, caps
 @pytest.mark.parametrize(("spoil", "what"), [
     (lambda data: {**data, "index": "AAAA"}, "not the points of a sweep"),
     (lambda data: {**data, "axes": {"a": {"subsets": [str(bit) for bit in range(40)]}}}, "a space of"),
-    (lambda data: {**data, "outcomes": [{**each, "verdict": "GOOD"} for each in data["outcomes"]]}, "unknown value"),
+    (lambda data: {**data, "outcomes": [{**each, "verdict": "GOOD"} for each in data["outcomes"]]},
+     'is "GOOD", not one of CRASH, '),
     (lambda data: {**data, "outcomes": data["outcomes"][:0]}, "do not fit"),
     (lambda data: [], "not the points"),
 ])  # fmt: skip

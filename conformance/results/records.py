@@ -194,7 +194,7 @@ def read_results(path: Path) -> Recorded:
         try:
             record = decode(line)
         except ValueError as error:
-            raise UserError(f"{file}:{number}: not a line of {SCHEMA}") from error
+            raise UserError(f"{file}:{number}: not a line of {SCHEMA}: {error}") from error
         if record["type"] == "header":
             if record["schema"] != SCHEMA:
                 raise UserError(no_header)
