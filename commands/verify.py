@@ -27,7 +27,7 @@ from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.model.vocabulary import TIERS
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import Recorded, read_results
-from conformance.results.rejudge import UNOBSERVED, Rejudged, rejudge
+from conformance.results.rejudge import DISPUTED, UNOBSERVED, Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.tables.profile import read_profile
 from conformance.tables.selection import Selection
@@ -56,6 +56,8 @@ _SIZES = list(TIERS)
 _NAMES_CASES = ("--on", "--rdma-only")  # as short as it can be given
 # Of rules that are neither verified, nor violated, nor absent from the device: what is missing.
 _PARTIAL = {UNREACHABLE: "unreachable here", NOT_RUN: "without a case", UNDECIDED: "undecided"}
+# Why a recorded verdict may stay as it is, and how that is told.
+_NOT_JUDGED = {UNOBSERVED: "without an observation", DISPUTED: "in which worker and supervisor differ"}
 # Of these, nothing needs to have been observed in a case that the tables have; anything else is a claim.
 _WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
 
@@ -135,6 +137,11 @@ class Support:
         waived = (record["waiver"] for record in self.run.results if record["effective"] == Verdict.WAIVED)
         return {str(waiver.get("for", "")) for waiver in waived if waiver}
 
+    def _not_judged(self) -> Iterator[str]:
+        for reason, told in _NOT_JUDGED.items():
+            if kept := Counter(each.record["verdict"] for each in self.kept if each.kept == reason):
+                yield f"{kept.total()} {told} ({', '.join(f'{count} {verdict}' for verdict, count in kept.items())})"
+
     def lines(self) -> Iterator[str]:
         """All that is told: what the bundle is of, what came of judging it, and the sentence."""
         facts, results = self.run.facts, len(self.run.results) - len(self.run.unrecorded)
@@ -142,9 +149,7 @@ class Support:
         under_test = ", ".join(f"{name} {facts[name]}" for name in _TOLD if facts[name])
         yield f"run: {facts['device']} ({facts['driver']}), {under_test}"
         yield from filter(None, [self.remark])
-        kept = Counter(each.record["verdict"] for each in self.kept)
-        without = f"; {len(self.kept)} without an observation ({', '.join(f'{n} {v}' for v, n in kept.items())})"
-        yield f"{format_count(results, 'result')} judged anew{without if kept else ''}"
+        yield "; ".join([f"{format_count(results, 'result')} judged anew", *self._not_judged()])
         yield from self.unfounded[:_MOST_SHOWN]
         if len(self.unfounded) > _MOST_SHOWN:
             yield f"and {len(self.unfounded) - _MOST_SHOWN} more"
@@ -231,7 +236,7 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
     kept = [each for each in again if each.kept]
     unfounded = [
         *(f"{each.record['verdict']} of {each.record['case']}: {each.kept}"
-          for each in kept if each.kept != UNOBSERVED or each.record["verdict"] not in _WITHOUT_EVIDENCE),
+          for each in kept if each.kept not in _NOT_JUDGED or each.record["verdict"] not in _WITHOUT_EVIDENCE),
         *(line for case, record in by_case.items() if (line := _difference(record, now[case]))),
     ]  # fmt: skip
     default = {case.id for case in Selection(tier=DEFAULT).apply(suite)}

@@ -61,7 +61,7 @@ HEADER: HeaderRecord = {
 RESULT: ResultRecord = {
     "type": "result", "case": "", "rules": [], "level": "", "entry": "", "layer": "", "verdict": Verdict.MISSED,
     "effective": Verdict.MISSED, "waiver": {}, "reason": "", "call": "", "expected": {}, "observed": {}, "source": {},
-    "kernel": {}, "duration_us": 0.0, "repro": "", "worker": 0, "device": "", "notes": [],
+    "kernel": {}, "duration_us": 0.0, "repro": "", "worker": 0, "device": "", "claimed": "", "notes": [],
     "set_up": {"given": [], "before": []},
     "space": {}, "points": {},
     "rule_verdicts": {}, "alarms": [], "deviations": [], "points_file": "",
