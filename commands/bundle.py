@@ -18,7 +18,7 @@ from commands.plan import FILE_NAME as PLAN
 from commands.plan import read_plan
 from commands.run_arguments import add_arguments as add_run_arguments
 from commands.run_arguments import options_from
-from commands.written import is_standard_output, write_out
+from commands.written import is_standard_output, out_path, write_out
 from conformance.errors import UserError
 from conformance.regular_file import read_regular
 from conformance.results.points import points_path
@@ -32,7 +32,7 @@ HELP = "Pack a run with everything that is needed to judge it anew elsewhere (se
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("run", type=Path, metavar="RUN", help="the directory of a run")
-    parser.add_argument("--out", type=Path, metavar="FILE", help=f"where to write (default: RUN{SUFFIX})")
+    parser.add_argument("--out", type=out_path, metavar="FILE", help=f"where to write (default: RUN{SUFFIX})")
     parser.add_argument("--waivers", type=Path, metavar="FILE", help="the run's waivers, if they are elsewhere now")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="the run's profile, if it is elsewhere now")
     case_options.add_cases_argument(parser)

@@ -21,6 +21,7 @@ from pathlib import Path
 from commands import builds, case_options, run_arguments
 from commands.output import show
 from commands.unforeseen import explained
+from commands.written import out_directory
 from conformance.errors import UserError
 from conformance.results.files import make_directory, not_written, write_atomically
 from conformance.results.waiver_file import read_waivers
@@ -65,7 +66,7 @@ _LAST_BYTES = 1 << 14  # of a log, in which the reason stands why a run did not 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("--history", type=Path, required=True, metavar="DIR", help="where all runs are kept")
+    parser.add_argument("--history", type=out_directory, required=True, metavar="DIR", help="where all runs are kept")
     parser.add_argument("--stack", type=_stacks, metavar="A,B,...",
                         help=f"default: {','.join(STACKS)}; known too: {', '.join(MENDED_STACKS)}")  # fmt: skip
     parser.add_argument("--kernel", type=_kernel, action="append", default=[], metavar="NAME=FILE[,MODULES]",

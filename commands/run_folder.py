@@ -19,7 +19,7 @@ OUT = Path("out")  # where runs have their directories by default
 
 
 @contextmanager
-def run_folder(given: Path | None, what: str) -> Iterator[Path]:
+def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
     """The directory of a run: `given`, which the run makes, or a new one in OUT, named by the time and `what`.
 
     After the block, it and its parents are removed if they did not exist before, and nothing is left in them. Consoles
