@@ -16,6 +16,7 @@ from pathlib import Path
 from conformance.results.files import not_written
 
 OUT = Path("out")  # where runs have their directories by default
+WORK = "work-"  # how the names of temporary directories begin
 
 
 @contextmanager
@@ -74,5 +75,5 @@ def _remove_empty_consoles(out: Path) -> None:
 
 
 def _remove_work(out: Path) -> None:
-    for folder in out.glob("work-*"):
+    for folder in out.glob(f"{WORK}*"):
         shutil.rmtree(folder, ignore_errors=True)
