@@ -275,7 +275,7 @@ def _last_line(log: Path) -> str:
 
 
 def _compared(history: History, ran: _Ran) -> Morning:
-    """The cell after its run, compared with the last good night that can be read, and with the one before tonight."""
+    """The cell after its run, compared with the last good night that can be read, and with the last complete one."""
     cell, run = ran.cell, ran.run
     if run is None:
         return Morning(history, cell)
@@ -285,7 +285,7 @@ def _compared(history: History, ran: _Ran) -> Morning:
         if good := _comparison(earlier, run):
             cell = replace(cell, outcome=replace(cell.outcome, against=earlier.night))
             break
-    nights = history.ran(cell.name, cell.night)
+    nights = [each for each in history.ran(cell.name, cell.night) if each.facts and each.facts.complete]
     if nights and nights[-1] not in candidates:
         before = _comparison(nights[-1], run)
     return Morning(history, cell, run, good, before)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -124,6 +124,17 @@ class Facts:
         names = ("kernel", "rdma-core", "device", "driver", "firmware", "suite", "tables", "tier")
         facts = {name: self.stack[name] for name in names if self.stack.get(name)}
         return {**facts, **{f"hash of {name}": digest for name, digest in self.hashes.items()}}
+
+    def shows(self, fingerprints: Set[str]) -> bool | None:
+        """Whether it has the defect with one of these; None if that is not known, because not all cases were run."""
+        return self._known(any(not fingerprints.isdisjoint(defect.fingerprints) for defect in self.defects))
+
+    def violates(self, case: str) -> bool | None:
+        """Whether the case violates a rule; None if that is not known."""
+        return self._known(case in self.violating)
+
+    def _known(self, seen: bool) -> bool | None:
+        return seen or (False if self.complete else None)
 
     @cached_property
     def violated(self) -> frozenset[str]:

@@ -25,7 +25,9 @@ from conformance.tables.suite import load_suite
 from fixtures.softroce.build import Progress
 from fixtures.softroce.recipe import Recipe
 from made_history import SUITE, option, run_of, write_run
-from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, read_history
+from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, format_night, read_history
+from reports.history_page import NOT_RUN as NOTHING
+from reports.history_page import SEEN, HistoryPage
 from test_under_test import bzimage
 
 WHOLE = load_suite()
@@ -134,6 +136,28 @@ def test_what_comes_and_goes_says_so(nights: Nights) -> None:
     said = nights.night(forky=run_of({3: "FAIL"}))
     assert nights.status == 1
     assert "since this night, and came and went before (1 of 3 nights)" in said
+
+
+def test_a_defect_that_a_night_did_not_look_for_is_there_still(nights: Nights) -> None:
+    nights.night(forky=GOOD_RUN)
+    said = nights.night(forky=run_of({1: "MISSED"}))
+    assert "no longer decided: FAIL -> MISSED" in said
+    assert "no longer seen" not in said
+    first, _ = read_history(nights.folder).nights
+    ((_, track),) = HistoryPage(read_history(nights.folder)).defects
+    assert [lane.states for lane in track.lanes] == [(SEEN, NOTHING)]
+    assert f"no longer seen, was there since {format_night(first)}" in nights.night(forky=run_of({}))
+
+
+def test_a_night_that_was_cut_short_is_no_night_without_a_defect(nights: Nights) -> None:
+    nights.night(forky=run_of({}))
+    for verdicts in ({1: "FAIL"}, {1: "MISSED"}):
+        nights.night(forky=run_of(verdicts))
+    _, second, _ = read_history(nights.folder).nights
+    said = nights.night(forky=run_of({1: "FAIL"}))
+    assert re.search(rf"new, since {format_night(second)}: ", said)
+    assert re.search(rf"regressed, since {format_night(second)}: PASS -> FAIL ", said)
+    assert "came and went" not in said
 
 
 def test_what_is_newly_unsupported_or_gone_is_named_and_no_regression(nights: Nights) -> None:
