@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import stat
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from commands import case_options, verify
 from commands.arguments import Parser
-from commands.bundle_file import BUNDLED_BY, MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
+from commands.bundle_claims import claims
+from commands.bundle_file import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
 from commands.output import show
 from commands.plan import FILE_NAME as PLAN
 from commands.plan import read_plan
 from commands.run_arguments import add_arguments as add_run_arguments
 from commands.run_arguments import options_from
-from commands.written import is_standard_output, write_out
+from commands.written import is_standard_output, out_path, write_out
 from conformance.errors import UserError
+from conformance.regular_file import read_regular
 from conformance.results.points import points_path
 from conformance.results.records import FILE_NAME as RESULTS
-from conformance.tables.suite import ROOT, VERSION
 from reports.digest import Digest, read
 
 NAME = "bundle"
@@ -31,7 +32,7 @@ HELP = "Pack a run with everything that is needed to judge it anew elsewhere (se
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("run", type=Path, metavar="RUN", help="the directory of a run")
-    parser.add_argument("--out", type=Path, metavar="FILE", help=f"where to write (default: RUN{SUFFIX})")
+    parser.add_argument("--out", type=out_path, metavar="FILE", help=f"where to write (default: RUN{SUFFIX})")
     parser.add_argument("--waivers", type=Path, metavar="FILE", help="the run's waivers, if they are elsewhere now")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="the run's profile, if it is elsewhere now")
     case_options.add_cases_argument(parser)
@@ -39,33 +40,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Writes a bundle that verifies, and says what it supports; exit status 0. Raises UserError (1: it does not)."""
-    if not (arguments.run / RESULTS).is_file():
+    if not os.path.lexists(arguments.run / RESULTS):
         raise UserError(f"{arguments.run} is not the directory of a run")
     run = read(arguments.run)
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
         draft = Path(name, out.name)
-        pack(draft, {**verify.claims(run), BUNDLED_BY: packer()}, _files(run, arguments.waivers, arguments.profile))
-        support = verify.support_of(draft, arguments.cases)
+        pack(draft, claims(run), _files(run, arguments.waivers, arguments.profile))
+        support = verify.support_of(draft, arguments.cases, arguments.run)
         if support.unfounded:
             raise UserError(f"{arguments.run} supports {support.sentence}; the first: {support.unfounded[0]}", status=1)
         write_out(out, draft.read_bytes(), "bundle")
     if not is_standard_output(out):
         show([f"sha256: {support.sha256}", f"it supports: {support.sentence}"])
     return 0
-
-
-def packer() -> dict[str, str]:
-    """What a manifest says of this version."""
-    return {"version": VERSION, "engine_sha256": engine_sha256()}
-
-
-def engine_sha256() -> str:
-    """The SHA-256 over the code that judges."""
-    found = hashlib.sha256()
-    for path in sorted((ROOT / "conformance").rglob("*.py")):
-        found.update(f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return found.hexdigest()
 
 
 def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[str, bytes]:
@@ -107,9 +95,6 @@ def _of_run(folder: Path, name: str) -> Path:
 
 def _content(path: Path) -> bytes:
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
-            raise UserError(f"{path} is no file that can be in a bundle")
-        return path.read_bytes()
+        return read_regular(path, MOST_BYTES)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error

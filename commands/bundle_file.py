@@ -10,9 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
-import os
 import re
-import stat
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from conformance.errors import UserError
+from conformance.regular_file import open_regular
 from conformance.results.checked_json import parse
 from conformance.results.files import not_written, write_atomically
 from conformance.results.records import FILE_NAME as RESULTS
@@ -28,7 +27,6 @@ from reports.digest import one_line, plain
 SCHEMA = "rdma-cts-bundle/1"
 SUFFIX = ".rdma-cts.tar.xz"
 MANIFEST, WAIVERS, PROFILE = "manifest.json", "waivers.yaml", "profile.yaml"
-BUNDLED_BY = "bundled_by"  # the one part of a manifest that does not follow from the run
 MOST_BYTES = 256 << 20  # of all members; a default run has 4 MB
 _MOST_OF_MANIFEST = 8 << 20
 _MOST_FILES = 20_000
@@ -134,10 +132,7 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
     Raises UserError, with what is wrong, if any byte of it is not as `pack` writes it.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise UserError(f"{path} is no bundle: it is not a regular file")
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO is not waited for
-        with os.fdopen(descriptor, "rb") as file:
+        with open_regular(path) as file:
             source = _Source(file)
             try:
                 return _unpacked(source, folder), source.sha256.hexdigest()

@@ -13,6 +13,7 @@ from pathlib import Path
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.record import ResultRecord
+from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.files import write_atomically
 from conformance.supervision.schedule import START_S, expected_s
@@ -36,7 +37,7 @@ class Durations:
     def read(self) -> dict[str, float]:
         """The durations that are known."""
         try:
-            data = parse(self.path.read_bytes())
+            data = parse(read_regular(self.path))
             if data["schema"] != SCHEMA:
                 return {}
             return {str(case): float(seconds) for case, seconds in data["seconds"].items() if 0 <= seconds < 1e9}

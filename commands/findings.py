@@ -9,6 +9,7 @@ import yaml
 
 from commands import case_options
 from commands.reproducer import basis_of
+from commands.written import out_directory
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
 from fixtures.softroce.changes import FOLDER as CHANGES
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="DIR", help="runs, those of the newest stack first")
     parser.add_argument("--title", default="Findings on Soft-RoCE", help="the title of the page (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("docs"), metavar="DIR",
+    parser.add_argument("--out", type=out_directory, default=Path("docs"), metavar="DIR",
                         help=f"write {PAGE} and the folder {FOLDER}/ there (default: docs)")  # fmt: skip
     case_options.add_cases_argument(parser)
 

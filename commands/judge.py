@@ -12,6 +12,7 @@ from pathlib import Path
 
 from commands import case_options, report
 from commands.output import show
+from commands.written import out_directory
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
 from conformance.results.rejudge import Rejudged, rejudge
@@ -31,7 +32,9 @@ HELP = "Judge recorded observations again by the current rules and tables, witho
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("run", type=Path, metavar="DIR", help="the directory of a run")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write the new results there, as those of a run")
+    parser.add_argument(
+        "--out", type=out_directory, metavar="DIR", help="write the new results there, as those of a run"
+    )
     parser.add_argument("--profile", type=Path, metavar="FILE", help="capabilities that the device must have or lacks")
     parser.add_argument("--waivers", type=Path, metavar="FILE", help="known violations, instead of those of the run")
     case_options.add_cases_argument(parser)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from conformance.errors import PROGRAM, UserError
 from conformance.model.record import ResultRecord
-from conformance.results.files import write_atomically
+from conformance.results.files import make_directory, write_atomically
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT, Suite
 from conformance.yamldoc.reader import suggestion
@@ -50,12 +50,12 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         pass  # all in one workshop; the runs take them from the cache
     picked = {change.name: selected(change.rules, suite.cases, shipped) for change in chosen}
     every = [case.id for case in suite.cases if any(case.id in ids for ids in picked.values())]
+    make_directory(out)
     whole = _run(every, (), out / _WHOLE, arguments.yes, say)
     findings = []
     for change in chosen:
         findings.append(_without(change, picked[change.name], whole, out, arguments.yes, say))
         print(_line(findings[-1]), flush=True)
-    out.mkdir(parents=True, exist_ok=True)
     data = {"schema": "rdma-cts-mended/1", "findings": [asdict(each) for each in findings]}
     write_atomically(out / "mended.json", json.dumps(data, indent=1).encode() + b"\n")
     write_atomically(out / "mended.md", table(findings).encode())

@@ -13,17 +13,21 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from commands import builds, case_options, run_arguments
 from commands.output import show
+from commands.run_folder import WORK, tidied
 from commands.unforeseen import explained
+from commands.written import out_directory
 from conformance.errors import UserError
 from conformance.results.files import make_directory, not_written, write_atomically
+from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.waiver_file import read_waivers
+from conformance.results.writer import ResultsFile
 from conformance.run_options import BUILDS, CASES, GENERAL, WHERE, RunOptions, budget_seconds
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import ROOT
@@ -44,7 +48,6 @@ from reports.history import (
     facts_of,
     format_night,
     read_history,
-    run_in,
 )
 from reports.morning import Morning, summary_of
 
@@ -66,7 +69,7 @@ _LAST_BYTES = 1 << 14  # of a log, in which the reason stands why a run did not 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("--history", type=Path, required=True, metavar="DIR", help="where all runs are kept")
+    parser.add_argument("--history", type=out_directory, required=True, metavar="DIR", help="where all runs are kept")
     parser.add_argument("--stack", type=_stacks, metavar="A,B,...",
                         help=f"default: {','.join(STACKS)}; known too: {', '.join(MENDED_STACKS)}")  # fmt: skip
     parser.add_argument("--kernel", type=_kernel, action="append", default=[], metavar="NAME=FILE[,MODULES]",
@@ -125,6 +128,7 @@ def execute(arguments: argparse.Namespace) -> int:
     with _locked(folder):
         history = read_history(folder)
         show(history.problems)
+        _tidy(history)
         night = _new_night(folder)
         if history.nights and night.name < history.nights[-1]:
             show([f"the history has a later night, {history.nights[-1]}: the clock was wrong then, or it is now"])
@@ -164,6 +168,14 @@ def _locked(folder: Path) -> Iterator[None]:
         raise UserError(f"another night is running in {folder}", hint="let it come to its end") from error
     finally:
         os.close(lock)
+
+
+def _tidy(history: History) -> None:
+    """Removes what runs that were killed have left; but not of one that is still going on, by itself."""
+    for cell in history.cells:
+        if any(cell.folder.glob(f"{WORK}*")):
+            with suppress(UserError), closing(ResultsFile(cell.folder / RESULTS, carry_on=True)), tidied(cell.folder):
+                pass
 
 
 def _new_night(folder: Path) -> Path:
@@ -228,14 +240,15 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> _Ran:
     log = cell.folder / RUN_LOG
     try:
         cell.folder.mkdir()
-        with log.open("xb") as output:
+        # Whoever ends the night may end the run at once as well, before it has tidied.
+        with log.open("xb") as output, tidied(cell.folder):
             status = _finished(command + ["--yes"] * yes, {**os.environ, "PYTHONPATH": path}, output.fileno())
     except OSError as error:
         raise not_written(log, error) from error
     try:
         run = read(cell.folder)
     except UserError:
-        if (cell.folder / "results.jsonl").exists():
+        if (cell.folder / RESULTS).exists():
             raise
         ended = f"ended by {signal_name(-status)}" if status < 0 else _last_line(log) or f"exit status {status}"
         return _Ran(replace(cell, outcome=replace(cell.outcome, reason=f"{ended}; see {log}")), None)
@@ -262,7 +275,7 @@ def _last_line(log: Path) -> str:
 
 
 def _compared(history: History, ran: _Ran) -> Morning:
-    """The cell after its run, compared with the last good night that can be read, and with the one before tonight."""
+    """The cell after its run, compared with the last good night that can be read, and with the last complete one."""
     cell, run = ran.cell, ran.run
     if run is None:
         return Morning(history, cell)
@@ -272,7 +285,7 @@ def _compared(history: History, ran: _Ran) -> Morning:
         if good := _comparison(earlier, run):
             cell = replace(cell, outcome=replace(cell.outcome, against=earlier.night))
             break
-    nights = history.ran(cell.name, cell.night)
+    nights = [each for each in history.ran(cell.name, cell.night) if each.facts and each.facts.complete]
     if nights and nights[-1] not in candidates:
         before = _comparison(nights[-1], run)
     return Morning(history, cell, run, good, before)
@@ -281,7 +294,7 @@ def _compared(history: History, ran: _Ran) -> Morning:
 def _comparison(earlier: Cell, run: Digest) -> Comparison | None:
     """The run compared with that of an earlier night; None, and a line, if that cannot be read any more."""
     try:
-        return compare(run_in(earlier.folder), run, unlike_tables=True)
+        return compare(read(earlier.folder), run, unlike_tables=True)
     except UserError as error:
         show([f"{earlier.night}, {earlier.name} cannot be compared with: {error}"])
         return None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
+from conformance.regular_file import MOST_BYTES, open_regular
 from conformance.results.checked_json import parse
 from conformance.results.files import write_atomically
 
@@ -59,12 +60,12 @@ def read_plan(folder: Path) -> Plan:
     """
     path = folder / FILE_NAME
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if os.fstat(file.fileno()).st_uid not in (os.geteuid(), 0):
                 raise UserError(
                     f"{path} belongs to another user", hint="only the user who started the run can resume it"
                 )
-            data = parse(file.read())
+            data = parse(file.read(MOST_BYTES))
         if data.pop("schema") != SCHEMA:
             raise ValueError
         plan = Plan(**data)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from commands.output import show
-from commands.written import STANDARD_OUTPUT, write_out
+from commands.written import STANDARD_OUTPUT, out_path, write_out
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
 from reports import history_page, html, junit, ktap, markdown, summary, tmt
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", type=Path, metavar="DIR", help="the directory or results.jsonl of a run")
     parser.add_argument("--history", type=Path, metavar="DIR", help="all nights of a history (see nightly) on one page")
     parser.add_argument("--format", choices=tuple(FORMATS), default="html", help="default: html")
-    parser.add_argument("--out", type=Path, metavar="FILE",
+    parser.add_argument("--out", type=out_path, metavar="FILE",
                         help="where to write; - is standard output (default: for html, report.html beside the first "
                         "run's results, else standard output)")  # fmt: skip
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from commands import case_options
 from commands.explain import OUT, latest
-from commands.written import refuse_recorded
+from commands.written import out_path, refuse_recorded
 from conformance.defects import Symptom
 from conformance.errors import UserError
 from conformance.judging import Basis
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--history", nargs="+", type=Path, default=[], metavar="DIR",
         help="with --mail: runs of other stacks, of which the text tells whether they have it",
     )  # fmt: skip
-    parser.add_argument("--out", type=Path, metavar="FILE",
+    parser.add_argument("--out", type=out_path, metavar="FILE",
                         help=f"where to write; - is standard output (default: {_FILE}, with --mail -)")  # fmt: skip
     case_options.add_cases_argument(parser)
 

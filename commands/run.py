@@ -19,6 +19,7 @@ from commands.durations import expected_durations
 from commands.guests import Guests, guest_driver
 from commands.plan import Plan, read_plan, write_plan
 from commands.run_folder import run_folder, tidied
+from commands.written import out_directory
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
@@ -46,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lab", type=Path, metavar="FILE", help="the same on each of the hosts in FILE at once (see docs/lab.md)"
     )
     parser.add_argument("--shell", action="store_true", help="run no case; open a shell in the prepared guest")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/<time>-<device>)")
+    parser.add_argument(
+        "--out", type=out_directory, metavar="DIR", help="where results go (default: out/<time>-<device>)"
+    )
     parser.add_argument("--resume", type=Path, metavar="DIR", help="resume the run in DIR that was cut short")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.set_defaults(level=NORMAL)
@@ -109,12 +112,15 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
     waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
     progress = Progress(level=arguments.level)
     with ExitStack() as around:
+        if arguments.out:  # what is wrong with it is told before a host or a device is looked at
+            around.enter_context(run_folder(arguments.out))
+            ResultsFile(arguments.out / FILE_NAME, carry_on=plan is not None).close()
         host = around.enter_context(hosts.opened(options, progress.say, arguments.yes)) if options.host else None
         options = target.with_target(options, host)
         if options.device and not options.hazardous:
             cases = _harmless(cases, progress)
         device = "+".join(options.devices) or guest_driver(options).device
-        arguments.out = out = around.enter_context(run_folder(arguments.out, device))
+        arguments.out = out = arguments.out or around.enter_context(run_folder(what=device))
         file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device) and not host)
         results = around.enter_context(closing(file))
         around.enter_context(tidied(out))

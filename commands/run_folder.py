@@ -16,10 +16,11 @@ from pathlib import Path
 from conformance.results.files import not_written
 
 OUT = Path("out")  # where runs have their directories by default
+WORK = "work-"  # how the names of temporary directories begin
 
 
 @contextmanager
-def run_folder(given: Path | None, what: str) -> Iterator[Path]:
+def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
     """The directory of a run: `given`, which the run makes, or a new one in OUT, named by the time and `what`.
 
     After the block, it and its parents are removed if they did not exist before, and nothing is left in them. Consoles
@@ -74,5 +75,5 @@ def _remove_empty_consoles(out: Path) -> None:
 
 
 def _remove_work(out: Path) -> None:
-    for folder in out.glob("work-*"):
+    for folder in out.glob(f"{WORK}*"):
         shutil.rmtree(folder, ignore_errors=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from commands import mended_trial, reproduction
 from commands.programs import messages_from_guest
+from commands.written import out_directory
 from conformance.errors import PROGRAM, UserError
 from conformance.model.kind import Kind
 from conformance.tables.suite import Suite, load_suite
@@ -76,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f"the first seed of sequences and shuffled orders (default {FIRST_SEED})")  # fmt: skip
     parser.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the guest's Debian release")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write trial.json and trial.md there")
+    parser.add_argument("--out", type=out_directory, metavar="DIR", help="write trial.json and trial.md there")
     parser.add_argument("--list", action="store_true", help="only list the violations")
     parser.add_argument("-v", "--verbose", action="store_true", help="print a line for each violation")
 

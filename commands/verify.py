@@ -10,22 +10,24 @@ import argparse
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from commands import case_options
-from commands.bundle_file import BUNDLED_BY, PROFILE, WAIVERS, Manifest, unpack
+from commands.bundle_claims import remark, wrong_claim
+from commands.bundle_file import PROFILE, WAIVERS, Manifest, unpack
 from commands.judge import write_judged
 from commands.output import show
 from conformance.errors import UserError
-from conformance.model.record import HeaderRecord, ResultRecord
+from conformance.model.record import HeaderRecord, ResultRecord, RuleTexts
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.model.vocabulary import TIERS
+from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import Recorded, read_results
-from conformance.results.rejudge import UNOBSERVED, Rejudged, rejudge
+from conformance.results.rejudge import DISPUTED, UNOBSERVED, Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.tables.profile import read_profile
 from conformance.tables.selection import Selection
@@ -54,6 +56,8 @@ _SIZES = list(TIERS)
 _NAMES_CASES = ("--on", "--rdma-only")  # as short as it can be given
 # Of rules that are neither verified, nor violated, nor absent from the device: what is missing.
 _PARTIAL = {UNREACHABLE: "unreachable here", NOT_RUN: "without a case", UNDECIDED: "undecided"}
+# Why a recorded verdict may stay as it is, and how that is told.
+_NOT_JUDGED = {UNOBSERVED: "without an observation", DISPUTED: "in which worker and supervisor differ"}
 # Of these, nothing needs to have been observed in a case that the tables have; anything else is a claim.
 _WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
 
@@ -77,10 +81,14 @@ def execute(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Support:
-    """What a bundle supports. `unfounded` has a line for each recorded verdict that does not follow from it."""
+    """What a bundle supports. `unfounded` has a line for each recorded verdict that does not follow from it.
+
+    `remark` says of the manifest what was not compared; empty for nothing.
+    """
 
     manifest: Manifest
     sha256: str
+    remark: str
     run: Digest
     kept: Sequence[Rejudged]
     unfounded: Sequence[str]
@@ -129,15 +137,19 @@ class Support:
         waived = (record["waiver"] for record in self.run.results if record["effective"] == Verdict.WAIVED)
         return {str(waiver.get("for", "")) for waiver in waived if waiver}
 
+    def _not_judged(self) -> Iterator[str]:
+        for reason, told in _NOT_JUDGED.items():
+            if kept := Counter(each.record["verdict"] for each in self.kept if each.kept == reason):
+                yield f"{kept.total()} {told} ({', '.join(f'{count} {verdict}' for verdict, count in kept.items())})"
+
     def lines(self) -> Iterator[str]:
         """All that is told: what the bundle is of, what came of judging it, and the sentence."""
         facts, results = self.run.facts, len(self.run.results) - len(self.run.unrecorded)
         yield f"bundle: sha256 {self.sha256}; {format_count(len(self.manifest.files), 'file')}, each byte as written"
         under_test = ", ".join(f"{name} {facts[name]}" for name in _TOLD if facts[name])
         yield f"run: {facts['device']} ({facts['driver']}), {under_test}"
-        kept = Counter(each.record["verdict"] for each in self.kept)
-        without = f"; {len(self.kept)} without an observation ({', '.join(f'{n} {v}' for v, n in kept.items())})"
-        yield f"{format_count(results, 'result')} judged anew{without if kept else ''}"
+        yield from filter(None, [self.remark])
+        yield "; ".join([f"{format_count(results, 'result')} judged anew", *self._not_judged()])
         yield from self.unfounded[:_MOST_SHOWN]
         if len(self.unfounded) > _MOST_SHOWN:
             yield f"and {len(self.unfounded) - _MOST_SHOWN} more"
@@ -146,46 +158,47 @@ class Support:
         yield f"{self.sentence} (exit status {self.status})"
 
 
-def support_of(path: Path, cases: Sequence[Path]) -> Support:
-    """What a bundle supports, by the present tables. Raises UserError if it is none, or has other tables."""
+def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> Support:
+    """What a bundle supports, by the present tables. Raises UserError if it is none, or has other tables.
+
+    Messages name `shown`, by default its path.
+    """
+    shown = shown or path
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
         folder = Path(name, "bundle")
         folder.mkdir()
         manifest, sha256 = unpack(path, folder)
-        recorded = read_results(folder)
-        run = digest(recorded, folder, str(path))
-        suite = load_suite(cases)
-        tables = run.header["suite"].get("tables_sha256")
-        if tables != suite.tables_sha256:
-            raise UserError(
-                f"the run was made with the tables {str(tables)[:12]}, and these are {suite.tables_sha256[:12]}",
-                hint="take the version of rdma-cts that has made it; --cases DIR adds tables of its own",
-            )
-        if wrong := _wrong_in_header(run.header, suite) or _wrong_in_manifest(manifest, run):
-            raise UserError(f"{path} is no bundle, or was changed: {wrong}")
-        return _judged(suite, recorded, folder, manifest, sha256)
+        with _told_of(shown, folder):
+            recorded = read_results(folder)
+            run = digest(recorded, folder)
+            suite = load_suite(cases)
+            tables = run.header["suite"].get("tables_sha256")
+            if tables != suite.tables_sha256:
+                raise UserError(
+                    f"the run was made with the tables {str(tables)[:12]}, and these are {suite.tables_sha256[:12]}",
+                    hint="take the version of rdma-cts that has made it; --cases DIR adds tables of its own",
+                )
+            if wrong := _wrong_in_header(run.header, suite):
+                raise UserError(f"{shown} is no run of these tables, or was changed: {wrong}")
+            if wrong := wrong_claim(manifest, run):
+                raise UserError(f"{shown} is no bundle, or was changed: {wrong}")
+            return _judged(suite, recorded, folder, manifest, sha256, remark(manifest, run))
 
 
-def claims(run: Digest) -> dict[str, Any]:
-    """What a manifest says of a run."""
-    return {
-        "run": {name: text for name, text in run.facts.items() if text},
-        "under_test": run.header.get("under_test", {}),
-        "suite": dict(run.header["suite"]),
-        "words": run.short_sentence,
-    }
-
-
-def _wrong_in_manifest(manifest: Manifest, run: Digest) -> str:
-    """What the manifest says of something else than the run; empty if all of it is true, but for who packed it."""
-    said, true = {**manifest.about, BUNDLED_BY: None}, {**claims(run), BUNDLED_BY: None}
-    wrong = next((key for key in (*true, *said) if said.get(key) != true.get(key)), None)
-    return f"`{one_line(wrong)}` of its manifest is not that of the run" if wrong is not None else ""
+@contextmanager
+def _told_of(shown: Path, folder: Path) -> Iterator[None]:
+    """Errors in the block name the bundle and its member, and not where it was unpacked for a moment."""
+    try:
+        yield
+    except UserError as error:
+        message, *more = (line.replace(f"{folder}/", f"{shown}: ").replace(str(folder), str(shown))
+                          for line in (error.message, *error.more))  # fmt: skip
+        raise UserError(message, *more, hint=error.hint, log=error.log, status=error.status) from error
 
 
 def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
     """What the header of a run of these tables cannot say; empty if there is nothing."""
-    if header["rules"] != plain({rule.id: rule.as_data() for rule in suite.registry.values()}):
+    if not _same_rules(header["rules"] or {}, plain({rule.id: rule.as_data() for rule in suite.registry.values()})):
         return "the rules of its header are not those of the tables"
     planned = set(header["planned"])
     cases = [case for case in suite.cases if case.id in planned]
@@ -198,11 +211,18 @@ def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
     return ""
 
 
-def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, sha256: str) -> Support:
+def _same_rules(said: Mapping[str, RuleTexts], known: Mapping[str, RuleTexts]) -> bool:
+    """Whether these are the same rules. Another version may tell more or less of each, but nothing else."""
+    return said.keys() == known.keys() and all(
+        said[rule].get(name, text) == text for rule, texts in known.items() for name, text in texts.items()
+    )
+
+
+def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, sha256: str, said: str) -> Support:
     profile = read_profile(folder / PROFILE) if (folder / PROFILE).exists() else None
     waivers = None
     if (folder / WAIVERS).exists():
-        waivers = read_waivers(folder / WAIVERS, suite, _day(recorded.header.get("started")))
+        waivers = read_waivers(folder / WAIVERS, suite, _day(recorded.header.get("started"), folder / RESULTS))
     by_case = {record["case"]: record for record in recorded.results}
     raw: list[ResultRecord] = [
         {**record, "effective": record["verdict"], "waiver": None} for record in by_case.values()
@@ -216,12 +236,12 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
     kept = [each for each in again if each.kept]
     unfounded = [
         *(f"{each.record['verdict']} of {each.record['case']}: {each.kept}"
-          for each in kept if each.kept != UNOBSERVED or each.record["verdict"] not in _WITHOUT_EVIDENCE),
+          for each in kept if each.kept not in _NOT_JUDGED or each.record["verdict"] not in _WITHOUT_EVIDENCE),
         *(line for case, record in by_case.items() if (line := _difference(record, now[case]))),
     ]  # fmt: skip
     default = {case.id for case in Selection(tier=DEFAULT).apply(suite)}
     return Support(
-        manifest, sha256, run, kept, [*map(one_line, unfounded)], len(default - set(recorded.header["planned"]))
+        manifest, sha256, said, run, kept, [*map(one_line, unfounded)], len(default - set(recorded.header["planned"]))
     )
 
 
@@ -234,8 +254,8 @@ def _difference(recorded: ResultRecord, now: ResultRecord) -> str:
     return ""
 
 
-def _day(started: str | None) -> date:
+def _day(started: str | None, file: Path) -> date:
     try:
         return datetime.fromisoformat(started or "").date()
     except ValueError as error:
-        raise UserError(f"the run has no time at which it started: {started}") from error
+        raise UserError(f"{file}: the run has no time at which it started: {started}") from error

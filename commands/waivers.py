@@ -6,7 +6,7 @@ import argparse
 from datetime import date, datetime
 from pathlib import Path
 
-from commands.written import STANDARD_OUTPUT, write_out
+from commands.written import STANDARD_OUTPUT, out_path, write_out
 from conformance.errors import UserError
 from conformance.results.make_waivers import FINGERPRINT, Run, waivers_text
 from conformance.results.waiver_file import LONGEST, is_address
@@ -31,7 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--expires", required=True, metavar="DATE", help=f"the last valid day, at most {LONGEST.days} days ahead"
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", default=STANDARD_OUTPUT, help="where to write (default: standard output)"
+        "--out",
+        type=out_path,
+        metavar="FILE",
+        default=STANDARD_OUTPUT,
+        help="where to write (default: standard output)",
     )
 
 

@@ -1,13 +1,15 @@
-"""Writes what a command was asked to write with `--out`."""
+"""Writes what a command was asked to write with `--out`, and says before anything else if it cannot be there."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
 
 from commands import plan
 from commands.output import show
+from commands.run_folder import OUT
 from conformance.errors import UserError
 from conformance.results import points, records
 from conformance.results.files import not_written, write_atomically
@@ -15,6 +17,35 @@ from reports.history import OUTCOME_FILE
 
 STANDARD_OUTPUT = Path("-")
 RECORDED = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)  # what reports are made from, and never replace
+
+
+def out_path(text: str) -> Path:
+    """The path that `--out` names; the type of that option. Raises UserError (status 2) if nothing can be made there.
+
+    Its directory must exist, or be OUT: no tree of directories is made of a mistyped path.
+    """
+    path = Path(text)
+    if path == STANDARD_OUTPUT or os.path.lexists(path):
+        return path
+    folder = path.parent
+    if folder.absolute() == OUT.absolute() and not os.path.lexists(folder):
+        folder = folder.parent
+    if not os.path.isdir(folder):
+        missing = not os.path.lexists(folder)
+        raise UserError(
+            f"{path} cannot be written: {f'there is no directory {folder}' if missing else f'{folder} is no directory'}"
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"{path} cannot be written: {os.strerror(errno.EACCES)}")
+    return path
+
+
+def out_directory(text: str) -> Path:
+    """The same of an option that names a directory."""
+    path = out_path(text)
+    if os.path.lexists(path) and not os.path.isdir(path):
+        raise UserError(f"{path} is no directory")
+    return path
 
 
 def write_out(path: Path, data: bytes, what: str) -> None:

@@ -20,7 +20,7 @@ from reports.points import inside, read_points
 
 REGRESSED, FIXED, UNSUPPORTED = "regressed", "fixed", "became unsupported"
 NEWLY_WRONG = "newly supported, and wrong"
-IN_BOTH = "in both"
+IN_BOTH, NOT_DECIDED = "in both", "not decided"
 NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = "new", "gone", "waiver no longer needed", "no longer decided", "changed"
 # The kinds of change, in the order of the output, with their meaning.
 KINDS: Mapping[str, str] = {
@@ -69,17 +69,27 @@ class Comparison:
     def defects(self) -> Mapping[str, Sequence[Defect]]:
         """Which defects are only in the new run, only in the old one, and in both (as in the new one).
 
-        Those that are waived are left out.
+        One of which the new run has no case, or has not decided one, is neither gone nor there. None is waived.
         """
         known, now = (
             {each for defect in run.open_defects for each in defect.fingerprints} for run in (self.old, self.new)
         )
         new, old = self.new.open_defects, self.old.open_defects
+        unseen = [each for each in old if now.isdisjoint(each.fingerprints)]
         return {
             NEW: [each for each in new if known.isdisjoint(each.fingerprints)],
-            GONE: [each for each in old if now.isdisjoint(each.fingerprints)],
+            GONE: [each for each in unseen if self._is_decided(each)],
             IN_BOTH: [each for each in new if not known.isdisjoint(each.fingerprints)],
+            NOT_DECIDED: [each for each in unseen if not self._is_decided(each)],
         }
+
+    def _is_decided(self, defect: Defect) -> bool:
+        verdicts = [self._verdicts[case] for case in defect.cases if case in self._verdicts]
+        return bool(verdicts) and not set(verdicts) & set(INCOMPLETE)
+
+    @cached_property
+    def _verdicts(self) -> Mapping[str, Verdict]:
+        return {record["case"]: record["effective"] for record in self.new.results}
 
     def of(self, kind: str) -> list[Change]:
         """The changes of a kind."""

@@ -13,6 +13,7 @@ from reports.comparison import (
     GONE,
     KINDS,
     NEW,
+    NOT_DECIDED,
     REGRESSED,
     UNDECIDED,
     Change,
@@ -65,7 +66,8 @@ def _defects(comparison: Comparison) -> Iterator[str]:
     if not any(found.values()):
         return
     yield ""
-    yield f"defects: {', '.join(f'{len(defects)} {kind}' for kind, defects in found.items())}"
+    counts = (f"{len(defects)} {kind}" for kind, defects in found.items() if defects or kind != NOT_DECIDED)
+    yield f"defects: {', '.join(counts)}"
     for kind in (NEW, GONE):
         for defect in found[kind]:
             yield f"  {kind:4}  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,10 +18,11 @@ from typing import Any
 
 from conformance.errors import UserError
 from conformance.model.verdict import VERDICTS, VIOLATIONS
+from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.records import FILE_NAME as RESULTS
 from reports import summary
-from reports.digest import Digest, one_line, plain, read
+from reports.digest import one_line, plain, read
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"
@@ -29,7 +30,6 @@ LOCK, PAGE = "lock", "history.html"
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NIGHT = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ(-\d+)?")
 _MOST_PROBLEMS = 20
-_MOST_BYTES = 64 << 20  # of a file of a cell that is not its results
 
 BASELINE, GOOD, REGRESSED, UNDECIDED, NOT_RUN = "baseline", "good", "regressed", "undecided", "not run"
 OUTCOMES: Mapping[str, str] = {
@@ -124,6 +124,17 @@ class Facts:
         names = ("kernel", "rdma-core", "device", "driver", "firmware", "suite", "tables", "tier")
         facts = {name: self.stack[name] for name in names if self.stack.get(name)}
         return {**facts, **{f"hash of {name}": digest for name, digest in self.hashes.items()}}
+
+    def shows(self, fingerprints: Set[str]) -> bool | None:
+        """Whether it has the defect with one of these; None if that is not known, because not all cases were run."""
+        return self._known(any(not fingerprints.isdisjoint(defect.fingerprints) for defect in self.defects))
+
+    def violates(self, case: str) -> bool | None:
+        """Whether the case violates a rule; None if that is not known."""
+        return self._known(case in self.violating)
+
+    def _known(self, seen: bool) -> bool | None:
+        return seen or (False if self.complete else None)
 
     @cached_property
     def violated(self) -> frozenset[str]:
@@ -239,7 +250,7 @@ def _entries(folder: Path) -> list[Path]:
 
 def _cell(night: str, folder: Path) -> Cell:
     try:
-        outcome = Outcome.of(parse(_content(folder / OUTCOME_FILE)))
+        outcome = Outcome.of(parse(read_regular(folder / OUTCOME_FILE)))
     except FileNotFoundError:
         outcome = Outcome(UNDECIDED, reason="the night was cut short")
     except OSError as error:
@@ -258,27 +269,11 @@ def facts_of(folder: Path) -> Facts | None:
     Raises UserError if the results are damaged.
     """
     try:
-        return Facts.of(parse(_content(folder / summary.FILE_NAME)))
+        return Facts.of(parse(read_regular(folder / summary.FILE_NAME)))
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         if not os.path.lexists(folder / RESULTS):
             return None
-    return Facts.of(plain(summary.as_data(run_in(folder))))
-
-
-def run_in(folder: Path) -> Digest:
-    """The run of a cell. Raises UserError if its results are damaged, or are no regular file: no FIFO is waited for."""
-    if not (folder / RESULTS).is_file():
-        raise UserError(f"{folder / RESULTS} is not a regular file")
-    return read(folder)
-
-
-def _content(path: Path) -> bytes:
-    """The content of a regular file: neither a FIFO nor a device is waited for. Raises OSError or ValueError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    with os.fdopen(descriptor, "rb") as file:
-        if not path.is_file() or os.fstat(file.fileno()).st_size > _MOST_BYTES:
-            raise ValueError
-        return file.read()
+    return Facts.of(plain(summary.as_data(read(folder))))
 
 
 def format_night(night: str) -> str:

@@ -16,8 +16,8 @@ from itertools import pairwise
 from conformance.defects import Severity
 from conformance.errors import UserError
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
-from reports.digest import RuleFacts
-from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night, run_in
+from reports.digest import RuleFacts, read
+from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night
 from reports.html import environment
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
@@ -214,7 +214,7 @@ class HistoryPage:
         for cell in sorted(self.history.cells, key=lambda cell: cell.night, reverse=True):
             if cell.facts:
                 with suppress(UserError):
-                    return run_in(cell.folder).rules
+                    return read(cell.folder).rules
         return {}
 
     @cached_property
@@ -266,9 +266,13 @@ class HistoryPage:
         return sorted(tracks, key=lambda pair: (not pair[1].is_bad, _RANK.get(pair[0].severity, len(_RANK))))
 
     def _defect(self, first: str, seen: Mapping[str, Mapping[str, set[str]]]) -> Track:
+        def state(name: str, night: str) -> str:
+            if first in seen[name][night]:
+                return SEEN
+            return NOT_SEEN if self._facts[name][night].complete else NOT_RUN  # its cases may be those not run
+
         return Track(first, tuple(
-            self._lane(name, {night: SEEN if first in those else NOT_SEEN for night, those in by.items()}, _BAD_SEEN)
-            for name, by in seen.items()
+            self._lane(name, {night: state(name, night) for night in by}, _BAD_SEEN) for name, by in seen.items()
         ))  # fmt: skip
 
     def _lane(self, name: str, states: Mapping[str, str], bad: frozenset[str]) -> Lane:

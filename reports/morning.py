@@ -7,15 +7,28 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from conformance.defects import Defect
 from conformance.errors import PROGRAM
 from reports.comparison import FAILING, FIXED, GONE, NEW, UNDECIDED, UNSUPPORTED, Change, Comparison
 from reports.comparison_formats import amount
 from reports.digest import Digest
-from reports.history import BASELINE, GOOD, NOT_RUN, OUTCOMES, REGRESSED, Cell, History, Outcome, changes, format_night
+from reports.history import (
+    BASELINE,
+    GOOD,
+    NOT_RUN,
+    OUTCOMES,
+    REGRESSED,
+    Cell,
+    Facts,
+    History,
+    Outcome,
+    changes,
+    format_night,
+)
 from reports.history import UNDECIDED as NOT_DECIDED
 
 MENDED, NO_LONGER_SEEN = "mended", "no longer seen"
@@ -90,7 +103,7 @@ class Morning:
     def _changes(self, kind: str, changes: Sequence[Change]) -> Iterator[str]:
         told = "newly unsupported" if kind == UNSUPPORTED else kind
         for change in changes[:_MOST]:
-            has = {each.night: change.case in each.facts.violating for each in self._nights() if each.facts}
+            has = self._known_of(partial(Facts.violates, case=change.case))
             when = self._was_there(has) if kind == MENDED else self._since(has) if kind in FAILING else ""
             verdicts = " -> ".join(filter(None, (change.old, change.new)))
             points = f", {change.points:,} points" if change.points else ""
@@ -103,10 +116,12 @@ class Morning:
 
     def _has_defect(self, defect: Defect) -> Mapping[str, bool]:
         own = set(defect.fingerprints)
-        return {
-            cell.night: any(own & set(each.fingerprints) for each in cell.facts.defects)
-            for cell in self._nights() if cell.facts
-        }  # fmt: skip
+        return self._known_of(partial(Facts.shows, fingerprints=own))
+
+    def _known_of(self, has: Callable[[Facts], bool | None]) -> Mapping[str, bool]:
+        """By night, what is asked of its facts, as far as they tell it."""
+        told = {cell.night: has(cell.facts) for cell in self._nights() if cell.facts}
+        return {night: each for night, each in told.items() if each is not None}
 
     def _since(self, has: Mapping[str, bool]) -> str:
         """Since when it is there; and, if it also was before and went, how often."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
+from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
@@ -26,7 +27,7 @@ def read_points(directory: Path, record: ResultRecord) -> Points | None:
         return None
     path = points_path(directory, record)
     try:
-        return Points.of_data(plain(parse(path.read_bytes())))
+        return Points.of_data(plain(parse(read_regular(path))))
     except FileNotFoundError:
         return None
     except OSError as error:

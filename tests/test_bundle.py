@@ -22,6 +22,7 @@ import pytest
 
 from commands import bundle_file, verify
 from commands.__main__ import main
+from commands.bundle_claims import claims
 from commands.bundle_file import MANIFEST, Manifest, Member, pack, unpack
 from commands.plan import Plan, write_plan
 from conformance.errors import UserError
@@ -106,7 +107,7 @@ def about(results: bytes, near: Path) -> dict[str, Any]:
     path = near.with_name("results.jsonl")
     path.write_bytes(results)
     try:
-        return verify.claims(read(path))
+        return claims(read(path))
     except UserError:
         return {}
 
@@ -383,7 +384,7 @@ def test_what_is_no_file_is_one_line(what: str, tmp_path: Path, capsys: Says) ->
     os.mkfifo(tmp_path / "fifo")
     status, told = verified(Path("/dev/zero") if what == "device" else tmp_path / what, capsys)
     assert status == 2
-    assert ("No such file" if what == "nowhere" else "is no bundle: it is not a regular file") in told
+    assert ("No such file" if what == "nowhere" else "cannot be read: not a regular file") in told
 
 
 def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -547,10 +548,68 @@ def test_a_manifest_that_is_not_of_its_run(
     run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
 ) -> None:
     files = {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*.json*")}
-    pack(tmp_path / "forged", {**verify.claims(read(run)), **change}, files)
+    pack(tmp_path / "forged", {**claims(read(run)), **change}, files)
     status, told = verified(tmp_path / "forged", capsys)
     assert status == 2
     assert f"is no bundle, or was changed: {said} is not that of the run" in told
+
+
+# What another version says of a run: other words, and names of facts that this one does not know.
+OTHER = {"bundled_by": {"version": "0.2.0", "engine_sha256": "e" * 64}, "words": "127 rules, all of them verified"}
+
+
+def packed_by_another(folder: Path, to: Path, **change: Any) -> Path:
+    """A bundle of the run whose manifest another version has put in its own words."""
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*")}
+    own = claims(read(folder))
+    facts = {name: own["run"][name] for name in ("device", "kernel", "tables")} | {"judged calls": "about a thousand"}
+    pack(to, {**own, "run": facts, **OTHER, **change}, files)
+    return to
+
+
+def test_another_version_may_say_the_same_in_other_words(run: Path, bundle: Path, tmp_path: Path, capsys: Says) -> None:
+    status, said = verified(packed_by_another(run, tmp_path / "other"), capsys)
+    lines = said.splitlines()
+    assert "manifest: the facts are those of the run; the words are of another version, 0.2.0 (eeeeeeeeeeee)" in lines
+    assert (status, lines[-2:]) == (verified(bundle, capsys)[0], verified(bundle, capsys)[1].splitlines()[-2:])
+    assert "manifest:" not in verified(bundle, capsys)[1]
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"run": {"kernel": "6.1"}}, "`run` of its manifest"),
+    ({"run": "it was fine"}, "`run` of its manifest"),
+    ({"under_test": {"kernel": {"build_id": "0"}}}, "`under_test` of its manifest"),
+    ({"suite": {}}, "`suite` of its manifest"),
+    ({"certified": "yes"}, "`certified` of its manifest"),
+])  # fmt: skip
+def test_no_version_says_other_facts(
+    run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
+) -> None:
+    status, told = verified(packed_by_another(run, tmp_path / "other", **change), capsys)
+    assert status == 2
+    assert f"is no bundle, or was changed: {said} is not that of the run" in told
+
+
+@pytest.mark.parametrize("by", ["nobody", None, {"version": ["x"], "engine_sha256": 7}])
+def test_words_of_somebody_unknown_are_not_taken_for_those_of_this_version(
+    run: Path, tmp_path: Path, capsys: Says, by: object
+) -> None:
+    status, told = verified(packed_by_another(run, tmp_path / "other", bundled_by=by), capsys)
+    assert status != 2
+    assert "the words are of another version, " in told
+    assert told.isascii()
+
+
+def test_another_version_may_tell_more_or_less_of_a_rule(run: Path, tmp_path: Path, capsys: Says) -> None:
+    lines = lines_of(run)
+    for texts in lines[0]["rules"].values():
+        del texts["failure_means"]
+        texts["of interest to"] = "everybody"
+    assert "or was changed" not in verified(repacked(run, tmp_path / "other", lines), capsys)[1]
+    lines[0]["rules"]["REG-15"]["statement"] = "REMOTE_WRITE is granted"
+    status, told = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    assert status == 2
+    assert "the rules of its header are not those of the tables" in told
 
 
 @pytest.mark.parametrize(("change", "said"), [
@@ -583,7 +642,7 @@ def test_cases_are_of_their_tier_and_of_no_smaller_one(whole: Path, tmp_path: Pa
 def test_a_part_of_a_tier_is_of_this_tier(run: Path, tmp_path: Path, capsys: Says, tier: str) -> None:
     lines = lines_of(run)
     lines[0].update(tier=tier, planned=[case.id for case in Selection(tier=tier).apply(SUITE) if not case.hazardous])
-    assert "is no bundle" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
+    assert "or was changed" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
 
 
 def test_named_cases_are_of_any_tier(run: Path, tmp_path: Path, capsys: Says) -> None:
@@ -591,7 +650,7 @@ def test_named_cases_are_of_any_tier(run: Path, tmp_path: Path, capsys: Says) ->
     exhaustive = next(case.id for case in SUITE.cases if case.tier == "exhaustive")
     lines[0]["planned"].append(exhaustive)
     lines[0].update(tier="default", argv=["run", f"--only={exhaustive}"])
-    assert "is no bundle" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
+    assert "or was changed" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
 
 
 def test_a_second_header_is_none_of_a_run(run: Path, tmp_path: Path, capsys: Says) -> None:
@@ -601,7 +660,45 @@ def test_a_second_header_is_none_of_a_run(run: Path, tmp_path: Path, capsys: Say
     assert f":{len(lines) + 1}: a second header" in told
 
 
+@pytest.mark.parametrize(("change", "said"), [
+    ({"tier": 5}, "results.jsonl:1: tier is 5, not a text or null"),
+    ({"device": 7}, "results.jsonl:1: not a line of rdma-cts/1: a header without device"),
+    ({"started": "soon"}, "results.jsonl: the run has no time at which it started: soon"),
+])  # fmt: skip
+def test_a_bad_line_is_told_with_the_name_of_the_bundle_and_of_the_member(
+    run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
+) -> None:
+    lines = lines_of(run)
+    lines[0].update(change)
+    status, told = verified(repacked(run, tmp_path / "forged", lines, waivers_yaml=b"waivers: []\n"), capsys)
+    assert status == 2
+    assert told == f"rdma-cts: {tmp_path / 'forged'}: {said}\n"
+
+
+@pytest.mark.parametrize(("member", "content"), [
+    ("waivers_yaml", b"waivers: 7"), ("profile_yaml", b"]"),
+])  # fmt: skip
+def test_a_bad_member_is_told_with_the_name_of_the_bundle(
+    run: Path, tmp_path: Path, capsys: Says, member: str, content: bytes
+) -> None:
+    status, told = verified(repacked(run, tmp_path / "forged", lines_of(run), **{member: content}), capsys)
+    assert status == 2
+    assert told.startswith(f"rdma-cts: {tmp_path / 'forged'}: {member.replace('_', '.')}:1:")
+
+
 # What cannot be bundled
+
+
+def test_what_is_wrong_with_a_run_is_told_with_its_name(run: Path, tmp_path: Path, capsys: Says) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    lines = lines_of(run)
+    lines[0]["tier"] = "default"
+    lines[0]["planned"] += [case.id for case in SUITE.cases if case.tier == "exhaustive"]
+    (tmp_path / "run" / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
+    assert main(["bundle", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err.startswith(
+        f"rdma-cts: {tmp_path / 'run'} is no run of these tables, or was changed: "
+    )
 
 
 def test_a_run_whose_verdicts_do_not_follow_is_not_bundled(run: Path, tmp_path: Path, capsys: Says) -> None:
@@ -632,7 +729,7 @@ def test_a_bundle_goes_through_a_pipe(run: Path, bundle: Path) -> None:
 @pytest.mark.parametrize(("option", "said"), [
     (["--waivers", str(ROOT / "README.md")], "had no waivers; leave out --waivers"),
     (["--profile", "/nonexistent"], "/nonexistent cannot be read: No such file or directory"),
-    (["--profile", "/dev/null"], "/dev/null is no file that can be in a bundle"),
+    (["--profile", "/dev/null"], "/dev/null cannot be read: not a regular file"),
 ])  # fmt: skip
 def test_a_file_that_the_run_did_not_have(run: Path, capsys: Says, option: list[str], said: str) -> None:
     assert main(["bundle", str(run), *option]) == 2

@@ -172,7 +172,8 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, caps
 @pytest.mark.parametrize(("spoil", "what"), [
     (lambda data: {**data, "index": "AAAA"}, "not the points of a sweep"),
     (lambda data: {**data, "axes": {"a": {"subsets": [str(bit) for bit in range(40)]}}}, "a space of"),
-    (lambda data: {**data, "outcomes": [{**each, "verdict": "GOOD"} for each in data["outcomes"]]}, "unknown value"),
+    (lambda data: {**data, "outcomes": [{**each, "verdict": "GOOD"} for each in data["outcomes"]]},
+     'is "GOOD", not one of CRASH, '),
     (lambda data: {**data, "outcomes": data["outcomes"][:0]}, "do not fit"),
     (lambda data: [], "not the points"),
 ])  # fmt: skip
@@ -218,6 +219,19 @@ def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, capsys: pyte
     assert "newly supported, and wrong: 1 case" in said
 
 
+@pytest.mark.parametrize("again", ["MISSED", "BROKEN", ""])
+def test_a_defect_whose_case_was_not_decided_is_not_gone(
+    again: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = SUITE.cases[:2]
+    old = run(tmp_path / "old", [result(first, "FAIL"), result(second)])
+    new = run(tmp_path / "new", [*([result(first, again)] if again else []), result(second)])
+    assert main(["compare", str(old), str(new)]) == (3 if again else 0)
+    said = capsys.readouterr().out
+    assert "defects: 0 new, 0 gone, 0 in both, 1 not decided\n" in said
+    assert "  gone  " not in said
+
+
 def test_what_is_only_newly_wrong_is_no_regression_and_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -238,7 +252,8 @@ def test_a_comparison_for_programs_has_numbers_and_every_change(
     assert [change["kind"] for change in data["changes"]] == [
         "regressed", "newly supported, and wrong", "no longer decided", "fixed",
     ]  # fmt: skip
-    assert {kind: len(defects) for kind, defects in data["defects"].items()} == {"new": 2, "gone": 1, "in both": 0}
+    counts = {kind: len(defects) for kind, defects in data["defects"].items()}
+    assert counts == {"new": 2, "gone": 1, "in both": 0, "not decided": 0}
 
 
 def test_a_comparison_for_ci_systems_keeps_to_the_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from conformance.execution.runner import run_case
+from conformance.judging.kernel_alarms import decisive_lines, kernel_alarm
 from conformance.model.case import Case
+from conformance.model.observation import KernelEvidence
 from conformance.model.profile import Profile
 from conformance.model.record import HeaderRecord, OfferedRecord, ResultRecord
 from conformance.results.case_record import case_record
@@ -122,3 +124,30 @@ def test_what_is_recorded_has_bounds_and_says_what_was_cut(suite: Suite) -> None
     notes = judge.judged(case, changed(line, {"observed": remarks}))["notes"]
     assert notes[-1] == "50 more remarks are left out"
     assert len(notes) == limits.MOST_NOTES + 1
+
+
+NOISE = ["[  1.0] nothing to see"]
+COMPLAINT, OTHER, NAMED = "[  2.0] WARNING: at mm/x.c", "[  2.0] WARNING: of another", "[  2.0] siw_dereg+0x1/0x2 [siw]"
+
+
+@pytest.mark.parametrize("log", [
+    [COMPLAINT, NAMED, *NOISE * 800],
+    [*NOISE * 400, COMPLAINT, NAMED, *NOISE * 400],
+    [*NOISE * 400, OTHER, *NOISE * 10, COMPLAINT, *NOISE * 300, NAMED, *NOISE * 200],
+    [OTHER, *NOISE * 400, NAMED, *NOISE * 400],
+    [*NOISE * 400, NAMED, *NOISE * 400],
+    [*NOISE * 800, COMPLAINT, NAMED],
+    [*NOISE * 400, OTHER, *NOISE * 400],
+], ids=["first", "between", "far apart", "named in what is cut", "without", "last", "of another"])  # fmt: skip
+@pytest.mark.parametrize("taint", [0, 512])
+@pytest.mark.parametrize("suspects", [{}, {"suspects": ["siw", "ib_core"]}], ids=["", "suspects"])
+def test_what_is_kept_of_a_log_gives_the_verdict_of_all_of_it(
+    log: list[str], taint: int, suspects: KernelEvidence
+) -> None:
+    evidence: KernelEvidence = {"taint": taint, "taint_before": 0, "log": log}
+    evidence |= suspects
+    kept: KernelEvidence = {**evidence, "log": limits.bounded_log(log, decisive_lines(evidence))}
+    assert kernel_alarm(kept) == kernel_alarm(evidence)
+    assert len(kept["log"]) <= limits.MOST_LOG_LINES + 5
+    left = sum(int(line.split()[0][1:]) for line in kept["log"] if line.endswith("lines are left out)"))
+    assert left + sum(line in (*NOISE, COMPLAINT, OTHER, NAMED) for line in kept["log"]) == len(log)

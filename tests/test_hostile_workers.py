@@ -12,12 +12,15 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import hostile_worker
 from actors import IDS, SUITE, Audience, verdicts
+from commands import verify
+from commands.__main__ import main
 from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, read_results
 from conformance.results.writer import ResultsFile
@@ -108,6 +111,7 @@ class Stand:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        folder.mkdir()
         self.console = folder / "console.log"
         self.lines = folder / "lines.json"
         self.started = 0
@@ -139,7 +143,7 @@ class Stand:
 
 @pytest.fixture
 def stand(tmp_path: Path) -> Stand:
-    return Stand(tmp_path)
+    return Stand(tmp_path / "run")
 
 
 def test_the_page_counts_every_attack() -> None:
@@ -155,7 +159,9 @@ def test_each_hostile_worker_is_tried() -> None:
 
 
 @pytest.mark.parametrize("what", EXPECTED)
-def test_a_hostile_worker_costs_its_case_alone_and_gets_what_it_has_earned(stand: Stand, what: str) -> None:
+def test_a_hostile_worker_costs_its_case_alone_and_gets_what_it_has_earned(
+    stand: Stand, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recorded = stand.run(what)
     assert verdicts(recorded) == ["PASS", EXPECTED[what], "PASS", "PASS"]
     assert recorded.footer is not None
@@ -165,6 +171,18 @@ def test_a_hostile_worker_costs_its_case_alone_and_gets_what_it_has_earned(stand
         assert (line["rules"], line["effective"], line["waiver"]) == (["REG-01"], line["verdict"], None), case
     shown = terminal.summary(read(stand.folder), stand.folder)
     assert all(text.isprintable() for text in shown.split("\n"))
+    assert_verified(stand.folder, STATUS[EXPECTED[what]], monkeypatch)
+
+
+def assert_verified(run: Path, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that had to deal with a hostile worker is an honest one: it can be bundled, and verifies."""
+    suite = replace(SUITE, tables_sha256=header()["suite"]["tables_sha256"])
+    monkeypatch.setattr(verify, "load_suite", lambda _: suite)
+    bundle = run.parent / "bundle"
+    assert main(["bundle", str(run), "--out", str(bundle)]) == 0
+    support = verify.support_of(bundle, [])
+    without_a_case = 3  # most rules of the sample
+    assert (list(support.unfounded), support.status) == ([], status or without_a_case)
 
 
 def test_a_verdict_that_differs_is_told_with_both(stand: Stand) -> None:
@@ -172,6 +190,7 @@ def test_a_verdict_that_differs_is_told_with_both(stand: Stand) -> None:
     assert "the worker says PASS" in broken["reason"]
     assert "its observation gives FAIL" in broken["reason"]
     assert broken["observed"]["errno"] == "EINVAL"
+    assert broken["claimed"] == "PASS"
 
 
 def test_a_console_that_grows_for_ever_is_cut_in_its_middle(stand: Stand) -> None:

@@ -627,6 +627,10 @@ def iova(hca_va: str, more: str = "addr: buf + 100") -> Case:
         (iova("4 GiB + 200"), "EINVAL", "kernel core"),
         (iova("0"), "EINVAL", "kernel core"),
         (iova("4 GiB + 100"), "EINVAL", "kernel"),
+        (iova("4 GiB + 4196"), "EINVAL", "kernel"),  # another offset within a page of 64 KiB only: not known
+        (iova("3 pages + 100"), "EINVAL", "kernel"),
+        (iova("3 pages + 99"), "EINVAL", "kernel core"),
+        (iova("1 hugepage + 64 KiB + 99"), "EINVAL", "kernel core"),
         (iova("4 GiB + 200"), "ENOMEM", "kernel"),
         (iova("4 GiB + 200", "addr: buf.end - 8"), "EINVAL", "kernel"),
         (REFUSE, "EINVAL", "kernel core"),

@@ -126,7 +126,7 @@ def test_a_host_that_cannot_be_reached_costs_its_column(tmp_path: Path) -> None:
         (["--rdma-core", "x"], "--rdma-core cannot be given with --lab; install that build on the hosts"),
         (["--shell"], "--shell cannot be given with --lab; a lab has no guest"),
         (["--out", "/dev/null"], "/dev/null is no directory"),
-        (["--out", "lab.yaml/x"], "lab.yaml/x cannot be written: Not a directory"),
+        (["--out", "lab.yaml/x"], "lab.yaml/x cannot be written: lab.yaml is no directory"),
         (["--only", "nothing/like/it"], "unknown case"),
     ],
 )

@@ -11,8 +11,8 @@ import pytest
 from conformance.tables.suite import ROOT
 
 LAYERS = (
-    "errors", "derived", "yamldoc", "verbs", "header", "model", "judging", "defects", "tables", "kernel", "bench",
-    "device", "execution", "sweeps", "results", "supervision", "run_options", "pytest_plugin",
+    "errors", "regular_file", "derived", "yamldoc", "verbs", "header", "model", "judging", "defects", "tables",
+    "kernel", "bench", "device", "execution", "sweeps", "results", "supervision", "run_options", "pytest_plugin",
 )  # fmt: skip
 FILES = sorted((ROOT / "conformance").rglob("*.py"))
 

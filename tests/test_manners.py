@@ -106,7 +106,7 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
         ("lits", "COMMAND 'lits' does not exist (did you mean list?); see ./rdma-cts --help"),
         ("report", "a report of which run? give its directory, or --history DIR"),
         ("run --guest --waivers /nowhere", "/nowhere: cannot be read: No such file or directory"),
-        ("run --guest --out /dev/null/x", "/dev/null/x/results.jsonl cannot be written: Not a directory"),
+        ("run --guest --out /dev/null/x", "/dev/null/x cannot be written: /dev/null is no directory"),
         ("run --resume /nowhere", "no run to resume in /nowhere: there is no plan.json"),
     ],
 )  # fmt: skip

@@ -7,7 +7,9 @@ import json
 import os
 import re
 import shutil
+import signal
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,29 +17,35 @@ import pytest
 import bad_driver
 from commands import case_options, nightly
 from commands.__main__ import main
+from commands.signals import Terminated
 from conformance.errors import UserError
 from conformance.results.records import Recorded
+from conformance.results.writer import ResultsFile
 from conformance.tables.suite import load_suite
 from fixtures.softroce.build import Progress
 from fixtures.softroce.recipe import Recipe
 from made_history import SUITE, option, run_of, write_run
-from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, read_history
+from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, format_night, read_history
+from reports.history_page import NOT_RUN as NOTHING
+from reports.history_page import SEEN, HistoryPage
 from test_under_test import bzimage
 
 WHOLE = load_suite()
 Says = pytest.CaptureFixture[str]
+Made = Recorded | str | BaseException
 
 
 class Nights:
     """Nights on made runs: what `rdma-cts run` leaves is what a test has put into `cells`, by the name of the stack.
 
-    A text in place of a run is what the run says before it ends without results.
+    A text in place of a run is what the run says before it ends without results; an exception is how the night ends
+    meanwhile.
     """
 
     def __init__(self, folder: Path, says: Says) -> None:
         self.folder = folder
         self.says = says
-        self.cells: dict[str, Recorded | str] = {}
+        self.cells: dict[str, Made] = {}
         self.asked: list[list[str]] = []
         self.status = 0
         self.ages: dict[str, float] = {}
@@ -47,6 +55,9 @@ class Nights:
         """In place of a process."""
         self.asked.append(command)
         made = self.cells[option(command, "--stack") or "forky"]
+        if isinstance(made, BaseException):
+            (Path(option(command, "--out")) / "work-a" / "stage").mkdir(parents=True)
+            raise made
         if isinstance(made, str):
             os.write(output, made.encode())
             return 3
@@ -59,7 +70,7 @@ class Nights:
         if self.no_network:
             raise UserError("the mirror cannot be reached", status=3)
 
-    def night(self, *arguments: str, **cells: Recorded | str) -> str:
+    def night(self, *arguments: str, **cells: Made) -> str:
         """Runs one night; returns what it says. `status` is its exit status afterwards."""
         self.cells = {name.replace("_", "-"): made for name, made in cells.items()}
         self.status = main(["nightly", "--history", str(self.folder), "--stack", ",".join(self.cells), *arguments])
@@ -125,6 +136,28 @@ def test_what_comes_and_goes_says_so(nights: Nights) -> None:
     said = nights.night(forky=run_of({3: "FAIL"}))
     assert nights.status == 1
     assert "since this night, and came and went before (1 of 3 nights)" in said
+
+
+def test_a_defect_that_a_night_did_not_look_for_is_there_still(nights: Nights) -> None:
+    nights.night(forky=GOOD_RUN)
+    said = nights.night(forky=run_of({1: "MISSED"}))
+    assert "no longer decided: FAIL -> MISSED" in said
+    assert "no longer seen" not in said
+    first, _ = read_history(nights.folder).nights
+    ((_, track),) = HistoryPage(read_history(nights.folder)).defects
+    assert [lane.states for lane in track.lanes] == [(SEEN, NOTHING)]
+    assert f"no longer seen, was there since {format_night(first)}" in nights.night(forky=run_of({}))
+
+
+def test_a_night_that_was_cut_short_is_no_night_without_a_defect(nights: Nights) -> None:
+    nights.night(forky=run_of({}))
+    for verdicts in ({1: "FAIL"}, {1: "MISSED"}):
+        nights.night(forky=run_of(verdicts))
+    _, second, _ = read_history(nights.folder).nights
+    said = nights.night(forky=run_of({1: "FAIL"}))
+    assert re.search(rf"new, since {format_night(second)}: ", said)
+    assert re.search(rf"regressed, since {format_night(second)}: PASS -> FAIL ", said)
+    assert "came and went" not in said
 
 
 def test_what_is_newly_unsupported_or_gone_is_named_and_no_regression(nights: Nights) -> None:
@@ -340,6 +373,26 @@ def test_a_mistake_in_the_options_of_the_runs_begins_no_night(tmp_path: Path, ca
     assert main(["nightly", "--history", str(tmp_path / "h"), "--stack", "forky", *mistake]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert not (tmp_path / "h").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_night_that_is_ended_leaves_no_temporary_directory(nights: Nights, number: int) -> None:
+    nights.night(forky=Terminated(number))
+    assert nights.status == 128 + number
+    assert [path.name for path in nights.folder.glob("*/*/*")] == ["run.log"]
+
+
+def test_what_a_killed_night_has_left_is_removed_by_the_next_unless_its_run_goes_on(nights: Nights) -> None:
+    nights.night(forky=GOOD_RUN, sid=GOOD_RUN, trixie="the machine has lost power")
+    cells = {cell.name: cell.folder for cell in read_history(nights.folder).cells}
+    for folder in cells.values():
+        (folder / "work-a" / "stage").mkdir(parents=True)
+    before = (cells["forky"] / "results.jsonl").read_bytes()
+    with closing(ResultsFile(cells["sid"] / "results.jsonl", carry_on=True)):
+        nights.night(forky=GOOD_RUN)
+    assert [name for name, folder in cells.items() if (folder / "work-a").exists()] == ["sid"]
+    assert (cells["forky"] / "results.jsonl").read_bytes() == before
+    assert not (cells["trixie"] / "results.jsonl").exists()
 
 
 def test_many_foreign_files_are_few_lines(nights: Nights) -> None:

@@ -148,9 +148,9 @@ def test_it_is_carried_on(copy: Path) -> None:
 # What is replaced in the file, and the message that names it.
 DAMAGE = {
     ('"rules":["ADV-01"]', '"rules":[1]'): f"case {SWEEP}: a deviation: `rules` is not a list of texts",
-    ('"kernel":{"taint"', '"kernel":[],"x":{"taint"'): "`kernel` is of another type than a result has",
+    ('"kernel":{"taint"', '"kernel":[],"x":{"taint"'): "`kernel` is not an object",
     ('"caps":{', '"caps":3,"x":{'): "the header: `device.caps` is not an object",
-    ('"duration_s":', '"duration_s":"long","x":'): "the footer: `duration_s` is of another type than a result has",
+    ('"duration_s":', '"duration_s":"long","x":'): "the footer: `duration_s` is not a number",
 }
 damaged = pytest.mark.parametrize(("damage", "message"), DAMAGE.items(), ids=["rules", "kernel", "caps", "duration_s"])
 

@@ -46,3 +46,20 @@ def test_a_name_that_commands_a_terminal_is_shown_harmless() -> None:
     with pytest.raises(UserError) as caught:
         shape.check(bad, "here")
     assert str(caught.value) == "here: case 'a\\x1b[31m\\nb': `rules` is not a list of texts"
+
+
+RECORD = result(case("{rules: [REG-01], when: {access: []}, then: success}"))
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"tier": 5}, "tier is 5, not a text or null"),
+    ({"device": {"fw": []}}, "device.fw is a list, not a text"),
+    ({"env": {"tainted": "no"}}, 'env.tainted is "no", not an integer'),
+    ({"planned": ["a", 1]}, "planned[1] is 1, not a text"),
+    ({"argv": {"a": 1}}, "`argv` is not a list"),
+])  # fmt: skip
+def test_a_message_says_what_a_value_may_be(change: dict[str, Any], said: str) -> None:
+    header = {**shape.HEADER, **change}
+    with pytest.raises(UserError) as caught:
+        shape.check(header, "here")  # type: ignore[arg-type]
+    assert str(caught.value).endswith(f": {said}")

@@ -21,7 +21,7 @@ from conformance.judging import Basis
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
-from conformance.tables.suite import load_suite
+from conformance.tables.suite import ROOT, load_suite
 from reports.digest import Digest, read
 from reproducers.cut import cut
 from reproducers.layout import WIDTH, statement
@@ -282,6 +282,17 @@ def test_the_page_of_findings_tells_on_which_stacks_the_cases_of_a_defect_pass(t
     page = (tmp_path / "findings.md").read_text()
     assert re.search(r"- seen on: forky \(\d+ results\); not on: sid\n- rules: BIND", page)
     assert "not tried on" not in page
+
+
+def test_the_programs_of_the_documented_findings_are_those_that_are_made_now(tmp_path: Path) -> None:
+    """Those that these runs show as well; they do not depend on the run."""
+    runs = [str(RECORDED / f"{stack}.jsonl") for stack in ("forky", "trixie")]
+    assert main(["findings", *runs, "--out", str(tmp_path)]) == 0
+    documented = {path.name: path.read_text() for path in (ROOT / "docs" / "findings").glob("*.c")}
+    made = {path.name: path.read_text() for path in (tmp_path / "findings").glob("*.c")}
+    common = documented.keys() & made.keys()
+    assert len(common) > len(documented) * 3 / 4
+    assert {name: documented[name] for name in common} == {name: made[name] for name in common}
 
 
 def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

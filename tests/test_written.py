@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import threading
 from pathlib import Path
@@ -54,3 +55,65 @@ def test_a_regular_file_is_replaced_as_a_whole(tmp_path: Path, capsys: pytest.Ca
     assert path.read_bytes().startswith(b"KTAP")
     assert capsys.readouterr().out == f"report: {path}\n"
     assert list(tmp_path.iterdir()) == [path]
+
+
+# Where nothing can be made: told before anything else, and nothing is made there.
+COMMANDS = (
+    ["run", "--host", "root@nowhere.invalid", "--device", "x"], ["run", "--guest"], ["judge", OLD], ["report", OLD],
+    ["bundle", OLD], ["findings", OLD], ["trial"], ["reproducer", "reg_mr/access_flags/local-write"],
+    ["waivers", "--from", OLD, "--owner", "me", "--issue", "https://example.org/1", "--expires", "2026-12-01"],
+)  # fmt: skip
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line with which the arguments are refused."""
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    return err.removeprefix("rdma-cts: ").rstrip("\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_no_command_makes_a_tree_of_directories(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for out, why in (
+        ("a/b/c", "there is no directory a/b"), ("out/a/b", "there is no directory out/a"),
+        ("/dev/null/x", "/dev/null is no directory"),
+    ):  # fmt: skip
+        assert refused([*command, "--out", out], capsys) == f"{out} cannot be written: {why}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_night_makes_no_tree_of_directories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(["nightly", "--history", str(tmp_path / "a" / "b"), "--stack", "forky"], capsys)
+    assert said == f"{tmp_path / 'a' / 'b'} cannot be written: there is no directory {tmp_path / 'a'}"
+
+
+@pytest.mark.parametrize("out", ["new", "out/new", "./out/new"])
+def test_the_last_directory_is_made_and_the_one_where_runs_are(
+    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main(["judge", OLD, "--out", out])
+    assert (tmp_path / out / "results.jsonl").is_file()
+
+
+def test_a_file_is_no_directory_of_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("mine")
+    assert (
+        refused(["run", "--guest", "--out", str(tmp_path / "file")], capsys) == f"{tmp_path / 'file'} is no directory"
+    )
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_run_that_is_there_is_told_before_a_host_is_reached(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(OLD, tmp_path / "run")
+    said = refused(["run", "--host", "root@nowhere.invalid", "--out", str(tmp_path / "run")], capsys)
+    assert (
+        said
+        == f"{tmp_path / 'run' / 'results.jsonl'} exists: a run is recorded there; choose another --out, or --resume it"
+    )

@@ -132,14 +132,14 @@ def test_a_file_that_is_missing_is_named_without_a_line(tmp_path: Path) -> None:
 def test_a_directory_and_a_pipe_are_no_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
-        with pytest.raises(TextError, match="not a regular file"):
+        with pytest.raises(TextError, match="cannot be read: not a regular file"):
             read_file(path)
 
 
 def test_a_file_beyond_the_bound_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     path.write_text("#" * (MAX_BYTES + 1))
-    with pytest.raises(TextError, match=f"larger than {MAX_BYTES} bytes"):
+    with pytest.raises(TextError, match=f"larger than {MAX_BYTES:,} bytes; split it"):
         read_file(path)
 
 

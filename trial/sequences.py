@@ -359,10 +359,13 @@ def search(subject: Subject, seed_number: int, over: Callable[[], bool]) -> Iter
         current = Search(subject, over)
         machine: Any = type("Sequences", (Sequences,), {"current_search": current})
         with suppress(Diverged, Flaky, SearchEnded):
-            run_state_machine_as_test(seed(number)(machine), settings=_settings())
+            _run(seed(number)(machine), settings=_settings())
         if current.found:
             subject.known.add(current.found.signature)
             yield shortest(subject, current.found)
+
+
+_run: Callable[..., None] = run_state_machine_as_test  # which has no types itself
 
 
 def _settings() -> settings:

@@ -13,7 +13,9 @@ from conformance.model.quantity import Quantity
 from conformance.verbs import ENUMS
 
 KERNEL, CORE = "kernel", "kernel core"
-_PAGE, _HUGE_PAGE = 4096, 2 << 20
+# The smallest page of any machine. Results do not have the size of the run's pages, and need not: what has different
+# offsets within the smallest page has different ones within every larger one, too.
+_SMALLEST_PAGE = 4096
 _ACCESS = ENUMS["ibv_access_flags"]
 _LOCAL_WRITE = _ACCESS.value_of("LOCAL_WRITE")
 _REMOTE_CHANGES = _ACCESS.mask_of("REMOTE_WRITE", "REMOTE_ATOMIC")
@@ -62,7 +64,10 @@ def _mask(arguments: Arguments, name: str) -> int:
 
 
 def _offset(case: Case, address: object) -> int | None:
-    """The offset within a page; None where it depends on more than the beginning of memory, which is that of a page."""
+    """The offset within the smallest page; None where it depends on more than the beginning of memory.
+
+    Memory begins with a page, and a huge page is a number of pages.
+    """
     if not isinstance(address, Quantity):
         return None
     if any(
@@ -70,4 +75,4 @@ def _offset(case: Case, address: object) -> int | None:
         for term in address.terms
     ):
         return None
-    return address.evaluate(_PAGE, _HUGE_PAGE, lambda name, property_: 0) % _PAGE
+    return address.evaluate(_SMALLEST_PAGE, _SMALLEST_PAGE, lambda name, property_: 0) % _SMALLEST_PAGE

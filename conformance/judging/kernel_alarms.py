@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from conformance.model.observation import KernelEvidence
 
@@ -13,7 +13,18 @@ _KERNEL_ALARMS = ("WARNING:", "BUG:", "Oops", "general protection", "UBSAN:", "K
 
 def kernel_alarm(kernel: KernelEvidence) -> str:
     """How the kernel's evidence tells of trouble with the device under test; empty if it does not."""
-    return _trouble(kernel, _about_device(kernel))
+    log = kernel.get("log", ())
+    about = _about_device(kernel)
+    return _trouble(kernel, None if about is None else [log[number] for number in about])
+
+
+def decisive_lines(kernel: KernelEvidence) -> set[int]:
+    """The numbers of the lines on which `kernel_alarm` rests, in the log: a complaint, and what names a suspect."""
+    log = kernel.get("log", ())
+    about = _about_device(kernel) or range(0)
+    is_named = _naming(kernel)
+    found = (next((number for number in about if fits(log[number])), None) for fits in (_is_alarm, is_named))
+    return {number for number in found if number is not None}
 
 
 def kernel_remark(kernel: KernelEvidence) -> str:
@@ -33,20 +44,23 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str] | None) -> str:
     return f"the kernel complained: {line}" if line else ""
 
 
-def _about_device(kernel: KernelEvidence) -> Sequence[str] | None:
-    """The lines with a complaint, and what belongs to it, that names a suspect; None if no line names one.
-
-    The list of all modules, which follows a complaint, names everybody.
-    """
+def _about_device(kernel: KernelEvidence) -> range | None:
+    """The numbers of the lines of a complaint, and what belongs to it, that names a suspect; None if no line does."""
     log = kernel.get("log", ())
     if "suspects" not in kernel:
-        return log
-    named = re.compile(rf"\b(?:{'|'.join(map(re.escape, kernel['suspects']))})")
+        return range(len(log))
+    is_named = _naming(kernel)
     starts = [number for number, line in enumerate(log) if _is_alarm(line)] or [0]
     for start, end in zip(starts, [*starts[1:], len(log)], strict=True):
-        if any(named.search(line) for line in log[start:end] if _MODULES not in line):
-            return log[start:end]
+        if any(map(is_named, log[start:end])):
+            return range(start, end)
     return None
+
+
+def _naming(kernel: KernelEvidence) -> Callable[[str], bool]:
+    """Whether a line names a suspect. The list of all modules, which follows a complaint, names everybody."""
+    named = re.compile(rf"\b(?:{'|'.join(map(re.escape, kernel.get('suspects', ())))})")
+    return lambda line: _MODULES not in line and bool(named.search(line))
 
 
 def _is_alarm(line: str) -> bool:

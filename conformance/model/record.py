@@ -238,7 +238,8 @@ class ResultRecord(TypedDict):
 
     `duration_us` is in microseconds, None if not measured. `worker` is the number of the worker that ran the case,
     `device` that worker's device if several share the cases.
-    `set_up` is only in results that say something bad of the stack or of the harness.
+    `set_up` is only in results that say something bad of the stack or of the harness. `claimed` is the verdict that the
+    worker gave, if its observation gives another: the case is BROKEN then, for good.
     `points_data` is only in records before they are stored; in the file, `points_file` names a side file with these
     data instead.
     """
@@ -262,6 +263,7 @@ class ResultRecord(TypedDict):
     repro: str
     worker: NotRequired[int]
     device: NotRequired[str]
+    claimed: NotRequired[str]
     notes: NotRequired[list[str]]
     set_up: NotRequired[SetUp]
     space: NotRequired[SpaceFacts]

@@ -61,7 +61,7 @@ HEADER: HeaderRecord = {
 RESULT: ResultRecord = {
     "type": "result", "case": "", "rules": [], "level": "", "entry": "", "layer": "", "verdict": Verdict.MISSED,
     "effective": Verdict.MISSED, "waiver": {}, "reason": "", "call": "", "expected": {}, "observed": {}, "source": {},
-    "kernel": {}, "duration_us": 0.0, "repro": "", "worker": 0, "device": "", "notes": [],
+    "kernel": {}, "duration_us": 0.0, "repro": "", "worker": 0, "device": "", "claimed": "", "notes": [],
     "set_up": {"given": [], "before": []},
     "space": {}, "points": {},
     "rule_verdicts": {}, "alarms": [], "deviations": [], "points_file": "",
@@ -78,6 +78,11 @@ CONFIRMATION: ConfirmationRecord = {
     "type": "confirmation", "case": "", "point": "", "confirmed": False, "by": "",
     "in_run": {"verdict": Verdict.MISSED, "reason": ""}, "alone": {"verdict": Verdict.MISSED, "reason": ""},
     "after": [],
+}  # fmt: skip
+# What a value of the type of a default is, in messages.
+_WHAT: Mapping[type, str] = {
+    str: "a text", Verdict: "a verdict", bool: "true or false", int: "a number", float: "a number", list: "a list",
+    dict: "an object",
 }  # fmt: skip
 SET_UP: SetUp = {"given": [], "before": []}
 SPACE: SpaceFacts = {"axes": {}, "size": 0}
@@ -105,7 +110,7 @@ def record_of(data: object) -> Record:
 def mismatch_of(record: Record) -> str:
     """What of a record does not fit its type, with the path to it; empty if all fits, or if the type is unknown."""
     described = TYPES.get(record["type"])
-    return mismatch(record, described).removeprefix(".") if described else ""
+    return mismatch(record, described) if described else ""
 
 
 def check(record: Record, where: str) -> None:
@@ -202,7 +207,7 @@ def _completed(data: Any, defaults: Mapping[str, Any], where: str) -> dict[str, 
     found = {key: value for key, value in data.items() if value is not None}
     for key, default in defaults.items():
         if not _is_like(found.setdefault(key, default if default is None else type(default)(default)), default):
-            raise UserError(f"{where}: `{key}` is of another type than a result has")
+            raise UserError(f"{where}: `{key}` is not {_WHAT[type(default)]}")
     return found
 
 

@@ -7,15 +7,37 @@ name are let pass, and absent ones are not missed. Not for what a record must ha
 from __future__ import annotations
 
 import functools
+import json
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-_MOST_SHOWN = 80  # characters of a foreign value in a message
-# What is wrong with a value, after the path to it; empty if nothing is.
-Check = Callable[[Any], str]
+_MOST_SHOWN = 80  # characters of a foreign value, and of what a value may be, in a message
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A value that does not fit: where it is, as in `.observed.mr`, and each of what it might be."""
+
+    path: str
+    value: Any
+    expected: tuple[str, ...]
+
+    def within(self, step: str) -> Mismatch:
+        """The same of the value around it, from which `step` leads here."""
+        return Mismatch(step + self.path, self.value, self.expected)
+
+    def __str__(self) -> str:
+        *others, last = self.expected
+        may_be = " or ".join(filter(None, [", ".join(others), last]))
+        return f"{self.path.removeprefix('.') or 'it'} is {_kind(self.value)}, not {may_be}"
+
+
+# What is wrong with a value; None if nothing is.
+Check = Callable[[Any], Mismatch | None]
 
 _PLAIN: Mapping[Any, tuple[type, str]] = {
     str: (str, "a text"), int: (int, "an integer"), bool: (bool, "true or false"), type(None): (type(None), "null"),
@@ -23,13 +45,14 @@ _PLAIN: Mapping[Any, tuple[type, str]] = {
 
 
 def mismatch(value: Any, type_: Any) -> str:
-    """What does not fit the type, with the path to it, as in `observed.mr.addr is not an integer`; empty if all fits.
+    """What does not fit the type, as in `observed.mr.addr is "x", not an integer or null`; empty if all fits.
 
     A key of the outermost object may be null, which counts as absent.
     """
     if isinstance(value, dict):
         value = {key: inner for key, inner in value.items() if inner is not None}
-    return check_of(type_)(value)
+    found = check_of(type_)(value)
+    return str(found) if found else ""
 
 
 @functools.cache
@@ -37,7 +60,7 @@ def check_of(type_: Any) -> Check:
     """The check of a type. A type may contain itself."""
     origin, arguments = get_origin(type_), get_args(type_)
     if type_ is Any or type_ is object:
-        return lambda value: ""
+        return lambda value: None
     if is_typeddict(type_):
         return _object_check(type_)
     if origin in (Union, types.UnionType):
@@ -51,57 +74,61 @@ def check_of(type_: Any) -> Check:
     if origin in (dict, Mapping):
         return _mapping_check(check_of(arguments[1]))
     if type_ is float:
-        return _check_number
-    return _plain_check(*_PLAIN[type_])
+        return _leaf_check(_is_number, "a number")
+    kind, what = _PLAIN[type_]
+    return _leaf_check(lambda value: type(value) is kind or (kind is str and isinstance(value, str)), what)
 
 
-def _plain_check(type_: type, what: str) -> Check:
-    return lambda value: "" if type(value) is type_ or (type_ is str and isinstance(value, str)) else f" is not {what}"
+def _leaf_check(fits: Callable[[Any], bool], what: str) -> Check:
+    return lambda value: None if fits(value) else Mismatch("", value, (what,))
 
 
-def _check_number(value: Any) -> str:
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return ""
-    return " is not a number"
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _choice_check(choices: Sequence[Any]) -> Check:
     allowed = frozenset(choices)
-
-    def check(value: Any) -> str:
-        if isinstance(value, str | int) and value in allowed:
-            return ""
-        return f" has the unknown value {ascii(value)[:_MOST_SHOWN]}"
-
-    return check
+    listed = ", ".join(map(str, choices))
+    return _leaf_check(
+        lambda value: isinstance(value, str | int) and value in allowed,
+        f"one of {listed}" if len(listed) <= _MOST_SHOWN else f"one of {listed[:_MOST_SHOWN]}...",
+    )
 
 
 def _union_check(checks: Sequence[Check]) -> Check:
-    def check(value: Any) -> str:
-        found = ""
+    def check(value: Any) -> Mismatch | None:
+        found = []
         for each in checks:
-            found = each(value)
-            if not found:
-                return ""
-        return found
+            wrong = each(value)
+            if wrong is None:
+                return None
+            found.append(wrong)
+        # What is wrong inside of the value says more than that it is of no other type.
+        deepest = max(found, key=lambda wrong: bool(wrong.path))
+        return (
+            deepest if deepest.path else Mismatch("", value, tuple(what for wrong in found for what in wrong.expected))
+        )
 
     return check
 
 
 def _list_check(inner: Check) -> Check:
-    def check(value: Any) -> str:
+    def check(value: Any) -> Mismatch | None:
         if not isinstance(value, list):
-            return " is not a list"
-        return next((f"[{number}]{wrong}" for number, each in enumerate(value) if (wrong := inner(each))), "")
+            return Mismatch("", value, ("a list",))
+        wrongs = ((number, wrong) for number, each in enumerate(value) if (wrong := inner(each)))
+        return next((wrong.within(f"[{number}]") for number, wrong in wrongs), None)
 
     return check
 
 
 def _mapping_check(inner: Check) -> Check:
-    def check(value: Any) -> str:
+    def check(value: Any) -> Mismatch | None:
         if not isinstance(value, dict):
-            return " is not an object"
-        return next((f".{_shown(key)}{wrong}" for key, each in value.items() if (wrong := inner(each))), "")
+            return Mismatch("", value, ("an object",))
+        wrongs = ((key, wrong) for key, each in value.items() if (wrong := inner(each)))
+        return next((wrong.within(f".{_shown(key)}") for key, wrong in wrongs), None)
 
     return check
 
@@ -111,17 +138,24 @@ def _object_check(type_: Any) -> Check:
     def fields() -> Mapping[str, Check]:  # when first used, because a type may contain itself
         return {name: check_of(hint) for name, hint in get_type_hints(type_).items()}
 
-    def check(value: Any) -> str:
+    def check(value: Any) -> Mismatch | None:
         if not isinstance(value, dict):
-            return " is not an object"
+            return Mismatch("", value, ("an object",))
         known = fields()
         for key, each in value.items():
             inner = known.get(key)
             if inner is not None and (wrong := inner(each)):
-                return f".{key}{wrong}"
-        return ""
+                return wrong.within(f".{key}")
+        return None
 
     return check
+
+
+def _kind(value: Any) -> str:
+    """A foreign value as it stands in JSON, or of what kind it is if it has parts."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    return json.dumps(value, default=repr)[:_MOST_SHOWN]
 
 
 def _shown(key: str) -> str:

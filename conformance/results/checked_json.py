@@ -18,6 +18,8 @@ def parse(data: bytes | str) -> Any:
     """The value of a JSON text. Raises ValueError if it is none, is nested too deeply, or has too large a number."""
     try:
         value = json.loads(data, parse_constant=_refuse, parse_float=_finite, parse_int=_bounded)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON: {error.msg}, at character {error.pos + 1}") from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     _check_depth(value)

@@ -15,6 +15,7 @@ from conformance.model.case import Case
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.conclusions import format_more, format_points
 from conformance.results.files import write_atomically
@@ -98,7 +99,7 @@ def read_points(folder: Path, record: ResultRecord) -> Points:
     """The points of a store_points record, from the results in `folder`. Raises UserError if the file is invalid."""
     path = points_path(folder, record)
     try:
-        return Points.of_data(parse(path.read_bytes()))
+        return Points.of_data(parse(read_regular(path)))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:

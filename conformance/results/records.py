@@ -34,6 +34,7 @@ from conformance.model.record_shape import check, record_of
 from conformance.model.rules import Registry
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.conclusions import conclude_rules
 
@@ -178,7 +179,7 @@ def read_results(path: Path) -> Recorded:
     """
     file = path / FILE_NAME if path.is_dir() else path
     try:
-        data = file.read_bytes()
+        data = read_regular(file)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
     no_header = f"{file}: no header of schema {SCHEMA}"
@@ -193,7 +194,7 @@ def read_results(path: Path) -> Recorded:
         try:
             record = decode(line)
         except ValueError as error:
-            raise UserError(f"{file}:{number}: not a line of {SCHEMA}") from error
+            raise UserError(f"{file}:{number}: not a line of {SCHEMA}: {error}") from error
         if record["type"] == "header":
             if record["schema"] != SCHEMA:
                 raise UserError(no_header)

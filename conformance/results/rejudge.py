@@ -1,7 +1,8 @@
 """Judges recorded observations again, by the present rules and tables, without a device.
 
 Observations stay as they were recorded; verdict, reason and expectation are new. Where nothing was observed (a crash, a
-case that was not run), the recorded verdict stays, on the rules of the case. Not for judging (judging/).
+case that was not run), or the worker claimed something else, the recorded verdict stays, on the rules of the case.
+Not for judging (judging/).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from conformance.model.kind import Kind
 from conformance.model.observation import without_undeclared
 from conformance.model.profile import Profile
 from conformance.model.record import ResultRecord
+from conformance.model.verdict import Verdict
 from conformance.results.points import read_points
 from conformance.results.records import Recorded, result_record
 from conformance.results.sweep_record import sweep_record
@@ -26,6 +28,7 @@ from conformance.sweeps.run import rejudge_sweep
 from conformance.tables.suite import Suite
 
 UNOBSERVED = "nothing was observed"
+DISPUTED = "the worker and its supervisor came to different verdicts"
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
     # A sweep without points was not run at all: nothing but why can have been observed.
     if not observed or (case.kind is Kind.SWEEP and "unreachable" not in observed):
         return Rejudged(_on_its_rules(case, record, basis), UNOBSERVED)
+    if record["verdict"] == Verdict.BROKEN and record.get("claimed"):
+        return Rejudged(_on_its_rules(case, record, basis), DISPUTED)
     case = basis.resolved(case)
     later = [each["call"] for each in record["expected"].get("afterwards", ())]
     if [record["call"], *later] != [str(step) for step in (case.when, *case.afterwards)]:

@@ -16,6 +16,7 @@ from conformance.defects import Severity
 from conformance.errors import UserError
 from conformance.model.rules import RULE_ID
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.regular_file import read_regular
 from conformance.results.defect_waivers import DefectWaiver
 from conformance.results.waiver_scope import WaiverScope, version
 from conformance.results.waivers import KnownOutcome, Waiver, Waivers
@@ -57,7 +58,7 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
             reader.note(waiver.location, f"{waiver.target} is waived twice (first at {first.location})")
     if reader.mistakes:
         raise UserError(*map(str, reader.mistakes))
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = hashlib.sha256(read_regular(path)).hexdigest()
     exact_first = tuple(sorted(waivers, key=lambda waiver: not waiver.case))
     return Waivers(str(path), digest, exact_first, today, tuple(known))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from pathlib import Path
 
 from conformance.errors import UserError
@@ -32,11 +33,13 @@ class ResultsFile:
         self._durable = durable
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             self._fd = os.open(path, flags, 0o644)
         except OSError as error:
             raise not_written(path, error) from error
         try:
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):  # a FIFO that is opened for both is not waited for
+                raise UserError(f"{path} is not a regular file")
             self._lock()
             if not carry_on and os.fstat(self._fd).st_size:
                 raise UserError(f"{path} exists: a run is recorded there", hint="choose another --out, or --resume it")

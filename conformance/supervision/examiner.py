@@ -7,10 +7,11 @@ the order of lines (session.py) and not for writing results (recording.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from conformance.judging import Basis, Judgement, conclude
+from conformance.judging.kernel_alarms import decisive_lines
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
@@ -69,7 +70,7 @@ class Examiner:
         said, here = line["verdict"], found["verdict"]
         if here != said or found.get("points") != line.get("points"):
             reason = f"the worker says {said} ({line['reason']}), its observation gives {here} ({found['reason']})"
-            return _bounded(self._broken(case, reason, line), line)
+            return _bounded({**self._broken(case, reason, line), "claimed": said}, line)
         return _bounded(found, line)
 
     def _judged(self, case: Case, line: ResultRecord) -> ResultRecord:
@@ -116,8 +117,9 @@ def _bounded(record: ResultRecord, line: ResultRecord) -> ResultRecord:
     """The record with no more of kernel lines, alarms and texts than a result keeps, and with what was cut."""
     record["reason"] = cut(record["reason"])
     if "log" in line["kernel"]:
-        kernel: KernelEvidence = {**record["kernel"], "log": bounded_log(record["kernel"].get("log", []))}
-        record["kernel"] = kernel
+        kernel = record["kernel"]
+        kept: KernelEvidence = {**kernel, "log": bounded_log(kernel.get("log", []), decisive_lines(kernel))}
+        record["kernel"] = kept
     notes = record.get("notes", [])
     if notes:
         left = [f"{len(notes) - MOST_NOTES:,} more remarks are left out"] if len(notes) > MOST_NOTES else []
@@ -129,13 +131,19 @@ def _bounded(record: ResultRecord, line: ResultRecord) -> ResultRecord:
     return record
 
 
-def bounded_log(lines: Sequence[str]) -> list[str]:
-    """The first and the last lines of a log, each cut, with how many are left out between them."""
-    kept = [cut(line) for line in lines]
-    if len(kept) <= MOST_LOG_LINES:
-        return kept
+def bounded_log(lines: Sequence[str], decisive: Collection[int] = ()) -> list[str]:
+    """The first, the decisive and the last lines of a log, each cut, with how many are left out between them."""
+    if len(lines) <= MOST_LOG_LINES:
+        return [cut(line) for line in lines]
     half = MOST_LOG_LINES // 2
-    return [*kept[:half], f"({len(kept) - 2 * half:,} lines are left out)", *kept[-half:]]
+    found: list[str] = []
+    end = 0  # of what was dealt with
+    for number in sorted({*range(half), *decisive, *range(len(lines) - half, len(lines))}):
+        if number > end:
+            found.append(f"({number - end:,} lines are left out)")
+        found.append(cut(lines[number]))
+        end = number + 1
+    return found
 
 
 def cut(text: str) -> str:

@@ -111,7 +111,7 @@ class Points:
     def of_data(cls, data: PointsFile) -> Points:
         """The points in a side file. Raises ValueError, KeyError or TypeError for invalid data."""
         if wrong := mismatch(data, PointsFile):
-            raise ValueError(wrong.removeprefix("."))
+            raise ValueError(wrong)
         space = Space.of_data(data["axes"])
         outcomes = [
             Outcome(each["verdict"], each["expected"], each["observed"], each["rule"], each.get("clause", ""),

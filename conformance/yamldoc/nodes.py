@@ -10,8 +10,8 @@ Mistakes that leave the structure readable are collected and reported together.
 
 from __future__ import annotations
 
+import errno
 import re
-import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
+
+from conformance.regular_file import read_regular
 
 MAX_BYTES = 1 << 18
 MAX_DEPTH = 24
@@ -119,15 +121,10 @@ def read_file(path: Path, name: str | None = None) -> Node:
     """
     shown = name or str(path)
     try:
-        status = path.stat()
-        regular = stat.S_ISREG(status.st_mode)
-        data = path.read_bytes() if regular and status.st_size <= MAX_BYTES else b""
+        data = read_regular(path, MAX_BYTES)
     except OSError as error:
-        _stop(Location(shown, 0, 0), f"cannot be read: {error.strerror or error}")
-    if not regular:
-        _stop(Location(shown, 0, 0), "not a regular file")
-    if status.st_size > MAX_BYTES:
-        _stop(Location(shown, 0, 0), f"larger than {MAX_BYTES} bytes; split the table")
+        hint = "; split it" if error.errno == errno.EFBIG else ""
+        _stop(Location(shown, 0, 0), f"cannot be read: {error.strerror}{hint}")
     return read_bytes(data, shown)
 
 

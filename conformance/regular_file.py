@@ -1,0 +1,44 @@
+"""Reads regular files of bounded size: no FIFO or device is waited for, and no file fills the memory.
+
+For whatever a user names, or a directory from elsewhere holds. Not for /proc and /sys, nor for the suite's own files.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import IO
+
+MOST_BYTES = 256 << 20  # of any file of a run; the results of a whole default run have 4 MB
+
+
+def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The content of a regular file of at most `most` bytes.
+
+    Raises OSError, of which `strerror` says what is wrong: also for another kind of file, and for a larger one (EFBIG).
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(most + 1) if size <= most else b""  # it may grow meanwhile
+        if max(size, len(data)) > most:
+            raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
+        return data
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Opens a regular file for reading. Raises OSError, also for another kind of file."""
+    _check(path, path.stat())  # to open some devices has effects
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    try:
+        _check(path, os.fstat(file.fileno()))  # something else may be there now
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _check(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
