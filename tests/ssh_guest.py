@@ -1,6 +1,6 @@
 """Guests that stand for hosts with an RDMA device and sshd, reached over QEMU's user networking. No test itself.
 
-Their image is the default one with openssh-server and a network card's module; it is built and kept like any other. A
+Their image is the default one with OpenSSH and a network card's module; it is built and kept like any other. A
 panic does not end such a guest, and a reset starts it again, as with a host.
 """
 
@@ -41,7 +41,7 @@ def host_image(say: Callable[[str], None] = print) -> Image:
     """The image with sshd."""
     recipe = recipe_for()
     more = replace(
-        recipe, stack=f"{recipe.stack}-ssh", packages=(*recipe.packages, "openssh-server"),
+        recipe, stack=f"{recipe.stack}-ssh", packages=(*recipe.packages, "openssh-server", "openssh-client"),
         optional_modules=(*recipe.optional_modules, "virtio_net"),
     )  # fmt: skip
     return ensure_image(more, cache_directory(), say)

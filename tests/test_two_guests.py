@@ -204,6 +204,31 @@ def test_a_panic_of_one_host_costs_a_case_there_and_nothing_on_the_other(
     assert "rxe (left, right): other verdicts on 1 case" in told
 
 
+def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest], kept: Path) -> None:
+    out = kept / "out"
+    chosen = ("--verb", "dereg_mr", "-k", "dead_keys", "--no-confirm")
+    run = started(guests, "run", "--lab", str(lab_of(guests, kept)), *chosen, "--out", str(out))
+    await_true(lambda: run.poll() is not None or all(in_flight(out / name) for name in NAMES))
+    run.kill()
+    run.communicate(timeout=PATIENCE_S)
+    before = [verdicts(read_results(out / name)) for name in NAMES]
+    again = started(guests, "run", "--resume", str(out))
+    told = said(again)
+    assert again.returncode == 0, told
+    for name, earlier in zip(NAMES, before, strict=True):
+        run_there = read_results(out / name)
+        assert run_there.footer is not None
+        assert (run_there.footer["complete"], run_there.footer["resumed"]) == (True, 1)
+        assert LONG in verdicts(run_there).keys() - earlier.keys()
+        assert earlier.items() <= verdicts(run_there).items()
+    assert "rxe (left, right): the same verdicts on each case" in told
+    once_more = started(guests, "run", "--resume", str(out))
+    told = said(once_more)  # and no host is connected to
+    assert once_more.returncode == 0
+    assert told.count("is complete") == len(NAMES)
+    assert "connected" not in told
+
+
 def in_flight(out: Path) -> bool:
     """Whether the case LONG has begun."""
     path = out / "results.jsonl"
