@@ -13,7 +13,7 @@ from commands import builds
 from conformance.errors import UserError
 from conformance.run_options import OPTIONS, RunOptions
 from conformance.tables.suite import ROOT
-from fixtures import packages
+from fixtures import packages, usable
 from fixtures.hosts.address import Address
 from fixtures.hosts.archive import PARTS, packed
 from fixtures.hosts.link import Link
@@ -44,6 +44,8 @@ def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
     builds.refuse_on_host(options)
     if options.rdma_core:
         raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build there")
+    if options.peer:
+        usable.on_another_host(options.peer)  # a mistake in its form is told before anything is connected to
     packages.ensure_tools(packages.SSH, assume_yes=assume_yes, say=say)
     uses = packages.SEQUENCES if options.tier == "exhaustive" and options.sequences else ()
     wanted = {

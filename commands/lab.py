@@ -7,6 +7,8 @@ file (lab_file.py), nor for the page (reports/lab.py).
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -14,8 +16,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from commands import case_options
+from commands import case_options, report
 from commands.lab_file import OF_HOSTS, LabHost, read_lab
+from commands.plan import FILE_NAME as PLAN
+from commands.plan import LabPlan, write_lab_plan
 from commands.run_folder import run_folder
 from conformance.errors import PROGRAM, UserError
 from conformance.results.files import make_directory, write_atomically
@@ -37,10 +41,11 @@ _ENDING_S = 60.0  # how long the runs may take to end when this one is asked to
 _LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
 
 
-def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace) -> int:
+def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resumed: bool = False) -> int:
     """Runs the cases of `options` on each host in the file; returns the exit status.
 
-    Results are in a directory for each host below that of the run. Raises UserError for a mistake in the file.
+    Results are in a directory for each host below that of the run. If the lab is `resumed`, a host whose run is
+    complete is left alone. Raises UserError for a mistake in the file.
     """
     if arguments.shell:
         raise UserError("--shell cannot be given with --lab", hint="a lab has no guest")
@@ -54,12 +59,16 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace) -> i
         arguments.out = out
         make_directory(out)
         for host in hosts:
-            if (out / host.name / FILE_NAME).exists():
-                raise UserError(f"{out / host.name} has a run", hint="choose another --out")
+            if (out / host.name / FILE_NAME).exists() and not resumed:
+                raise UserError(f"{out / host.name} has a run", hint="choose another --out, or --resume the lab")
+        write_lab_plan(LabPlan(tuple(options.arguments()), os.getcwd(), str(file.absolute())), out)
         runs = [_HostRun(host, options, out, _LOUDNESS.get(arguments.level, []), progress) for host in hosts]
         try:
             for run in runs:
                 run.wait()
+        except KeyboardInterrupt as end:
+            end.args = (_rest(out),)
+            raise
         finally:
             for run in runs:
                 run.end()
@@ -69,6 +78,8 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace) -> i
         print(one_line(f"{column.name}: {column.told}"))
     for line in page.differences(columns):
         print(one_line(line))
+    if any(run.status not in (0, 1) for run in runs):
+        print(_rest(out))
     print(f"report: {out / page.FILE_NAME} (results: {', '.join(str(out / host.name) for host in hosts)})")
     return _status([run.status for run in runs])
 
@@ -78,8 +89,12 @@ def _status(found: Sequence[int]) -> int:
     return 1 if 1 in found else 3 if any(found) else 0
 
 
+def _rest(out: Path) -> str:
+    return f"{PROGRAM} run --resume {shlex.quote(str(out))} runs the rest"
+
+
 class _HostRun:
-    """The run on one host: a process, whose lines are shown behind the host's name."""
+    """The run on one host: a process, whose lines are shown behind the host's name; none if the run is complete."""
 
     def __init__(self, host: LabHost, options: RunOptions, out: Path, loudness: list[str], progress: Progress) -> None:
         self.host = host
@@ -87,18 +102,27 @@ class _HostRun:
         self.status = 0
         self._progress = progress
         self._last = ""
-        arguments = replace(options, **host.options).arguments()
+        self._process: subprocess.Popen[str] | None = None
+        if (digest := self._digest()) and digest.footer and digest.footer["complete"]:
+            report.write_beside(self.folder)
+            self.status = digest.status
+            progress.say(f"{host.name}: the run in {self.folder} is complete")
+            return
+        if (self.folder / PLAN).exists():
+            arguments = ["--resume", str(self.folder)]
+        else:
+            arguments = [*replace(options, **host.options).arguments(), "--out", str(self.folder)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "commands", "run", *arguments, "--out", str(self.folder), *loudness],
+            [sys.executable, "-m", "commands", "run", *arguments, *loudness],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
             start_new_session=True, preexec_fn=die_with_parent(),
         )  # fmt: skip
-        self._reader = threading.Thread(target=self._show, daemon=True)
+        self._reader = threading.Thread(target=self._show, args=(self._process,), daemon=True)
         self._reader.start()
 
-    def _show(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+    def _show(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
             text = line.rstrip()
             if text.startswith("rdma-cts: "):
                 self._last = text.removeprefix("rdma-cts: ")
@@ -107,11 +131,15 @@ class _HostRun:
 
     def wait(self) -> None:
         """Returns when the run has ended."""
+        if not self._process:
+            return
         self.status = self._process.wait()
         self._reader.join()
 
     def end(self) -> None:
         """Ends the run if it is still going on, in good order, so that nothing is left on its host."""
+        if not self._process:
+            return
         if self._process.poll() is None:
             self._process.terminate()
             try:

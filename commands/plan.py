@@ -1,4 +1,4 @@
-"""The plan of a run: what it was asked to do, written beside its results before it starts, so that it can be resumed.
+"""The plan of a run or lab: what it was asked to do, written beside its results before it starts, to be resumed by.
 
 The header of the results cannot replace it: it is written only when the first worker has reported its device.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from conformance.results.files import write_atomically
 
 FILE_NAME = "plan.json"
 SCHEMA = "rdma-cts-plan/1"
+LAB_FILE_NAME = "lab.json"
+LAB_SCHEMA = "rdma-cts-lab/1"
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,28 @@ class Plan:
                 raise UserError(f"the run cannot be resumed, because {what}", hint="start a new run")
 
 
+@dataclass(frozen=True)
+class LabPlan:
+    """The command's arguments, its working directory, and the file of the lab, by its absolute path."""
+
+    argv: tuple[str, ...]
+    directory: str
+    file: str
+
+
 def write_plan(plan: Plan, folder: Path) -> None:
     """Writes the plan into `folder` atomically. Raises UserError."""
-    data = json.dumps({"schema": SCHEMA, **asdict(plan)}, indent=1) + "\n"
-    write_atomically(folder / FILE_NAME, data.encode("ascii"))
+    _write(folder / FILE_NAME, SCHEMA, plan)
+
+
+def write_lab_plan(plan: LabPlan, folder: Path) -> None:
+    """The same for a lab."""
+    _write(folder / LAB_FILE_NAME, LAB_SCHEMA, plan)
+
+
+def _write(path: Path, schema: str, plan: Plan | LabPlan) -> None:
+    data = json.dumps({"schema": schema, **asdict(plan)}, indent=1) + "\n"
+    write_atomically(path, data.encode("ascii"))
 
 
 def read_plan(folder: Path) -> Plan:
@@ -58,24 +79,43 @@ def read_plan(folder: Path) -> Plan:
 
     Another user's plan could name a library to execute. Results received from others can be reported, not resumed.
     """
-    path = folder / FILE_NAME
-    try:
-        with open_regular(path) as file:
-            if os.fstat(file.fileno()).st_uid not in (os.geteuid(), 0):
-                raise UserError(
-                    f"{path} belongs to another user", hint="only the user who started the run can resume it"
-                )
-            data = parse(file.read(MOST_BYTES))
-        if data.pop("schema") != SCHEMA:
-            raise ValueError
-        plan = Plan(**data)
+    with _valid(folder, FILE_NAME, "run"):
+        plan = Plan(**_read(folder / FILE_NAME, SCHEMA))
         texts: Sequence[Any] = [*plan.argv, *plan.planned, plan.directory, plan.tables_sha256, plan.stack]
         if not all(isinstance(text, str) for text in texts) or not isinstance(plan.given, dict):
             raise ValueError
+    return Plan(tuple(plan.argv), plan.directory, tuple(plan.planned), plan.tables_sha256, plan.stack, plan.given)
+
+
+def read_lab_plan(folder: Path) -> LabPlan:
+    """The plan of the lab recorded in `folder`. Raises UserError as `read_plan` does."""
+    with _valid(folder, LAB_FILE_NAME, "lab"):
+        plan = LabPlan(**_read(folder / LAB_FILE_NAME, LAB_SCHEMA))
+        if not all(isinstance(text, str) for text in (*plan.argv, plan.directory, plan.file)):
+            raise ValueError
+    return LabPlan(tuple(plan.argv), plan.directory, plan.file)
+
+
+@contextmanager
+def _valid(folder: Path, name: str, what: str) -> Iterator[None]:
+    """Within the block, the plan of `what` is read from the file `name`; errors become UserErrors."""
+    path = folder / name
+    try:
+        yield
     except FileNotFoundError as error:
-        raise UserError(f"no run to resume in {folder}: there is no {FILE_NAME}") from error
+        raise UserError(f"no {what} to resume in {folder}: there is no {name}") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is not a valid plan of a run") from error
-    return Plan(tuple(plan.argv), plan.directory, tuple(plan.planned), plan.tables_sha256, plan.stack, plan.given)
+        raise UserError(f"{path} is not a valid plan of a {what}") from error
+
+
+def _read(path: Path, schema: str) -> dict[str, Any]:
+    """The fields of a plan that this user or root has written. Raises what `_valid` expects."""
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_uid not in (os.geteuid(), 0):
+            raise UserError(f"{path} belongs to another user", hint="only the user who started the run can resume it")
+        data: dict[str, Any] = parse(file.read(MOST_BYTES))
+    if data.pop("schema") != schema:
+        raise ValueError
+    return data

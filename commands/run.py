@@ -17,7 +17,7 @@ from commands import builds, case_options, hosts, lab, report, run_arguments, ta
 from commands.arguments import Parser
 from commands.durations import expected_durations
 from commands.guests import Guests, guest_driver
-from commands.plan import Plan, read_plan, write_plan
+from commands.plan import LAB_FILE_NAME, LabPlan, Plan, read_lab_plan, read_plan, write_plan
 from commands.run_folder import run_folder, tidied
 from commands.written import out_directory
 from conformance.errors import PROGRAM, UserError
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=out_directory, metavar="DIR", help="where results go (default: out/<time>-<device>)"
     )
-    parser.add_argument("--resume", type=Path, metavar="DIR", help="resume the run in DIR that was cut short")
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="resume the run or lab in DIR that was cut short")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.set_defaults(level=NORMAL)
     loudness = parser.add_mutually_exclusive_group()
@@ -84,22 +84,27 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    """Runs the rest of a run according to its plan."""
-    own = [f"--{name}" for name in ("out", "lab", "shell") if getattr(arguments, name)]
+    """Runs the rest of a run or of a lab according to its plan."""
+    is_lab = bool(arguments.lab) or (arguments.resume / LAB_FILE_NAME).exists()
+    own = [f"--{name}" for name in ("out", "shell") if getattr(arguments, name)]
     if given := [*run_arguments.given_flags(arguments), *own]:
         raise UserError(
             f"{', '.join(given)} cannot be given with --resume",
             hint="all options are taken from the run that is resumed",
         )
-    plan = read_plan(arguments.resume)
+    plan = read_lab_plan(arguments.resume) if is_lab else read_plan(arguments.resume)
     first = _parse(plan.argv)
     first.out = arguments.resume.absolute()
     first.yes, first.level, first.argv = arguments.yes, arguments.level, list(plan.argv)
+    file = arguments.lab.absolute() if arguments.lab else None
     try:
         os.chdir(plan.directory)
     except OSError as error:
         raise UserError(f"the run was started in {plan.directory}, which cannot be used: {error.strerror}") from error
-    return _run(run_arguments.options_from(first), first, plan)
+    options = run_arguments.options_from(first)
+    if isinstance(plan, LabPlan):
+        return lab.run_lab(file or Path(plan.file), options, first, resumed=True)
+    return _run(options, first, plan)
 
 
 def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None = None) -> int:

@@ -84,3 +84,7 @@ class HarnessFailure(Exception):
 
 class LoopbackLost(HarnessFailure):
     """A pair of the harness does not carry a message that must arrive. Whatever was refused on it shows nothing."""
+
+
+class PeerLost(LoopbackLost):
+    """The host of the peer does not answer any more."""

@@ -265,8 +265,8 @@ OPTIONS: Mapping[str, Option] = {
         Option("port", "--port", "its port", WHERE, "N", positive_count, only_on=HOST, plugin=True),
         Option("gid_index", "--gid-index", "index in the port's GID table", WHERE, "N", index, only_on=HOST,
                plugin=True),
-        Option("peer", "--peer", "the device on whose side requests are posted (default: loopback on the device under"
-               " test)", WHERE, "DEVICE", word, only_on=HOST, plugin=True),
+        Option("peer", "--peer", "the device that posts requests, of the same host or another (default: loopback on the"
+               " device under test)", WHERE, "[HOST:]DEVICE", word, only_on=HOST, plugin=True),
         Option("host", "--host", "a device of this host, which is reached over ssh", WHERE, "[USER@]HOST[:PORT]", word,
                only_on=HOST),
         Option("console", "--console", "with --host: prints the host's console, as evidence when it dies", WHERE,

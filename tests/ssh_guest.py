@@ -1,6 +1,6 @@
 """Guests that stand for hosts with an RDMA device and sshd, reached over QEMU's user networking. No test itself.
 
-Their image is the default one with openssh-server and a network card's module; it is built and kept like any other. A
+Their image is the default one with OpenSSH and a network card's module; it is built and kept like any other. A
 panic does not end such a guest, and a reset starts it again, as with a host.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,7 +41,7 @@ def host_image(say: Callable[[str], None] = print) -> Image:
     """The image with sshd."""
     recipe = recipe_for()
     more = replace(
-        recipe, stack=f"{recipe.stack}-ssh", packages=(*recipe.packages, "openssh-server"),
+        recipe, stack=f"{recipe.stack}-ssh", packages=(*recipe.packages, "openssh-server", "openssh-client"),
         optional_modules=(*recipe.optional_modules, "virtio_net"),
     )  # fmt: skip
     return ensure_image(more, cache_directory(), say)
@@ -98,14 +98,21 @@ def ssh_on_path(folder: Path, options: Mapping[str, str]) -> Path:
 
 
 @contextmanager
-def ssh_guest(folder: Path, image: Image, devices: int = 1) -> Iterator[SshGuest]:
-    """A guest that is up and serves ssh; keys_in(folder) has been called."""
+def ssh_guest(
+    folder: Path, image: Image, devices: int = 1, network: Sequence[str] = (), prepare: str = "",
+    tree: Iterable[tuple[Path, str]] = (),
+) -> Iterator[SshGuest]:  # fmt: skip
+    """A guest that is up and serves ssh; keys_in(folder) has been called.
+
+    `network` are QEMU's arguments for more network cards. `prepare` are commands in the guest before sshd is started,
+    in a directory that has the files of `tree`, as (source, name there).
+    """
     program = find_program(qemu.PROGRAM)
     assert program
     work = folder / "work"
     work.mkdir()
     job = Job(
-        ((folder / "user_key.pub", "authorized_keys"), (folder / "host_key", "host_key")), _SERVE,
+        ((folder / "user_key.pub", "authorized_keys"), (folder / "host_key", "host_key"), *tree), prepare + _SERVE,
         {"RDMA_CTS_DEVICES": str(devices)},
     )  # fmt: skip
     jobs.pack(job, work / "job.erofs")
@@ -116,7 +123,7 @@ def ssh_guest(folder: Path, image: Image, devices: int = 1) -> Iterator[SshGuest
     command = [word.replace("panic=-1", "panic=0") for word in command]
     command += [
         "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=net",
-        "-qmp", f"unix:{control},server=on,wait=off",
+        *network, "-qmp", f"unix:{control},server=on,wait=off",
     ]  # fmt: skip
     (folder / "reset.sh").write_text(
         f"exec /usr/bin/python3 {shlex.quote(str(ROOT / 'tests/reset_guest.py'))} {shlex.quote(str(control))}\n"

@@ -14,10 +14,12 @@ import pytest
 from lxml import html
 
 from commands.lab_file import LabHost, read_lab
+from commands.plan import Plan, write_plan
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, footer_record
-from conformance.tables.suite import ROOT
+from conformance.tables.suite import ROOT, load_suite
+from made_history import write_run
 from patience import PATIENCE_S
 from reports import lab
 from reports.digest import Digest, digest
@@ -117,6 +119,60 @@ def test_a_host_that_cannot_be_reached_costs_its_column(tmp_path: Path) -> None:
     assert reason in page.getroot().text_content()
 
 
+def test_a_resumed_lab_leaves_a_host_alone_that_has_ended(tmp_path: Path) -> None:
+    """Of three hosts one is complete, one was cut short, one has not begun; none can be reached now."""
+    lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two, device: a}]\n")
+    assert run(tmp_path, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw").returncode == 3
+    write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
+    suite = load_suite()
+    cases = tuple(case.id for case in suite.cases)
+    argv = ("--host", "cut.invalid", "--device", "a")
+    (tmp_path / "out/two").mkdir()
+    write_plan(Plan(argv, str(tmp_path), cases, suite.tables_sha256, "host", {}), tmp_path / "out/two")
+    lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two, device: a}, {host: three, device: a}]\n")
+    done = run(tmp_path / "out", "--resume", ".")
+    assert done.returncode == 3, done.stderr
+    reason = "cannot be reached: ssh: Could not resolve hostname: Name or service not known"
+    assert f"one: the run in {tmp_path / 'out/one'} is complete" in done.stdout
+    assert "one: fake0 conforms to its documents; " in done.stdout
+    assert f"two: not run: cut.invalid {reason}" in done.stdout  # as its own plan says
+    assert f"three: not run: three {reason}" in done.stdout
+    assert f"rdma-cts run --resume {tmp_path / 'out'} runs the rest" in done.stdout
+    assert "1 of 3 hosts conform, 2 without results" in (tmp_path / "out/lab.html").read_text()
+
+
+def test_a_lab_in_which_all_hosts_are_complete_is_told_again(tmp_path: Path) -> None:
+    file = lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
+    assert run(tmp_path, "--lab", "lab.yaml", "--out", "out").returncode == 3
+    write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
+    file.rename(tmp_path / "other.yaml")
+    done = run(tmp_path, "--resume", "out")
+    assert done.returncode == 2
+    assert "lab.yaml" in done.stderr
+    done = run(tmp_path, "--lab", "other.yaml", "--resume", "out")
+    assert done.returncode == 0, done.stderr
+    assert "runs the rest" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--lab", "lab.yaml", "--resume", "."], "no lab to resume in .: there is no lab.json"),
+        (["--lab", "lab.yaml", "--resume", "bad"], "bad/lab.json is not a valid plan of a lab"),
+        (["--resume", "bad", "--verb", "reg_mr"], "--verb cannot be given with --resume; all options are taken from"),
+        (["--resume", "bad", "--out", "x"], "--out cannot be given with --resume; all options are taken from"),
+    ],
+)
+def test_what_is_no_lab_cannot_be_resumed(tmp_path: Path, arguments: list[str], told: str) -> None:
+    lab_file(tmp_path, "hosts: [{host: one}]\n")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad/lab.json").write_text('{"schema": "rdma-cts-lab/1", "argv": 5}')
+    done = run(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -150,12 +206,17 @@ def test_what_only_a_host_over_ssh_has_is_refused_without_one(tmp_path: Path, op
 # The page
 
 
-def ran(verdicts: Sequence[str], **changes: Any) -> Digest:
+def recorded(verdicts: Sequence[str], **changes: Any) -> Recorded:
     """A run with these verdicts."""
     results: list[ResultRecord] = [result(case, verdict) for case, verdict in zip(SUITE.cases, verdicts, strict=True)]
     ids = [line["case"] for line in results]
     footer = footer_record(ids, results, registry(), duration_s=2.5)
-    return digest(Recorded(header(planned=ids, **changes), results, footer), Path("out"))
+    return Recorded(header(planned=ids, **changes), results, footer)
+
+
+def ran(verdicts: Sequence[str], **changes: Any) -> Digest:
+    """The same as reports need it."""
+    return digest(recorded(verdicts, **changes), Path("out"))
 
 
 def test_what_differs_between_equal_hosts_comes_first() -> None:

@@ -159,8 +159,13 @@ class Run:
         self.cases = [self.suite.find(f"reg_mr/fake/{row}") for row in rows]
         self.stand_in = stand_in
 
-    def on(self, host: RemoteHost, begins: Any = lambda case: None, resumed: bool = False) -> Recorded:
-        """Runs the cases; `begins` is called in a worker's thread with each line that tells of a start."""
+    def on(
+        self, host: RemoteHost, begins: Any = lambda case: None, resumed: bool = False, confirms: bool = False
+    ) -> Recorded:
+        """Runs the cases; `begins` is called in a worker's thread with each line that tells of a start.
+
+        If `confirms`, violations are tried again.
+        """
         place = Place(host, ["--rdma-cases", "vendor/0"], self.out / "console.log", link=host.first)
 
         def start(cases: Sequence[str]) -> RemoteWorker:
@@ -182,7 +187,7 @@ class Run:
             Supervisor(
                 self.suite, [case for case in self.cases if case], results, self.audience, {"stack": "host"},
                 self.out / "console.log", boot_id=lambda: host.boot_id, prior=prior,
-            ).run(start)  # fmt: skip
+            ).run(start, again=(start,) if confirms else ())  # fmt: skip
         finally:
             results.close()
         return read_results(self.out)
@@ -192,16 +197,37 @@ class Run:
 def verdicts_of(stand_in: StandIn, project: Project, tmp_path: Path) -> Any:
     """Runs rows on the stand-in; returns the verdicts by row, and the run."""
 
-    def run(*rows: str, begins: Any = lambda case: None, **means: Any) -> tuple[dict[str, str], Recorded, Run]:
+    def run(
+        *rows: str, begins: Any = lambda case: None, confirms: bool = False, **means: Any
+    ) -> tuple[dict[str, str], Recorded, Run]:
         made = Run(stand_in, project, tmp_path / "out", rows)
         with stand_in.host(**means) as host:
-            recorded = made.on(host, begins)
+            recorded = made.on(host, begins, confirms=confirms)
         return {line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results}, recorded, made
 
     return run
 
 
 # A run
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_violation_is_tried_again_on_the_host(verdicts_of: Any, stand_in: StandIn, cut: bool) -> None:
+    """Even if the connection breaks meanwhile."""
+    began: list[str] = []
+
+    def begins(line: str) -> None:
+        began.append(line)
+        if cut and len(began) == 3:
+            stand_in.cut()
+
+    found, recorded, _ = verdicts_of("works", "wrongly-accepted", begins=begins, confirms=True)
+    assert found == {"works": "PASS", "wrongly-accepted": "FAIL"}
+    (again,) = recorded.confirmations
+    assert (again["case"], again["confirmed"], again["by"]) == ("reg_mr/fake/wrongly-accepted", True, "repetition")
+    assert recorded.footer["confirmation"]["confirmed"] == 1
+    assert len(began) in ((3, 4) if cut else (3,))  # once more, unless its result has come before the end
+    assert stand_in.left() == []
 
 
 def test_a_run_over_ssh_has_the_verdicts_of_one_without(verdicts_of: Any, stand_in: StandIn) -> None:

@@ -19,6 +19,7 @@ from conformance.device.iwarp import ByManager
 from conformance.device.libibverbs import exact
 from conformance.device.posting import Poster
 from conformance.device.qp_states import Attr, modify_to
+from conformance.device.remote_peer import Destination, RemoteDevice, RemoteDomain, RemoteQueue
 from conformance.device.windows import DeviceWindow
 from conformance.errors import NotConnected
 from conformance.model.case import QpSpec
@@ -57,7 +58,8 @@ class DeviceQueue:
     """One queue pair with a completion queue of its own."""
 
     shared: Any = None  # the pyverbs SRQ in which its receives are, if any
-    remote: Device | None = None  # the device of its peer; None in loopback
+    remote: Destination | None = None  # the device of its peer; None in loopback
+    _memory: RemoteDevice | None = None  # a peer on another host whose memory this end's requests may use
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
         """Waits at most `deadline_s` seconds for a completion.
@@ -161,7 +163,7 @@ class DeviceQueue:
         return attributes
 
     @property
-    def _destination_device(self) -> Device:
+    def _destination_device(self) -> Destination:
         return self.remote or self.device
 
     def _path(self) -> Any:
@@ -205,9 +207,16 @@ class DeviceQueue:
 
     def post_send(self, request: SendRequest) -> Return:
         """ibv_post_send, or the ibv_wr_* call if only that can post the request: 0, or the value of errno."""
+        self._share_memory()
         if request.opcode in EXTENDED_OPCODES:
             return exact(lambda: self._post_extended(request))
         return self.poster.send(request, self._destination)
+
+    def _share_memory(self) -> None:
+        """Before a request: a peer on another host gets the memory that it may use."""
+        if isinstance(self.remote, RemoteDevice):
+            self.remote.push()
+            self._memory = self.remote
 
     def _post_extended(self, request: SendRequest) -> None:
         self.qp.wr_start()
@@ -236,7 +245,10 @@ class DeviceQueue:
 
         `deadline_s` defaults to that of the queue pair.
         """
-        return self.poster.completions(count, self.deadline_s if deadline_s is None else deadline_s)
+        found = self.poster.completions(count, self.deadline_s if deadline_s is None else deadline_s)
+        if self._memory:
+            self._memory.pull()
+        return found
 
     def close(self) -> None:
         """Destroys the queue pair and its completion queue."""
@@ -270,16 +282,23 @@ class DevicePair:
         self._state = spec.state
         self.responder = self.kind(device, responder_pd, spec, deadline_s)
         # XRC_SEND alone is only used to post binds, which need no peer.
-        self.requester = self.responder
+        self.requester: DeviceQueue | RemoteQueue = self.responder
         try:
             if spec.kind != "XRC_SEND":
-                other = cast(ProtectionDomain, requester_pd).device
-                self.requester = self.kind(other, requester_pd, spec.peer, deadline_s)
-                self.requester.remote, self.responder.remote = device, other
+                self.responder.remote = cast(ProtectionDomain | RemoteDomain, requester_pd).device
+                self.requester = self._made_requester(device, spec.peer, requester_pd, deadline_s)
             self._connect_new()
         except BaseException:
             self.close()
             raise
+
+    def _made_requester(self, device: Device, spec: QpSpec, pd: Pd, deadline_s: float) -> DeviceQueue | RemoteQueue:
+        """The end on the device of its PD, which may be on another host; its packets go to `device`."""
+        if isinstance(pd, RemoteDomain):
+            return RemoteQueue(pd, spec, deadline_s, device)
+        queue = self.kind(cast(ProtectionDomain, pd).device, pd, spec, deadline_s)
+        queue.remote = device
+        return queue
 
     @property
     def tells_state(self) -> bool:
@@ -310,8 +329,6 @@ class DevicePair:
 
     def renew(self) -> None:
         """Restores the state after creation: moves both through RESET, or creates them again."""
-        from pyverbs.pyverbs_error import PyverbsRDMAError
-
         if not self.renews_by_reset:
             self._create_again()
             return
@@ -319,8 +336,10 @@ class DevicePair:
             for queue in {self.responder, self.requester}:
                 queue.reset()
             self._connect()
-        except PyverbsRDMAError:  # no rule is about whether a queue pair can be moved to RESET
-            self._create_again()
+        except Exception as error:  # PyverbsRDMAError or PeerRefused
+            if getattr(error, "error_code", None) is None:
+                raise
+            self._create_again()  # no rule is about whether a queue pair can be moved to RESET
 
     def _create_again(self) -> None:
         self.close()

@@ -19,6 +19,7 @@ from conformance.device.device import Device
 from conformance.device.posting import Poster
 from conformance.device.qp_states import modify_to, query_state
 from conformance.device.queue_pairs import QUEUE_DEPTH, DeviceQueue
+from conformance.device.remote_peer import RemoteQueue
 from conformance.device.shared_receives import SharedReceivesPair
 from conformance.model.case import QpSpec
 
@@ -32,7 +33,11 @@ _RECEIVER = 10  # IBV_QPT_XRC_RECV
 
 
 class XrcQueue(DeviceQueue):
-    """One end, with the interface of one queue pair. `number` is that of the XRC_SEND queue pair."""
+    """One end, with the interface of one queue pair.
+
+    `number` is that of the XRC_SEND queue pair, `receiver` that of the XRC_RECV queue pair, `shared` that of the shared
+    receive queue.
+    """
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
         """Waits at most `deadline_s` seconds for a completion.
@@ -54,6 +59,7 @@ class XrcQueue(DeviceQueue):
             made.callback(self._receiver.close)
             self.kind = XRC
             self.poster = Poster(device.pointers.qp(self.qp), device.pointers.srq(shared, pd.pointer))
+            self.receiver = int(self._receiver.qp_num)
             self.shared, self._peer_shared = int(shared.get_srq_num()), 0
             self._made = made.pop_all()
 
@@ -66,11 +72,11 @@ class XrcQueue(DeviceQueue):
         attributes.pd, attributes.xrcd, attributes.cq = self.pyverbs_pd, domain, self.cq
         return SRQ(self.device.context, attributes)
 
-    def connect(self, peer: XrcQueue) -> None:
-        """Connects both queue pairs of this end to those of the peer."""
-        modify_to(self._receiver, "XRC_RECV", self.connection_attributes(peer.number), "RTR")
-        modify_to(self.qp, "XRC_SEND", self.connection_attributes(int(peer._receiver.qp_num)), "RTS")
-        self.state, self._peer_shared = "RTS", peer.shared
+    def connect(self, number: int, receiver: int, shared: int) -> None:
+        """Connects both queue pairs of this end to those of the peer, which has these numbers."""
+        modify_to(self._receiver, "XRC_RECV", self.connection_attributes(number), "RTR")
+        modify_to(self.qp, "XRC_SEND", self.connection_attributes(receiver), "RTS")
+        self.state, self._peer_shared = "RTS", shared
 
     def query_state(self) -> str:
         """ERR if either queue pair is in that state, else the state of the XRC_SEND queue pair."""
@@ -79,6 +85,7 @@ class XrcQueue(DeviceQueue):
 
     def post_send(self, request: SendRequest) -> Return:
         """ibv_post_send to the shared receive queue of the peer: 0, or the value of errno."""
+        self._share_memory()
         return self.poster.send(request, srqn=self._peer_shared)
 
     def close(self) -> None:
@@ -93,8 +100,8 @@ class XrcPair(SharedReceivesPair):
     keeps_receives = True
 
     def _connect(self) -> None:
-        requester, responder = self.requester, self.responder
-        assert isinstance(requester, XrcQueue)
-        assert isinstance(responder, XrcQueue)
-        requester.connect(responder)
-        responder.connect(requester)
+        ends = self.requester, self.responder
+        for end, peer in (ends, ends[::-1]):
+            assert isinstance(end, XrcQueue | RemoteQueue)
+            assert isinstance(peer, XrcQueue | RemoteQueue)
+            end.connect(peer.number, peer.receiver, peer.shared)

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 
 from conformance.bench.calls import Pd, Sge, errno_name
 from conformance.bench.interface import Bench, Pair
+from conformance.device.remote_peer import RemoteDomain
 from conformance.errors import NotConnected, SetupRefused
 from conformance.execution.connection import LoopbackConnection
 from conformance.model.case import QpSpec
@@ -59,7 +60,7 @@ class HarnessResources:
     def _register(self, pd: Pd, size: int, access: int) -> Sge:
         memory = self._bench.allocate("anonymous", size)
         self._cleanup.callback(memory.close)
-        entry = self._bench.entry("libibverbs")
+        entry = pd.device if isinstance(pd, RemoteDomain) else self._bench.entry("libibverbs")
         returned = entry.reg_mr(pd, memory.addr, size, _LOCAL_WRITE | access)
         if returned.mr is None:
             raise SetupRefused("registering the local side's memory", errno_name(returned.errno))

@@ -37,3 +37,4 @@ class Transport:
 INFINIBAND = Transport("InfiniBand")
 ROCE = Transport("RoCE")
 IWARP = Transport("iWARP", acknowledged=False, immediate_data=False, iba=False, read_sink=("REMOTE_WRITE",))
+TRANSPORTS = {each.name: each for each in (INFINIBAND, ROCE, IWARP)}

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from conformance.device.device import Device
+from conformance.device.remote_peer import RemoteDevice
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.profile import Profile
@@ -170,12 +171,9 @@ def open_device(config: pytest.Config) -> Device:
     return Device(own_device(config), config.getoption("--rdma-port"), config.getoption("--rdma-gid-index"))
 
 
-def open_peer(config: pytest.Config, device: Device) -> Device | None:
-    """The device of --rdma-peer, on which the requesters are; None without it. Raises UserError if it cannot be one."""
-    name = config.getoption("--rdma-peer")
-    if not name:
-        return None
-    peer = Device(name)
+def open_peer(config: pytest.Config, device: Device) -> Device:
+    """The device of this host that --rdma-peer names. Raises UserError if it cannot be the requesters'."""
+    peer = Device(config.getoption("--rdma-peer"))
     try:
         peer.check_port()
         check_peer(device, peer)
@@ -185,7 +183,7 @@ def open_peer(config: pytest.Config, device: Device) -> Device | None:
     return peer
 
 
-def check_peer(device: Device, peer: Device) -> None:
+def check_peer(device: Device, peer: Device | RemoteDevice) -> None:
     """Raises UserError if the peer cannot be the other end of what the device under test declares."""
     if IWARP in (device.transport, peer.transport):
         raise UserError("--peer is not for iWARP, whose queue pairs are connected on one device only", status=3)

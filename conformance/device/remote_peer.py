@@ -1,0 +1,227 @@
+"""A peer on another host: the requester's device, its protection domain, its memory and its queue pairs, from here.
+
+Everything is done by a process on that host, which a channel asks. The memory of the requester is in this process too,
+at the same addresses, and both are kept alike (mirror.py). Not for what that process does (fixtures/hosts/requester.py)
+and not for how it is reached (fixtures/hosts/peer.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from conformance.bench.calls import IbvMr, Mr, Pd, Return, Sge, Window
+from conformance.bench.work_requests import BindInfo, Completion, SendRequest
+from conformance.device.mirror import Mirror
+from conformance.errors import HarnessFailure
+from conformance.model.case import QpSpec
+from conformance.model.transport import TRANSPORTS
+
+
+class Channel(Protocol):
+    """Asks the process on the other host to do something, and returns its answer.
+
+    Raises PeerLost if none comes, PeerRefused if the device there has refused it, OSError with its errno, and
+    HarnessFailure for anything else that went wrong there.
+    """
+
+    def call(self, name: str, **arguments: Any) -> Any: ...
+
+
+class PeerRefused(Exception):
+    """The peer's device has refused a call of the harness with `error_code`, an errno; as PyverbsRDMAError has it."""
+
+    def __init__(self, error_code: int, what: str) -> None:
+        super().__init__(what)
+        self.error_code = error_code
+
+
+class Destination(Protocol):
+    """Where packets of a queue pair go: what a path to the other device needs to know of it. Device is one."""
+
+    @property
+    def gid(self) -> Any: ...
+    @property
+    def lid(self) -> int: ...
+    @property
+    def active_mtu(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A destination on another host: its GID as eight words, its LID, and its port's MTU as a value of enum ibv_mtu."""
+
+    address: str
+    lid: int
+    active_mtu: int
+
+    @classmethod
+    def of(cls, device: Destination) -> Endpoint:
+        """What the other host has to know of a device here."""
+        return cls(str(device.gid), device.lid, device.active_mtu)
+
+    @cached_property
+    def gid(self) -> Any:
+        """The GID, as a pyverbs object."""
+        from pyverbs.addr import GID
+
+        return GID(self.address)
+
+
+class RemoteDevice:
+    """The device of the requesters, as far as a connection needs it."""
+
+    def __init__(self, name: str, channel: Channel, facts: dict[str, Any]) -> None:
+        """`facts` are those of requester.Requesters.facts; `name` is how the user named it."""
+        self.name = name
+        self.channel = channel
+        self.transport = TRANSPORTS[facts["transport"]]
+        self.capabilities: dict[str, bool] = facts["capabilities"]
+        self._endpoint = Endpoint(**facts["endpoint"])
+        self._mirror = Mirror()
+
+    @property
+    def gid(self) -> Any:
+        """Its GID, as a pyverbs object."""
+        return self._endpoint.gid
+
+    @property
+    def lid(self) -> int:
+        """Its port's LID; 0 on Ethernet."""
+        return self._endpoint.lid
+
+    @property
+    def active_mtu(self) -> int:
+        """Its port's MTU, as a value of enum ibv_mtu."""
+        return self._endpoint.active_mtu
+
+    def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
+        """ibv_reg_mr there, of memory at the same address, which has the contents of the memory here from now on."""
+        told = self.channel.call("register", addr=addr, length=length, access=access)
+        if told["errno"]:
+            return Return(0, told["errno"])
+        self._mirror.hold(addr, length)
+        struct = IbvMr(addr=addr, length=length, lkey=told["lkey"], rkey=told["rkey"])
+        return Return(1, 0, Mr(struct))
+
+    def dereg_mr(self, mr: Mr) -> Return:
+        """ibv_dereg_mr there; the memory is no longer kept alike."""
+        addr = int(mr.struct.addr)
+        self._mirror.drop(addr)
+        value = self.channel.call("deregister", addr=addr)
+        return Return(value, value)
+
+    def call(self, name: str, **arguments: Any) -> Any:
+        """The answer to a call that may use the memory, which is made alike before; see Channel."""
+        return self.channel.call(name, changes=self._mirror.changes(), **arguments)
+
+    def push(self) -> None:
+        """Gives the memory there the contents of that here."""
+        if changes := self._mirror.changes():
+            self.channel.call("write", changes=changes)
+
+    def pull(self) -> None:
+        """Gives the memory here the contents of that there."""
+        self.take(self.channel.call("changes"))
+
+    def take(self, changes: list[tuple[int, str]]) -> None:
+        """Writes what has changed there into the memory here."""
+        self._mirror.apply(changes)
+
+
+class RemoteDomain:
+    """The one protection domain of all requesters."""
+
+    pointer = handle = context_pointer = 0  # no structure here
+
+    def __init__(self, device: RemoteDevice) -> None:
+        self.device = device
+
+    @contextmanager
+    def naming(self, handle: int) -> Iterator[None]:
+        """Only a PD of the device under test can be given another handle."""
+        raise HarnessFailure("the protection domain of a peer on another host has no structure here")
+        yield
+
+    def close(self) -> None:
+        """Nothing: it lives as long as the connection to the host."""
+
+
+class RemoteQueue:
+    """A requester's queue pair. See bench.interface.Queue and connecting.End.
+
+    `shared` and `receiver` are the numbers of the shared receive queue and of the receiving queue pair of XRC, else 0.
+    """
+
+    def __init__(self, pd: RemoteDomain, spec: QpSpec, deadline_s: float, destination: Destination) -> None:
+        """`destination` is the device of the responder. Waits at most `deadline_s` seconds for a completion.
+
+        Raises PeerRefused if the device refuses the queue pair.
+        """
+        self.pd, self.kind, self.sq_sig_all, self.state = pd, spec.kind, spec.sq_sig_all, "RESET"
+        self._deadline_s = deadline_s
+        told = pd.device.channel.call(
+            "create", spec=asdict(spec), deadline_s=deadline_s, destination=asdict(Endpoint.of(destination))
+        )
+        self._id = int(told["queue"])
+        self.number, self.receiver, self.shared = (int(told[name]) for name in ("number", "receiver", "shared"))
+
+    def _call(self, name: str, **arguments: Any) -> Any:
+        return self.pd.device.channel.call(name, queue=self._id, **arguments)
+
+    def move_to(self, state: str, peer: int) -> None:
+        """See queue_pairs.DeviceQueue."""
+        self._call("move_to", state=state, peer=peer)
+        self.state = state if state != "RESET" else self.state
+
+    def connect(self, number: int, receiver: int, shared: int) -> None:
+        """See xrc.XrcQueue."""
+        self._call("connect", number=number, receiver=receiver, shared=shared)
+        self.state = "RTS"
+
+    def fail(self) -> None:
+        """Moves the queue pair to the error state."""
+        self._call("fail")
+        self.state = "ERR"
+
+    def reset(self) -> None:
+        """Moves the queue pair to RESET, and removes all completions from its completion queue."""
+        self._call("reset")
+        self.state = "RESET"
+
+    def query_state(self) -> str:
+        """The state that ibv_query_qp returns. Raises OSError."""
+        return str(self._call("query_state"))
+
+    def events(self) -> list[str]:
+        """The names of its asynchronous events."""
+        return list(self._call("events"))
+
+    def post_send(self, request: SendRequest) -> Return:
+        """ibv_post_send, or the ibv_wr_* call: 0, or the value of errno."""
+        if request.window or request.bind:
+            raise HarnessFailure("windows are bound at the responder, and the requester is on another host")
+        fields = {name: value for name, value in request._asdict().items() if name not in ("window", "bind")}
+        return Return(*self.pd.device.call("post_send", queue=self._id, request=fields))
+
+    def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
+        """ibv_post_recv: 0, or the value of errno."""
+        return Return(*self.pd.device.call("post_receive", queue=self._id, sges=list(sges), wr_id=wr_id))
+
+    def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
+        """Windows are bound at the responder. Raises HarnessFailure."""
+        raise HarnessFailure("windows are bound at the responder, and the requester is on another host")
+
+    def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
+        """The next `count` completions, fewer if the deadline passes. The memory here is that there afterwards."""
+        wait_s = self._deadline_s if deadline_s is None else deadline_s
+        told = self._call("completions", count=count, deadline_s=wait_s)
+        self.pd.device.take(told["changes"])
+        return [Completion(*each) for each in told["found"]]
+
+    def close(self) -> None:
+        """Destroys the queue pair and its completion queue."""
+        self._call("close")

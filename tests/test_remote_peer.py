@@ -1,0 +1,385 @@
+"""A peer on another host: memory at the same addresses on both, calls that reach its queue pairs, and its loss.
+
+Between two devices: test_two_guests.py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from conformance.bench.calls import Return, Sge
+from conformance.bench.work_requests import Completion, SendRequest
+from conformance.device.mirror import Mirror
+from conformance.device.queue_pairs import DevicePair
+from conformance.device.remote_peer import Endpoint, PeerRefused, RemoteDevice, RemoteDomain, RemoteQueue
+from conformance.device.xrc import XrcPair
+from conformance.errors import HarnessFailure, LoopbackLost, PeerLost, UserError
+from conformance.model.case import QpSpec
+from conformance.model.preflight import Findings
+from conformance.model.transport import ROCE
+from conformance.tables.suite import ROOT
+from fixtures import memory, usable
+from fixtures.hosts import peer, requester
+from fixtures.hosts.address import Address, peer_of
+from fixtures.hosts.archive import PARTS, PEER_PARTS, packed
+from patience import PATIENCE_S, await_true
+
+SIZE = 3 * memory.PAGE - 100
+
+# How it is named
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "device"),
+    [
+        ("mlx5_1", None, "mlx5_1"), ("node2:mlx5_1", Address("node2"), "mlx5_1"),
+        ("root@node2:2222:rxe0", Address("node2", "root", "2222"), "rxe0"),
+        ("[fd00::1]:rxe0", Address("fd00::1"), "rxe0"),
+    ],
+)  # fmt: skip
+def test_a_peer_is_named_with_or_without_its_host(text: str, host: Address | None, device: str) -> None:
+    assert peer_of(text) == (host, device)
+    assert usable.on_another_host(text) is bool(host)
+
+
+@pytest.mark.parametrize("text", ["node2:", ":rxe0", "a b:rxe0", "-oProxyCommand=x:rxe0", "fd00::1:rxe0"])
+def test_what_names_no_peer_is_a_mistake(text: str) -> None:
+    with pytest.raises(UserError, match=r"^--peer '.*' is n") as caught:
+        usable.check_peer(text, "rxe0")
+    assert caught.value.status == 2
+
+
+# Memory
+
+
+def other_end(pipe: Connection, addr: int) -> None:
+    """The other host: a process with memory of its own at the same address."""
+    mirror = Mirror()
+    mirror.hold(addr, SIZE)
+    mirror.apply(pipe.recv())
+    seen = ctypes.string_at(addr, SIZE)
+    ctypes.memset(addr + memory.PAGE + 5, 0xEE, 7)
+    pipe.send((seen, mirror.changes(), mirror.changes()))
+
+
+def test_both_ends_have_the_same_memory() -> None:
+    place = memory.allocate("anonymous", SIZE)
+    here, (near, far) = Mirror(), multiprocessing.Pipe()
+    here.hold(place.addr, SIZE)
+    assert here.changes() == []
+    process = multiprocessing.get_context("fork").Process(target=other_end, args=(far, place.addr))
+    process.start()
+    content = os.urandom(SIZE)
+    ctypes.memmove(place.addr, content, SIZE)
+    near.send(here.changes())
+    seen, changed, again = near.recv()
+    process.join()
+    assert seen == content
+    assert len(changed) == 1  # one piece, and not again
+    assert again == []
+    here.apply(changed)
+    at = memory.PAGE + 5
+    assert ctypes.string_at(place.addr, SIZE) == content[:at] + b"\xee" * 7 + content[at + 7 :]
+    assert here.changes() == []  # the other end knows
+    here.drop(place.addr)
+    with pytest.raises(ValueError, match="are not in memory that both ends hold"):
+        here.apply(changed)
+    place.close()
+
+
+def test_memory_at_an_address_that_is_in_use_is_refused() -> None:
+    place = memory.allocate("anonymous", memory.PAGE)
+    with pytest.raises(FileExistsError):
+        memory.allocate_at(place.addr, memory.PAGE)
+    place.close()
+    again = memory.allocate_at(place.addr, 1)
+    assert (again.addr, ctypes.string_at(again.addr, memory.PAGE)) == (place.addr, bytes(memory.PAGE))
+    again.close()
+
+
+# Calls
+
+
+class FakeQueue:
+    """A queue pair that remembers what it was asked to do."""
+
+    def __init__(self, device: Any, pd: Any, spec: QpSpec, deadline_s: float) -> None:
+        if spec.inline:
+            raise RefusedByDevice
+        self.pd, self.spec, self.deadline_s, self.number, self.remote = pd, spec, deadline_s, 77, None
+        self.did: list[Any] = []
+
+    def move_to(self, state: str, peer: int) -> None:
+        self.did.append((state, peer, self.remote))
+
+    def reset(self) -> None:
+        self.did.append("reset")
+
+    def query_state(self) -> str:
+        raise OSError(95, "ibv_query_qp")
+
+    def events(self) -> list[str]:
+        return ["COMM_EST"]
+
+    def post_send(self, request: SendRequest) -> Return:
+        self.did.append((request, [ctypes.string_at(sge.addr, sge.length) for sge in request.sges]))
+        return Return(0, 0)
+
+    def post_receive(self, sges: Any, wr_id: int) -> Return:
+        self.did.append((sges, wr_id))
+        return Return(12, 12)
+
+    def completions(self, count: int, deadline_s: float) -> list[Completion]:
+        return [Completion(count, "REM_ACCESS_ERR", vendor_err=int(deadline_s))]
+
+    def close(self) -> None:
+        self.did.append("close")
+
+
+class RefusedByDevice(Exception):
+    """As PyverbsRDMAError."""
+
+    error_code = 12
+
+
+class InProcess:
+    """A channel to requesters in this process; what goes over it is text, as between hosts."""
+
+    def __init__(self, requesters: requester.Requesters) -> None:
+        self.requesters = requesters
+
+    def call(self, name: str, **arguments: Any) -> Any:
+        told = json.loads(json.dumps(self.requesters.answer(name, json.loads(json.dumps(arguments)))))
+        return peer.value_of(told)
+
+
+@pytest.fixture
+def far(monkeypatch: pytest.MonkeyPatch) -> requester.Requesters:
+    """Requesters on a device that is none."""
+    device = SimpleNamespace(check_port=lambda: None, transport=ROCE, capabilities={"rc": True}, gid="g", lid=1,
+                             active_mtu=3)  # fmt: skip
+    monkeypatch.setattr(requester, "Device", lambda name: device)
+    monkeypatch.setattr(requester, "ProtectionDomain", lambda device: "pd")
+    monkeypatch.setattr(requester, "Libibverbs", FakeLibrary)
+    monkeypatch.setattr(requester, "DeviceQueue", FakeQueue)
+    monkeypatch.setattr(memory, "allocate_at", lambda addr, size: memory.Memory(addr, size, None))
+    return requester.Requesters("fake0")
+
+
+class FakeLibrary:
+    def reg_mr(self, pd: Any, addr: int, length: int, access: int) -> Return:
+        struct = SimpleNamespace(lkey=5, rkey=6)
+        return Return(0, 22) if access == 99 else Return(1, 0, cast(Any, SimpleNamespace(struct=struct)))
+
+    def dereg_mr(self, mr: Any) -> Return:
+        return Return(0, 0)
+
+
+@pytest.fixture
+def domain(far: requester.Requesters) -> RemoteDomain:
+    facts = json.loads(json.dumps(far.facts()))
+    return RemoteDomain(RemoteDevice("node2:fake0", InProcess(far), facts))
+
+
+def made(domain: RemoteDomain, far: requester.Requesters, **spec: Any) -> tuple[RemoteQueue, FakeQueue]:
+    queue = RemoteQueue(
+        domain, QpSpec("RC", "pd", **spec), 1.5, cast(Any, SimpleNamespace(gid="h", lid=2, active_mtu=4))
+    )
+    return queue, cast(Any, far._queues[queue._id])
+
+
+def test_what_is_asked_for_is_done_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
+    queue, there = made(domain, far, access=3)
+    assert (queue.number, queue.kind, queue.sq_sig_all, queue.state) == (77, "RC", False, "RESET")
+    assert (there.spec, there.deadline_s, there.pd) == (QpSpec("RC", "pd", access=3), 1.5, "pd")
+    queue.move_to("RTS", 12)
+    assert queue.state == "RTS"
+    assert there.did.pop() == ("RTS", 12, Endpoint("h", 2, 4))
+    assert queue.post_receive((Sge(1, 2, 3),), 9) == Return(12, 12)
+    assert there.did.pop() == ([Sge(1, 2, 3)], 9)
+    assert queue.completions(3, 20.0) == [Completion(3, "REM_ACCESS_ERR", vendor_err=20)]
+    assert queue.completions()[0].vendor_err == 1  # the queue pair's own deadline
+    assert queue.events() == ["COMM_EST"]
+    queue.reset()
+    assert (queue.state, there.did.pop()) == ("RESET", "reset")
+    queue.close()
+    assert there.did.pop() == "close"
+
+
+def test_a_request_finds_its_memory_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
+    place = memory.allocate("anonymous", memory.PAGE)
+    registered = domain.device.reg_mr(domain, place.addr, memory.PAGE, 1)
+    assert registered.mr is not None
+    assert (registered.mr.struct.lkey, registered.mr.struct.rkey) == (5, 6)
+    queue, there = made(domain, far)
+    ctypes.memmove(place.addr, b"content", 7)
+    request = SendRequest("RDMA_WRITE", 1, (Sge(place.addr, 7, 5),), remote_addr=1 << 63, rkey=8, imm=3, compare_add=4)
+    assert queue.post_send(request) == Return(0, 0)
+    assert there.did == [(request, [b"content"])]
+    assert domain.device.dereg_mr(registered.mr) == Return(0, 0)
+    assert domain.device.reg_mr(domain, place.addr, memory.PAGE, 99) == Return(0, 22)
+    place.close()
+
+
+def test_what_goes_wrong_at_the_peer_is_told_here(domain: RemoteDomain, far: requester.Requesters) -> None:
+    with pytest.raises(PeerRefused, match="at the peer: ") as refused:
+        made(domain, far, inline=64)
+    assert refused.value.error_code == 12
+    queue, _ = made(domain, far)
+    with pytest.raises(OSError, match="at the peer: ") as failed:
+        queue.query_state()
+    assert failed.value.errno == 95
+    with pytest.raises(HarnessFailure, match="at the peer: KeyError: 55"):
+        domain.device.channel.call("close", queue=55)
+    with pytest.raises(HarnessFailure, match="windows are bound at the responder"):
+        queue.post_send(SendRequest("BIND_MW", 1, window=cast(Any, object())))
+
+
+class LocalQueue(FakeQueue):
+    """The responder's end, on a device here."""
+
+    shared, receiver = 31, 32
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+def test_a_pair_has_its_requester_at_the_peer(domain: RemoteDomain, far: requester.Requesters, renewed: bool) -> None:
+    class Pair(DevicePair):
+        kind = cast(Any, LocalQueue)
+
+    device = SimpleNamespace(gid="h", lid=2, active_mtu=4, transport=ROCE, connection_manager=None, findings=Findings())
+    pair = Pair(cast(Any, device), QpSpec("RC", "pd"), domain, cast(Any, "own pd"), 1.0)
+    responder = cast(Any, pair.responder)
+    assert isinstance(pair.requester, RemoteQueue)
+    there = cast(Any, far._queues[pair.requester._id])
+    if renewed:
+        pair.renew()
+        assert there.did.pop(-2) == "reset"
+    assert there.did[-1] == ("RTS", 77, Endpoint("h", 2, 4))
+    assert responder.did[-1] == ("RTS", 77, domain.device)
+    assert (domain.device.lid, domain.device.active_mtu) == (1, 3)
+    pair.close()
+    assert far._queues == {}
+
+
+# The connection
+
+FAKE = """\
+import os, time
+from conformance.errors import UserError
+class Requesters:
+    def __init__(self, name):
+        if name != "fake0":
+            raise UserError(f"no RDMA device {name!r}; this host has none", status=4)
+    def facts(self):
+        return {"transport": "RoCE", "capabilities": {}, "endpoint": {"address": "x", "lid": 7, "active_mtu": 4}}
+    def answer(self, call, arguments):
+        while call == "hang" and not os.path.exists(os.environ["TMPDIR"] + "/answer"):
+            time.sleep(0.01)
+        return {"value": [call, arguments]}
+"""
+
+
+@dataclass(frozen=True)
+class Far:
+    """A host that is this machine: its temporary directories, and the processes in place of ssh."""
+
+    tmp: Path
+    pids: Path
+
+    def left(self) -> list[Path]:
+        return list(self.tmp.glob("rdma-cts-*"))
+
+    def cut(self) -> None:
+        for path in self.pids.iterdir():
+            os.kill(int(path.name), signal.SIGKILL)
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
+    for name in ("bin", "tmp", "pids"):
+        (tmp_path / name).mkdir()
+    client = tmp_path / "bin/ssh"
+    client.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests/stand_in_ssh.py"} "$@"\n')
+    client.chmod(0o755)
+    (tmp_path / "fake.py").write_text(FAKE)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setenv("STAND_IN_PIDS", str(tmp_path / "pids"))
+    name = "fixtures/hosts/requester.py"
+    tree = [*((ROOT / part, part) for part in PEER_PARTS if part != name), (tmp_path / "fake.py", name)]
+    monkeypatch.setattr(peer, "packed", lambda _: packed(tree))
+    found = Far(tmp_path / "tmp", tmp_path / "pids")
+    yield found
+    await_true(lambda: not found.left())
+
+
+def test_calls_go_over_ssh(host: Far) -> None:
+    channel, device = peer.open_remote("root@node2:fake0", PATIENCE_S)
+    assert (device.name, device.transport, device.lid, device.active_mtu) == ("root@node2:fake0", ROCE, 7, 4)
+    assert channel.call("create", one=1) == ["create", {"one": 1}]
+    assert host.left()
+    channel.close()
+    assert not host.left()
+
+
+def test_a_peer_without_the_device_is_told_in_one_line(host: Far) -> None:
+    with pytest.raises(UserError, match=r"^node2: no RDMA device 'rxe9'; this host has none$") as caught:
+        peer.open_remote("node2:rxe9", PATIENCE_S)
+    assert caught.value.status == 4
+
+
+def test_a_peer_that_is_lost_ends_the_session_and_not_the_device(host: Far) -> None:
+    channel, _ = peer.open_remote("node2:fake0", PATIENCE_S)
+    host.cut()
+    for _ in range(2):  # the second time without waiting
+        with pytest.raises(PeerLost, match=r"^the peer is lost: node2") as caught:
+            channel.call("create")
+        assert isinstance(caught.value, LoopbackLost)  # which is BROKEN, and never a verdict on the device
+    channel.close()
+
+
+def test_a_peer_that_does_not_answer_is_lost(host: Far) -> None:
+    channel, _ = peer.open_remote("node2:fake0", 0.5)
+    with pytest.raises(PeerLost, match="the peer is lost: node2 did not answer in time"):
+        channel.call("hang")
+    (host.tmp / "answer").touch()
+    channel.close()
+
+
+def test_the_host_of_the_device_has_what_the_peers_host_gets() -> None:
+    """A worker on a host sends the peer's part from there."""
+    names = {path.relative_to(ROOT) for part in PARTS for path in (ROOT / part, *(ROOT / part).rglob("*"))}
+    for part in PEER_PARTS:
+        assert Path(part) in names
+
+
+def test_xrc_has_the_numbers_of_the_other_end() -> None:
+    """Of each end the numbers of the queue pairs and of the shared receive queue go to the other one."""
+    told: list[Any] = []
+
+    def end(name: str, number: int) -> Any:
+        queue = RemoteQueue.__new__(RemoteQueue)
+        queue.number, queue.receiver, queue.shared = number, number + 1, number + 2
+        queue.__dict__["connect"] = lambda *numbers: told.append((name, numbers))
+        return queue
+
+    pair = XrcPair.__new__(XrcPair)
+    pair.requester, pair.responder = end("requester", 10), end("responder", 20)
+    pair._connect()
+    assert told == [("requester", (20, 21, 22)), ("responder", (10, 11, 12))]

@@ -1,0 +1,237 @@
+"""Two hosts at once, over the real ssh: as a lab, one of which panics, and as the ends of one connection.
+
+Two guests for minutes are too much for each run of the tests: RDMA_CTS_TWO_GUESTS=1 asks for it, and
+RDMA_CTS_TWO_GUESTS=DIR keeps what the runs have written there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import yaml
+
+from conformance.results.records import Recorded, read_results
+from conformance.tables.suite import ROOT
+from patience import PATIENCE_S, await_true
+from ssh_guest import SshGuest, free_port, host_image, keys_in, ssh_guest, ssh_on_path
+
+ASKED = os.environ.get("RDMA_CTS_TWO_GUESTS", "")
+pytestmark = [pytest.mark.guest, pytest.mark.skipif(not ASKED, reason="RDMA_CTS_TWO_GUESTS is not set")]
+LONG = "dereg_mr/dead_keys/lkey-by-kind-by-operation"  # a sweep, in which there is time for a panic
+NAMES = ("left", "right")
+WIRED = "10.78.0.2"  # the address of the right guest on the network that joins both
+# A device on that network, and what root needs for ssh to the other guest.
+_PREPARE = """\
+modprobe virtio_net
+ip link set eth1 up && ip address add {address}/24 dev eth1 || exit 1
+rdma link add wire0 type rxe netdev eth1 || exit 1
+mkdir -p /root/.ssh && cp id_ed25519 known_hosts /root/.ssh/ || exit 1
+"""
+
+
+@pytest.fixture(scope="module")
+def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, SshGuest]]:
+    """Two guests by name, joined by a network of their own. Each can reach the right one by ssh."""
+    folder = tmp_path_factory.mktemp("hosts")
+    for name in NAMES:
+        (folder / name).mkdir()
+        keys_in(folder / name)
+    (folder / "wired").write_text(f"{WIRED} {(folder / 'right/host_key.pub').read_text()}")
+    tree = ((folder / "right/user_key", "id_ed25519"), (folder / "wired", "known_hosts"))
+    image, port = host_image(), free_port()
+    with ExitStack() as stack:
+        found = {}
+        for number, (name, way) in enumerate(zip(NAMES, ("listen", "connect"), strict=True), 1):
+            network = (
+                "-netdev", f"socket,id=wire,{way}=127.0.0.1:{port}",
+                "-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:0{number}",
+            )  # fmt: skip
+            prepare = _PREPARE.format(address=f"10.78.0.{number}")
+            found[name] = stack.enter_context(
+                ssh_guest(folder / name, image, network=network, prepare=prepare, tree=tree)
+            )
+        yield found
+
+
+@pytest.fixture
+def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """Where runs write: a directory that remains if one was named."""
+    if ASKED == "1":
+        return tmp_path
+    folder = Path(ASKED).resolve() / str(request.node.name)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def started(guests: dict[str, SshGuest], *arguments: str) -> subprocess.Popen[str]:
+    """The command, whose ssh knows all guests."""
+    folder = next(iter(guests.values())).folder.parent
+    (folder / "known_hosts").write_text("".join((each.folder / "known_hosts").read_text() for each in guests.values()))
+    config = {"IdentitiesOnly": "yes", "UserKnownHostsFile": str(folder / "known_hosts")}
+    client = ssh_on_path(folder, config)
+    with (folder / "config").open("a") as file:
+        file.writelines(f"IdentityFile {each.folder / 'user_key'}\n" for each in guests.values())
+    path = os.pathsep.join([str(client), os.environ["PATH"]])
+    return subprocess.Popen(
+        ["./rdma-cts", *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, env={**os.environ, "PATH": path, "RDMA_CTS_PYTHON": sys.executable},
+    )  # fmt: skip
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    """What the command has printed in all; it is shown if the test fails."""
+    began = time.monotonic()
+    told = process.communicate(timeout=PATIENCE_S)[0]
+    print(told, f"status {process.returncode} after another {time.monotonic() - began:.1f} s")
+    return told
+
+
+def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[str, SshGuest], kept: Path) -> None:
+    """A device of the left guest is under test, and one of the right guest posts."""
+    outs = []
+    for name, more in (("loopback", ()), ("peer", ("--peer", f"root@{WIRED}:wire0"))):
+        out = kept / name
+        run = started(
+            guests, "run", "--host", guests["left"].address, "--device", "wire0", *more, "--verb", "bind_mw", "--verb",
+            "reg_mr", "-k", "data_path", "--no-confirm", "--out", str(out),
+        )  # fmt: skip
+        said(run)
+        outs.append(out)
+    loopback, peer = map(read_results, outs)
+    assert peer.header["device"]["peer"] == f"root@{WIRED}:wire0"
+    assert verdicts(peer) == verdicts(loopback)
+    assert "BROKEN" not in verdicts(peer).values()
+    compared = started(guests, "compare", *map(str, outs))
+    said(compared)
+    assert compared.returncode == 0
+
+
+def lab_of(guests: dict[str, SshGuest], folder: Path) -> Path:
+    """The file of a lab of these guests, which are equal."""
+    path = folder / "lab.yaml"
+    hosts = [
+        {
+            "name": name,
+            "group": "rxe",
+            "device": "rxe0",
+            "host": guest.address,
+            "power_cycle": guest.reset,
+            "console": guest.console,
+        }
+        for name, guest in guests.items()
+    ]
+    path.write_text(yaml.safe_dump({"groups": {"rxe": {"return_within": 20}}, "hosts": hosts}))
+    return path
+
+
+def verdicts(run: Recorded) -> dict[str, str]:
+    return {str(line["case"]): str(line["verdict"]) for line in run.results}
+
+
+def boots(run: Recorded) -> int:
+    return len({line["boot_id"] for line in run.others if line["type"] == "worker"})
+
+
+def test_a_lab_runs_on_both_and_shows_what_differs(guests: dict[str, SshGuest], kept: Path) -> None:
+    out = kept / "out"
+    run = started(
+        guests, "run", "--lab", str(lab_of(guests, kept)), "--verb", "reg_mr", "-k", "access_flags", "--out", str(out),
+    )  # fmt: skip
+    told = said(run)
+    left, right = (read_results(out / name) for name in NAMES)
+    assert left.footer is not None
+    assert left.footer["complete"] is True, told
+    assert verdicts(left) == verdicts(right)
+    assert len(verdicts(left)) > 10
+    page = (out / "lab.html").read_text()
+    assert "left, right have the same verdict on each case" in page
+    assert "rxe (left, right): the same verdicts on each case" in told
+    for run_there in (left, right):  # and each violation was tried again there, with the same result
+        assert run_there.footer is not None
+        failed = list(verdicts(run_there).values()).count("FAIL")
+        assert run_there.footer["confirmation"] == {"confirmed": failed, "not_confirmed": 0, "not_tried": 0}
+    overlap = [started_and_ended(each) for each in (left, right)]
+    assert max(begin for begin, _ in overlap) < min(end for _, end in overlap)  # at the same time
+
+
+def started_and_ended(run: Recorded) -> tuple[float, float]:
+    """When a run has begun and ended, in seconds."""
+    from datetime import datetime
+
+    begin = datetime.fromisoformat(str(run.header["started"])).timestamp()
+    assert run.footer is not None
+    return begin, begin + float(run.footer["duration_s"])
+
+
+def test_a_panic_of_one_host_costs_a_case_there_and_nothing_on_the_other(
+    guests: dict[str, SshGuest], kept: Path
+) -> None:
+    out, victim = kept / "out", guests["right"]
+    run = started(
+        guests, "run", "--lab", str(lab_of(guests, kept)), "--verb", "dereg_mr", "-k", "dead_keys", "--no-confirm",
+        "--out", str(out),
+    )  # fmt: skip
+    panic = subprocess.Popen(
+        [str(victim.folder.parent / "bin" / "ssh"), "-p", str(victim.port), "root@127.0.0.1",
+         "read line && echo c >/proc/sysrq-trigger"],
+        stdin=subprocess.PIPE,
+    )  # fmt: skip
+    assert panic.stdin is not None
+    await_true(lambda: run.poll() is not None or in_flight(out / "right"))
+    panic.stdin.write(b"now\n")
+    panic.stdin.close()
+    told = said(run)
+    panic.kill()
+    panic.wait()
+    left, right = (read_results(out / name) for name in NAMES)
+    assert run.returncode == 1, told
+    for each in (left, right):
+        assert each.footer is not None
+        assert each.footer["complete"] is True
+    (crashed,) = [line for line in right.results if line["verdict"] == "CRASH"]
+    assert any("Kernel panic - not syncing: sysrq triggered crash" in line for line in crashed["kernel"]["log"])
+    assert (boots(left), boots(right)) == (1, 2)
+    assert "CRASH" not in verdicts(left).values()
+    assert {**verdicts(right), crashed["case"]: verdicts(left)[crashed["case"]]} == verdicts(left)
+    assert str(crashed["case"]) in (out / "lab.html").read_text().partition('id="rules"')[0]
+    assert "rxe (left, right): other verdicts on 1 case" in told
+
+
+def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest], kept: Path) -> None:
+    out = kept / "out"
+    chosen = ("--verb", "dereg_mr", "-k", "dead_keys", "--no-confirm")
+    run = started(guests, "run", "--lab", str(lab_of(guests, kept)), *chosen, "--out", str(out))
+    await_true(lambda: run.poll() is not None or all(in_flight(out / name) for name in NAMES))
+    run.kill()
+    run.communicate(timeout=PATIENCE_S)
+    before = [verdicts(read_results(out / name)) for name in NAMES]
+    again = started(guests, "run", "--resume", str(out))
+    told = said(again)
+    assert again.returncode == 0, told
+    for name, earlier in zip(NAMES, before, strict=True):
+        run_there = read_results(out / name)
+        assert run_there.footer is not None
+        assert (run_there.footer["complete"], run_there.footer["resumed"]) == (True, 1)
+        assert LONG in verdicts(run_there).keys() - earlier.keys()
+        assert earlier.items() <= verdicts(run_there).items()
+    assert "rxe (left, right): the same verdicts on each case" in told
+    once_more = started(guests, "run", "--resume", str(out))
+    told = said(once_more)  # and no host is connected to
+    assert once_more.returncode == 0
+    assert told.count("is complete") == len(NAMES)
+    assert "connected" not in told
+
+
+def in_flight(out: Path) -> bool:
+    """Whether the case LONG has begun."""
+    path = out / "results.jsonl"
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return any(record["type"] == "start" and record["case"] == LONG for record in map(json.loads, lines))
