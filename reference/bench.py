@@ -10,7 +10,7 @@ from typing import cast
 
 from conformance.bench.calls import Mr, Pd, Return, Sge
 from conformance.bench.calls import Window as AnyWindow
-from conformance.bench.interface import Entry, Memory
+from conformance.bench.interface import Entry, Memory, Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.execution.claims import absent_on
 from conformance.execution.offered import offered_by
@@ -132,6 +132,7 @@ class HeldPair:
         self._bench, self._device, self._state = bench, bench.device, spec.state
         self._spec = spec, requester, responder
         self.transport = INFINIBAND if self._device.stack.has("iba_statuses") else IWARP
+        self.lingering: set[Refusal] = set()
         self._create(*self._spec)
 
     @property

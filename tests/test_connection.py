@@ -11,9 +11,11 @@ from typing import Any, cast
 import pytest
 
 from conformance.bench.calls import Return
+from conformance.bench.interface import Refusal
 from conformance.bench.memory_areas import BEFORE, Area, pattern, repeated
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.device import native_exchange
+from conformance.device.posting import WC
 from conformance.errors import LoopbackLost
 from conformance.execution import connection
 from conformance.execution.connection import ExchangeSpec, LoopbackConnection, exchanges
@@ -123,6 +125,7 @@ class Pair:
 
     def __init__(self, requester: Side, responder: Side) -> None:
         self.requester, self.responder = requester, responder
+        self.lingering: set[Refusal] = set()
 
 
 def area(wanted: bytes) -> Area:
@@ -165,23 +168,53 @@ def test_data_of_a_write_must_be_in_memory_when_its_immediate_data_is_received(p
     assert remote.moved() == "all"
 
 
-def test_an_error_state_that_has_once_not_come_is_hardly_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+class Unending(Side):
+    """An end that never enters the error state, and counts how often it is asked for its state."""
+
+    def __init__(self) -> None:
+        super().__init__([], lambda _: None)
+        self.asked = 0
+
+    def query_state(self) -> str:
+        """RTS."""
+        self.asked += 1
+        return "RTS"
+
+
+@pytest.fixture
+def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock on which the silence takes twenty questions."""
     clock = itertools.count(step=connection.SILENCE_S / 20)
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    asked: list[str] = []
 
-    def query_state() -> str:
-        asked.append("RTS")
-        return asked[-1]
 
-    side = Side([], lambda _: None)
-    monkeypatch.setattr(side, "query_state", query_state)
-    loopback = LoopbackConnection(cast(Any, Pair(side, side)), lambda: 1)
-    loopback.mark_failed(cast(Any, side))
-    first = len(asked)
-    loopback.mark_failed(cast(Any, side))
-    assert first > 10
-    assert len(asked) - first < 3
+def times_asked(pair: Pair, loopback: LoopbackConnection, opcode: str, status: str) -> int:
+    """How often the requester is asked for its state after a refusal."""
+    side = cast(Unending, pair.requester)
+    before = side.asked
+    loopback.mark_failed(opcode, [Completion(1, status)], cast(Any, side))
+    return side.asked - before
+
+
+@pytest.mark.usefixtures("slow_clock")
+def test_an_error_state_that_has_once_not_come_is_hardly_waited_for_on_the_same_connection() -> None:
+    pair = Pair(Unending(), Unending())
+    first, second = (LoopbackConnection(cast(Any, pair), lambda: 1) for _ in range(2))
+    assert times_asked(pair, first, "SEND", "LOC_PROT_ERR") > 10
+    assert times_asked(pair, first, "RDMA_WRITE", "LOC_PROT_ERR") < 3
+    assert times_asked(pair, second, "SEND", "LOC_PROT_ERR") > 10
+
+
+@pytest.mark.usefixtures("slow_clock")
+def test_where_no_document_demands_the_error_state_each_kind_of_refusal_is_waited_for_once() -> None:
+    pair = Pair(Unending(), Unending())
+    vars(pair)["transport"] = IWARP
+    first, second = (LoopbackConnection(cast(Any, pair), lambda: 1) for _ in range(2))
+    assert times_asked(pair, first, "SEND", "LOC_QP_OP_ERR") > 10
+    assert times_asked(pair, first, "RDMA_WRITE", "LOC_QP_OP_ERR") > 10
+    assert times_asked(pair, first, "SEND", "LOC_PROT_ERR") > 10
+    for opcode in ("SEND", "RDMA_WRITE"):
+        assert times_asked(pair, second, opcode, "LOC_QP_OP_ERR") < 3
 
 
 class MadeAnew(Pair):
@@ -302,3 +335,50 @@ def test_c_leaves_an_exchange_whose_receive_is_refused_to_python() -> None:
     made.state = False, (0, 0)
     spec = native_exchange.NativeSpec(made, 0, 1, SendRequest("RDMA_WRITE", 1), (area(pattern(8)), area(pattern(8))))
     assert native_exchange.exchanges([spec]) == []
+
+
+def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_does_not_renew() -> None:
+    """The queue pairs belong to a provider of this test: requests complete with an error, and nobody has a state."""
+    assert native_exchange.available(), "the project's tests need gcc"
+    take = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: 0)
+    poll = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+
+    def complete(_: int, __: int, completion: int) -> int:
+        ctypes.memset(completion, 0, WC.size)
+        ctypes.c_int.from_address(completion + 8).value = 2  # IBV_WC_LOC_QP_OP_ERR
+        return 1
+
+    polled = poll(complete)
+    functions = (ctypes.c_uint64 * 64)()
+    for index, function in ((11, polled), (25, take), (26, take)):  # poll_cq, post_send, post_recv
+        functions[1 + index] = ctypes.cast(function, ctypes.c_void_p).value or 0
+    context = ctypes.addressof(functions)
+    cq = (ctypes.c_uint64 * 4)(context)
+    queue = (ctypes.c_uint64 * 32)(context, 0, 0, ctypes.addressof(cq), ctypes.addressof(cq))
+    device = SimpleNamespace(pointers=SimpleNamespace(attributes=lambda _: 0))
+    end: Any = SimpleNamespace(
+        kind="RC", device=device, deadline_s=1.0, attributes=None, poster=SimpleNamespace(qp=ctypes.addressof(queue))
+    )  # fmt: skip
+    made = native_exchange.NativeConnection(end, end, 0.5, renewable=False, by_reset=False)
+    made.state = False, (0, 0)
+    request = SendRequest("RDMA_WRITE", 1)
+    two = [native_exchange.NativeSpec(made, 0, 1, request, (area(pattern(8)), area(pattern(8)))) for _ in range(2)]
+    (failed,) = native_exchange.exchanges(two)
+    assert [each.status for each in failed.completions] == ["LOC_QP_OP_ERR"]
+    assert (failed.responder_state, made.state[0]) == ("", True)
+    assert [each.moved() for each in two[0].areas] == ["nothing", "nothing"]
+
+
+def test_python_waits_for_the_final_state_where_c_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = MadeAnew(Side([], lambda _: None), Side([], lambda _: None))
+    loopback = LoopbackConnection(cast(Any, pair), lambda: 1)
+    native: Any = SimpleNamespace(state=(True, [0, 0]), uses=lambda _: True)
+    monkeypatch.setattr(native_exchange, "native_connection", lambda *_: native)
+    failed = Exchange(Return(0, 0), [Completion(1, "LOC_PROT_ERR")])
+    monkeypatch.setattr(native_exchange, "exchanges", lambda _: [failed])
+    waited: list[tuple[object, ...]] = []
+    monkeypatch.setattr(loopback, "mark_failed", lambda *about: waited.append(about))
+    spec = ExchangeSpec(loopback, SendRequest("RDMA_WRITE", 1), (area(pattern(8)), area(pattern(8))))
+    (exchange,) = exchanges([spec])
+    assert waited == [("RDMA_WRITE", failed.completions, pair.requester)]
+    assert exchange.responder_state == "RTS"

@@ -33,9 +33,10 @@ from conformance.tables.selection import Selection
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import of_tier, ordered
 from conformance.verbs import ENUMS
-from reference.bench import ReferenceBench
+from reference.bench import HeldPair, ReferenceBench
 from reference.device import Device
 from reference.objects import Region, Window
+from reference.stack import WHOLE, Stack, without
 from trial.running import on_the_reference
 
 FLAGS = ENUMS["ibv_access_flags"]
@@ -243,6 +244,43 @@ WINDOWS = """
     expect: [{if: place=empty, then: open, rule: BIND-05}, {then: success, rule: BIND-05}]
   when: {op: RDMA_WRITE, rkey: mw.rkey, addr: buf, position: $place, via: VIA}
 """
+
+
+BINDS = """
+- id: binds
+  rules: [BIND-09]
+  needs: [mw_type_1]
+  given:
+    qps: {qp: {type: RC}}
+    mrs: {mr: {access: [LOCAL_WRITE, MW_BIND]}}
+    windows: {mw: {type: 1}}
+  call: ibv_bind_mw
+  sweep:
+    axes: {access: [[], [REMOTE_READ], [REMOTE_WRITE]]}
+    points: 3
+    expect: [{then: success, rule: BIND-09}]
+  when: {access: $access}
+"""
+
+
+@pytest.mark.parametrize(
+    ("stack", "verdict", "renewals"), [(WHOLE, "PASS", 3), (without("mw_type_1"), "UNSUPPORTED", 0)]
+)
+def test_shared_queue_pairs_are_renewed_after_each_point_that_got_as_far_as_using_them(
+    monkeypatch: pytest.MonkeyPatch, stack: Stack, verdict: str, renewals: int
+) -> None:
+    renewed: list[HeldPair] = []
+    renew = HeldPair.renew
+
+    def counted(pair: HeldPair) -> None:
+        renewed.append(pair)
+        renew(pair)
+
+    monkeypatch.setattr(HeldPair, "renew", counted)
+    case = samples.case(BINDS, "bind_mw")
+    with closing(ReferenceBench(Device(stack))) as bench:
+        assert run_sweep(case, on_the_reference(bench), no_progress).result.points.by_verdict() == {verdict: 3}
+    assert len(renewed) == renewals
 
 
 class EveryThirdBindFails(Device):

@@ -74,17 +74,24 @@ class Queue(Protocol):
     def events(self) -> list[str]: ...
 
 
+# A kind of refusal: the opcode of the request, its status, and 0 for the end where it was detected first, else 1.
+Refusal = tuple[str, str, int]
+
+
 class Pair(Protocol):
     """Two queue pairs, each the peer of the other.
 
     The responder is in the PD of the regions that are accessed remotely.
 
     `connect` moves both on to RTS, `renew` restores the state of both after creation. If `renews_by_reset` is false, it
-    makes other queue pairs. `tells_state`: ibv_query_qp tells of the error state.
+    makes other queue pairs. `tells_state`: ibv_query_qp tells of the error state. `lingering`: the refusals after which
+    an end of a pair of this device has not entered that state in time; whoever sees one adds it.
     """
 
     @property
     def transport(self) -> Transport: ...
+    @property
+    def lingering(self) -> set[Refusal]: ...
     @property
     def tells_state(self) -> bool: ...
     @property

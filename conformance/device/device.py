@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.bench.calls import IbvPd
+from conformance.bench.interface import Refusal
 from conformance.device.connection_manager import ConnectionManager
 from conformance.device.pointers import Pointers
 from conformance.device.port import SYSFS, Port
@@ -122,6 +123,7 @@ class Device:
         self.exchanges_requested = 0
         self._chosen_gid: int | None = None
         self.findings = Findings()  # of preflight, once it has run
+        self.lingering: set[Refusal] = set()  # of its pairs: interface.Pair
         self.connection_manager: ConnectionManager | None = None
         self.netlink = RdmaNetlink(name)
         self.driver_id = self.netlink.driver_id() or 0

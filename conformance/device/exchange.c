@@ -36,9 +36,10 @@ struct transition {
 /* A pair of queue pairs: native_exchange.NativeConnection. */
 struct connection {
     struct end ends[ENDS];
-    const struct transition *transitions; /* those that renew it after a reset; none if it must not be renewed */
+    const struct transition *transitions; /* those that renew it after a reset; none if C does not renew it */
     uint32_t transition_count, stale;
-    uint64_t made_anew; /* whether only Python can renew it */
+    /* Whether it may be renewed; whether that is done by RESET. If not, Python renews it, and waits for its final state. */
+    uint32_t renewable, by_reset;
     /* Nanoseconds. `silence` is for the error state of a queue pair and for the receives that it flushes. */
     uint64_t send_timeout, receive_timeout, silence;
 };
@@ -240,13 +241,19 @@ static int post_and_wait(struct exchange *this)
 }
 
 /* Compares the memory, after failed queue pairs have reached the error state, because data may be written until then, and
- * marks the connection as stale if it has to be renewed: 0, or a negative errno of ibv_query_qp. */
+ * marks the connection as stale if it has to be renewed: 0, or a negative errno of ibv_query_qp. Where Python waits for
+ * the error state, it compares, too. */
 static int settle_and_compare(struct exchange *this)
 {
     struct connection *connection = this->connection;
     int done = this->found && this->wc[0].status == IBV_WC_SUCCESS;
     uint32_t expected = this->received && this->wc[1].opcode == IBV_WC_RECV_RDMA_WITH_IMM ? 2 : 1;
 
+    if (!done && !this->returned && !connection->by_reset) {
+        connection->stale = 1;
+        this->area_states[0] = this->area_states[1] = OTHER;
+        return 0;
+    }
     if (!done && !this->returned) {
         settle(connection, this->initiator);
         if (this->found && detected_by_peer(this->wc[0].status))
@@ -302,9 +309,12 @@ static int late(struct exchange *this)
 int rdma_cts_exchanges(struct exchange *all, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        int failed = all[i].connection->stale && all[i].connection->transition_count && renew(all[i].connection);
+        struct connection *connection = all[i].connection;
+        int failed = 0;
 
-        if ((i && late(&all[i - 1])) || failed || (all[i].connection->stale && all[i].connection->made_anew))
+        if (connection->stale && connection->renewable)
+            failed = !connection->by_reset || renew(connection);
+        if ((i && late(&all[i - 1])) || failed)
             return i;
         failed = exchange(&all[i]);
         if (failed)

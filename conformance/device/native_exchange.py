@@ -54,8 +54,8 @@ class _End(ctypes.Structure):
 class _Connection(ctypes.Structure):
     _fields_ = (
         ("ends", _End * 2), ("transitions", ctypes.c_void_p), ("transition_count", ctypes.c_uint32),
-        ("stale", ctypes.c_uint32), ("made_anew", ctypes.c_uint64), ("send_timeout", ctypes.c_uint64),
-        ("receive_timeout", ctypes.c_uint64), ("silence", ctypes.c_uint64),
+        ("stale", ctypes.c_uint32), ("renewable", ctypes.c_uint32), ("by_reset", ctypes.c_uint32),
+        ("send_timeout", ctypes.c_uint64), ("receive_timeout", ctypes.c_uint64), ("silence", ctypes.c_uint64),
     )  # fmt: skip
 
 
@@ -77,7 +77,8 @@ class NativeConnection:
     ) -> None:
         """`silence_s`: seconds to wait for a completion that may be missing; for others the queues have deadlines.
 
-        C renews a `renewable` pair `by_reset`, or returns before it would use a stale one.
+        C renews a `renewable` pair `by_reset`, or returns before it would use a stale one. It waits for the final state
+        after a failure only of pairs that are renewed so.
         """
         self._queues = requester, responder
         renewing = renewable and by_reset
@@ -87,9 +88,8 @@ class NativeConnection:
         ends = (_End(queue.poster.qp, attributes(queue.attributes), 0) for queue in self._queues)
         receive_s = responder.deadline_s if responder.kind == "RC" else silence_s
         times = (int(seconds * _NS) for seconds in (requester.deadline_s, receive_s, silence_s))
-        anew = renewable and not by_reset
         self._struct = _Connection(
-            (_End * 2)(*ends), ctypes.addressof(self._transitions), len(flat) // 2, 0, anew, *times
+            (_End * 2)(*ends), ctypes.addressof(self._transitions), len(flat) // 2, 0, renewable, by_reset, *times
         )
         self.address = ctypes.addressof(self._struct)
 

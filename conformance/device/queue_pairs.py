@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from conformance.bench.calls import Pd, Return, Sge, Window
+from conformance.bench.interface import Refusal
 from conformance.bench.work_requests import EXTENDED_OPCODES, BindInfo, Completion, SendRequest
 from conformance.device.async_events import events_of
 from conformance.device.connecting import ByStates, Way
@@ -304,6 +305,11 @@ class DevicePair:
     def tells_state(self) -> bool:
         """Whether ibv_query_qp tells of the error state, as far as preflight has found."""
         return self._spec[0].findings.tells_state
+
+    @property
+    def lingering(self) -> set[Refusal]:
+        """The refusals after which an end of a pair of this device has not entered the error state in time."""
+        return self._spec[0].lingering
 
     def _connect_new(self) -> None:
         """Connects the queue pairs that were just made. Raises NotConnected."""

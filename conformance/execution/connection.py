@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from conformance.bench.calls import ABSENT, Sge, errno_name
-from conformance.bench.interface import Pair, Queue
+from conformance.bench.interface import Pair, Queue, Refusal
 from conformance.bench.memory_areas import Area
 from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, SendRequest
 from conformance.device import native_exchange
@@ -22,7 +22,7 @@ from conformance.model.expected_errors import RELIABLE
 
 # Seconds to wait for a completion that may legitimately be missing. Both ends are in this machine.
 SILENCE_S = 1.0
-# The same for a connection of which a queue pair has once not entered the error state, which it may never do.
+# The same for the error state where it has once not come: a queue pair may never enter it.
 _SHORT_SILENCE_S = 0.001
 # Completion statuses with this prefix report an error that the peer has detected: its queue pair is in error, too.
 _REMOTE_ERROR = "REM_"
@@ -105,19 +105,32 @@ class LoopbackConnection:
         """Whether an end of the pair is in the error state, as after an earlier request that was refused."""
         return ERROR_STATE in (state_of(self.pair, end) for end in (self.pair.requester, self.pair.responder))
 
-    def mark_failed(self, *queues: Queue) -> None:
+    def mark_failed(self, opcode: str, found: Sequence[Completion], *queues: Queue) -> None:
         """Marks the pair stale and waits until `queues`, whose requests have failed, are in the error state.
 
-        If a queue pair is reset during its transition to the error state, it may enter that state after the reset.
+        `opcode` and `found` are those of the request that failed, and its completions. If a queue pair is reset during
+        its transition to the error state, it may enter that state after the reset.
         """
         self.stale = True
-        for queue in queues:
-            until = time.monotonic() + self._error_s
-            while state_of(self.pair, queue) not in (ERROR_STATE, ""):
-                if time.monotonic() >= until:
+        for number, queue in enumerate(queues):
+            self._await_error(queue, (opcode, found[0].status if found else "", number))
+
+    def _await_error(self, queue: Queue, refusal: Refusal) -> None:
+        """Waits for the error state of a queue pair, hardly if it has once not come.
+
+        The specification of InfiniBand demands that state, so that it is waited for once on each connection. That of
+        iWARP does not; there it depends on the driver and on the kind of the refusal, and each is waited for once.
+        """
+        lingering = self.pair.lingering
+        until = time.monotonic() + (_SHORT_SILENCE_S if refusal in lingering else self._error_s)
+        while state_of(self.pair, queue) not in (ERROR_STATE, ""):
+            if time.monotonic() >= until:
+                if self.pair.transport.iba:
                     self._error_s = _SHORT_SILENCE_S
-                    break
-                os.sched_yield()
+                else:
+                    lingering.add(refusal)
+                return
+            os.sched_yield()
 
     def execute(self, spec: ExchangeSpec) -> Exchange:
         """Renews the connection if necessary, posts the request and the SEND behind it, and returns the results.
@@ -132,8 +145,14 @@ class LoopbackConnection:
         needed, posted = _receives(spec.request), self._receives[not spec.initiator]
         exchange = self._post_and_wait(spec, initiator, peer, needed - posted)
         self._receives[not spec.initiator] = max(needed, posted) - len(exchange.peer_completions)
+        return self.settled(spec, exchange)
+
+    def settled(self, spec: ExchangeSpec, exchange: Exchange) -> Exchange:
+        """The exchange, with the state of the responder if anything failed; waits for the final states first."""
+        initiator, peer = self._ends(spec.initiator)
+        found = exchange.completions
         if not exchange.succeeded and not exchange.returned.value:
-            self.mark_failed(initiator, *((peer,) if _detected_by_peer(exchange.completions) else ()))
+            self.mark_failed(spec.request.opcode, found, initiator, *((peer,) if _detected_by_peer(found) else ()))
         received = exchange.peer_completions
         expected = 2 if received and received[0].opcode == _RECEIVED_WITH_IMM else 1
         moved = all(area.moved() == "all" for area in spec.areas)
@@ -214,6 +233,10 @@ class LoopbackConnection:
             self._native.state = self.stale, self._receives
         return self._native
 
+    def leaves_settling(self, exchange: Exchange) -> bool:
+        """Whether C has left it to `settled` to wait for the final state after this exchange, its last one."""
+        return not self.pair.renews_by_reset and not exchange.succeeded and not exchange.returned.value
+
     def update_from_native(self) -> None:
         """Takes over the state of the connection after exchanges in C."""
         if self._native is not None:
@@ -254,6 +277,8 @@ def _native_exchanges(specs: Sequence[ExchangeSpec]) -> list[Exchange]:
     results = native_exchange.exchanges(batch)
     for connection in connections:
         connection.update_from_native()
+    if results and (last := specs[len(results) - 1]).connection.leaves_settling(results[-1]):
+        results[-1] = last.connection.settled(last, results[-1])
     return results
 
 

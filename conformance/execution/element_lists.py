@@ -91,7 +91,7 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     if done and operation == "SEND":
         peer.completions(1)
     if not done and returned.value == 0:
-        connection.mark_failed(owner)
+        connection.mark_failed(operation, found, owner)
         answers = (received, found) if operation == "RECV" else (found, received)
         connection.check_answered(*answers, opcode)
     connection.stale = connection.stale or returned.value != 0 or operation == "SEND"

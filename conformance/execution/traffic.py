@@ -226,7 +226,7 @@ def _send(
     done = Exchange(returned, found).succeeded
     received = peer.completions(1) if done else []
     if not received:
-        connection.mark_failed(*(() if done or returned.value else (initiator,)))
+        connection.mark_failed("SEND", found, *(() if done or returned.value else (initiator,)))
     observation = _answered(returned, found, [], kind, "gather") | _named("SEND", found, received)
     return observation, _Answer(found, received, "SEND")
 
@@ -262,7 +262,7 @@ def _receive(
     found = receiver.completions(1) if kind in RELIABLE else receiver.completions(1, SILENCE_S)
     connection.stale = connection.stale or kind not in RELIABLE
     if kind in RELIABLE and not Exchange(returned, found).succeeded:
-        connection.mark_failed(sender, receiver)
+        connection.mark_failed("RECV", found, sender, receiver)
     observation = _answered(returned, found, sender_completions, kind, "receive")
     observation |= _named(opcode, sender_completions, found)
     if Exchange(returned, found).succeeded:

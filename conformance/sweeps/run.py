@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from conformance.bench.interface import Pair
 from conformance.device.native_exchange import MAX_BATCH
 from conformance.errors import SetupRefused
 from conformance.execution.context import CaseContext
@@ -137,6 +138,7 @@ class _SweepPass:
         self.outer = self.loop.outer if self.loop else setup_axes(sweep)
         self.shared = self.loop is None and case.given.memlock is None and shares_base(sweep)
         self.base: CaseContext | None = None
+        self.pairs_used = False  # those of the base, since they were renewed
         self.before = self.bench.resources()
 
     def run_all(self, seed: int | None) -> None:
@@ -189,7 +191,7 @@ class _SweepPass:
     def _context(self, case: Case) -> CaseContext:
         """A context with the base objects of the case: existing ones, if points share them.
 
-        The queue pairs are renewed when the context is closed. Raises SetupRefused.
+        The queue pairs are renewed when the context is closed, if they were used. Raises SetupRefused.
         """
         if not self.shared:
             return CaseContext(case, self.bench)
@@ -202,8 +204,13 @@ class _SweepPass:
                 raise
         branch = self.base.branch(case)
         for name, pair in self.base.pairs.items():
-            branch.cleanup.callback(branch.release, f"renewing the queue pair {name}", pair.renew)
+            branch.cleanup.callback(branch.release, f"renewing the queue pair {name}", self._renewing(pair))
+        # The set-up of points that share pairs uses them only to bind windows.
+        self.pairs_used = any(window.bound for window in case.given.windows.values())
         return branch
+
+    def _renewing(self, pair: Pair) -> Callable[[], None]:
+        return lambda: pair.renew() if self.pairs_used else None
 
     def _group(self, group: Group) -> None:
         """Runs points that share their set-up.
@@ -240,6 +247,7 @@ class _SweepPass:
             except SetupRefused as refusal:
                 refused = refusal
             else:
+                self.pairs_used = True
                 if len(points):
                     self._calls(context, group)
         if context.left_behind:
