@@ -19,6 +19,7 @@ from conformance.model.verdict import Verdict
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from reference.device import Device
+from repeated import repeatable
 from trial.personas import PERSONAS, Persona
 from trial.personas.masking import MASKS, masked
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
@@ -34,7 +35,7 @@ IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}
 
 @cache
 def cases() -> list[Case]:
-    return of_tier(load_suite().cases, DEFAULT)
+    return repeatable(of_tier(load_suite().cases, DEFAULT))
 
 
 @cache

@@ -236,6 +236,7 @@ def test_a_trial_tells_the_sequence_that_shows_a_violation(
 
 
 @pytest.mark.guest
+@pytest.mark.nightly
 def test_a_guest_that_dies_in_a_sequence_costs_that_case_alone_and_the_sequence_is_known(
     tmp_path: Path, suite: Suite
 ) -> None:
