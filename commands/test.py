@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 
 from conformance.errors import UserError
@@ -13,11 +14,15 @@ NAME = "test"
 HELP = "Run the project's own tests; arguments after `--` go to pytest."
 # Three test files at a time, for two processors: a test with a guest often waits, and each guest takes much memory.
 ALL = ("-n", "3", "--dist", "loadfile", "tests")
+# What only --nightly runs: the tests with this mark, and more of what others try by the number (docs/testing.md).
+LEFT = ("-m", "not nightly")
+MORE = {"RDMA_CTS_FUZZED": "400", "RDMA_CTS_MOMENTS": "2"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
+    parser.add_argument("--nightly", action="store_true", help="also the tests that are left for the night")
     parser.add_argument("pytest", nargs="*", metavar="ARG", help="arguments for pytest, after --")
 
 
@@ -26,5 +31,6 @@ def execute(arguments: argparse.Namespace) -> int:
     if not (ROOT / "tests").is_dir():
         raise UserError("an installed package has no tests of the project", hint="run them in a checkout")
     python = packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)
-    command = [python, "-m", "pytest", *(arguments.pytest or ALL)]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    command = [python, "-m", "pytest", *(arguments.pytest or (*ALL, *(() if arguments.nightly else LEFT)))]
+    environment = {**(MORE if arguments.nightly else {}), **os.environ}
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from conformance import derived
 from conformance.tables import suite
 from conformance.tables.suite import CASES, ROOT
 from project import TABLE, Project
+
+# Tests read the tables hundreds of times: all processes of a session keep what the first of them has read.
+if derived.DIRECTORY not in os.environ:
+    _kept = tempfile.TemporaryDirectory(prefix="rdma-cts-tests-")  # until this process ends
+    os.environ[derived.DIRECTORY] = _kept.name
 
 # How fast a machine is decides no test: neither how long an example takes nor how long it takes to make them.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,6 +30,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with guests come first: they take longest, and wait more than they compute."""
     with_guests = {item.path for item in items if item.get_closest_marker("guest")}
     items.sort(key=lambda item: item.path not in with_guests)
+
+
+# How many tests the option `-m "not nightly"` leaves out; each process of pytest-xdist counts all of them.
+_LEFT = pytest.StashKey[int]()
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Counts the tests that are left for the night."""
+    for item in items:
+        if item.get_closest_marker("nightly"):
+            item.config.stash[_LEFT] = item.config.stash.get(_LEFT, 0) + 1
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tells the count to the process that started this one, if one has."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left"] = session.config.stash.get(_LEFT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Takes the count from a process that has ended."""
+    node.config.stash[_LEFT] = getattr(node, "workeroutput", {}).get("left", 0)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Says the count in the last line."""
+    if (left := config.stash.get(_LEFT, 0)) and not hasattr(config, "workeroutput"):
+        print(f"left for the night: {left} tests (./rdma-cts test --nightly)")
 
 
 @pytest.fixture
@@ -37,5 +75,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setattr(suite, "CASES", root / "cases")
     (root / "tox.ini").write_text("[pytest]\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    for name in ("PYTEST_ADDOPTS", derived.DIRECTORY):
+        monkeypatch.delenv(name, raising=False)
     return Project(root, dict(os.environ))

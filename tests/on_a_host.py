@@ -1,5 +1,8 @@
 """Runs in the guest, which stands for a host with a device of its own; prints one line of JSON. No test itself.
 
+    python3 on_a_host.py            what is refused, two devices, a process that dies and one that is stuck
+    python3 on_a_host.py MOMENTS    so many kills of each process at a random moment
+
 What the suite's own programs write, bind and listen on is logged by a hook of Python's that sees each of them.
 """
 
@@ -14,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from forked import run_forked
 
 PATIENCE_S = 1800.0  # for what must come; it only bounds a hang
 DEADLINE_S = "60"  # what a case never takes, on a slow machine either
@@ -65,6 +70,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str, **environment: str) -> dict[str, Any]:
+    """The command as a program of its own."""
     done = subprocess.run(command(*arguments), env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, check=False)  # fmt: skip
     return {"status": done.returncode, "said": (done.stdout + done.stderr)[-600:]}
@@ -107,23 +113,25 @@ def await_true(condition: Any, seconds: float = PATIENCE_S) -> None:
         time.sleep(0.1)  # each look reads all of /proc
 
 
-def in_use() -> tuple[dict[str, Any], float]:
-    """A device on which another process has a queue pair.
-
-    The run beside it, with a profile, is the one that nobody disturbs. How long it took, in seconds, is told, too.
-    """
+def in_use() -> dict[str, Any]:
+    """A device on which another process has a queue pair; the run beside it has a profile."""
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        refused = run("--verb", "dealloc_mw", "--out", "refused")
-        began = time.monotonic()
-        shared = run(*CHOSEN, "--profile", "profiles/rxe.yaml", "--shared", "--out", "unbroken")
-        took = time.monotonic() - began
+        refused = run_forked("--verb", "dealloc_mw", "--out", "refused")
+        shared = run(*CHOSEN, "--profile", "profiles/rxe.yaml", "--shared", "--out", "beside")
         holder.kill()
-    if not footer("unbroken"):
-        raise RuntimeError(shared["said"])
     found = {"refused": refused, "left": Path("refused/results.jsonl").exists(), "shared": shared}
-    return {**found, "missing": run("--device", "rxe9"), "footer": footer("unbroken")}, took
+    return {**found, "missing": run_forked("--device", "rxe9"), "footer": footer("beside")}
+
+
+def unbroken() -> float:
+    """A run that nobody disturbs; how long it took, in seconds."""
+    began = time.monotonic()
+    done = run(*CHOSEN, "--out", "unbroken")
+    if not footer("unbroken"):
+        raise RuntimeError(done["said"])
+    return time.monotonic() - began
 
 
 def stuck() -> dict[str, Any]:
@@ -133,9 +141,9 @@ def stuck() -> dict[str, Any]:
     FREEZER.mkdir()
     subprocess.run(["mount", "-t", "cgroup", "-o", "freezer", "freezer", FREEZER], check=True)
     (FREEZER / "ice").mkdir()
-    # What a host does not have in its environment: files kept from one run for the next.
-    nothing_kept = {"PYTHONDONTWRITEBYTECODE": "1", "RDMA_CTS_DERIVED": ""}
-    environment = {**os.environ, "PYTHONPATH": str(AUDIT), **nothing_kept}
+    # A host keeps no files from one run for the next. Here one place has them: tables are read once and not six times.
+    audited = {"PYTHONPATH": str(AUDIT), "PYTHONDONTWRITEBYTECODE": "1", "RDMA_CTS_DERIVED": str(AUDIT / "derived")}
+    environment = {**os.environ, **audited}
     begun = subprocess.Popen(command("--cases", "bad", "-k", "bad/", "--deadline", DEADLINE_S, "--out", "stuck", "-q"),
                              env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
     await_true(lambda: any(line["type"] == "start" and line["case"].endswith("/hangs") for line in lines("stuck")))
@@ -144,12 +152,11 @@ def stuck() -> dict[str, Any]:
     (FREEZER / "ice/freezer.state").write_text("FROZEN")
     said, _ = begun.communicate(timeout=PATIENCE_S)
     found = {"status": begun.returncode, "said": said[-600:], "verdicts": verdicts("stuck"), "footer": footer("stuck")}
-    again = run("--resume", "stuck", "-q")
     (FREEZER / "ice/freezer.state").write_text("THAWED")
     await_true(lambda: not Path(f"/proc/{pid}").exists())
-    last = run("--resume", "stuck", "-q", PYTHONPATH=str(AUDIT), **nothing_kept)
+    last = run("--resume", "stuck", "-q", **audited)
     audit = sorted(set((AUDIT / "log").read_text(errors="replace").splitlines()))
-    return {**found, "while it is stuck": again, "at last": last, "verdicts at last": verdicts("stuck"),
+    return {**found, "at last": last, "verdicts at last": verdicts("stuck"),
             "footer at last": footer("stuck"), "audit": audit, "out": str(Path("stuck").absolute())}  # fmt: skip
 
 
@@ -165,8 +172,8 @@ def shared() -> dict[str, Any]:
     subprocess.run(["rdma", "link", "add", "rxe1", "type", "rxe", "netdev", "h1"], check=True)
     await_true(lambda: "ACTIVE" in Path("/sys/class/infiniband/rxe1/ports/1/state").read_text())
     wanted = ("--verb", "dereg_mr", "-q", "--no-confirm")
-    done = run(*wanted, "--device", "rxe0,rxe1", "--out", "shared-by-two")
-    unknown = run(*wanted, "--device", "rxe0,rxe7", "--out", "unknown")
+    done = run_forked(*wanted, "--device", "rxe0,rxe1", "--out", "shared-by-two")
+    unknown = run_forked(*wanted, "--device", "rxe0,rxe7", "--out", "unknown")
     results = [line for line in lines("shared-by-two") if line["type"] == "result"]
     told: dict[str, Any] = {"done": done, "unknown": unknown, "footer": footer("shared-by-two")}
     told["devices"] = sorted({line["device"] for line in results})
@@ -204,13 +211,16 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
     return found
 
 
-def main() -> None:
-    moments = int(sys.argv[1])
-    beside, took = in_use()
-    found = {"in use": beside, "shared": shared(), "supervisor": killed("commands", moments, took),
-             "pytest": killed("--rdma-stream", moments, took), "stuck": stuck()}  # fmt: skip
+def tell() -> None:
+    """Does what the command line asks for, and tells it."""
+    if sys.argv[1:]:
+        moments, took = int(sys.argv[1]), unbroken()
+        found: dict[str, Any] = {"supervisor": killed("commands", moments, took)}
+        found["pytest"] = killed("--rdma-stream", moments, took)
+    else:
+        found = {"in use": in_use(), "shared": shared(), "stuck": stuck()}
     print("RESULT", json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    tell()

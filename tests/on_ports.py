@@ -18,6 +18,7 @@ from conformance.device.port import Port
 from conformance.errors import UserError
 from conformance.execution.preflight import preflight
 from fixtures.bench import DeviceBench
+from forked import run_forked
 
 GRANTED = "reg_mr/rights/remote-write-granted-by-local-write+remote-write"
 PATIENCE_S = 60.0  # for what must come; it only bounds a hang
@@ -74,11 +75,6 @@ def told(of: Callable[[], object]) -> list[Any]:
     return ["nothing", 0]
 
 
-def run(*arguments: str) -> dict[str, Any]:
-    done = subprocess.run(["./rdma-cts", "run", *arguments], capture_output=True, text=True, check=False)
-    return {"status": done.returncode, "said": done.stderr[-600:]}
-
-
 def main() -> None:
     seen: dict[str, Any] = {"first": found_on("rxe0")}
     by_kind = {gid.kind: gid.index for gid in Port("rxe0", 1).gids()}
@@ -102,11 +98,11 @@ def main() -> None:
     until(lambda: any(gid.interface == "e1.7" for gid in Port("rxe1", 1).gids() if gid.up))
     in_vlan = str(next(gid.index for gid in Port("rxe1", 1).gids() if gid.address.endswith("ffff:0a4f:0001")))
     seen["vlan"] = found_on("rxe1", int(in_vlan))
-    seen["vlan case"] = run("--device", "rxe1", "--gid-index", in_vlan, "--only", GRANTED, "--out", "/tmp/vlan")
+    seen["vlan case"] = run_forked("--device", "rxe1", "--gid-index", in_vlan, "--only", GRANTED, "--out", "/tmp/vlan")
 
     empty = next(index for index in range(16) if all(index != gid.index for gid in Port("rxe1", 1).gids()))
     seen["empty gid"] = told(lambda: Port("rxe1", 1).check(empty))
-    seen["command"] = run("--device", "rxe1", "--gid-index", str(empty), "--out", "/tmp/out")
+    seen["command"] = run_forked("--device", "rxe1", "--gid-index", str(empty), "--out", "/tmp/out")
     seen["no port"] = told(lambda: Port("rxe1", 7).check())
     ip("link", "set", "e2p", "down")
     until(lambda: Path("/sys/class/net/e2/operstate").read_text().strip() != "up")

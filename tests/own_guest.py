@@ -5,15 +5,27 @@ Their Python finds the bytecode, tables and compiled C that other guests have le
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from conformance import derived
+from conformance.tables.suite import ROOT
 from fixtures.cache import cache_directory
 from fixtures.softroce import derivation
 from fixtures.softroce.guest import Guest, Job, boot
 from fixtures.softroce.image import ensure_image
 from fixtures.softroce.recipe import recipe_for
+from patience import PATIENCE_S
+
+# The parts of the project that a host has on which it is run.
+_PARTS = (
+    *sorted(path.parent.name for path in ROOT.glob("*/__init__.py")), "cases", "profiles", "conftest.py", "tox.ini",
+    "rdma-cts",
+)  # fmt: skip
+_HELPER = "forked.py"  # of such a script
+_RESULT = "RESULT "
 
 
 def boot_own(
@@ -27,3 +39,22 @@ def boot_own(
     settings = {derived.DIRECTORY: derivation.FOLDER, **(environment or {})}
     job = Job(tuple(tree), command, settings, derived=derivation.folder_of(cache_directory(), image.digest))
     return boot(image, job, console=console)
+
+
+def told_by(
+    script: str, folder: Path, *arguments: str, files: Iterable[tuple[Path, str]] = (), settings: str = ""
+) -> Any:
+    """What a script of the tests tells that runs in a guest with the whole project: its line after "RESULT ", as JSON.
+
+    `files` are laid beside the script, `settings` are assignments in front of its command. `folder` gets the console.
+    """
+    console = folder / "console.log"
+    tree = [*((ROOT / part, part) for part in _PARTS), *((ROOT / "tests" / name, name) for name in (script, _HELPER))]
+    command = " ".join((f"PYTHONPATH=/suite {settings} python3 {script}", *arguments))
+    with boot_own([*tree, *files], command, console) as guest:
+        while guest.next_line(PATIENCE_S):
+            pass
+    text = console.read_text(errors="replace")
+    found = [line.removeprefix(_RESULT) for line in text.splitlines() if line.startswith(_RESULT)]
+    assert found, text[-4000:]
+    return json.loads(found[-1])

@@ -14,7 +14,7 @@ from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from patience import PATIENCE_S
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 # For each case its verdict, and what its reason says: how the host is given what it lacks.
 ANSWERS = {
     "reg_mr/several_packets/huge-pages": (Verdict.UNREACHABLE, "sysctl vm.nr_hugepages="),

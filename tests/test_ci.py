@@ -251,6 +251,7 @@ def gitlab_script() -> str:
 
 
 @pytest.mark.guest
+@pytest.mark.nightly
 def test_the_workflows_run_in_a_clean_debian_and_know_what_is_new(machine: Tree) -> None:
     work = machine.root / WORK.relative_to("/")
     first = machine.run(github_script(), user="root")

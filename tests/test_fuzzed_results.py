@@ -33,7 +33,7 @@ from reports import terminal
 from reports.comparison import compare
 from reports.digest import read
 
-FILES = int(os.environ.get("RDMA_CTS_FUZZED", "400"))
+FILES = int(os.environ.get("RDMA_CTS_FUZZED", "120"))
 SEED = 19
 OLD = Path(__file__).with_name("old_results")
 # What is put in the place of a value.

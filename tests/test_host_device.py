@@ -1,46 +1,29 @@
-"""A device of a host: a process that dies, one that cannot be killed, kills at any moment, and what is left alone.
+"""A device of a host: a process that dies, one that cannot be killed, two devices, and what is left alone.
 
-The guest stands for the host: the project's own command line runs in it, on its device. RDMA_CTS_MOMENTS says how many
-kills there are of each kind.
+The guest stands for the host: the project's own command line runs in it, on its device. Kills at any moment are in
+test_kills_on_a_host.py.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from typing import Any
 
 import pytest
 
 import bad_driver
-from conformance.tables.suite import ROOT
-from own_guest import boot_own
-from patience import PATIENCE_S
+from own_guest import told_by
 
 pytestmark = pytest.mark.guest
-MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
-PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
-PARTS = (*PACKAGES, "cases", "profiles", "conftest.py", "tox.ini", "rdma-cts")
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What tests/on_a_host.py saw."""
     place = tmp_path_factory.mktemp("host")
     tables = bad_driver.tables(place / "tables", "works", "dies", "hangs", "works-too")
-    tree = [
-        *((ROOT / part, part) for part in PARTS), (tables, "bad"), (ROOT / "tests/on_a_host.py", "on_a_host.py"),
-        (bad_driver.library(place / "preload.so"), "preload.so"),
-    ]  # fmt: skip
-    console = place / "console.log"
+    files = [(tables, "bad"), (bad_driver.library(place / "preload.so"), "preload.so")]
     settings = "PYTHONDONTWRITEBYTECODE= LD_PRELOAD=/suite/preload.so"  # bytecode is kept as on a host
-    with boot_own(tree, f"{settings} python3 on_a_host.py {MOMENTS}", console) as guest:
-        while guest.next_line(PATIENCE_S):
-            pass
-    text = console.read_text(errors="replace")
-    (line,) = [line for line in text.splitlines() if line.startswith("RESULT ")] or [text[-4000:]]
-    data: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
-    return data
+    return told_by("on_a_host.py", place, files=files, settings=settings)
 
 
 def test_a_device_that_others_use_is_refused(found: dict[str, Any]) -> None:
@@ -100,10 +83,3 @@ def test_nothing_is_written_elsewhere_and_nobody_is_listened_to(found: dict[str,
             assert "NETLINK" in what or what == "16", line
         else:
             assert what.startswith(allowed), line
-
-
-@pytest.mark.parametrize("who", ["supervisor", "pytest"])
-def test_a_kill_at_any_moment_loses_nothing(found: dict[str, Any], who: str) -> None:
-    assert len(found[who]) == MOMENTS
-    for told in found[who]:
-        assert told["same"], told

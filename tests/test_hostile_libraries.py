@@ -17,7 +17,7 @@ from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
 from patience import PATIENCE_S
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 DEADLINE_S = "30"
 FIRST_PAGES = 201
 # The attacks in the order of hostile.c, and what the verdict on its row may be.

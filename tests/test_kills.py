@@ -35,7 +35,12 @@ VICTIMS = {
     "one guest": ("supervisor", "qemu", "pytest"),
     "two guests": ("supervisor", "qemu", *(["pytest"] if MOMENTS > 1 else [])),
 }
-KILLS = [(name, victim) for name, victims in VICTIMS.items() for victim in victims]
+# By day the supervisor and QEMU are killed, with one guest.
+BY_DAY = (("one guest", "supervisor"), ("one guest", "qemu"))
+KILLS = [
+    pytest.param(name, victim, marks=() if (name, victim) in BY_DAY else pytest.mark.nightly)
+    for name, victims in VICTIMS.items() for victim in victims
+]  # fmt: skip
 # Loaded by the guest's Python: ends it at a moment of the clock that host and guest share, unless that is past.
 KILLER = """
 import os, signal, sys, threading, time

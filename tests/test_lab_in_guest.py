@@ -19,7 +19,7 @@ from conformance.tables.suite import ROOT
 from patience import PATIENCE_S, await_true
 from ssh_guest import SshGuest, host_image, keys_in, ssh_guest, ssh_on_path
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 CHOSEN = ("--verb", "dereg_mr", "-k", "dead_keys", "--no-confirm")
 LONG = "dereg_mr/dead_keys/lkey-by-kind-by-operation"  # a sweep, in which there is time for a panic
 

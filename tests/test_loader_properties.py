@@ -36,8 +36,12 @@ NAME = "cases/reg_mr/sample.yaml"
 
 quick = settings(derandomize=True, max_examples=300)
 HEALTH_CHECKS = quick.suppress_health_check
-# Reading a real table takes some 10 ms, and there are many.
-few = settings(quick, max_examples=30, suppress_health_check=[*HEALTH_CHECKS, HealthCheck.function_scoped_fixture])
+# Reading a real table takes some 10 ms, and there are many. RDMA_CTS_FUZZED is also that of test_fuzzed_results.py.
+FUZZED = int(os.environ.get("RDMA_CTS_FUZZED", "120"))
+few = settings(
+    quick, max_examples=max(1, FUZZED // 12),
+    suppress_health_check=[*HEALTH_CHECKS, HealthCheck.function_scoped_fixture],
+)  # fmt: skip
 
 
 def check_locations(mistakes: list[Mistake] | tuple[Mistake, ...], data: bytes) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from commands.__main__ import main
 from commands.run import _kept as kept_text
 from commands.run_folder import run_folder
 from commands.variables import VARIABLES
@@ -24,12 +25,6 @@ from samples import header, numbered, result
 
 COMMAND = (sys.executable, "-m", "commands")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
-def rdma_cts(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """A command, with neither a terminal nor an RDMA device."""
-    return subprocess.run([*COMMAND, *arguments], cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
 
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -63,15 +58,18 @@ def test_a_full_device_is_one_line(command: str, run: Path) -> None:
 
 
 @pytest.mark.parametrize("out", ["run/results.jsonl", "run/plan.json", "run/points/1.json", "link", "night/cell.json"])
-def test_no_output_replaces_what_is_recorded(out: str, run: Path) -> None:
+def test_no_output_replaces_what_is_recorded(
+    out: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in ("run/plan.json", "run/points/1.json", "night/cell.json"):
         (run.parent / name).parent.mkdir(exist_ok=True)
         (run.parent / name).write_text("{}")
     (run.parent / "link").symlink_to("run/results.jsonl")
     before = (run.parent / out).read_bytes()
-    done = rdma_cts("report", "run", "--format", "summary", "--out", out, cwd=run.parent)
+    monkeypatch.chdir(run.parent)
     said = f"rdma-cts: {out} is recorded data, which no output replaces; give another file to --out\n"
-    assert (done.returncode, done.stderr) == (2, said)
+    assert main(["report", "run", "--format", "summary", "--out", out]) == 2
+    assert capsys.readouterr().err == said
     assert (run.parent / out).read_bytes() == before
 
 
@@ -110,25 +108,30 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
         ("run --resume /nowhere", "no run to resume in /nowhere: there is no plan.json"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_a_command_line_is_one_line_and_status_2(arguments: str, said: str, tmp_path: Path) -> None:
-    done = rdma_cts(*arguments.split(), cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"rdma-cts: {said}\n")
+def test_a_mistake_in_a_command_line_is_one_line_and_status_2(
+    arguments: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments.split()) == 2
+    assert capsys.readouterr() == ("", f"rdma-cts: {said}\n")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("arguments", [["bundle"], ["verify"], ["judge"], ["report"], ["list", "--cases"]])
-def test_a_line_feed_in_a_path_does_not_break_the_line_of_an_error(arguments: list[str], tmp_path: Path) -> None:
-    done = rdma_cts(*arguments, str(tmp_path / "no\n\x1b[31mred"))
-    assert done.returncode == 2
-    assert "no??[31mred" in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_a_line_feed_in_a_path_does_not_break_the_line_of_an_error(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, str(tmp_path / "no\n\x1b[31mred")]) == 2
+    said = capsys.readouterr().err
+    assert "no??[31mred" in said
+    assert said.count("\n") == 1
 
 
 # What the suite's parts and tests tell each other; not for users.
-INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM"}
+INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS"}
 
 
-def test_every_variable_is_in_the_help_and_on_its_page() -> None:
+def test_every_variable_is_in_the_help_and_on_its_page(capsys: pytest.CaptureFixture[str]) -> None:
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     parts = ("commands", "conformance", "fixtures", "rdma-cts")
     paths = [ROOT / name for name in files.split("\0") if name.startswith(parts)]
@@ -139,21 +142,27 @@ def test_every_variable_is_in_the_help_and_on_its_page() -> None:
     page = (ROOT / "docs" / "variables.md").read_text()
     assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == list(VARIABLES)
     for arguments in (["--help"], ["run", "--help"]):
-        told = rdma_cts(*arguments).stdout
+        with pytest.raises(SystemExit):
+            main(arguments)
+        told = capsys.readouterr().out
         assert all(f"\n  {name} " in told for name in VARIABLES)
 
 
 @pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
-def test_a_variable_of_the_guest_is_one_line(value: str, tmp_path: Path) -> None:
-    done = rdma_cts("run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.endswith("a value is one line of printable characters\n")
+def test_a_variable_of_the_guest_is_one_line(
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x"]) == 2
+    assert capsys.readouterr().err.endswith("a value is one line of printable characters\n")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_list_says_how_many_of_its_cases_a_run_has(tmp_path: Path) -> None:
-    *cases, last = rdma_cts("list").stdout.splitlines()
-    *default, short = rdma_cts("list", "--tier", "default").stdout.splitlines()
+def test_list_says_how_many_of_its_cases_a_run_has(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["list"])
+    *cases, last = capsys.readouterr().out.splitlines()
+    main(["list", "--tier", "default"])
+    *default, short = capsys.readouterr().out.splitlines()
     assert last == f"{len(cases)} cases; a run without --tier has {len(default)} of them (tier default)"
     assert short == f"{len(default)} cases"
     assert len(default) < len(cases)

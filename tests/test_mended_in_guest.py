@@ -15,7 +15,7 @@ from conformance.tables.suite import ROOT
 from fixtures.softroce.changes import read_changes
 from patience import PATIENCE_S
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 VERDICTS = {
     # Violated by rxe as shipped: a window without bounds, data on demand that go elsewhere, a process that dies.
     "bind_mw/type_1/part-from-buf": Verdict.PASS,

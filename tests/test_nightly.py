@@ -405,6 +405,7 @@ def test_many_foreign_files_are_few_lines(nights: Nights) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.nightly
 def test_a_made_regression_in_the_guest_is_new_one_night_and_mended_the_next(tmp_path: Path, capsys: Says) -> None:
     case = "reg_mr/access_flags/remote-write-without-local-write+none"
     history = tmp_path / "history"

@@ -95,6 +95,7 @@ def test_both_have_the_suites_version() -> None:
 # What is in them
 
 
+@pytest.mark.nightly
 def test_lintian_finds_nothing(deb: Path) -> None:
     (changes,) = deb.parent.glob("*.changes")
     command = ("lintian", "--allow-root", "--display-info", "--fail-on", "error,warning,info", str(changes))
@@ -142,6 +143,7 @@ def installed(deb: Path) -> Iterator[Tree]:
         yield tree
 
 
+@pytest.mark.nightly
 def test_a_user_lists_cases_and_rules(installed: Tree) -> None:
     done = installed.run("rdma-cts list && rdma-cts coverage")
     assert (done.returncode, done.stderr) == (0, "")
@@ -149,6 +151,7 @@ def test_a_user_lists_cases_and_rules(installed: Tree) -> None:
     assert "REG-15" in done.stdout
 
 
+@pytest.mark.nightly
 def test_its_autopkgtest_passes(installed: Tree) -> None:
     shutil.copy(ROOT / "debian" / "tests" / "installed", installed.root / HOME.relative_to("/") / "installed")
     done = installed.run("./installed")
@@ -156,6 +159,7 @@ def test_its_autopkgtest_passes(installed: Tree) -> None:
     assert done.stdout.startswith(f"rdma-cts {VERSION}\n")
 
 
+@pytest.mark.nightly
 def test_nothing_is_written_into_the_packages_directories_not_even_by_root(installed: Tree) -> None:
     before = installed.state(SUITE)
     assert any(name.endswith(".pyc") for name in before), "the package brings no bytecode"
@@ -165,6 +169,7 @@ def test_nothing_is_written_into_the_packages_directories_not_even_by_root(insta
     assert installed.state(SUITE) == before
 
 
+@pytest.mark.nightly
 def test_the_projects_own_tests_need_a_checkout(installed: Tree) -> None:
     done = installed.run("rdma-cts test")
     assert (done.returncode, done.stdout) == (2, "")
@@ -172,6 +177,7 @@ def test_the_projects_own_tests_need_a_checkout(installed: Tree) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.nightly
 def test_a_user_runs_a_case_in_the_guest(installed: Tree) -> None:
     ensure_image(recipe_for(), cache_directory(), print)  # what needs root
     installed.lend_cache()

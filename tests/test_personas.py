@@ -1,4 +1,4 @@
-"""Personas: on what the drivers of known devices may do, no case fails, and violations are killed there as well.
+"""Violations, and personas: on what known drivers may do, no case fails, and violations are killed there, too.
 
 Each violation is tried on one persona here: the first on the first, the second on the second, and so on, then from the
 first again. `rdma-cts trial --personas` tries each on every persona.
@@ -19,13 +19,15 @@ from conformance.model.verdict import Verdict
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from reference.device import Device
+from trial import report
 from trial.personas import PERSONAS, Persona
 from trial.personas.masking import MASKS, masked
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
+from trial.report import Trial
 from trial.running import on_reference
-from trial.trying import KILLED, SURVIVED, try_violation
+from trial.trying import KILLED, SURVIVED, Finding, try_all, try_violation
 from trial.violation import Violation
-from trial.violations import VIOLATIONS
+from trial.violations import UNTRIABLE, VIOLATIONS
 
 BY_NAME = {each.name: each for each in PERSONAS}
 # No statuses of the InfiniBand specification are demanded there.
@@ -40,6 +42,12 @@ def cases() -> list[Case]:
 @cache
 def clean(name: str) -> CleanRun:
     return run_clean(BY_NAME[name], cases())
+
+
+@cache
+def plain() -> dict[str, Finding]:
+    """What becomes of each violation on the plain reference."""
+    return {each.name: each for each in try_all(VIOLATIONS, cases())}
 
 
 def sample(persona: Persona) -> list[Violation]:
@@ -69,11 +77,17 @@ def test_statuses_are_demanded_where_the_transport_promises_them(persona: Person
         assert passed or not persona.stack.has("rc")
 
 
+def test_no_violation_of_the_reference_survives_and_few_are_misattributed() -> None:
+    found = list(plain().values())
+    assert [report.line(each) for each in found if each.outcome == SURVIVED] == []
+    assert Trial(found, UNTRIABLE, 0.0, "the reference").passed
+
+
 @in_turn("persona")
 def test_violations_are_killed(persona: Persona) -> None:
     findings = []
     for violation in sample(persona):
-        killers = try_violation(violation, cases()).by
+        killers = plain()[violation.name].by
         findings.append(try_on(persona, clean(persona.name), violation, killers, cases()))
     offered = [each for each in findings if each is not None]
     assert [f"{each.name}: {each.outcome}" for each in offered if each.outcome != KILLED] == []

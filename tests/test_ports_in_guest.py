@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from conformance.tables.suite import ROOT
-from own_guest import boot_own
-from patience import PATIENCE_S
+from own_guest import told_by
 
 pytestmark = pytest.mark.guest
-PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
-PARTS = (*PACKAGES, "cases", "conftest.py", "tox.ini", "rdma-cts")
 # The pairs of Soft-RoCE, all of which carry a message to their peer.
 PAIRS = {"RC": "works", "UC": "works", "UD": "works", "RC_SRQ": "works"}
 MTU_4096 = 5  # IBV_MTU_4096
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What tests/on_ports.py saw."""
-    console = tmp_path_factory.mktemp("ports") / "console.log"
-    tree = [*((ROOT / part, part) for part in PARTS), (ROOT / "tests/on_ports.py", "on_ports.py")]
-    with boot_own(tree, "PYTHONPATH=/suite python3 on_ports.py", console) as guest:
-        while guest.next_line(PATIENCE_S):
-            pass
-    text = console.read_text(errors="replace")
-    (line,) = [line for line in text.splitlines() if line.startswith("RESULT ")] or [text[-4000:]]
-    data: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
-    return data
+    return told_by("on_ports.py", tmp_path_factory.mktemp("ports"))
 
 
 @pytest.mark.parametrize("where", ["first", "second", "beside", "ipv6", "large"])

@@ -789,16 +789,6 @@ def test_the_guest_has_soft_roce(real_image: Image, tmp_path: Path) -> None:
 
 
 @pytest.mark.guest
-def test_a_panic_ends_the_stream(real_image: Image, tmp_path: Path) -> None:
-    work = Job((), f"echo before >{PORT}; echo c >/proc/sysrq-trigger; sleep infinity")
-    with boot(real_image, work, console=tmp_path / "console") as guest:
-        assert guest.next_line(PATIENCE_S) == b"before\n"
-        assert guest.next_line(PATIENCE_S) == b""
-        guest.wait()
-        assert any("Kernel panic" in line for line in guest.console_tail())
-
-
-@pytest.mark.guest
 def test_a_guest_without_the_driver_says_why(real_image: Image, tmp_path: Path) -> None:
     (tmp_path / "overlay/etc/modprobe.d").mkdir(parents=True)
     (tmp_path / "overlay/etc/modprobe.d/none.conf").write_text("install rdma_rxe /bin/false\n")

@@ -12,7 +12,7 @@ from conformance.tables.suite import ROOT
 from own_guest import boot_own
 from patience import PATIENCE_S
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 PORT = "/dev/virtio-ports/rdma-cts.results"
 CHOSEN = (
     "access_space and huge-pages or change_space and rights and libibverbs or dealloc_mw or data_path and unreliable"

@@ -1,4 +1,4 @@
-"""The suite on trial: every seeded violation is seen by the cases of the rule that it breaks, and told of readably."""
+"""The suite on trial: how violations are tried and told of. Every seeded one is tried by test_personas.py."""
 
 from __future__ import annotations
 
@@ -190,6 +190,7 @@ def test_what_the_device_violates_itself_hides_no_other_rule_of_the_same_sweep(s
 
 
 @pytest.mark.guest
+@pytest.mark.nightly
 def test_alterations_of_real_calls_are_seen_in_the_guest(tmp_path: Path) -> None:
     chosen = ["write-alone-granted", "region-one-byte-too-long", "not-deregistered", "control"]
     lines = messages_from_guest(
@@ -197,12 +198,6 @@ def test_alterations_of_real_calls_are_seen_in_the_guest(tmp_path: Path) -> None
     )
     found = {line["name"]: line["outcome"] for line in lines if line.get("type") == "finding"}
     assert found == {**dict.fromkeys(chosen, KILLED), "control": SURVIVED}
-
-
-def test_no_violation_survives_and_few_are_misattributed(default_cases: list[Case]) -> None:
-    findings = list(try_all(VIOLATIONS, default_cases))
-    assert [report.line(each) for each in findings if each.outcome == SURVIVED] == []
-    assert Trial(findings, UNTRIABLE, 0.0, "the reference").passed
 
 
 @pytest.mark.parametrize("variant", PERMITTED_VARIANTS, ids=lambda each: each.name)
