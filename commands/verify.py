@@ -141,6 +141,8 @@ class Support:
         for reason, told in _NOT_JUDGED.items():
             if kept := Counter(each.record["verdict"] for each in self.kept if each.kept == reason):
                 yield f"{kept.total()} {told} ({', '.join(f'{count} {verdict}' for verdict, count in kept.items())})"
+        if self.run.unrecorded:
+            yield f"{format_count(len(self.run.unrecorded), 'planned case')} without a result"
 
     def lines(self) -> Iterator[str]:
         """All that is told: what the bundle is of, what came of judging it, and the sentence."""

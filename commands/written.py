@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import os
 import sys
@@ -24,6 +25,8 @@ def out_path(text: str) -> Path:
 
     Its directory must exist, or be OUT: no tree of directories is made of a mistyped path.
     """
+    if not text:  # as of a variable that is not set
+        raise argparse.ArgumentTypeError(f"{text!r} is no path")
     path = Path(text)
     if path == STANDARD_OUTPUT or os.path.lexists(path):
         return path

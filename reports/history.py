@@ -62,8 +62,8 @@ class Outcome:
     @staticmethod
     def of(data: Any) -> Outcome:
         """The outcome in the content of a file. Raises ValueError if it is none."""
-        if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("outcome") not in OUTCOMES:
-            raise ValueError
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("outcome") not in (*OUTCOMES,):
+            raise ValueError  # whatever it is: not everything can be looked up
         against, reason, selection = data.get("against", ""), data.get("reason", ""), data.get("selection", [])
         if not isinstance(selection, list) or not all(isinstance(text, str) for text in (against, reason, *selection)):
             raise ValueError

@@ -466,7 +466,7 @@ def test_planned_cases_without_a_result_are_counted(whole: Path, tmp_path: Path,
     del lines[5:8]
     status, told = verified(repacked(folder, tmp_path / "forged", lines), capsys)
     assert status == 3
-    assert f"{len(DEFAULT) - 3:,} results judged anew" in told
+    assert f"{len(DEFAULT) - 3:,} results judged anew; 3 planned cases without a result\n" in told
     assert re.search(r"partial: .*3 planned cases without a result \(exit status 3\)", told)
 
 

@@ -90,6 +90,8 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
     ("arguments", "said"),
     [
         ("run -k=", "run: argument -k: '' is no word; see ./rdma-cts run --help"),
+        ("run --guest --out=", "run: argument --out: '' is no path; see ./rdma-cts run --help"),
+        ("nightly --history=", "nightly: argument --history: '' is no path; see ./rdma-cts nightly --help"),
         ("doctor --host=", "doctor: argument --host: '' is no word; see ./rdma-cts doctor --help"),
         ("list -k=", "list: argument -k: '' is no word; see ./rdma-cts list --help"),
         ("run --guest --port 2", "--port is for a device of this host, not for the guest; give --device NAME"),

@@ -281,6 +281,8 @@ def damage(cell: Path, how: str) -> None:
         (cell / "cell.json").write_text("{")
     elif how == "the outcome is of nobody":
         (cell / "cell.json").write_text(json.dumps({"schema": "x"}))
+    elif how == "the outcome is a list":
+        (cell / "cell.json").write_text(json.dumps({"schema": "rdma-cts-cell/1", "outcome": ["good"]}))
     elif how == "the outcome is a FIFO":
         (cell / "cell.json").unlink()
         os.mkfifo(cell / "cell.json")
@@ -303,8 +305,8 @@ def damage(cell: Path, how: str) -> None:
 
 
 HOW = (
-    "the outcome is no JSON", "the outcome is of nobody", "the outcome is a FIFO", "the results are torn",
-    "the results are a FIFO", "the results are gone", "results and summary are noise",
+    "the outcome is no JSON", "the outcome is of nobody", "the outcome is a list", "the outcome is a FIFO",
+    "the results are torn", "the results are a FIFO", "the results are gone", "results and summary are noise",
     "it is a link to elsewhere", "it is a file",
 )  # fmt: skip
 

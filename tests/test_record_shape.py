@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -12,6 +13,7 @@ from conformance.model import record as records
 from conformance.model import record_shape as shape
 from conformance.model.observation import Alarm
 from conformance.model.record import Record
+from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from samples import case, changed, result
 
@@ -48,7 +50,15 @@ def test_a_name_that_commands_a_terminal_is_shown_harmless() -> None:
     assert str(caught.value) == "here: case 'a\\x1b[31m\\nb': `rules` is not a list of texts"
 
 
-RECORD = result(case("{rules: [REG-01], when: {access: []}, then: success}"))
+@pytest.mark.parametrize(("line", "said"), [
+    (b'{"type":', "no JSON: Expecting value, at character 9"), (b"\xfd7zXZ", "no UTF-8 text"),
+    (b"{}", "no object with a type"), (b'{"type":"start"}', "a start without case"),
+])  # fmt: skip
+def test_a_message_says_why_a_line_is_no_record(line: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / "results.jsonl").write_bytes(line + b"\n")
+    with pytest.raises(UserError) as caught:
+        read_results(tmp_path)
+    assert str(caught.value) == f"{tmp_path / 'results.jsonl'}:1: not a line of rdma-cts/1: {said}"
 
 
 @pytest.mark.parametrize(("change", "said"), [

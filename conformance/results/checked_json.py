@@ -20,6 +20,8 @@ def parse(data: bytes | str) -> Any:
         value = json.loads(data, parse_constant=_refuse, parse_float=_finite, parse_int=_bounded)
     except json.JSONDecodeError as error:
         raise ValueError(f"no JSON: {error.msg}, at character {error.pos + 1}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError("no UTF-8 text") from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     _check_depth(value)
