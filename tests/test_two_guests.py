@@ -114,6 +114,27 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[s
     assert compared.returncode == 0
 
 
+def test_a_peer_that_dies_costs_the_case_in_flight(guests: dict[str, SshGuest], kept: Path) -> None:
+    """It is reset, and comes back; the device under test is not blamed."""
+    out = kept / "out"
+    run = started(
+        guests, "run", "--host", guests["left"].address, "--device", "wire0", "--peer", f"root@{WIRED}:wire0",
+        "--verb", "bind_mw", "-k", "data_path", "--no-confirm", "--out", str(out),
+    )  # fmt: skip
+    await_true(
+        lambda: run.poll() is not None or in_flight(out, "bind_mw/data_path/type-2-operation-by-access-by-place")
+    )
+    subprocess.run(guests["right"].reset, shell=True, check=True)
+    told = said(run)
+    found = verdicts(read_results(out))
+    assert [case for case, verdict in found.items() if verdict == "BROKEN"] == [
+        "bind_mw/data_path/type-2-operation-by-access-by-place"
+    ], told
+    assert "the peer is lost: " in told
+    assert set(found.values()) == {"PASS", "FAIL", "BROKEN"}
+    assert boots(read_results(out)) == 1
+
+
 def lab_of(guests: dict[str, SshGuest], folder: Path) -> Path:
     """The file of a lab of these guests, which are equal."""
     path = folder / "lab.yaml"
@@ -230,8 +251,8 @@ def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest],
     assert "connected" not in told
 
 
-def in_flight(out: Path) -> bool:
-    """Whether the case LONG has begun."""
+def in_flight(out: Path, case: str = LONG) -> bool:
+    """Whether the case has begun."""
     path = out / "results.jsonl"
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    return any(record["type"] == "start" and record["case"] == LONG for record in map(json.loads, lines))
+    return any(record["type"] == "start" and record["case"] == case for record in map(json.loads, lines))

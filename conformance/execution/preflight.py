@@ -26,7 +26,10 @@ from conformance.verbs import ENUMS
 
 _BYTES = 64
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
-_HINT = "connect the port to itself or to a switch that returns its packets, or name another GID with --gid-index"
+_HINT = (
+    "connect the port to itself or to a switch that returns its packets, name another GID with --gid-index, or another"
+    " device with --peer"
+)
 _PEER_HINT = "connect both ports, or name another GID with --gid-index, or another --peer"
 _PATH_HINT = "give the port's network interface an address, or name another GID with --gid-index"
 # Types of pairs that a device may have beside RC, or instead of it.
