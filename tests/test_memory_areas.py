@@ -56,6 +56,13 @@ def test_a_byte_before_the_range_and_one_pages_away_are_seen(memory: Buffer) -> 
     assert area.changed() == [[-1, 1], [8900, 2]]
 
 
+def test_every_stretch_of_a_torn_transfer_is_seen_whatever_its_bytes(memory: Buffer) -> None:
+    area = target(memory, 2 * 4096)
+    for offset, new in ((0, b"a"), (3, bytes([BEFORE ^ ord("\n")]) * 2), (4000, b"b" * 200), (8191, b"\0")):
+        ctypes.memmove(area.start + offset, new, len(new))
+    assert area.changed() == [[0, 1], [3, 2], [4000, 200], [8191, 1]]
+
+
 def test_memory_that_was_filled_or_never_touched_is_left_as_it_is(memory: Buffer) -> None:
     assert target(memory, contents="zeros").changed() == []
     ctypes.memset(memory.addr, BEFORE, memory.size)

@@ -264,10 +264,16 @@ BINDS = """
 
 
 @pytest.mark.parametrize(
-    ("stack", "verdict", "renewals"), [(WHOLE, "PASS", 3), (without("mw_type_1"), "UNSUPPORTED", 0)]
+    ("window", "stack", "verdict", "renewals"),
+    [
+        ("{type: 1}", WHOLE, "PASS", 3),
+        ("{type: 1}", without("mw_type_1"), "UNSUPPORTED", 0),
+        ("{type: 1, bound: {access: [REMOTE_READ]}}", WHOLE, "PASS", 3),
+        ("{type: 1, bound: {access: [REMOTE_READ]}}", without("mw_type_1"), "UNSUPPORTED", 0),
+    ],
 )
 def test_shared_queue_pairs_are_renewed_after_each_point_that_got_as_far_as_using_them(
-    monkeypatch: pytest.MonkeyPatch, stack: Stack, verdict: str, renewals: int
+    monkeypatch: pytest.MonkeyPatch, window: str, stack: Stack, verdict: str, renewals: int
 ) -> None:
     renewed: list[HeldPair] = []
     renew = HeldPair.renew
@@ -277,7 +283,7 @@ def test_shared_queue_pairs_are_renewed_after_each_point_that_got_as_far_as_usin
         renew(pair)
 
     monkeypatch.setattr(HeldPair, "renew", counted)
-    case = samples.case(BINDS, "bind_mw")
+    case = samples.case(BINDS.replace("{type: 1}", window), "bind_mw")
     with closing(ReferenceBench(Device(stack))) as bench:
         assert run_sweep(case, on_the_reference(bench), no_progress).result.points.by_verdict() == {verdict: 3}
     assert len(renewed) == renewals

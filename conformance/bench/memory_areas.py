@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 from typing import NamedTuple
 
 from conformance.bench.interface import Memory
@@ -21,7 +22,7 @@ AROUND = {"made": CANARY, "filled": BEFORE, "zeros": 0}
 # changed to the wanted one, and nothing else has changed. OTHER: anything else, which Python examines.
 UNTOUCHED, REPLACED, OTHER = range(3)
 SHOWN = 64  # how many bytes of a torn transfer, or how many differing stretches, a result shows
-_STRETCH = 4096
+_NOT_ZERO = re.compile(rb"[^\0]+")
 # So many bytes in a row that occur in another memory too come from there: by chance they would not.
 _TELLING = 4
 _memcmp = ctypes.CDLL(None).memcmp
@@ -96,7 +97,7 @@ class Area:
             return moved
         content = self.content()
         there = ctypes.string_at(source.memory.addr, source.memory.size)
-        for offset, size in _stretches(content, self.before):
+        for offset, size in _differing(content, self.before):
             new = content[offset : offset + size]
             if new == self.wanted[offset : offset + size]:
                 return "part"
@@ -144,23 +145,5 @@ def _differing(content: bytes, reference: bytes) -> list[tuple[int, int]]:
     """Returns the stretches in which two contents of equal length differ, as (offset, size)."""
     if content == reference:
         return []
-    if reference[0] not in content and reference.count(reference[0]) == len(reference):
-        return [(0, len(content))]  # a shortcut for the most frequent case: every byte has changed
-    return _stretches(content, reference)
-
-
-def _stretches(content: bytes, reference: bytes) -> list[tuple[int, int]]:
-    """Returns the same as `_differing`, without its shortcuts."""
-    found: list[tuple[int, int]] = []
-    for start in range(0, len(content), _STRETCH):
-        piece, other = content[start : start + _STRETCH], reference[start : start + _STRETCH]
-        if piece == other:
-            continue
-        for offset, (byte, expected) in enumerate(zip(piece, other, strict=True), start):
-            if byte == expected:
-                continue
-            if found and sum(found[-1]) == offset:
-                found[-1] = (found[-1][0], found[-1][1] + 1)
-            else:
-                found.append((offset, 1))
-    return found
+    differences = int.from_bytes(content, "big") ^ int.from_bytes(reference, "big")
+    return [(found.start(), len(found[0])) for found in _NOT_ZERO.finditer(differences.to_bytes(len(content), "big"))]

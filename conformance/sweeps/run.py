@@ -138,7 +138,7 @@ class _SweepPass:
         self.outer = self.loop.outer if self.loop else setup_axes(sweep)
         self.shared = self.loop is None and case.given.memlock is None and shares_base(sweep)
         self.base: CaseContext | None = None
-        self.pairs_used = False  # those of the base, since they were renewed
+        self.pairs_used = True  # those of the base, since they were renewed
         self.before = self.bench.resources()
 
     def run_all(self, seed: int | None) -> None:
@@ -205,8 +205,7 @@ class _SweepPass:
         branch = self.base.branch(case)
         for name, pair in self.base.pairs.items():
             branch.cleanup.callback(branch.release, f"renewing the queue pair {name}", self._renewing(pair))
-        # The set-up of points that share pairs uses them only to bind windows.
-        self.pairs_used = any(window.bound for window in case.given.windows.values())
+        self.pairs_used = True
         return branch
 
     def _renewing(self, pair: Pair) -> Callable[[], None]:
@@ -246,8 +245,8 @@ class _SweepPass:
                     set_up(context)
             except SetupRefused as refusal:
                 refused = refusal
+                self.pairs_used = bool(context.windows)  # a set-up uses queue pairs only to bind windows
             else:
-                self.pairs_used = True
                 if len(points):
                     self._calls(context, group)
         if context.left_behind:
