@@ -26,8 +26,9 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with guests come first: they take longest, and wait more than they compute."""
+    """Of what is chosen, files with guests come first: they take longest, and wait more than they compute."""
     with_guests = {item.path for item in items if item.get_closest_marker("guest")}
     items.sort(key=lambda item: item.path not in with_guests)
 
