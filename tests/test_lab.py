@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, footer_record
 from conformance.tables.suite import ROOT, load_suite
 from made_history import write_run
-from patience import PATIENCE_S
+from patience import PATIENCE_S, await_true
 from reports import lab
 from reports.digest import Digest, digest
 from reports.lab import Column
@@ -94,17 +95,30 @@ def test_the_lab_in_the_documentation_has_no_mistake(tmp_path: Path) -> None:
 # The command
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`rdma-cts run` with an ssh that only says what ssh says of a host that it cannot find."""
+def client_of(folder: Path, does: str) -> Path:
+    """An ssh that writes its process id into the file `connecting`, and does this."""
     client = folder / "bin" / "ssh"
     client.parent.mkdir(exist_ok=True)
-    client.write_text("#!/bin/sh\necho 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255\n")
+    client.write_text(f"#!/bin/sh\necho $$ >{folder}/pid && mv {folder}/pid {folder}/connecting\n{does}\n")
     client.chmod(0o755)
-    path = os.pathsep.join([str(client.parent), os.environ["PATH"]])
-    return subprocess.run(
-        [sys.executable, "-m", "commands", "run", *arguments], cwd=folder, capture_output=True, text=True,
-        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}, timeout=PATIENCE_S, check=False,
+    return client
+
+
+def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """`rdma-cts run` with the ssh of `client_of`."""
+    path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
+    return subprocess.Popen(
+        [sys.executable, "-m", "commands", "run", *arguments], cwd=folder, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same with an ssh that only says what ssh says of a host that it cannot find."""
+    client_of(folder, "echo 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255")
+    process = started(folder, *arguments)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 
 def test_a_host_that_cannot_be_reached_costs_its_column(tmp_path: Path) -> None:
@@ -152,6 +166,19 @@ def test_a_lab_in_which_all_hosts_are_complete_is_told_again(tmp_path: Path) -> 
     done = run(tmp_path, "--lab", "other.yaml", "--resume", "out")
     assert done.returncode == 0, done.stderr
     assert "runs the rest" not in done.stdout
+
+
+def test_a_lab_that_is_ended_says_how_to_go_on(tmp_path: Path) -> None:
+    lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
+    client_of(tmp_path, "exec sleep 36000")
+    lab_run = started(tmp_path, "--lab", "lab.yaml", "--out", "out")
+    await_true(lambda: (tmp_path / "connecting").exists())
+    lab_run.terminate()
+    _, told = lab_run.communicate(timeout=PATIENCE_S)
+    assert lab_run.returncode == 128 + signal.SIGTERM
+    assert told == "rdma-cts: ended by SIGTERM: ./rdma-cts run --resume out runs the rest\n"
+    pid = int((tmp_path / "connecting").read_text())
+    await_true(lambda: not Path(f"/proc/{pid}").exists())  # and no connection is left
 
 
 @pytest.mark.parametrize(
