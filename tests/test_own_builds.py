@@ -95,6 +95,7 @@ def test_a_module_of_ones_own_is_no_fault_of_a_case(header: HeaderRecord, place:
     assert line["verdict"] == "PASS"
 
 
+@pytest.mark.nightly
 def test_what_is_kept_starts_the_same_guest_again(header: HeaderRecord, place: Path) -> None:
     assert header["under_test"]["given"]["environment"] == {"COLOUR": "blue"}
     assert sorted(path.name for path in (place / "out/guest").iterdir()) == ["job.erofs", "start.sh"]
