@@ -28,8 +28,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Sequence[str], Mappin
         found.append((words[3:], env))
         return subprocess.CompletedProcess(words, 0)
 
-    monkeypatch.setattr(command.packages, "ensure_tools", lambda *_, **__: "python3")
-    monkeypatch.setattr(command.subprocess, "run", run)
+    monkeypatch.setattr("commands.test.packages.ensure_tools", lambda *_, **__: "python3")
+    monkeypatch.setattr("commands.test.subprocess.run", run)
     for name in command.MORE:
         monkeypatch.delenv(name, raising=False)
     return found
