@@ -1,6 +1,5 @@
 """Two hosts at once, over the real ssh: as a lab, one of which panics, and as the ends of one connection.
 
-Two guests for minutes are too much for each run of the tests: RDMA_CTS_TWO_GUESTS=1 asks for it, and
 RDMA_CTS_TWO_GUESTS=DIR keeps what the runs have written there.
 """
 
@@ -23,8 +22,8 @@ from conformance.tables.suite import ROOT
 from patience import PATIENCE_S, await_true
 from ssh_guest import SshGuest, free_port, host_image, keys_in, ssh_guest, ssh_on_path
 
-ASKED = os.environ.get("RDMA_CTS_TWO_GUESTS", "")
-pytestmark = [pytest.mark.guest, pytest.mark.skipif(not ASKED, reason="RDMA_CTS_TWO_GUESTS is not set")]
+KEPT = os.environ.get("RDMA_CTS_TWO_GUESTS", "")
+pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 LONG = "dereg_mr/dead_keys/lkey-by-kind-by-operation"  # a sweep, in which there is time for a panic
 NAMES = ("left", "right")
 WIRED = "10.78.0.2"  # the address of the right guest on the network that joins both
@@ -64,9 +63,9 @@ def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, SshGu
 @pytest.fixture
 def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """Where runs write: a directory that remains if one was named."""
-    if ASKED == "1":
+    if not KEPT:
         return tmp_path
-    folder = Path(ASKED).resolve() / str(request.node.name)
+    folder = Path(KEPT).resolve() / str(request.node.name)
     folder.mkdir(parents=True)
     return folder
 
