@@ -237,12 +237,18 @@ class Digest:
         return found
 
     @property
+    def but_for(self) -> str:
+        """What a good conclusion leaves out, as the end of its sentence: the rules that are waived; empty for none."""
+        waived = next((part.count for part in self.parts if part.standing == WAIVED), 0)
+        return f" but for {format_count(waived, 'waived rule')}" if waived else ""
+
+    @property
     def conclusion(self) -> str:
         """The conclusion about the device, in a few words."""
         if self.footer is None:
             return "The run was cut short"
         return {
-            0: f"{self.device} conforms to its documents",
+            0: f"{self.device} conforms to its documents{self.but_for}",
             1: f"{self.device} does not conform to its documents",
             3: "The run is incomplete or broken: no conclusion about the device",
         }[self.status]

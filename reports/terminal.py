@@ -118,7 +118,7 @@ def _conclusion(run: Digest) -> str:
     if run.status == 1 and not run.violations():
         return "no rule was violated, but the waivers do not fit"
     return {
-        0: "no rule was violated",
+        0: f"no rule was violated{run.but_for}",
         1: "the device does not conform to its documents: see the lines above",
         3: "the run is incomplete or broken: no conclusion about the device",
     }[run.status]
