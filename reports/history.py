@@ -266,13 +266,15 @@ def _cell(night: str, folder: Path) -> Cell:
 def facts_of(folder: Path) -> Facts | None:
     """The facts of a run, from its summary or, if that is missing or damaged, its results; None if it has neither.
 
-    Raises UserError if the results are damaged.
+    Raises UserError if the results are damaged, or the summary is, and there are no results.
     """
     try:
         return Facts.of(parse(read_regular(folder / summary.FILE_NAME)))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         if not os.path.lexists(folder / RESULTS):
-            return None
+            if isinstance(error, FileNotFoundError):
+                return None
+            raise UserError(f"{summary.FILE_NAME} is damaged, and there is no {RESULTS}") from error
     return Facts.of(plain(summary.as_data(read(folder))))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -253,6 +254,18 @@ def test_what_is_damaged_is_named_on_the_terminal_too(tmp_path: Path, capsys: py
     out, err = capsys.readouterr()
     assert out.endswith("</html>")
     assert err == f"{name_of(0)}, forky counts as not run: cell.json is damaged, or not of this version\n"
+
+
+def test_a_damaged_summary_without_results_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("empty", "fifo"):
+        keep(tmp_path / name_of(0) / name, Outcome(GOOD))
+    (tmp_path / name_of(0) / "empty" / "summary.json").write_text("{}")
+    os.mkfifo(tmp_path / name_of(0) / "fifo" / "summary.json")
+    assert main(["report", "--history", str(tmp_path), "--out", "-"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"{name_of(0)}, {name} counts as not run: summary.json is damaged, and there is no results.jsonl"
+        for name in ("empty", "fifo")
+    ]
 
 
 @pytest.mark.parametrize("files", [[], ["results.jsonl", "report.html"]])
