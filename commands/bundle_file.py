@@ -25,6 +25,7 @@ from conformance.results.records import FILE_NAME as RESULTS
 from reports.digest import one_line, plain
 
 SCHEMA = "rdma-cts-bundle/1"
+_OTHER_SCHEMA = re.compile(r"rdma-cts-bundle/[0-9]{1,9}")
 SUFFIX = ".rdma-cts.tar.xz"
 MANIFEST, WAIVERS, PROFILE = "manifest.json", "waivers.yaml", "profile.yaml"
 MOST_BYTES = 256 << 20  # of all members; a default run has 4 MB
@@ -138,6 +139,11 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
                 return _unpacked(source, folder), source.sha256.hexdigest()
             except _WrongError as error:
                 raise UserError(f"{path} is no bundle, or was changed: {error}") from error
+            except _OtherVersionError as error:
+                raise UserError(
+                    f"{path} is a bundle of another version, {error}, and this one reads {SCHEMA}",
+                    hint="take the version of rdma-cts that has made it",
+                ) from error
             except lzma.LZMAError as error:
                 raise UserError(f"{path} is no bundle, or was changed: its compressed data are invalid") from error
     except OSError as error:
@@ -148,6 +154,19 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
 
 class _WrongError(Exception):
     """What is wrong with a bundle."""
+
+
+class _OtherVersionError(Exception):
+    """The schema of a bundle of another version."""
+
+
+def _schema_of(manifest: bytes) -> str:
+    """What a manifest says of its form; empty if it says nothing."""
+    try:
+        data = parse(manifest)
+    except ValueError:
+        return ""
+    return str(data.get("schema", "")) if isinstance(data, dict) else ""
 
 
 class _Source:
@@ -194,12 +213,17 @@ class _Source:
 def _unpacked(source: _Source, folder: Path) -> Manifest:
     head = source.whole(_BLOCK)
     try:
-        size = tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape").size
+        first = tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
     except (tarfile.TarError, ValueError) as error:
         raise _WrongError("it does not begin with a manifest") from error
-    if not 0 <= size <= _MOST_OF_MANIFEST or head != _head(MANIFEST, size):
+    size = first.size
+    if first.name != MANIFEST or not first.isreg() or not 0 <= size <= _MOST_OF_MANIFEST:
         raise _WrongError("it does not begin with a manifest")
     content = source.whole(size)
+    if (schema := _schema_of(content)) != SCHEMA and _OTHER_SCHEMA.fullmatch(schema):
+        raise _OtherVersionError(schema)
+    if head != _head(MANIFEST, size):
+        raise _WrongError(f"the archive is not as bundles are, at {MANIFEST}")
     try:
         manifest = Manifest.of(content)
     except ValueError as error:
