@@ -86,7 +86,7 @@ def _distance(space: Space, one: int, other: int) -> int:
 
 def main() -> int:
     """Runs the points of all checks in one run, and compares the results."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("run", nargs="*", default=["--guest"], metavar="ARG")
     arguments = parser.parse_args()

@@ -41,7 +41,7 @@ def cost(arguments: Sequence[str]) -> tuple[float, int]:
 
 def main() -> int:
     """Measures each reader once."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "", allow_abbrev=False)
     parser.add_argument("--planned", type=int, default=300_000, metavar="N")
     parser.add_argument("run", nargs="?", type=Path, default=ROOT / "tests/old_results/results.jsonl", metavar="RUN")
     arguments = parser.parse_args()

@@ -127,7 +127,7 @@ def repeat(name: str, measure: Measure, repetitions: int) -> tuple[float, float 
 
 def main() -> int:
     """Measures and prints; exit status 1 if a goal is missed."""
-    parser = argparse.ArgumentParser(description="Measures what runs in the Soft-RoCE guest cost.")
+    parser = argparse.ArgumentParser(description="Measures what runs in the Soft-RoCE guest cost.", allow_abbrev=False)
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="how often each is measured")
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)}; default: all")
     arguments = parser.parse_args()

@@ -31,7 +31,7 @@ _SILENCE_S = 900.0
 
 def main() -> int:
     """Runs the measurements in a guest and prints them as a table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--repetitions", type=int, default=5, metavar="N")
     parser.add_argument("--rdma-core-tests", type=Path, metavar="DIR", help="rdma-core's own tests, for comparison")
     arguments = parser.parse_args()

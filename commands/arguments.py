@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from conformance.errors import PROGRAM, UserError
 from conformance.yamldoc.reader import suggestion
@@ -17,7 +17,10 @@ _CHOICE = re.compile(r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(ch
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's parser, which raises UserError (status 2) for a mistake."""
+    """argparse's parser, which raises UserError (status 2) for a mistake. No option can be abbreviated."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
         """Raises UserError with argparse's message; an unknown choice is named with one that is similar."""

@@ -50,7 +50,9 @@ def measure(probes: int, rounds: int) -> dict[tuple[str, str], list[float]]:
 
 def main() -> int:
     """Measures and prints; exit status 1 if the goal is missed."""
-    parser = argparse.ArgumentParser(description="Compares data-path probes of the suite with the same in C.")
+    parser = argparse.ArgumentParser(
+        description="Compares data-path probes of the suite with the same in C.", allow_abbrev=False
+    )
     parser.add_argument("--probes", type=int, default=300, metavar="N", help="the number of probes in a round")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="the number of measurements of each")
     arguments = parser.parse_args()
