@@ -40,7 +40,7 @@ _LEFT = pytest.StashKey[int]()
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     """Counts the tests that are left for the night."""
     for item in items:
-        if item.get_closest_marker("nightly"):
+        if item.get_closest_marker("nightly") and "not nightly" in item.config.option.markexpr:
             item.config.stash[_LEFT] = item.config.stash.get(_LEFT, 0) + 1
 
 

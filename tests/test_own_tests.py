@@ -64,6 +64,20 @@ def test_the_last_line_says_how_many_tests_are_left(processes: list[str], tmp_pa
     assert last == "left for the night: 3 tests (./rdma-cts test --nightly)"
 
 
+def test_nothing_is_left_for_the_night_when_other_words_choose(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
+    (tmp_path / "tox.ini").write_text("[pytest]\nmarkers =\n    nightly: x\n")
+    (tmp_path / "test_some.py").write_text(
+        "import pytest\n\n@pytest.mark.nightly\ndef test_at_night(): pass\n\ndef test_by_day(): pass\n"
+    )
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-k", "by_day", str(tmp_path)]
+    done = subprocess.run(words, cwd=tmp_path, env={"PYTHONPATH": f"{ROOT}:{TESTS}"}, capture_output=True, text=True,
+                          timeout=PATIENCE_S, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+    assert "left for the night" not in done.stdout
+
+
 def test_the_page_names_each_file_with_tests_for_the_night() -> None:
     marked = {path.name for path in TESTS.glob("test_*.py") if "mark.nightly" in path.read_text()} - {
         Path(__file__).name
