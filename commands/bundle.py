@@ -23,6 +23,7 @@ from conformance.errors import UserError
 from conformance.regular_file import read_regular
 from conformance.results.points import points_path
 from conformance.results.records import FILE_NAME as RESULTS
+from conformance.run_options import given_path
 from reports.digest import Digest, read
 
 NAME = "bundle"
@@ -31,10 +32,12 @@ HELP = "Pack a run with everything that is needed to judge it anew elsewhere (se
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="the directory of a run")
+    parser.add_argument("run", type=given_path, metavar="RUN", help="the directory of a run")
     parser.add_argument("--out", type=out_path, metavar="FILE", help=f"where to write (default: RUN{SUFFIX})")
-    parser.add_argument("--waivers", type=Path, metavar="FILE", help="the run's waivers, if they are elsewhere now")
-    parser.add_argument("--profile", type=Path, metavar="FILE", help="the run's profile, if it is elsewhere now")
+    parser.add_argument(
+        "--waivers", type=given_path, metavar="FILE", help="the run's waivers, if they are elsewhere now"
+    )
+    parser.add_argument("--profile", type=given_path, metavar="FILE", help="the run's profile, if it is elsewhere now")
     case_options.add_cases_argument(parser)
 
 
@@ -45,12 +48,12 @@ def execute(arguments: argparse.Namespace) -> int:
     run = read(arguments.run)
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
-        draft = Path(name, out.name)
+        draft = Path(name, f"bundle{SUFFIX}")
         pack(draft, claims(run), _files(run, arguments.waivers, arguments.profile))
         support = verify.support_of(draft, arguments.cases, arguments.run)
         if support.unfounded:
             raise UserError(f"{arguments.run} supports {support.sentence}; the first: {support.unfounded[0]}", status=1)
-        write_out(out, draft.read_bytes(), "bundle")
+        write_out(out, draft.read_bytes(), f"bundle: {out}")
     if not is_standard_output(out):
         show([f"sha256: {support.sha256}", f"it supports: {support.sentence}"])
     return 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from commands.output import show
+from conformance.run_options import given_path
 from reports import comparison_formats
 from reports.comparison import compare
 from reports.digest import read
@@ -19,8 +19,8 @@ _MOST = 20  # changes shown of each kind
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("old", type=Path, metavar="OLD", help="the directory or results.jsonl of the earlier run")
-    parser.add_argument("new", type=Path, metavar="NEW", help="the directory or results.jsonl of the later run")
+    parser.add_argument("old", type=given_path, metavar="OLD", help="the directory or results.jsonl of the earlier run")
+    parser.add_argument("new", type=given_path, metavar="NEW", help="the directory or results.jsonl of the later run")
     parser.add_argument("--unlike-tables", action="store_true", help="compare runs of different tables too")
     parser.add_argument(
         "--format", choices=("text", *comparison_formats.FORMATS), default="text", help="default: text, for people"

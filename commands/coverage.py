@@ -24,6 +24,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS
 from conformance.results.conclusions import rule_verdicts
 from conformance.results.records import read_results
+from conformance.run_options import given_path
 from conformance.tables.suite import Suite
 from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb
 
@@ -88,7 +89,7 @@ class Coverage:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("--results", type=Path, metavar="FILE_OR_DIR", help="the results of a run, for verdicts")
+    parser.add_argument("--results", type=given_path, metavar="FILE_OR_DIR", help="the results of a run, for verdicts")
     parser.add_argument("--json", action="store_true", help="print JSON")
     case_options.add_cases_argument(parser)
 

@@ -13,6 +13,7 @@ from conformance.defects import Defect
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.results.records import FILE_NAME
+from conformance.run_options import given_path
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
@@ -21,7 +22,7 @@ NAME = "explain"
 HELP = "Explain a rule, a case, a point of a sweep or a defect: source, set-up, last verdict, what a failure means."
 
 OUT = Path("out")  # where runs write their results by default
-_FINGERPRINT = re.compile(r"[0-9a-f]{6,12}")
+FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # its beginning suffices if no other defect's begins like that
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a sweep, or the fingerprint of a defect",
     )  # fmt: skip
     parser.add_argument(
-        "--results", type=Path, metavar="DIR", help=f"the run to look at (default: the latest in {OUT}/)"
+        "--results", type=given_path, metavar="DIR", help=f"the run to look at (default: the latest in {OUT}/)"
     )
     case_options.add_cases_argument(parser)
 
@@ -43,8 +44,8 @@ def execute(arguments: argparse.Namespace) -> int:
     wanted = arguments.id
     path = arguments.results or latest(OUT)
     run = read(path) if path else None
-    if _FINGERPRINT.fullmatch(wanted):
-        show(of_defect(*_defect(wanted, run)))
+    if FINGERPRINT.fullmatch(wanted):
+        show(of_defect(*defect_of(wanted, run, "--results")))
         return 0
     rule = next((id_ for id_ in suite.registry if id_.upper() == wanted.upper()), None)
     lines = of_rule(suite, suite.registry[rule], run) if rule else of_case(suite, _case(suite, wanted), run)
@@ -69,9 +70,10 @@ def _case(suite: Suite, wanted: str) -> Case:
     return found
 
 
-def _defect(wanted: str, run: Digest | None) -> tuple[Defect, Digest]:
+def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Digest]:
+    """The defect of a run with a fingerprint that begins so. Raises UserError; `option` names another run."""
     if run is None:
-        raise UserError(f"there is no run to look for the defect {wanted} in", hint="--results DIR names one")
+        raise UserError(f"there is no run to look for the defect {wanted} in", hint=f"{option} DIR names one")
     found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]
     if len(found) != 1:
         many = ", ".join(defect.fingerprint for defect in found)

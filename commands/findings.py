@@ -11,7 +11,9 @@ from commands import case_options
 from commands.reproducer import basis_of
 from commands.written import out_directory
 from conformance.errors import UserError
-from conformance.results.files import write_atomically
+from conformance.regular_file import read_regular
+from conformance.results.files import make_directory, not_written, write_through
+from conformance.run_options import given_path
 from fixtures.softroce.changes import FOLDER as CHANGES
 from fixtures.softroce.changes import read_changes
 from reports.digest import read
@@ -25,7 +27,7 @@ PLACES = "places.yaml"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("runs", nargs="+", type=Path, metavar="DIR", help="runs, those of the newest stack first")
+    parser.add_argument("runs", nargs="+", type=given_path, metavar="DIR", help="runs, those of the newest stack first")
     parser.add_argument("--title", default="Findings on Soft-RoCE", help="the title of the page (default: %(default)s)")
     parser.add_argument("--out", type=out_directory, default=Path("docs"), metavar="DIR",
                         help=f"write {PAGE} and the folder {FOLDER}/ there (default: docs)")  # fmt: skip
@@ -38,17 +40,18 @@ def execute(arguments: argparse.Namespace) -> int:
     runs = [Run(read(path), basis_of(path)) for path in arguments.runs]
     found = findings_of(runs, suite)
     folder = arguments.out / FOLDER
+    make_directory(folder)
+    places = _places(folder / PLACES)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        places = _places(folder / PLACES)
         for old in folder.glob("*.c"):
-            old.unlink()
-        for each in found:
-            if each.program:
-                (folder / each.file).write_text(each.program.text, encoding="utf-8")
+            if old.is_file() and not old.is_symlink():
+                old.unlink()
     except OSError as error:
-        raise UserError(f"{folder} cannot be written: {error.strerror}") from error
-    write_atomically(arguments.out / PAGE, page(found, runs, places, _mended(), arguments.title).encode())
+        raise not_written(folder, error) from error
+    for each in found:
+        if each.program:
+            write_through(folder / each.file, each.program.text.encode())
+    write_through(arguments.out / PAGE, page(found, runs, places, _mended(), arguments.title).encode())
     programs = sum(each.program is not None for each in found)
     print(f"{arguments.out / PAGE}: {len(found)} defects, {programs} with a program in {folder}/")
     return 0
@@ -70,7 +73,9 @@ def _places(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        found = yaml.safe_load(read_regular(path).decode()) or {}
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]})") from error
     if not isinstance(found, dict) or not all(isinstance(each, str) for item in found.items() for each in item):

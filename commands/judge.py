@@ -19,6 +19,7 @@ from conformance.results.rejudge import Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
+from conformance.run_options import given_path
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import VERSION, Suite
 from reports.comparison import Change, compare
@@ -31,12 +32,16 @@ HELP = "Judge recorded observations again by the current rules and tables, witho
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("run", type=Path, metavar="DIR", help="the directory of a run")
+    parser.add_argument("run", type=given_path, metavar="DIR", help="the directory of a run")
     parser.add_argument(
         "--out", type=out_directory, metavar="DIR", help="write the new results there, as those of a run"
     )
-    parser.add_argument("--profile", type=Path, metavar="FILE", help="capabilities that the device must have or lacks")
-    parser.add_argument("--waivers", type=Path, metavar="FILE", help="known violations, instead of those of the run")
+    parser.add_argument(
+        "--profile", type=given_path, metavar="FILE", help="capabilities that the device must have or lacks"
+    )
+    parser.add_argument(
+        "--waivers", type=given_path, metavar="FILE", help="known violations, instead of those of the run"
+    )
     case_options.add_cases_argument(parser)
 
 

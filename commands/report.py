@@ -11,6 +11,7 @@ from commands.output import show
 from commands.written import STANDARD_OUTPUT, out_path, write_out
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
+from conformance.run_options import given_path
 from reports import history_page, html, junit, ktap, markdown, summary, tmt
 from reports.digest import Digest, read
 from reports.history import PAGE, read_history
@@ -31,8 +32,12 @@ BESIDE: dict[str, Render] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("runs", nargs="*", type=Path, metavar="DIR", help="the directory or results.jsonl of a run")
-    parser.add_argument("--history", type=Path, metavar="DIR", help="all nights of a history (see nightly) on one page")
+    parser.add_argument(
+        "runs", nargs="*", type=given_path, metavar="DIR", help="the directory or results.jsonl of a run"
+    )
+    parser.add_argument(
+        "--history", type=given_path, metavar="DIR", help="all nights of a history (see nightly) on one page"
+    )
     parser.add_argument("--format", choices=tuple(FORMATS), default="html", help="default: html")
     parser.add_argument("--out", type=out_path, metavar="FILE",
                         help="where to write; - is standard output (default: for html, report.html beside the first "
@@ -49,15 +54,19 @@ def execute(arguments: argparse.Namespace) -> int:
             raise UserError(f"{arguments.history} is no history: there is no night in it")
         show(history.problems, sys.stderr)
         page = history_page.page_of(history)
-        write_out(arguments.out or arguments.history / PAGE, page.encode(), "report")
+        _write(arguments.out or arguments.history / PAGE, page.encode())
         return 0
     if not arguments.runs:
         raise UserError("a report of which run? give its directory, or --history DIR")
     digests = [read(path) for path in arguments.runs]
     report = FORMATS[arguments.format](digests)
     out = arguments.out or (digests[0].directory / html.FILE_NAME if arguments.format == "html" else STANDARD_OUTPUT)
-    write_out(out, report if isinstance(report, bytes) else report.encode(), "report")
+    _write(out, report if isinstance(report, bytes) else report.encode())
     return 0
+
+
+def _write(out: Path, report: bytes) -> None:
+    write_out(out, report, f"report: {out}")
 
 
 def write_beside(directory: Path) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from commands import case_options
-from commands.explain import OUT, latest
-from commands.written import out_path, refuse_recorded
+from commands.explain import FINGERPRINT, OUT, defect_of, latest
+from commands.output import show
+from commands.written import STANDARD_OUTPUT, out_path, write_out
 from conformance.defects import Symptom
 from conformance.errors import UserError
 from conformance.judging import Basis
-from conformance.results.files import write_atomically
+from conformance.results.files import make_directory, write_through
 from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities
+from conformance.run_options import given_path
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
 from reproducers.mail import mail
@@ -37,12 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a case, CASE#axis=value,... for a point of a sweep, or a defect's fingerprint",
     )
     parser.add_argument(
-        "--run", type=Path, metavar="DIR", help=f"the run that has observed it (default: the latest in {OUT}/)"
+        "--run", type=given_path, metavar="DIR", help=f"the run that has observed it (default: the latest in {OUT}/)"
     )
     parser.add_argument("--all", action="store_true", help="one for each violation of the run, in a directory")
     parser.add_argument("--mail", action="store_true", help="write a text for a mailing list, with the program in it")
     parser.add_argument(
-        "--history", nargs="+", type=Path, default=[], metavar="DIR",
+        "--history", nargs="+", type=given_path, default=[], metavar="DIR",
         help="with --mail: runs of other stacks, of which the text tells whether they have it",
     )  # fmt: skip
     parser.add_argument("--out", type=out_path, metavar="FILE",
@@ -52,8 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Writes the program or the text; exit status 0. Raises UserError if the case cannot be expressed."""
-    if arguments.all == (arguments.id is not None) or (arguments.all and arguments.mail):
-        raise UserError("give a case, or --all for every violation of a run")
+    _check(arguments)
     suite = case_options.suite_from(arguments)
     path = arguments.run or latest(OUT)
     run = read(path) if path else None
@@ -62,7 +62,7 @@ def execute(arguments: argparse.Namespace) -> int:
         if run is None:
             raise UserError("there is no run to make programs of", hint="--run DIR names one")
         made = list(programs_of(run.results, suite, basis))
-        print("\n".join(_write_all(made, arguments.out or run.directory / "reproducers")))
+        show(_write_all(made, arguments.out or run.directory / "reproducers"))
         return 0
     symptom = _symptom(arguments.id, run)
     name = symptom.name if symptom else arguments.id
@@ -77,8 +77,24 @@ def execute(arguments: argparse.Namespace) -> int:
             text = reproducer(name, suite, basis, symptom).text
     except Inexpressible as reason:
         raise UserError(f"{name} cannot be expressed as a C program: {reason}") from reason
-    _write(text, arguments.out or Path("-" if arguments.mail else _FILE))
+    out = arguments.out or (STANDARD_OUTPUT if arguments.mail else _FILE)
+    program = f"{out}: {text.count(chr(10))} lines; cc {out} -libverbs && ./a.out"
+    write_out(out, text.encode(), f"text: {out}" if arguments.mail else program)
     return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raises UserError for arguments that do not go together."""
+    if not arguments.all and arguments.id is None:
+        raise UserError("give a case, or --all for every violation of a run")
+    if arguments.all and arguments.id is not None:
+        raise UserError(f"{arguments.id} and --all exclude each other")
+    if arguments.all and arguments.mail:
+        raise UserError("--mail and --all exclude each other: a text is of one case")
+    if arguments.history and not arguments.mail:
+        raise UserError("--history is only for --mail")
+    if arguments.all and arguments.out == STANDARD_OUTPUT:
+        raise UserError("--all writes files, and - is standard output, no directory", hint="--out DIR names one")
 
 
 def basis_of(path: Path) -> Basis:
@@ -87,34 +103,22 @@ def basis_of(path: Path) -> Basis:
 
 
 def _symptom(wanted: str, run: Digest | None) -> Symptom | None:
-    """What a run has recorded of a case or defect that is violated; None if nothing."""
+    """What a run has recorded of a case that is violated, None if nothing; or of a defect. Raises UserError."""
+    if FINGERPRINT.fullmatch(wanted):
+        return defect_of(wanted, run, "--run")[0].first
     for defect in run.defects if run else ():
-        if defect.fingerprint == wanted:
-            return defect.first
         for each in defect.symptoms:
             if wanted in (each.name, each.case):
                 return each
     return None
 
 
-def _write(text: str, out: Path) -> None:
-    if str(out) == "-":
-        sys.stdout.write(text)
-        return
-    refuse_recorded(out)
-    write_atomically(out, text.encode())
-    print(f"{out}: {text.count(chr(10))} lines; cc {out} -libverbs && ./a.out")
-
-
 def _write_all(made: Sequence[Made], out: Path) -> list[str]:
     """Writes the programs; a line for each reason why there is none, and one that counts."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for each in made:
-            if each.program:
-                (out / file_name(each.symptom.name)).write_text(each.program.text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror}") from error
+    make_directory(out)
+    for each in made:
+        if each.program:
+            write_through(out / file_name(each.symptom.name), each.program.text.encode())
     reasons = Counter(each.why_not for each in made if each.program is None)
     written = sum(each.program is not None for each in made)
     lines = [f"{count} cannot be expressed: {reason}" for reason, count in reasons.most_common()]

@@ -25,6 +25,7 @@ from conformance.errors import UserError
 from conformance.judging import Basis
 from conformance.model.kind import Kind
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.results.files import write_through
 from conformance.tables.suite import Suite
 from reports.digest import Digest, read
 from reproducers.of_runs import programs_of, reproducer
@@ -97,7 +98,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], No
     began = time.monotonic()
     findings = list(compare(tried, stack, out, arguments.jobs or 1, say, arguments.yes))
     print("\n".join(summary(findings, time.monotonic() - began)))
-    (out / "reproducers.json").write_text(json.dumps([asdict(each) for each in findings], indent=1) + "\n")
+    write_through(out / "reproducers.json", (json.dumps([asdict(each) for each in findings], indent=1) + "\n").encode())
     return 0 if passed(findings) else 1
 
 

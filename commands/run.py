@@ -27,7 +27,7 @@ from conformance.model.record import SupervisorFacts
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
-from conformance.run_options import RunOptions
+from conformance.run_options import RunOptions, given_path
 from conformance.supervision import Start, Supervisor, Worker
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite
@@ -44,13 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     run_arguments.add_arguments(parser)
     parser.add_argument(
-        "--lab", type=Path, metavar="FILE", help="the same on each of the hosts in FILE at once (see docs/lab.md)"
+        "--lab", type=given_path, metavar="FILE", help="the same on each of the hosts in FILE at once (see docs/lab.md)"
     )
     parser.add_argument("--shell", action="store_true", help="run no case; open a shell in the prepared guest")
     parser.add_argument(
         "--out", type=out_directory, metavar="DIR", help="where results go (default: out/<time>-<device>)"
     )
-    parser.add_argument("--resume", type=Path, metavar="DIR", help="resume the run or lab in DIR that was cut short")
+    parser.add_argument(
+        "--resume", type=given_path, metavar="DIR", help="resume the run or lab in DIR that was cut short"
+    )
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.set_defaults(level=NORMAL)
     loudness = parser.add_mutually_exclusive_group()

@@ -16,6 +16,7 @@ from commands.programs import messages_from_guest
 from commands.written import out_directory
 from conformance.errors import PROGRAM, UserError
 from conformance.model.kind import Kind
+from conformance.run_options import given_path
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
 from conformance.yamldoc.reader import suggestion
@@ -68,8 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="C programs of the violations of a run instead, in the guest (--whole: of its passes too)",
     )
-    parser.add_argument("--results", type=Path, metavar="DIR", help="with --reproducers: the run (default: the latest)")
-    parser.add_argument("--mended", type=Path, metavar="DIR",
+    parser.add_argument(
+        "--results", type=given_path, metavar="DIR", help="with --reproducers: the run (default: the latest)"
+    )
+    parser.add_argument("--mended", type=given_path, metavar="DIR",
                         help="leave out each change of the mended stack in turn (--violation: this one), and run what "
                              "may come back; DIR: a run on the stack as shipped")  # fmt: skip
     parser.add_argument("--shuffled", type=int, metavar="N", help="with --guest: every row N times, in shuffled orders")

@@ -29,6 +29,7 @@ from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import Recorded, read_results
 from conformance.results.rejudge import DISPUTED, UNOBSERVED, Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
+from conformance.run_options import given_path
 from conformance.tables.profile import read_profile
 from conformance.tables.selection import Selection
 from conformance.tables.suite import Suite, load_suite
@@ -64,7 +65,7 @@ _WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="a file that `bundle` has written")
+    parser.add_argument("bundle", type=given_path, metavar="BUNDLE", help="a file that `bundle` has written")
     case_options.add_cases_argument(parser)
 
 

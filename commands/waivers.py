@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from datetime import date, datetime
-from pathlib import Path
 
 from commands.written import STANDARD_OUTPUT, out_path, write_out
 from conformance.errors import UserError
 from conformance.results.make_waivers import FINGERPRINT, Run, waivers_text
 from conformance.results.waiver_file import LONGEST, is_address
+from conformance.run_options import given_path
 from reports.digest import Digest, read
 
 NAME = "waivers"
@@ -19,7 +19,7 @@ HELP = "Write waivers of the defects in recorded runs, each with an owner, an is
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument(
-        "--from", dest="runs", nargs="+", type=Path, required=True, metavar="DIR",
+        "--from", dest="runs", nargs="+", type=given_path, required=True, metavar="DIR",
         help="runs; several of one stack show which defects do not always appear, and of several stacks where each is",
     )  # fmt: skip
     parser.add_argument("--owner", required=True, metavar="NAME", help="who is responsible")
@@ -43,11 +43,11 @@ def execute(arguments: argparse.Namespace) -> int:
     """Writes the file; exit status 0. Raises UserError for an argument that a file of waivers must not have."""
     expires = _expires(arguments.expires, datetime.now().date())
     if not is_address(arguments.issue):
-        raise UserError(f"--issue {arguments.issue} is no address; it begins with https://")
+        raise UserError(f"--issue {arguments.issue!r} is no address; it begins with https://")
     if not arguments.owner.strip():
         raise UserError("--owner is empty")
     text = waivers_text([_run(read(path)) for path in arguments.runs], arguments.owner, arguments.issue, expires)
-    write_out(arguments.out, text.encode(), "waivers")
+    write_out(arguments.out, text.encode(), f"waivers: {arguments.out}")
     return 0
 
 
@@ -62,7 +62,7 @@ def _expires(text: str, today: date) -> date:
     try:
         expires = date.fromisoformat(text)
     except ValueError as error:
-        raise UserError(f"--expires {text} is no date such as {today + LONGEST}") from error
+        raise UserError(f"--expires {text!r} is no date such as {today + LONGEST}") from error
     if not today <= expires <= today + LONGEST:
         raise UserError(f"--expires {text} is not from today to {today + LONGEST}, {LONGEST.days} days ahead")
     return expires

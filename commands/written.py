@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import stat
 import sys
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from commands.output import show
 from commands.run_folder import OUT
 from conformance.errors import UserError
 from conformance.results import points, records
-from conformance.results.files import not_written, write_atomically
+from conformance.results.files import not_written, write_through
+from conformance.run_options import given_path
 from reports.history import OUTCOME_FILE
 
 STANDARD_OUTPUT = Path("-")
@@ -25,10 +27,8 @@ def out_path(text: str) -> Path:
 
     Its directory must exist, or be OUT: no tree of directories is made of a mistyped path.
     """
-    if not text:  # as of a variable that is not set
-        raise argparse.ArgumentTypeError(f"{text!r} is no path")
-    path = Path(text)
-    if path == STANDARD_OUTPUT or os.path.lexists(path):
+    path = given_path(text)
+    if path == STANDARD_OUTPUT or _is_there(path):
         return path
     folder = path.parent
     if folder.absolute() == OUT.absolute() and not os.path.lexists(folder):
@@ -45,14 +45,31 @@ def out_path(text: str) -> Path:
 
 def out_directory(text: str) -> Path:
     """The same of an option that names a directory."""
+    if text == str(STANDARD_OUTPUT):
+        raise argparse.ArgumentTypeError(f"{text} is standard output, and no directory")
     path = out_path(text)
     if os.path.lexists(path) and not os.path.isdir(path):
         raise UserError(f"{path} is no directory")
     return path
 
 
-def write_out(path: Path, data: bytes, what: str) -> None:
-    """Writes a file as a whole, and says so; through what is no regular file, such as a FIFO or /dev/stdout.
+def _is_there(path: Path) -> bool:
+    """Whether anything has this name. Raises UserError if nothing can: it is too long, or a link that leads to itself.
+
+    What is in the way to it, such as a file in place of a directory, is not told here.
+    """
+    try:
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            os.stat(path)
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise not_written(path, error) from error
+    return os.path.lexists(path)
+
+
+def write_out(path: Path, data: bytes, told: str) -> None:
+    """Writes a file as a whole, and prints `told`; through what is no regular file, such as a FIFO or /dev/stdout.
 
     `-` is standard output. Raises UserError (status 2) if the data cannot be written, or if a run is recorded there.
     """
@@ -60,24 +77,18 @@ def write_out(path: Path, data: bytes, what: str) -> None:
     if is_standard_output(path):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
-    elif path.is_symlink() or (path.exists() and not path.is_file()):
-        try:
-            path.write_bytes(data)
-        except OSError as error:
-            raise not_written(path, error) from error
-    else:
-        write_atomically(path, data)
-        show([f"{what}: {path}"])
+    elif write_through(path, data):
+        show([told])
 
 
 def refuse_recorded(path: Path) -> None:
     """Raises UserError (status 2) for a file in which a run or a night is recorded."""
-    place = path.resolve()
-    in_points = place.parent.name == points.FOLDER and (place.parent.parent / records.FILE_NAME).exists()
-    if place.is_file() and (place.name in RECORDED or in_points):
+    place = Path(os.path.realpath(path))  # Path.resolve does not return from a link that leads to itself
+    in_points = place.parent.name == points.FOLDER and os.path.exists(place.parent.parent / records.FILE_NAME)
+    if os.path.isfile(place) and (place.name in RECORDED or in_points):
         raise UserError(f"{path} is recorded data, which no output replaces", hint="give another file to --out")
 
 
 def is_standard_output(path: Path) -> bool:
     """Whether this is standard output, or the file behind it, as /dev/stdout; opened again, it would lose its text."""
-    return path == STANDARD_OUTPUT or (path.exists() and os.path.samestat(path.stat(), os.fstat(1)))
+    return path == STANDARD_OUTPUT or (os.path.exists(path) and os.path.samestat(path.stat(), os.fstat(1)))

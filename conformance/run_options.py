@@ -90,6 +90,13 @@ def word(text: str) -> str:
     return text
 
 
+def given_path(text: str) -> Path:
+    """A path. Raises ArgumentTypeError for an empty text, as of a variable that is not set: no directory is meant."""
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is no path")
+    return Path(text)
+
+
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -282,12 +289,12 @@ OPTIONS: Mapping[str, Option] = {
         Option("driver", "--driver", "the driver of the guest's device", WHERE, only_on=GUEST),
         Option("shared", "--shared", "on a device: even if others have queue pairs on it", WHERE, only_on=HOST),
         Option("hazardous", "--hazardous", "on a device: also what may take the kernel down", WHERE, only_on=HOST),
-        Option("kernel", "--kernel", "in the guest: this kernel (bzImage or vmlinuz)", BUILDS, "FILE", Path,
+        Option("kernel", "--kernel", "in the guest: this kernel (bzImage or vmlinuz)", BUILDS, "FILE", given_path,
                only_on=GUEST),
         Option("modules", "--modules", "in the guest: its modules, or single ones in place of the image's", BUILDS,
-               "DIR", Path, only_on=GUEST),
-        Option("rdma_core", "--rdma-core", "a build tree or install prefix of rdma-core", BUILDS, "DIR", Path),
-        Option("overlay", "--overlay", "files to lay over the guest's root, as they are", BUILDS, "DIR", Path,
+               "DIR", given_path, only_on=GUEST),
+        Option("rdma_core", "--rdma-core", "a build tree or install prefix of rdma-core", BUILDS, "DIR", given_path),
+        Option("overlay", "--overlay", "files to lay over the guest's root, as they are", BUILDS, "DIR", given_path,
                only_on=GUEST),
         Option("guest_env", "--guest-env", "a variable of the guest's environment", BUILDS, "NAME=VALUE",
                only_on=GUEST),
@@ -303,9 +310,10 @@ OPTIONS: Mapping[str, Option] = {
         Option("only", "--only", "only the case of this id, or one point of a sweep: CASE#axis=value,axis=value",
                CASES, "CASE", decides=False),
         Option("tier", "--tier", "how much to take on", CASES, choices=tuple(TIERS), decides=False, plugin=True),
-        Option("cases", "--cases", "also the tables in DIR/<verb>/", CASES, "DIR", Path, plugin=True),
-        Option("profile", "--profile", "what the device must have (see profiles)", GENERAL, "FILE", Path, plugin=True),
-        Option("waivers", "--waivers", "violations that are known (see docs/waivers.md)", GENERAL, "FILE", Path,
+        Option("cases", "--cases", "also the tables in DIR/<verb>/", CASES, "DIR", given_path, plugin=True),
+        Option("profile", "--profile", "what the device must have (see profiles)", GENERAL, "FILE", given_path,
+               plugin=True),
+        Option("waivers", "--waivers", "violations that are known (see docs/waivers.md)", GENERAL, "FILE", given_path,
                decides=False),
         Option("no_confirm", "--no-confirm", "do not try each violation again alone", decides=False),
         Option("dialect", "--dialect", "whose ibv_rereg_mr the library has, if not as its exports tell",

@@ -34,6 +34,7 @@ from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
 from reports.digest import read
+from reports.terminal import QUIET, summary
 from samples import numbered
 from trial.violations import VIOLATIONS
 
@@ -198,6 +199,10 @@ def test_a_run_that_was_judged_with_waivers_can_be_bundled(tmp_path: Path, capsy
     making = ["waivers", "--from", str(folder), "--owner", "me", "--issue", "https://bugs.example/1", "--expires"]
     assert main([*making, str(expires), "--out", str(waivers)]) == 0
     assert main(["judge", str(folder), "--waivers", str(waivers), "--out", str(tmp_path / "judged")]) == 0
+    assert re.search(r"\nreference conforms to its documents but for \d+ waived rules? \(exit status 0\)\n$",
+                     capsys.readouterr().out)  # fmt: skip
+    quiet = summary(read(tmp_path / "judged"), tmp_path, level=QUIET)
+    assert re.fullmatch(r"no rule was violated but for \d+ waived rules? \(exit status 0\)", quiet)
     assert main(["bundle", str(tmp_path / "judged")]) == 0
     status, said = verified(tmp_path / "judged.rdma-cts.tar.xz", capsys)
     assert status == 3
@@ -364,6 +369,22 @@ def _packed(check: int = lzma.CHECK_SHA256) -> bytes:
     compressor = lzma.LZMACompressor(lzma.FORMAT_XZ, check, preset=6)
     content = tar_of(FIRST, RESULT)[: 4 * 512 + 1024]
     return compressor.compress(content) + compressor.flush()
+
+
+def test_a_bundle_that_was_packed_anew_begins_with_a_manifest(tmp_path: Path, capsys: Says) -> None:
+    (tmp_path / "bundle").write_bytes(lzma.compress(tar_of((_owned(named(MANIFEST)), FIRST[1]), RESULT)))
+    status, said = verified(tmp_path / "bundle", capsys)
+    assert (status, said.count("begin with")) == (2, 0)
+    assert "is no bundle, or was changed: the archive is not as bundles are, at manifest.json" in said
+
+
+def test_a_bundle_of_another_version_says_so(tmp_path: Path, capsys: Says) -> None:
+    other = manifest_of(GOOD).replace(b"rdma-cts-bundle/1", b"rdma-cts-bundle/2")
+    (tmp_path / "bundle").write_bytes(lzma.compress(tar_of((named(MANIFEST), other), RESULT)))
+    assert verified(tmp_path / "bundle", capsys) == (
+        2, f"rdma-cts: {tmp_path / 'bundle'} is a bundle of another version, rdma-cts-bundle/2, and this one reads "
+        "rdma-cts-bundle/1; take the version of rdma-cts that has made it\n",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("what", HOSTILE)
@@ -734,6 +755,13 @@ def test_a_bundle_goes_through_a_pipe(run: Path, bundle: Path) -> None:
 def test_a_file_that_the_run_did_not_have(run: Path, capsys: Says, option: list[str], said: str) -> None:
     assert main(["bundle", str(run), *option]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_name_that_is_too_long_is_told_as_it_was_given(run: Path, tmp_path: Path, capsys: Says) -> None:
+    folder = tmp_path / ("x" * 250)  # the name of its bundle has more than 255 characters
+    folder.symlink_to(run)
+    assert main(["bundle", str(folder)]) == 2
+    assert capsys.readouterr().err == f"rdma-cts: {folder}.rdma-cts.tar.xz cannot be written: File name too long\n"
 
 
 def test_what_is_no_run_is_one_line(tmp_path: Path, capsys: Says) -> None:

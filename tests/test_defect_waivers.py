@@ -187,13 +187,15 @@ def test_the_command_writes_a_file_that_run_and_judge_accept(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (command(expires="soon"), "--expires soon is no date such as 20"),
+        (command(expires="soon"), "--expires 'soon' is no date such as 20"),
         (command(expires="2020-01-01"), "--expires 2020-01-01 is not from today to 20"),
         (command(expires="2999-01-01"), "180 days ahead"),
-        (command(issue="4711"), "--issue 4711 is no address; it begins with https://"),
+        (command(issue=""), "--issue '' is no address; "),
+        ([*command(), "--expires", ""], "--expires '' is no date such as 20"),
+        (command(issue="4711"), "--issue '4711' is no address; it begins with https://"),
         (command(run="none"), "none.jsonl cannot be read: No such file or directory"),
     ],
-    ids=["no-date", "past", "far", "issue", "no-run"],
+    ids=["no-date", "past", "far", "no-issue", "empty-date", "issue", "no-run"],
 )
 def test_a_wrong_argument_is_one_line(
     arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]

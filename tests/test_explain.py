@@ -12,6 +12,7 @@ from conformance.tables.suite import load_suite
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
+from reports.digest import read
 
 SUITE = load_suite()
 CASE = next(case for case in SUITE.cases if "REG-15" in case.rules and not case.sweep)
@@ -51,6 +52,19 @@ def test_a_case_has_its_call_its_rules_and_what_came(tmp_path: Path, capsys: pyt
     said = explained(capsys, CASE.id, "--results", str(run))
     for text in (str(CASE.when), "expect: outcome refused", "REG-15", "If it fails:", "observed:", "errno EINVAL"):
         assert text in said
+
+
+@pytest.mark.parametrize("length", [4, 8, 12])
+def test_a_defect_is_found_by_the_beginning_of_its_fingerprint(length: int, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Path(__file__).with_name("recorded_violations") / "forky.jsonl"
+    fingerprint = read(run).defects[0].fingerprint
+    assert fingerprint in explained(capsys, fingerprint[:length], "--results", str(run))
+
+
+def test_a_defect_that_the_run_does_not_have_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    run = Path(__file__).with_name("recorded_violations")
+    assert main(["explain", "ffff", "--results", str(run / "forky.jsonl")]) == 2
+    assert f"rdma-cts: {run} has no defect ffff; " in capsys.readouterr().err
 
 
 def test_an_id_that_nothing_has_is_one_line_with_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:

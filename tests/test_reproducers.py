@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import stat
 import subprocess
+import threading
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -37,6 +40,8 @@ RECORDED = Path(__file__).with_name("recorded_violations")
 ROWS = [case for case in SUITE.cases if case.kind is Kind.ROW]
 GUEST_STACK = "forky"
 ADVICE = "advise_mr/codes/invalid-pd@libibverbs"
+DEFECT, SHOWN_BY = "6c8e18b350a5", "bind_mw/invalidation/local-inv-twice"
+FORKY = str(RECORDED / "forky.jsonl")
 WRITE = "reg_mr/on_demand/rdma-write-at-buf-+-100"
 
 
@@ -241,6 +246,12 @@ def test_a_trial_without_a_run_is_one_line_with_status_2(
         ([], "give a case, or --all"),
         ([ADVICE, "--mail"], "no run has found"),
         (["--all"], "there is no run to make programs of"),
+        (["--all", ADVICE], f"{ADVICE} and --all exclude each other"),
+        (["--all", "--mail"], "--mail and --all exclude each other"),
+        (["--all", "--out", "-"], "- is standard output, no directory"),
+        ([ADVICE, "--history", "run"], "--history is only for --mail"),
+        (["85c569cb"], "there is no run to look for the defect 85c569cb in; --run DIR names one"),
+        (["ffff", "--run", FORKY], f"{RECORDED} has no defect ffff; "),
     ],
 )
 def test_a_mistake_is_one_line_with_status_2(
@@ -249,6 +260,70 @@ def test_a_mistake_is_one_line_with_status_2(
     monkeypatch.chdir(tmp_path)
     assert main(["reproducer", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_defect_is_found_by_the_beginning_of_its_fingerprint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = []
+    for length in (4, 8, 12):
+        out = tmp_path / f"{length}.c"
+        assert main(["reproducer", DEFECT[:length], "--run", FORKY, "--out", str(out)]) == 0
+        assert f"cc {out} -libverbs" in capsys.readouterr().out
+        made.append(out.read_text())
+    assert made[0] == made[1] == made[2]
+
+
+def test_a_text_for_a_mailing_list_is_not_to_be_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "text"
+    assert main(["reproducer", DEFECT, "--run", FORKY, "--mail", "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"text: {out}\n"
+
+
+def test_what_is_no_regular_file_is_written_through_and_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fifo, link, target = (tmp_path / name for name in ("fifo", "link", "target"))
+    os.mkfifo(fifo)
+    link.symlink_to(target)
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(fifo.read_bytes()), daemon=True)
+    reader.start()
+    for out in (fifo, link):
+        assert main(["reproducer", DEFECT, "--run", FORKY, "--out", str(out)]) == 0
+    assert fifo.is_fifo()  # before the reader is joined: of a file in its place nothing comes
+    reader.join()
+    assert link.is_symlink()
+    assert found == [target.read_bytes()]
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
+def test_a_device_that_is_full_is_one_line_and_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    full = tmp_path / "full"
+    try:
+        os.mknod(full, stat.S_IFCHR | 0o666, os.makedev(1, 7))
+        full.open("rb").close()
+    except OSError:
+        pytest.skip("no device can be made or opened here")
+    assert main(["reproducer", DEFECT, "--run", FORKY, "--out", str(full)]) == 3
+    assert capsys.readouterr().err == f"rdma-cts: {full} cannot be written: No space left on device\n"
+    assert stat.S_ISCHR(full.stat().st_mode)
+
+
+def test_programs_and_findings_keep_links(tmp_path: Path) -> None:
+    for names, command in (
+        (("findings.md", f"findings/{file_name(SHOWN_BY)}"), ["findings", FORKY]),
+        ((file_name(SHOWN_BY),), ["reproducer", "--all", "--run", FORKY]),
+    ):
+        folder = tmp_path / command[0]
+        (folder / "findings").mkdir(parents=True)
+        for number, name in enumerate(names):
+            (folder / name).symlink_to(tmp_path / f"{command[0]}-{number}")
+        assert main([*command, "--out", str(folder)]) == 0
+        for number, name in enumerate(names):
+            assert (folder / name).is_symlink(), name
+            assert (tmp_path / f"{command[0]}-{number}").read_bytes()
 
 
 def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(

@@ -86,6 +86,47 @@ def test_no_command_makes_a_tree_of_directories(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_no_command_takes_what_cannot_be_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for command in COMMANDS:
+        for name, why in (("x" * 300, "File name too long"), ("loop", "Too many levels of symbolic links")):
+            out = tmp_path / name
+            assert refused([*command, "--out", str(out)], capsys) == f"{out} cannot be written: {why}"
+    assert [path.name for path in tmp_path.iterdir()] == ["loop"]
+
+
+def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "20261122T031700Z").mkdir()
+    (tmp_path / "history.html").symlink_to("history.html")
+    said = refused(["report", "--history", str(tmp_path)], capsys)
+    assert said == f"{tmp_path / 'history.html'} cannot be written: Too many levels of symbolic links"
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each[0] in ("run", "judge", "findings", "trial")])
+def test_standard_output_is_no_directory(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = refused([*command, "--out", "-"], capsys)
+    assert "argument --out: - is standard output, and no directory" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [
+    ["report", ""], ["report", "--history", ""], ["judge", ""], ["judge", OLD, "--cases", ""], ["compare", "", OLD],
+    ["compare", OLD, ""], ["coverage", "--results", ""], ["explain", "REG-15", "--results", ""], ["verify", ""],
+    ["bundle", ""], ["trial", "--results", ""], ["trial", "--mended", ""], ["run", "--resume", ""],
+    ["run", "--lab", ""], ["run", "--cases", ""], ["run", "--waivers", ""], ["findings", ""], ["list", "--cases", ""],
+    ["reproducer", "--all", "--run", ""], ["waivers", "--from", ""],
+], ids=" ".join)  # fmt: skip
+def test_an_empty_text_is_no_path(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert ": '' is no path; see " in refused(command, capsys)
+
+
+def test_no_option_can_be_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "unrecognized arguments: --form" in refused(["report", OLD, "--form", "ktap"], capsys)
+
+
 def test_a_night_makes_no_tree_of_directories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(["nightly", "--history", str(tmp_path / "a" / "b"), "--stack", "forky"], capsys)
     assert said == f"{tmp_path / 'a' / 'b'} cannot be written: there is no directory {tmp_path / 'a'}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.errors import UserError
+from conformance.results.files import make_directory, write_through
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding
 
 # The share of violations that only cases of other rules may detect.
@@ -113,9 +113,6 @@ def write(trial: Trial, out: Path) -> None:
         "findings": [each.as_data() for each in trial.findings],
         "permitted_variants": [each.as_data() for each in trial.permitted_variants],
     }  # fmt: skip
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "trial.json").write_text(json.dumps(data, indent=1) + "\n")
-        (out / "trial.md").write_text(markdown(trial))
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror}") from error
+    make_directory(out)
+    write_through(out / "trial.json", (json.dumps(data, indent=1) + "\n").encode())
+    write_through(out / "trial.md", markdown(trial).encode())

@@ -43,6 +43,21 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise not_written(path, error) from error
 
 
+def write_through(path: Path, data: bytes) -> bool:
+    """Writes a file as `write_atomically`, but keeps what is no regular file: a FIFO, a device or a link is written to.
+
+    Returns whether a regular file was written. Raises UserError if that fails.
+    """
+    if not os.path.islink(path) and (not os.path.exists(path) or os.path.isfile(path)):
+        write_atomically(path, data)
+        return True
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise not_written(path, error) from error
+    return False
+
+
 def make_directory(folder: Path) -> None:
     """Makes a directory for files, with its parents, if there is none. Raises UserError if none can be made there."""
     try:

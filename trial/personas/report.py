@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.errors import UserError
 from conformance.model.verdict import Verdict
+from conformance.results.files import make_directory, write_through
 from trial import report
 from trial.personas.persona import Persona
 from trial.personas.trying import Outcome
@@ -51,9 +51,6 @@ def faults(outcomes: Sequence[Outcome]) -> list[str]:
 def write(outcomes: Sequence[Outcome], out: Path) -> None:
     """Writes personas.json and personas.md into a directory. Raises UserError."""
     data = {"schema": "rdma-cts-personas/1", "personas": [each.as_data() for each in outcomes]}
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "personas.json").write_text(json.dumps(data, indent=1) + "\n")
-        (out / "personas.md").write_text(table(outcomes) + "\n")
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror}") from error
+    make_directory(out)
+    write_through(out / "personas.json", (json.dumps(data, indent=1) + "\n").encode())
+    write_through(out / "personas.md", (table(outcomes) + "\n").encode())
