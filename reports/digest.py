@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.defects import Defect, Severity, count_by_severity, defects_of, worst_severity
+from conformance.errors import UserError
 from conformance.model.record import (
     ConfirmationRecord,
     FooterRecord,
@@ -27,6 +28,7 @@ from conformance.model.record_shape import RESULT, completed_footer, completed_h
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import RuleConclusion, conclude_rules, exit_status, verdict_on
 from conformance.results.records import Recorded, read_results
+from conformance.tables.suite import CASES, POINT, load_suite, tables_digest
 
 # The standing of a rule, by its verdict; in the order of the summary sentence.
 VERIFIED, VIOLATED, WAIVED = "verified", "violated", "waived"
@@ -95,8 +97,9 @@ class Digest:
     """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded.
 
     Every record has all keys of model/record_shape.py. Of the cases in `unrecorded` nothing is known but that they were
-    planned; there may be many. `directory` holds the run's other files; `torn` is true if the
-    last line of the file is incomplete. `confirmations` say which violations occur alone.
+    planned; there may be many. `undecided` has their rules, if the run was made with the tables of this suite.
+    `directory` holds the run's other files; `torn` is true if the last line of the file is incomplete. `confirmations`
+    say which violations occur alone.
     """
 
     directory: Path
@@ -106,6 +109,7 @@ class Digest:
     torn: bool = False
     confirmations: tuple[ConfirmationRecord, ...] = ()
     unrecorded: frozenset[str] = frozenset()
+    undecided: frozenset[str] = frozenset()
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
@@ -151,7 +155,13 @@ class Digest:
 
     @cached_property
     def _concluded(self) -> Mapping[str, RuleConclusion]:
-        return conclude_rules(self.results)
+        found = conclude_rules(self.results)
+        for rule in self.rules:  # in their order
+            known = found.get(rule)
+            worse = known is None or VERDICTS.index(Verdict.MISSED) < VERDICTS.index(known.verdict)
+            if rule in self.undecided and worse:
+                found[rule] = RuleConclusion(Verdict.MISSED)
+        return found
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -354,8 +364,20 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
     footer = completed_footer(plain(recorded.footer), where) if recorded.footer else None
     return Digest(
         directory, header, tuple(by_case.values()), footer, recorded.torn, plain(recorded.confirmations),
-        frozenset(unrecorded),
+        frozenset(unrecorded), _rules_of(unrecorded, header),
     )  # fmt: skip
+
+
+def _rules_of(cases: Sequence[str], header: HeaderRecord) -> frozenset[str]:
+    """The rules of planned cases; of none if the run was made with other tables than those of this suite."""
+    try:
+        if not cases or header["suite"].get("tables_sha256") != tables_digest([CASES]):
+            return frozenset()
+        suite = load_suite()
+    except (OSError, UserError):  # a report is made of a run, whatever is wrong with the tables
+        return frozenset()
+    ids = {case.partition(POINT)[0] for case in cases}
+    return frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules)
 
 
 def one_line(text: str) -> str:

@@ -16,6 +16,7 @@ from lxml import etree
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.records import Recorded, footer_record
+from conformance.tables.suite import load_suite
 from reports import junit
 from reports.digest import Digest, digest
 from reports.progress import Progress
@@ -24,6 +25,7 @@ from samples import header, numbered, registry, result
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
 SUITE = numbered(len(VERDICTS))
+TABLES = load_suite()
 HOSTILE = "a\x00b\x1b[31mc\nd\re\tf <b>&amp; ]]> \"'g\u2028h\x85 \U0001f600 \ufffe \ud800"
 
 
@@ -186,6 +188,17 @@ def test_the_summary_ends_with_the_exit_status(verdict: str, status: int) -> Non
 def test_the_summary_of_a_run_cut_short_says_so() -> None:
     text = summary(digested(recorded([result(SUITE.cases[0])], complete=False)), Path("out"), io.StringIO())
     assert "the run was cut short" in text
+
+
+@pytest.mark.parametrize(("tables", "verdict"), [(TABLES.tables_sha256, Verdict.MISSED), ("other", Verdict.PASS)])
+def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str, verdict: Verdict) -> None:
+    """Of a run with other tables it is not known which rules the other cases have."""
+    first, second = [case for case in TABLES.cases if case.rules == ("REG-15",)][:2]
+    rules = {rule.id: rule.as_data() for rule in TABLES.registry.values()}
+    head = header(planned=[first.id, second.id], suite={"version": "0", "tables_sha256": tables}, rules=rules)
+    run = digested(Recorded(head, [result(first)], None))
+    assert run.verdicts == {"REG-15": verdict}
+    assert ("1 undecided" in run.short_sentence) == (verdict is Verdict.MISSED)
 
 
 def test_hostile_text_stays_in_its_line_and_commands_no_terminal() -> None:

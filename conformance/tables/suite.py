@@ -121,10 +121,11 @@ def _read_suite(extra: Sequence[Path]) -> Suite:
     )
     if mistakes:
         raise UserError(*map(str, mistakes))
-    return Suite(registry, tuple(tables), _digest(folders))
+    return Suite(registry, tuple(tables), tables_digest(folders))
 
 
-def _digest(folders: Sequence[Path]) -> str:
+def tables_digest(folders: Sequence[Path]) -> str:
+    """The SHA-256 of all files of tables and rules in these folders, as `tables_sha256` of a suite. Raises OSError."""
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted(folder.glob("*/*.yaml")):
