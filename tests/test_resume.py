@@ -70,6 +70,19 @@ def test_a_run_cut_anywhere_ends_with_the_footer_of_one_that_was_not(
         assert stage.path.read_bytes().startswith(kept), cut
 
 
+@pytest.mark.parametrize("cut", [100, -1, None])
+def test_a_session_without_a_record_leaves_the_file_as_it_was(stage: Stage, cut: int | None) -> None:
+    """Of a header cut short, of a footer cut short, and of a run that is there as a whole."""
+    stage.play(ran(0), [HEADER])
+    data = stage.path.read_bytes()[:cut]
+    stage.path.write_bytes(data)
+    results = ResultsFile(stage.path, carry_on=True)
+    results.cut_back(results.recorded())
+    results.close()
+    assert stage.path.read_bytes() == data
+    assert verdicts(stage.play(rest(stage), carry_on=True)) == ["PASS", "FAIL", "PASS", "PASS"]
+
+
 def test_the_footer_counts_the_sessions_and_their_workers(stage: Stage) -> None:
     first = stage.play(ran(0), [HEADER])
     assert first.footer is not None
