@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from actors import HEADER, IDS, SILENCE, Stage, failed, killed, passed, ran, start, verdicts
-from commands.plan import Plan, read_plan, write_plan
+from commands.plan import LabPlan, Plan, read_plan, write_lab_plan, write_plan
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, encode, read_results
@@ -257,6 +257,38 @@ def test_options_of_the_first_run_cannot_be_given_again(tmp_path: Path, more: Se
     assert done.returncode == 2
     why = "all options are taken from the run that is resumed"
     assert done.stderr == f"rdma-cts: {more[0]} cannot be given with --resume; {why}\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"argv": "--verb"}, "is not a valid plan of a"),
+        ({"argv": {"--verb": 1}}, "is not a valid plan of a"),
+        ({"directory": "a\0b"}, "is not a valid plan of a"),
+        ({"file": "a\0b", "given": 5}, "is not a valid plan of a"),
+        ({"argv": ["--cases", "a\0b"]}, "is not a valid plan of a"),
+        ({"argv": ["--cases", "\ud800"]}, "is not a valid plan of a"),
+        ({"argv": ["--nope"]}, "has arguments that no run has: unrecognized arguments: --nope"),
+        ({"argv": ["--help"]}, "has arguments that no run has: unrecognized arguments: --help"),
+        ({"argv": ["--port", "x"]}, "has arguments that no run has: argument --port: 'x' is not a number above 0"),
+    ],
+)
+@pytest.mark.parametrize("name", ["plan.json", "lab.json"])
+def test_arguments_that_are_damaged_are_told_with_their_file(
+    tmp_path: Path, name: str, changes: dict[str, object], told: str
+) -> None:
+    write_plan(PLAN, tmp_path)
+    write_lab_plan(LabPlan((), "/somewhere", "lab.yaml"), tmp_path)
+    recorded = json.loads((tmp_path / name).read_text())
+    for path in tmp_path.iterdir():
+        path.unlink()
+    known = {key: value for key, value in changes.items() if key in recorded}
+    (tmp_path / name).write_text(json.dumps({**recorded, **known}))
+    done = resume(str(tmp_path))
+    assert done.returncode == 2
+    assert f"{tmp_path / name} {told}" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
 
 
 def test_a_directory_that_has_gone_is_named(tmp_path: Path) -> None:
