@@ -93,7 +93,9 @@ def _resume(arguments: argparse.Namespace) -> int:
             hint="all options are taken from the run that is resumed",
         )
     plan = read_lab_plan(arguments.resume) if is_lab else read_plan(arguments.resume)
-    options = run_arguments.recorded_options(plan.argv, arguments.resume / (LAB_FILE_NAME if is_lab else PLAN_FILE_NAME))
+    options = run_arguments.recorded_options(
+        plan.argv, arguments.resume / (LAB_FILE_NAME if is_lab else PLAN_FILE_NAME)
+    )
     first = argparse.Namespace(
         out=arguments.resume.absolute(), yes=arguments.yes, level=arguments.level, argv=list(plan.argv), shell=False
     )

@@ -70,7 +70,8 @@ def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 GIVEN = st.builds(
-    RunOptions, device=st.none() | TEXTS, port=st.integers(1), gid_index=st.none() | st.integers(0),
+    RunOptions, device=st.none() | st.sampled_from(["x", "-x", "--guest", "mlx5_0,mlx5_1", "'$HOME'", "*", "\\"]),
+    port=st.integers(1), gid_index=st.none() | st.integers(0),
     peer=st.none() | TEXTS, host=st.none() | TEXTS, console=st.none() | TEXTS,
     power_cycle=st.none() | TEXTS, return_within=SECONDS,
     guest=st.booleans(),
