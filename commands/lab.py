@@ -12,19 +12,23 @@ import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 from commands import case_options, report
 from commands.lab_file import OF_HOSTS, LabHost, read_lab
 from commands.plan import FILE_NAME as PLAN
-from commands.plan import LabPlan, write_lab_plan
+from commands.plan import LabPlan, read_plan, write_lab_plan
+from commands.run_arguments import recorded_options
 from commands.run_folder import run_folder
 from conformance.errors import PROGRAM, UserError
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.records import FILE_NAME
+from conformance.results.waiver_file import read_waivers
 from conformance.run_options import GUEST, OPTIONS, RunOptions
+from conformance.tables.profile import read_profile
 from fixtures.processes import die_with_parent
 from reports import lab as page
 from reports.digest import Digest, one_line, read
@@ -52,15 +56,17 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
     for name, hint in _REFUSED.items():
         if getattr(options, name) != OPTIONS[name].default:
             raise UserError(f"{OPTIONS[name].flag} cannot be given with --lab", hint=hint)
-    hosts = read_lab(file)
-    case_options.selection_from(options).apply(case_options.suite_from(options))  # a mistake is told once
+    suite, today = case_options.suite_from(options), datetime.now().date()
+    hosts = read_lab(file, {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)})
+    case_options.selection_from(options).apply(suite)  # a mistake is told once
     progress = Progress(level=arguments.level)
     with run_folder(arguments.out, "lab") as out:
         arguments.out = out
         make_directory(out)
-        for host in hosts:
-            if (out / host.name / FILE_NAME).exists() and not resumed:
-                raise UserError(f"{out / host.name} has a run", hint="choose another --out, or --resume the lab")
+        if (out / page.FILE_NAME).is_dir():
+            raise UserError(f"{out / page.FILE_NAME} cannot be written: it is a directory")
+        if not resumed:
+            _refuse_runs(out, hosts)
         write_lab_plan(LabPlan(tuple(options.arguments()), os.getcwd(), str(file.absolute())), out)
         runs = [_HostRun(host, options, out, _LOUDNESS.get(arguments.level, []), progress) for host in hosts]
         try:
@@ -73,15 +79,35 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
             for run in runs:
                 run.end()
         columns = [run.column() for run in runs]
+        told = [*(f"{column.name}: {column.told}" for column in columns), *page.differences(columns)]
+        for line in (*told, *_left_out(out, hosts, file)):
+            print(one_line(line))
         write_atomically(out / page.FILE_NAME, page.page_of(columns).encode())
-    for column in columns:
-        print(one_line(f"{column.name}: {column.told}"))
-    for line in page.differences(columns):
-        print(one_line(line))
     if any(run.status not in (0, 1) for run in runs):
         print(_rest(out))
     print(f"report: {out / page.FILE_NAME} (results: {', '.join(str(out / host.name) for host in hosts)})")
     return _status([run.status for run in runs])
+
+
+def _refuse_runs(out: Path, hosts: Sequence[LabHost]) -> None:
+    """Raises UserError if the directory of a new lab is that of a run, or has one of these hosts."""
+    for folder in (out, *(out / host.name for host in hosts)):
+        if _has_run(folder):
+            raise UserError(f"{folder} has a run", hint="choose another --out, or --resume the lab")
+
+
+def _has_run(folder: Path) -> bool:
+    """Whether a run is recorded in a directory, or has been planned."""
+    results = folder / FILE_NAME
+    return (folder / PLAN).exists() or (results.exists() and results.stat().st_size > 0)
+
+
+def _left_out(out: Path, hosts: Sequence[LabHost], file: Path) -> Iterator[str]:
+    """A line for each run in the directory of a lab that is of no host in its file."""
+    names = {host.name for host in hosts}
+    for folder in sorted(out.iterdir()):
+        if folder.name not in names and _has_run(folder):
+            yield f"{folder.name}: the run in {folder} is left out, since {file} has no host of that name"
 
 
 def _status(found: Sequence[int]) -> int:
@@ -91,6 +117,18 @@ def _status(found: Sequence[int]) -> int:
 
 def _rest(out: Path) -> str:
     return f"{PROGRAM} run --resume {shlex.quote(str(out))} runs the rest"
+
+
+def _foreign(folder: Path, wanted: RunOptions) -> str:
+    """Why the run in a host's directory does not count as the run that is `wanted`; empty if it does."""
+    named = ", ".join(filter(None, [wanted.host, wanted.device]))
+    try:
+        found = recorded_options(read_plan(folder).argv, folder / PLAN)
+    except UserError as error:
+        return f"{folder} is not known to hold the run of {named}: {error}"
+    if found.host == wanted.host and wanted.device in (None, found.device):
+        return ""
+    return f"{folder} holds another run than that of {named}"
 
 
 class _HostRun:
@@ -103,6 +141,12 @@ class _HostRun:
         self._progress = progress
         self._last = ""
         self._process: subprocess.Popen[str] | None = None
+        wanted = replace(options, **host.options)
+        self._refused = _foreign(self.folder, wanted) if _has_run(self.folder) else ""
+        if self._refused:
+            self.status = 3
+            progress.say(f"{host.name}: {self._refused}")
+            return
         if (digest := self._digest()) and digest.footer and digest.footer["complete"]:
             report.write_beside(self.folder)
             self.status = digest.status
@@ -111,7 +155,7 @@ class _HostRun:
         if (self.folder / PLAN).exists():
             arguments = ["--resume", str(self.folder)]
         else:
-            arguments = [*replace(options, **host.options).arguments(), "--out", str(self.folder)]
+            arguments = [*wanted.arguments(), "--out", str(self.folder)]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "commands", "run", *arguments, *loudness],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
@@ -151,6 +195,8 @@ class _HostRun:
 
     def column(self) -> page.Column:
         """What the page says of this host."""
+        if self._refused:
+            return page.Column(self.host.name, self.host.group, None, self._refused)
         digest, reason = self._digest(), ""
         if digest is None:
             reason = self._last or f"the run ended with status {self.status}"

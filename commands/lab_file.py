@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from commands.plan import LAB_FILE_NAME
 from conformance.errors import UserError
 from conformance.run_options import OPTIONS
 from conformance.yamldoc.nodes import Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader
-from fixtures.hosts.address import Address
+from fixtures.hosts.address import Address, peer_of
+from reports import lab as page
 
 # What a host has of its own: options of a run, by the names of their fields.
 OF_HOSTS = (
@@ -23,6 +25,10 @@ OF_HOSTS = (
     "shared",
 )  # fmt: skip
 _PATHS = ("profile", "waivers")
+_NUMBERS = ("port", "gid_index", "return_within")
+_OWN_FILES = (LAB_FILE_NAME, page.FILE_NAME)  # beside the directories of the hosts
+# What reads the file that an option names, by the name of the option. Raises UserError for a mistake in that file.
+Readers = Mapping[str, Callable[[Path], object]]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
@@ -38,8 +44,8 @@ class LabHost:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_lab(path: Path) -> list[LabHost]:
-    """The hosts in a file, in its order. Raises UserError with a line for each mistake."""
+def read_lab(path: Path, readers: Readers) -> list[LabHost]:
+    """The hosts in a file, in its order. Raises UserError with a line for each mistake, also in a file it names."""
     try:
         root = read_file(path, str(path))
     except TextError as error:
@@ -47,13 +53,13 @@ def read_lab(path: Path) -> list[LabHost]:
     reader = Reader()
     fields = reader.mapping(root, "a lab", ("groups", "hosts"), ("hosts",))
     groups = {
-        name: _options(reader.mapping(node, f"the group {name}", OF_HOSTS), reader, path.parent)
+        name: _options(reader.mapping(node, f"the group {name}", OF_HOSTS), reader, path.parent, readers)
         for name, node in reader.named(fields.get("groups"), "groups").items()
     }
     nodes = reader.items(fields.get("hosts"), "hosts")
     if "hosts" in fields and not nodes and not reader.mistakes:
         reader.note(fields["hosts"].location, "a lab has at least one host")
-    hosts = [_host(node, reader, groups, path.parent) for node in nodes]
+    hosts = [_host(node, reader, groups, path.parent, readers) for node in nodes]
     met: dict[str, Node] = {}
     for node, host in zip(nodes, hosts, strict=True):
         if host.name and met.setdefault(host.name, node) is not node:
@@ -63,16 +69,23 @@ def read_lab(path: Path) -> list[LabHost]:
     return hosts
 
 
-def _host(node: Node, reader: Reader, groups: Mapping[str, Mapping[str, Any]], folder: Path) -> LabHost:
+def _host(
+    node: Node, reader: Reader, groups: Mapping[str, Mapping[str, Any]], folder: Path, readers: Readers
+) -> LabHost:
     fields = reader.mapping(node, "a host", ("name", "host", "group", *OF_HOSTS), ("host",))
     address = _address(fields.get("host"), reader)
     name = reader.text(fields.get("name"), "name") or (address.host if address else "")
     if name and not _NAME.fullmatch(name):
         where = fields.get("name", node).location
         reader.note(where, f"{quoted(name)} is no name of a directory: give the host a `name` of letters and digits")
+    if name in _OWN_FILES:
+        reader.note(
+            fields.get("name", node).location, f"{name} is a file of the lab itself: give the host another `name`"
+        )
     group = reader.word(fields.get("group"), "group", groups) or ""
     own = {key: value for key, value in fields.items() if key in OF_HOSTS}
-    return LabHost(name, group, {**groups.get(group, {}), **_options(own, reader, folder), "host": str(address)})
+    options = {**groups.get(group, {}), **_options(own, reader, folder, readers), "host": str(address)}
+    return LabHost(name, group, options)
 
 
 def _address(node: Node | None, reader: Reader) -> Address | None:
@@ -86,18 +99,31 @@ def _address(node: Node | None, reader: Reader) -> Address | None:
         return None
 
 
-def _options(fields: Mapping[str, Node], reader: Reader, folder: Path) -> dict[str, Any]:
+def _options(fields: Mapping[str, Node], reader: Reader, folder: Path, readers: Readers) -> dict[str, Any]:
     """The values of options; paths are relative to the file's own directory."""
     found: dict[str, Any] = {}
     for name, node in fields.items():
         option = OPTIONS[name]
         if option.default is False:
             found[name] = reader.truth(node, name)
-        elif name in _PATHS:
-            found[name] = folder / (reader.text(node, name) or "")
-        else:
+        elif name in _NUMBERS and isinstance(node.value, bool | tuple | dict | None):
+            reader.note(node.location, f"{name} must be a number, not {node.kind}")
+        elif name in _NUMBERS or (reader.text(node, name) and name not in _PATHS):
             found[name] = reader.parsed(node, _parser(name, option.parse))
+        elif text := reader.text(node, name):
+            found[name] = folder / text
+            _check_file(node, found[name], name, reader, readers)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _check_file(node: Node, path: Path, name: str, reader: Reader, readers: Readers) -> None:
+    """Notes what is wrong with the file that an option names."""
+    try:
+        if name in readers:
+            readers[name](path)
+    except UserError as error:
+        for line in error.lines:
+            reader.note(node.location, f"{name}: {line}")
 
 
 def _parser(name: str, parse: Callable[[str], Any]) -> Callable[[str | int], Any]:
@@ -105,6 +131,8 @@ def _parser(name: str, parse: Callable[[str], Any]) -> Callable[[str | int], Any
 
     def parsed(value: str | int) -> Any:
         try:
+            if name == "peer":
+                peer_of(str(value))
             return parse(str(value))
         except Exception as error:  # argparse's own is no ValueError
             raise ValueError(f"{name}: {error}") from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -81,8 +81,8 @@ def read_plan(folder: Path) -> Plan:
     """
     with _valid(folder, FILE_NAME, "run"):
         plan = Plan(**_read(folder / FILE_NAME, SCHEMA))
-        texts: Sequence[Any] = [*plan.argv, *plan.planned, plan.directory, plan.tables_sha256, plan.stack]
-        if not all(isinstance(text, str) for text in texts) or not isinstance(plan.given, dict):
+        _check_texts(plan.argv, plan.planned, [plan.directory, plan.tables_sha256, plan.stack])
+        if not isinstance(plan.given, dict):
             raise ValueError
     return Plan(tuple(plan.argv), plan.directory, tuple(plan.planned), plan.tables_sha256, plan.stack, plan.given)
 
@@ -91,9 +91,16 @@ def read_lab_plan(folder: Path) -> LabPlan:
     """The plan of the lab recorded in `folder`. Raises UserError as `read_plan` does."""
     with _valid(folder, LAB_FILE_NAME, "lab"):
         plan = LabPlan(**_read(folder / LAB_FILE_NAME, LAB_SCHEMA))
-        if not all(isinstance(text, str) for text in (*plan.argv, plan.directory, plan.file)):
-            raise ValueError
+        _check_texts(plan.argv, [plan.directory, plan.file])
     return LabPlan(tuple(plan.argv), plan.directory, plan.file)
+
+
+def _check_texts(*lists: Any) -> None:
+    """Raises ValueError unless these are lists of texts that can be arguments or paths."""
+    for texts in lists:
+        if not isinstance(texts, list) or not all(isinstance(text, str) and "\0" not in text for text in texts):
+            raise ValueError
+        os.fsencode("".join(texts))
 
 
 @contextmanager

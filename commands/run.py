@@ -14,9 +14,9 @@ from datetime import datetime
 from pathlib import Path
 
 from commands import builds, case_options, hosts, lab, report, run_arguments, target
-from commands.arguments import Parser
 from commands.durations import expected_durations
 from commands.guests import Guests, guest_driver
+from commands.plan import FILE_NAME as PLAN_FILE_NAME
 from commands.plan import LAB_FILE_NAME, LabPlan, Plan, read_lab_plan, read_plan, write_plan
 from commands.run_folder import run_folder, tidied
 from commands.written import out_directory
@@ -95,15 +95,17 @@ def _resume(arguments: argparse.Namespace) -> int:
             hint="all options are taken from the run that is resumed",
         )
     plan = read_lab_plan(arguments.resume) if is_lab else read_plan(arguments.resume)
-    first = _parse(plan.argv)
-    first.out = arguments.resume.absolute()
-    first.yes, first.level, first.argv = arguments.yes, arguments.level, list(plan.argv)
+    options = run_arguments.recorded_options(
+        plan.argv, arguments.resume / (LAB_FILE_NAME if is_lab else PLAN_FILE_NAME)
+    )
+    first = argparse.Namespace(
+        out=arguments.resume.absolute(), yes=arguments.yes, level=arguments.level, argv=list(plan.argv), shell=False
+    )
     file = arguments.lab.absolute() if arguments.lab else None
     try:
         os.chdir(plan.directory)
     except OSError as error:
         raise UserError(f"the run was started in {plan.directory}, which cannot be used: {error.strerror}") from error
-    options = run_arguments.options_from(first)
     if isinstance(plan, LabPlan):
         return lab.run_lab(file or Path(plan.file), options, first, resumed=True)
     return _run(options, first, plan)
@@ -225,10 +227,3 @@ def _without_sequences(cases: list[Case]) -> list[Case]:
     if not chosen:
         raise UserError("--sequences 0 leaves no case to run")
     return chosen
-
-
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Parses the command's arguments; `argv` does not include the command's name."""
-    parser = Parser(prog="rdma-cts run")
-    add_arguments(parser)
-    return parser.parse_args(argv)

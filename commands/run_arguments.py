@@ -7,9 +7,13 @@ is shown or where results go (run.py).
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from commands.arguments import NAME, Parser
+from conformance.errors import UserError
 from conformance.run_options import OPTIONS, RunOptions
 from fixtures.softroce.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.softroce.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS
@@ -45,6 +49,16 @@ def options_from(arguments: argparse.Namespace) -> RunOptions:
         if name in OPTIONS
     }
     return RunOptions(**given)
+
+
+def recorded_options(argv: Sequence[str], path: Path) -> RunOptions:
+    """The RunOptions of arguments that are recorded in the file `path`. Raises UserError that names it."""
+    parser = Parser(prog=NAME, add_help=False)
+    add_arguments(parser)
+    try:
+        return options_from(parser.parse_args(argv))
+    except UserError as error:
+        raise UserError(f"{path} has arguments that no run has: {error.message}") from error
 
 
 def given_flags(arguments: argparse.Namespace) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ WHERE, BUILDS, CASES, GENERAL = "where", "one's own build under test", "which ca
 # still be judged before it counts as a hang.
 COMPLETION_DEADLINE_S = 20.0
 _COMPLETION_SHARE = 1 / 6
+_DEVICE = re.compile(r"[^\s\0/,:]{1,63}")  # the kernel's IB_DEVICE_NAME_MAX is 64, with the NUL
 # How long a host that has gone down may take to come back, in seconds: a server's firmware needs minutes.
 RETURN_S = 300.0
 
@@ -95,6 +97,20 @@ def given_path(text: str) -> Path:
     if not text or "\0" in text:
         raise argparse.ArgumentTypeError(f"{text!r} is no path")
     return Path(text)
+
+
+def device_name(text: str) -> str:
+    """The name of a device, as in a directory of sysfs. Raises ArgumentTypeError for a text that can be none."""
+    if not _DEVICE.fullmatch(text) or text in (".", ".."):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a device")
+    return text
+
+
+def device_names(text: str) -> str:
+    """The same for several with commas between them."""
+    for name in text.split(","):
+        device_name(name)
+    return text
 
 
 def _number(text: str) -> float:
@@ -268,7 +284,7 @@ OPTIONS: Mapping[str, Option] = {
     for option in (
         Option("device", "--device", "a device of this host, as in /sys/class/infiniband; several of one kind share the"
                " cases", WHERE, "NAME[,NAME]",
-               only_on=HOST, plugin=True),
+               device_names, only_on=HOST, plugin=True),
         Option("port", "--port", "its port", WHERE, "N", positive_count, only_on=HOST, plugin=True),
         Option("gid_index", "--gid-index", "index in the port's GID table", WHERE, "N", index, only_on=HOST,
                plugin=True),

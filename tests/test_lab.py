@@ -19,7 +19,7 @@ from commands.plan import Plan, write_plan
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, footer_record
-from conformance.tables.suite import ROOT, load_suite
+from conformance.tables.suite import ROOT
 from made_history import write_run
 from patience import PATIENCE_S, await_true
 from reports import lab
@@ -49,7 +49,7 @@ def lab_file(folder: Path, text: str) -> Path:
 
 def test_a_lab_has_hosts_whose_groups_say_what_they_share(tmp_path: Path) -> None:
     shared = {"device": "mlx5_0", "profile": tmp_path / "profiles/cx7.yaml", "return_within": 600.0}
-    assert read_lab(lab_file(tmp_path, GOOD)) == [
+    assert read_lab(lab_file(tmp_path, GOOD), {}) == [
         LabHost("node1", "cx7", {
             **shared, "gid_index": 3, "power_cycle": "ipmitool -H bmc1 chassis power cycle", "host": "root@node1",
         }),
@@ -76,20 +76,27 @@ def test_a_lab_has_hosts_whose_groups_say_what_they_share(tmp_path: Path) -> Non
         ("hosts:\n- {host: 'fd00::1'}\n", ":2:10: 'fd00::1' is not of the form [USER@]HOST[:PORT]"),
         ("hosts:\n- {host: '[fd00::1]'}\n", ":2:3: 'fd00::1' is no name of a directory"),
         ("hosts:\n- {host: a, name: ../x}\n", ":2:19: '../x' is no name of a directory"),
+        ("hosts:\n- {host: lab.json}\n", ":2:3: lab.json is a file of the lab itself: give the host another `name`"),
+        ("hosts:\n- {host: a, name: lab.html}\n", ":2:19: lab.html is a file of the lab itself"),
+        ("hosts:\n- {host: a, name: ''}\n", ":2:19: name must not be blank"),
+        ("hosts:\n- {host: a, console: [1, 2]}\n", ":2:22: console must be text, not a list"),
+        ("hosts:\n- {host: a, gid_index: [1]}\n", ":2:24: gid_index must be a number, not a list"),
+        ("hosts:\n- {host: a, peer: 'b:'}\n", ":2:19: peer: 'b:' is neither DEVICE nor [USER@]HOST[:PORT]:DEVICE"),
+        ("hosts:\n- {host: a, device: ../x}\n", ":2:21: device: '../x' is not the name of a device"),
         ("groups: {a: {host: x}}\nhosts: [{host: a}]\n", ":1:14: unknown key 'host' in the group a"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, told: str) -> None:
     path = lab_file(tmp_path, text)
     with pytest.raises(UserError) as caught:
-        read_lab(path)
+        read_lab(path, {})
     assert str(caught.value).startswith(f"{path}{told}")
     assert caught.value.status == 2
 
 
 def test_the_lab_in_the_documentation_has_no_mistake(tmp_path: Path) -> None:
     (example,) = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs/lab.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert [host.name for host in read_lab(lab_file(tmp_path, example))] == ["node1", "node2", "odd"]
+    assert [host.name for host in read_lab(lab_file(tmp_path, example), {})] == ["node1", "node2", "odd"]
 
 
 # The command
@@ -133,32 +140,65 @@ def test_a_host_that_cannot_be_reached_costs_its_column(tmp_path: Path) -> None:
     assert reason in page.getroot().text_content()
 
 
+def planned(folder: Path, *argv: str) -> None:
+    """A run with these arguments that has no result yet."""
+    folder.mkdir(exist_ok=True)
+    write_plan(Plan(argv, str(folder.parent), ("reg_mr/a",), "0" * 64, "host", {}), folder)
+
+
 def test_a_resumed_lab_leaves_a_host_alone_that_has_ended(tmp_path: Path) -> None:
     """Of three hosts one is complete, one was cut short, one has not begun; none can be reached now."""
     lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two, device: a}]\n")
     assert run(tmp_path, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw").returncode == 3
     write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
-    suite = load_suite()
-    cases = tuple(case.id for case in suite.cases)
-    argv = ("--host", "cut.invalid", "--device", "a")
-    (tmp_path / "out/two").mkdir()
-    write_plan(Plan(argv, str(tmp_path), cases, suite.tables_sha256, "host", {}), tmp_path / "out/two")
-    lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two, device: a}, {host: three, device: a}]\n")
+    planned(tmp_path / "out/one", "--host", "one", "--device", "a")
+    planned(tmp_path / "out/two", "--host", "two", "--device", "a")
+    lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two}, {host: three, device: a}]\n")
     done = run(tmp_path / "out", "--resume", ".")
     assert done.returncode == 3, done.stderr
     reason = "cannot be reached: ssh: Could not resolve hostname: Name or service not known"
     assert f"one: the run in {tmp_path / 'out/one'} is complete" in done.stdout
     assert "one: fake0 conforms to its documents; " in done.stdout
-    assert f"two: not run: cut.invalid {reason}" in done.stdout  # as its own plan says
+    assert f"two: not run: two {reason}" in done.stdout
     assert f"three: not run: three {reason}" in done.stdout
     assert f"rdma-cts run --resume {tmp_path / 'out'} runs the rest" in done.stdout
     assert "1 of 3 hosts conform, 2 without results" in (tmp_path / "out/lab.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "argv", [("--guest",), ("--host", "two", "--device", "a"), ("--host", "one", "--device", "b"), ("--device", "a")]
+)
+def test_the_run_of_another_host_device_or_way_is_not_taken_for_that_of_a_host(
+    tmp_path: Path, argv: Sequence[str]
+) -> None:
+    lab_file(tmp_path, "hosts: [{host: root@one, name: one, device: a}]\n")
+    assert run(tmp_path, "--lab", "lab.yaml", "--out", "out").returncode == 3
+    write_run(tmp_path / "run", recorded(["FAIL", "PASS", "PASS"]))
+    planned(tmp_path / "run", *argv)
+    (tmp_path / "out/one").symlink_to(tmp_path / "run")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    done = run(tmp_path, "--resume", "out")
+    assert done.returncode == 3, done.stderr
+    assert f"one: not run: {tmp_path / 'out/one'} holds another run than that of root@one, a" in done.stdout
+    assert "holds another run than that of root@one, a" in (tmp_path / "out/lab.html").read_text()
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+
+
+def test_results_without_a_plan_are_not_taken_for_those_of_a_host(tmp_path: Path) -> None:
+    lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
+    assert run(tmp_path, "--lab", "lab.yaml", "--out", "out").returncode == 3
+    write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
+    done = run(tmp_path, "--resume", "out")
+    assert done.returncode == 3
+    assert f"one: not run: {tmp_path / 'out/one'} is not known to hold the run of one, a: " in done.stdout
+    assert "there is no plan.json" in done.stdout
 
 
 def test_a_lab_in_which_all_hosts_are_complete_is_told_again(tmp_path: Path) -> None:
     file = lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
     assert run(tmp_path, "--lab", "lab.yaml", "--out", "out").returncode == 3
     write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
+    planned(tmp_path / "out/one", "--host", "one", "--device", "a")
     file.rename(tmp_path / "other.yaml")
     done = run(tmp_path, "--resume", "out")
     assert done.returncode == 2
@@ -166,6 +206,64 @@ def test_a_lab_in_which_all_hosts_are_complete_is_told_again(tmp_path: Path) -> 
     done = run(tmp_path, "--lab", "other.yaml", "--resume", "out")
     assert done.returncode == 0, done.stderr
     assert "runs the rest" not in done.stdout
+    assert "left out" not in done.stdout
+
+
+def test_a_run_whose_host_has_left_the_file_is_told(tmp_path: Path) -> None:
+    lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
+    assert run(tmp_path, "--lab", "lab.yaml", "--out", "out").returncode == 3
+    planned(tmp_path / "out/one", "--host", "one", "--device", "a")
+    (tmp_path / "moved.yaml").write_text("hosts: [{host: two, device: a}]\n")
+    done = run(tmp_path, "--lab", "moved.yaml", "--resume", "out", "-q")
+    file = tmp_path / "moved.yaml"
+    assert f"one: the run in {tmp_path / 'out/one'} is left out, since {file} has no host of that name" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("waivers", None, "waivers: {}/x.yaml: cannot be read: No such file"),
+        ("profile", None, "profile: {}/x.yaml: cannot be read: No such file"),
+        ("waivers", "waivers: 5\n", "waivers: {}/x.yaml:1:10: waivers must be a list"),
+        ("profile", "device: 5\n", "profile: {}/x.yaml:1:9: device must be text"),
+        ("profile", "", "profile: {}/x.yaml"),
+    ],
+)
+def test_a_mistake_in_a_file_that_the_lab_names_is_told_before_anything_is_connected_to(
+    tmp_path: Path, name: str, content: str | None, told: str
+) -> None:
+    if content is not None:
+        (tmp_path / "x.yaml").write_text(content)
+    given = f"{name}: x.yaml"
+    lab_file(tmp_path, f"groups: {{g: {{{given}}}}}\nhosts: [{{host: one, group: g}}, {{host: two, {given}}}]\n")
+    done = run(tmp_path, "--lab", str(tmp_path / "lab.yaml"), "--out", "out")
+    assert done.returncode == 2
+    places = (f"1:{16 + len(name)}", f"2:{46 + len(name)}")
+    for place in places:
+        assert f"{tmp_path / 'lab.yaml'}:{place}: {told.format(tmp_path)}" in done.stderr
+    assert not (tmp_path / "connecting").exists()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["results.jsonl", "plan.json"])
+def test_a_lab_is_not_begun_in_the_directory_of_a_run(tmp_path: Path, name: str) -> None:
+    lab_file(tmp_path, "hosts: [{host: one}]\n")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text("{}\n")
+    done = run(tmp_path, "--lab", "lab.yaml", "--out", "out")
+    assert done.returncode == 2
+    assert done.stderr == "rdma-cts: out has a run; choose another --out, or --resume the lab\n"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
+    assert not (tmp_path / "connecting").exists()
+
+
+def test_a_page_that_cannot_be_written_is_noticed_before_the_hosts_run(tmp_path: Path) -> None:
+    lab_file(tmp_path, "hosts: [{host: one}]\n")
+    (tmp_path / "out/lab.html").mkdir(parents=True)
+    done = run(tmp_path, "--lab", "lab.yaml", "--out", "out")
+    assert done.returncode == 2
+    assert done.stderr == "rdma-cts: out/lab.html cannot be written: it is a directory\n"
+    assert not (tmp_path / "connecting").exists()
 
 
 def test_a_lab_that_is_ended_says_how_to_go_on(tmp_path: Path) -> None:
@@ -228,6 +326,27 @@ def test_what_only_a_host_over_ssh_has_is_refused_without_one(tmp_path: Path, op
     done = run(tmp_path, "--guest", option, "5")
     assert done.returncode == 2
     assert f"{option} is for a host that is reached over ssh; add --host HOST" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--host", "h", "--device", ""], "argument --device: '' is not the name of a device"),
+        (["--host", "h", "--device", "a,,b"], "argument --device: '' is not the name of a device"),
+        (["--host", "h", "--device", "../x"], "argument --device: '../x' is not the name of a device"),
+        (["--host", "h", "--device", "a", "--peer", "../x"], "--peer '../x' is neither DEVICE nor"),
+        (["--host", "h", "--device", "a", "--peer", "b:c d"], "--peer 'b:c d' is neither DEVICE nor"),
+        (["--device", "nosuch", "--peer", "b:"], "--peer 'b:' is neither DEVICE nor"),
+    ],
+)
+def test_what_can_be_no_device_is_told_before_anything_is_looked_at(
+    tmp_path: Path, arguments: list[str], told: str
+) -> None:
+    done = run(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "connecting").exists()
 
 
 # The page

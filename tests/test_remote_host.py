@@ -468,6 +468,7 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
         ("mktemp: failed to create directory: No space left on device\n", 73,
          "host.invalid: no temporary directory can be made there: mktemp: failed to create directory: No space left"),
         ("This account is not available.\n", 1, "host.invalid: the connection ended with status 1: This account is"),
+        ("", 0, "host.invalid: the connection ended with status 0; try: ssh -- host.invalid true"),
     ],
 )  # fmt: skip
 def test_what_ssh_says_becomes_one_line(stand_in: StandIn, tmp_path: Path, says: str, status: int, told: str) -> None:
@@ -478,6 +479,13 @@ def test_what_ssh_says_becomes_one_line(stand_in: StandIn, tmp_path: Path, says:
     assert str(caught.value).startswith(told)
     assert "\n" not in str(caught.value)
     assert caught.value.status == 3
+
+
+def test_a_client_that_is_killed_is_told(stand_in: StandIn) -> None:
+    stand_in.client("#!/bin/sh\nkill -9 $$\n")
+    with pytest.raises(UserError) as caught:
+        stand_in.host()
+    assert str(caught.value) == "host.invalid: ssh was killed by signal 9; try: ssh -- host.invalid true"
 
 
 def test_a_client_that_is_no_program_is_told(stand_in: StandIn) -> None:

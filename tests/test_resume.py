@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from actors import HEADER, IDS, SILENCE, Stage, failed, killed, passed, ran, start, verdicts
-from commands.plan import Plan, read_plan, write_plan
+from commands.plan import LabPlan, Plan, read_plan, write_lab_plan, write_plan
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, encode, read_results
@@ -68,6 +68,19 @@ def test_a_run_cut_anywhere_ends_with_the_footer_of_one_that_was_not(
         assert verdicts(recorded) == verdicts(unbroken), cut
         kept = before[: before.rfind(b"\n") + 1]
         assert stage.path.read_bytes().startswith(kept), cut
+
+
+@pytest.mark.parametrize("cut", [100, -1, None])
+def test_a_session_without_a_record_leaves_the_file_as_it_was(stage: Stage, cut: int | None) -> None:
+    """Of a header cut short, of a footer cut short, and of a run that is there as a whole."""
+    stage.play(ran(0), [HEADER])
+    data = stage.path.read_bytes()[:cut]
+    stage.path.write_bytes(data)
+    results = ResultsFile(stage.path, carry_on=True)
+    results.cut_back(results.recorded())
+    results.close()
+    assert stage.path.read_bytes() == data
+    assert verdicts(stage.play(rest(stage), carry_on=True)) == ["PASS", "FAIL", "PASS", "PASS"]
 
 
 def test_the_footer_counts_the_sessions_and_their_workers(stage: Stage) -> None:
@@ -244,6 +257,38 @@ def test_options_of_the_first_run_cannot_be_given_again(tmp_path: Path, more: Se
     assert done.returncode == 2
     why = "all options are taken from the run that is resumed"
     assert done.stderr == f"rdma-cts: {more[0]} cannot be given with --resume; {why}\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"argv": "--verb"}, "is not a valid plan of a"),
+        ({"argv": {"--verb": 1}}, "is not a valid plan of a"),
+        ({"directory": "a\0b"}, "is not a valid plan of a"),
+        ({"file": "a\0b", "given": 5}, "is not a valid plan of a"),
+        ({"argv": ["--cases", "a\0b"]}, "is not a valid plan of a"),
+        ({"argv": ["--cases", "\ud800"]}, "is not a valid plan of a"),
+        ({"argv": ["--nope"]}, "has arguments that no run has: unrecognized arguments: --nope"),
+        ({"argv": ["--help"]}, "has arguments that no run has: unrecognized arguments: --help"),
+        ({"argv": ["--port", "x"]}, "has arguments that no run has: argument --port: 'x' is not a number above 0"),
+    ],
+)
+@pytest.mark.parametrize("name", ["plan.json", "lab.json"])
+def test_arguments_that_are_damaged_are_told_with_their_file(
+    tmp_path: Path, name: str, changes: dict[str, object], told: str
+) -> None:
+    write_plan(PLAN, tmp_path)
+    write_lab_plan(LabPlan((), "/somewhere", "lab.yaml"), tmp_path)
+    recorded = json.loads((tmp_path / name).read_text())
+    for path in tmp_path.iterdir():
+        path.unlink()
+    known = {key: value for key, value in changes.items() if key in recorded}
+    (tmp_path / name).write_text(json.dumps({**recorded, **known}))
+    done = resume(str(tmp_path))
+    assert done.returncode == 2
+    assert f"{tmp_path / name} {told}" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
 
 
 def test_a_directory_that_has_gone_is_named(tmp_path: Path) -> None:

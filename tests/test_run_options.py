@@ -58,6 +58,7 @@ GUEST_ONLY = {
 
 # Words that a shell or a parser could take for something else; argparse before Python 3.13 takes no "--" as a value.
 TEXTS = st.sampled_from(["x", "-x", "--guest", "a b", "'\"", "$HOME", "#", "a=b", "-5", "*", "~", "é\n", "\\"])
+DEVICES = st.sampled_from(["x", "-x", "--guest", "mlx5_0,mlx5_1", "'$HOME'", "*", "\\"])
 PATHS = TEXTS.map(Path)
 SECONDS = st.floats(0, 1e9, exclude_min=True) | st.integers(1, 1000).map(float)
 
@@ -70,7 +71,8 @@ def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 GIVEN = st.builds(
-    RunOptions, device=st.none() | TEXTS, port=st.integers(1), gid_index=st.none() | st.integers(0),
+    RunOptions, device=st.none() | DEVICES,
+    port=st.integers(1), gid_index=st.none() | st.integers(0),
     peer=st.none() | TEXTS, host=st.none() | TEXTS, console=st.none() | TEXTS,
     power_cycle=st.none() | TEXTS, return_within=SECONDS,
     guest=st.booleans(),
@@ -85,7 +87,7 @@ GIVEN = st.builds(
     dialect=st.none() | st.sampled_from(DIALECTS), deadline=SECONDS,
     seed=st.none() | st.integers(), sequences=st.just(0.0) | SECONDS,
 )  # fmt: skip
-SETTLED = st.builds(RunOptions.on, GIVEN, st.just("") | TEXTS)
+SETTLED = st.builds(RunOptions.on, GIVEN, st.just("") | DEVICES)
 CASES = st.sampled_from([HARMLESS, HAZARDOUS])
 
 

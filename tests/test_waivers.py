@@ -196,7 +196,7 @@ LATEST = TODAY + LONGEST
         ({"observed": {"verdict": "PASS"}}, "unknown verdict 'PASS'"),
         ({"observed": {"verdict": "FAIL", "erno": "EINVAL"}}, "unknown key 'erno' in observed (did you mean errno?)"),
         ({"issue": "4711"}, "must be the address of one"),
-        ({"owner": ""}, "owner must be text"),
+        ({"owner": ""}, "owner must not be blank"),
         ({"expires": "soon"}, f"expires must be a date such as {LATEST}, not 'soon'"),
         ({"expires": str(LATEST + timedelta(days=1))}, f"more than 180 days ahead; the latest is {LATEST}"),
         ({"expires": None}, "expires must be text"),

@@ -23,6 +23,8 @@ from conformance.results.records import Recorded, encode, read_results
 class ResultsFile:
     """Appends records to a results file. Each is passed to the kernel at once, so that it survives this process."""
 
+    _keep: int | None = None  # how much of the file the first new record leaves; None: all
+
     def __init__(self, path: Path, *, carry_on: bool = False, durable: bool = False) -> None:
         """Creates or opens the file. Raises UserError if it is in use, or has a run and `carry_on` is false.
 
@@ -64,12 +66,13 @@ class ResultsFile:
         return read_results(self.path) if b"\n" in data else None
 
     def cut_back(self, recorded: Recorded | None) -> PriorSessions | None:
-        """Removes the end of a run from the file: a torn line, MISSED cases and the footer.
+        """Has the next record replace the end of a run: a torn line, MISSED cases and the footer.
 
-        Returns what the run is carried on from. Raises UserError if the file does not end like a results file.
+        A session that comes to no record, because its start fails, leaves the file as it was. Returns what the run is
+        carried on from. Raises UserError if the file does not end like a results file.
         """
         if recorded is None:
-            os.ftruncate(self._fd, 0)
+            self._keep = 0
             return None
         data, ended = self.path.read_bytes(), self.path.stat().st_mtime
         whole = data[: data.rfind(b"\n") + 1]
@@ -77,7 +80,7 @@ class ResultsFile:
         end = b"".join(encode(record) for record in (*missed, recorded.footer) if record)
         if not whole.endswith(end):
             raise UserError(f"{self.path} does not end like the results of a run; it cannot be resumed")
-        os.ftruncate(self._fd, len(whole) - len(end))
+        self._keep = len(whole) - len(end)
         return PriorSessions.of(recorded, ended)
 
     def prepared(self, record: ResultRecord, case: Case | None = None) -> ResultRecord:
@@ -88,6 +91,9 @@ class ResultsFile:
         """Appends one record, after the points of a sweep. Raises UserError (status 3) if the disk is full."""
         data = encode(self.prepared(record) if record["type"] == "result" else record)
         try:
+            if self._keep is not None:
+                os.ftruncate(self._fd, self._keep)
+                self._keep = None
             write_all(self._fd, data)
             if self._durable:
                 os.fdatasync(self._fd)

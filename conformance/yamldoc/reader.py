@@ -83,7 +83,10 @@ class Reader:
         """Returns a text that is not blank."""
         if node is None:
             return None
-        if not isinstance(node.value, str) or not node.value.strip():
+        if isinstance(node.value, str) and not node.value.strip():
+            self.note(node.location, f"{what} must not be blank")
+            return None
+        if not isinstance(node.value, str):
             self.note(node.location, f"{what} must be text, not {node.kind}{_quote_hint(node)}")
             return None
         return node.value
