@@ -228,6 +228,7 @@ def test_a_run_interrupted_before_its_first_result_says_how_to_start_again(tmp_p
 ENDED = """
 import os, signal, sys
 from commands import __main__ as program
+signal.signal({number}, signal.SIG_DFL)  # the tests may have been started by nohup, which is heeded, too
 os.fsync = lambda descriptor: os.kill(os.getpid(), {number})
 program.signals.heed_signals()
 sys.exit(program.main(["report", "run", "--out", "page.html"]))
