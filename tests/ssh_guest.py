@@ -6,9 +6,11 @@ panic does not end such a guest, and a reset starts it again, as with a host.
 
 from __future__ import annotations
 
+import os
 import shlex
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -95,6 +97,15 @@ def ssh_on_path(folder: Path, options: Mapping[str, str]) -> Path:
     (place / "ssh").write_text(f'#!/bin/sh\nexec {client} -F {shlex.quote(str(config))} "$@"\n')
     (place / "ssh").chmod(0o755)
     return place
+
+
+def started_with(client: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The command, with the ssh of `ssh_on_path`; nothing is typed, and all that it prints is read in one."""
+    path = os.pathsep.join([str(client), os.environ["PATH"]])
+    return subprocess.Popen(
+        ["./rdma-cts", *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, env={**os.environ, "PATH": path, "RDMA_CTS_PYTHON": sys.executable},
+    )  # fmt: skip
 
 
 @contextmanager

@@ -6,18 +6,15 @@ One guest serves all of it, because making one takes long; what needs no kernel 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from conformance.results.records import read_results
-from conformance.tables.suite import ROOT
 from patience import PATIENCE_S, await_true
-from ssh_guest import SshGuest, host_image, keys_in, ssh_guest, ssh_on_path
+from ssh_guest import SshGuest, host_image, keys_in, ssh_guest, ssh_on_path, started_with
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 CHOSEN = ("--verb", "dereg_mr", "-k", "dead_keys", "--no-confirm")
@@ -39,11 +36,7 @@ def started(guest: SshGuest, *arguments: str, **options: object) -> subprocess.P
         "UserKnownHostsFile": guest.folder / "known_hosts", **options,
     }  # fmt: skip
     client = ssh_on_path(guest.folder, {name: str(value) for name, value in settings.items()})
-    path = os.pathsep.join([str(client), os.environ["PATH"]])
-    return subprocess.Popen(
-        ["./rdma-cts", *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, env={**os.environ, "PATH": path, "RDMA_CTS_PYTHON": sys.executable},
-    )  # fmt: skip
+    return started_with(client, *arguments)
 
 
 def said(process: subprocess.Popen[str]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,9 +17,8 @@ import pytest
 import yaml
 
 from conformance.results.records import Recorded, read_results
-from conformance.tables.suite import ROOT
 from patience import PATIENCE_S, await_true
-from ssh_guest import SshGuest, free_port, host_image, keys_in, ssh_guest, ssh_on_path
+from ssh_guest import SshGuest, free_port, host_image, keys_in, ssh_guest, ssh_on_path, started_with
 
 KEPT = os.environ.get("RDMA_CTS_TWO_GUESTS", "")
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
@@ -78,11 +76,7 @@ def started(guests: dict[str, SshGuest], *arguments: str) -> subprocess.Popen[st
     client = ssh_on_path(folder, config)
     with (folder / "config").open("a") as file:
         file.writelines(f"IdentityFile {each.folder / 'user_key'}\n" for each in guests.values())
-    path = os.pathsep.join([str(client), os.environ["PATH"]])
-    return subprocess.Popen(
-        ["./rdma-cts", *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, env={**os.environ, "PATH": path, "RDMA_CTS_PYTHON": sys.executable},
-    )  # fmt: skip
+    return started_with(client, *arguments)
 
 
 def said(process: subprocess.Popen[str]) -> str:
