@@ -174,7 +174,7 @@ def far(monkeypatch: pytest.MonkeyPatch) -> requester.Requesters:
     monkeypatch.setattr(requester, "Device", lambda name: device)
     monkeypatch.setattr(requester, "ProtectionDomain", lambda device: "pd")
     monkeypatch.setattr(requester, "Libibverbs", FakeLibrary)
-    monkeypatch.setattr(requester, "DeviceQueue", FakeQueue)
+    monkeypatch.setattr(DevicePair, "kind", FakeQueue)
     monkeypatch.setattr(memory, "allocate_at", lambda addr, size: memory.Memory(addr, size, None))
     return requester.Requesters("fake0")
 

@@ -9,6 +9,7 @@ refused.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -18,9 +19,9 @@ from conformance.bench.work_requests import SendRequest
 from conformance.device.device import Device
 from conformance.device.posting import Poster
 from conformance.device.qp_states import modify_to, query_state
-from conformance.device.queue_pairs import QUEUE_DEPTH, DeviceQueue
+from conformance.device.queue_pairs import QUEUE_DEPTH, DevicePair, DeviceQueue
 from conformance.device.remote_peer import RemoteQueue
-from conformance.device.shared_receives import SharedReceivesPair
+from conformance.device.shared_receives import RC_SRQ, SharedReceivesPair
 from conformance.model.case import QpSpec
 
 XRC = "XRC"
@@ -105,3 +106,7 @@ class XrcPair(SharedReceivesPair):
             assert isinstance(end, XrcQueue | RemoteQueue)
             assert isinstance(peer, XrcQueue | RemoteQueue)
             end.connect(peer.number, peer.receiver, peer.shared)
+
+
+# The pairs of the types that are not those of DevicePair.
+PAIRS: Mapping[str, type[DevicePair]] = {XRC: XrcPair, RC_SRQ: SharedReceivesPair}
