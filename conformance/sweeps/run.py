@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from conformance.bench.interface import Pair
@@ -204,12 +204,15 @@ class _SweepPass:
                 raise
         branch = self.base.branch(case)
         for name, pair in self.base.pairs.items():
-            branch.cleanup.callback(branch.release, f"renewing the queue pair {name}", self._renewing(pair))
+            branch.cleanup.callback(
+                branch.release, f"renewing the queue pair {name}", functools.partial(self._renew, pair)
+            )
         self.pairs_used = True
         return branch
 
-    def _renewing(self, pair: Pair) -> Callable[[], None]:
-        return lambda: pair.renew() if self.pairs_used else None
+    def _renew(self, pair: Pair) -> None:
+        if self.pairs_used:
+            pair.renew()
 
     def _group(self, group: Group) -> None:
         """Runs points that share their set-up.
