@@ -44,7 +44,6 @@ from reports.digest import (
     format_count,
     one_line,
     plain,
-    read,
 )
 
 NAME = "verify"
@@ -234,8 +233,9 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
     again = list(rejudge(suite, bare, folder, profile))
     out = folder.with_name("judged")
     write_judged(out, suite, bare, again, waivers)
-    run = read(out)
-    now = {record["case"]: record for record in read_results(out).results}
+    judged = read_results(out)
+    run = digest(judged, out)
+    now = {record["case"]: record for record in judged.results}
     kept = [each for each in again if each.kept]
     unfounded = [
         *(f"{each.record['verdict']} of {each.record['case']}: {each.kept}"

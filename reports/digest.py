@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -97,9 +97,8 @@ class Digest:
     """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded.
 
     Every record has all keys of model/record_shape.py. Of the cases in `unrecorded` nothing is known but that they were
-    planned; there may be many. `undecided` has their rules, if the run was made with the tables of this suite.
-    `directory` holds the run's other files; `torn` is true if the last line of the file is incomplete. `confirmations`
-    say which violations occur alone.
+    planned; there may be many. `directory` holds the run's other files; `torn` is true if the last line of the file is
+    incomplete. `confirmations` say which violations occur alone.
     """
 
     directory: Path
@@ -109,7 +108,6 @@ class Digest:
     torn: bool = False
     confirmations: tuple[ConfirmationRecord, ...] = ()
     unrecorded: frozenset[str] = frozenset()
-    undecided: frozenset[str] = frozenset()
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
@@ -156,10 +154,11 @@ class Digest:
     @cached_property
     def _concluded(self) -> Mapping[str, RuleConclusion]:
         found = conclude_rules(self.results)
+        undecided = _rules_of(self.unrecorded, self.header)
         for rule in self.rules:  # in their order
             known = found.get(rule)
             worse = known is None or VERDICTS.index(Verdict.MISSED) < VERDICTS.index(known.verdict)
-            if rule in self.undecided and worse:
+            if rule in undecided and worse:
                 found[rule] = RuleConclusion(Verdict.MISSED)
         return found
 
@@ -364,11 +363,11 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
     footer = completed_footer(plain(recorded.footer), where) if recorded.footer else None
     return Digest(
         directory, header, tuple(by_case.values()), footer, recorded.torn, plain(recorded.confirmations),
-        frozenset(unrecorded), _rules_of(unrecorded, header),
+        frozenset(unrecorded),
     )  # fmt: skip
 
 
-def _rules_of(cases: Sequence[str], header: HeaderRecord) -> frozenset[str]:
+def _rules_of(cases: Collection[str], header: HeaderRecord) -> frozenset[str]:
     """The rules of planned cases; of none if the run was made with other tables than those of this suite."""
     try:
         if not cases or header["suite"].get("tables_sha256") != tables_digest([CASES]):

@@ -127,13 +127,14 @@ class Facts:
 
     def shows(self, fingerprints: Set[str]) -> bool | None:
         """Whether it has the defect with one of these; None if that is not known, because not all cases were run."""
-        return self._known(any(not fingerprints.isdisjoint(defect.fingerprints) for defect in self.defects))
+        return self.known(any(not fingerprints.isdisjoint(defect.fingerprints) for defect in self.defects))
 
     def violates(self, case: str) -> bool | None:
         """Whether the case violates a rule; None if that is not known."""
-        return self._known(case in self.violating)
+        return self.known(case in self.violating)
 
-    def _known(self, seen: bool) -> bool | None:
+    def known(self, seen: bool) -> bool | None:
+        """Whether what was `seen` is there; None if it was not seen, and its cases may be those that were not run."""
         return seen or (False if self.complete else None)
 
     @cached_property

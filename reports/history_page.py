@@ -21,6 +21,7 @@ from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes
 from reports.html import environment
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
+_STATES = {True: SEEN, False: NOT_SEEN, None: NOT_RUN}  # of a defect, by Facts.known
 _MOST_STEPS = 12  # changes of one lane that are told
 _BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
 _BAD_SEEN = frozenset((SEEN,))
@@ -266,13 +267,12 @@ class HistoryPage:
         return sorted(tracks, key=lambda pair: (not pair[1].is_bad, _RANK.get(pair[0].severity, len(_RANK))))
 
     def _defect(self, first: str, seen: Mapping[str, Mapping[str, set[str]]]) -> Track:
-        def state(name: str, night: str) -> str:
-            if first in seen[name][night]:
-                return SEEN
-            return NOT_SEEN if self._facts[name][night].complete else NOT_RUN  # its cases may be those not run
-
         return Track(first, tuple(
-            self._lane(name, {night: state(name, night) for night in by}, _BAD_SEEN) for name, by in seen.items()
+            self._lane(
+                name, {night: _STATES[self._facts[name][night].known(first in those)] for night, those in by.items()},
+                _BAD_SEEN,
+            )
+            for name, by in seen.items()
         ))  # fmt: skip
 
     def _lane(self, name: str, states: Mapping[str, str], bad: frozenset[str]) -> Lane:

@@ -131,8 +131,8 @@ def _section(finding: Finding, runs: Sequence[Run], where: Mapping[str, str], me
 
 
 def _tried(defect: Defect, run: Run) -> bool:
-    results = (record for record in run.digest.results if record["case"] in defect.cases)
-    return any(record["verdict"] != Verdict.MISSED for record in results)
+    cases = set(defect.cases)
+    return any(record["case"] in cases and record["verdict"] != Verdict.MISSED for record in run.digest.results)
 
 
 def _documented(rule: RuleFacts) -> str:
