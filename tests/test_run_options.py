@@ -21,6 +21,7 @@ from commands.plan import Plan, read_plan, write_plan
 from conformance.device.libibverbs import DIALECTS
 from conformance.device.native_exchange import NativeConnection
 from conformance.device.queue_pairs import DeviceQueue
+from conformance.device.xrc import PAIRS
 from conformance.errors import UserError
 from conformance.model.vocabulary import TIERS
 from conformance.pytest_plugin.options import add_options
@@ -322,8 +323,12 @@ def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do() -> None:
 )
 def test_the_bench_hands_the_deadline_to_each_pair(kind: str, pair: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    for name in ("DevicePair", "XrcPair", "SharedReceivesPair"):
-        monkeypatch.setattr(bench, name, lambda *arguments, name=name: made.append((name, *arguments)))
+
+    def recording(name: str) -> Any:
+        return lambda *arguments: made.append((name, *arguments))
+
+    monkeypatch.setattr(bench, "DevicePair", recording("DevicePair"))
+    monkeypatch.setattr(bench, "PAIRS", {kind: recording(made.__name__) for kind, made in PAIRS.items()})
     some = object.__new__(bench.DeviceBench)
     some.device, some._completion_deadline_s = cast(Any, "device"), 1.5
     spec = cast(Any, SimpleNamespace(kind=kind))
