@@ -1,5 +1,7 @@
 """How long the cases took in the latest runs in a kind of guest, kept in the cache. Decides who runs what, no verdict.
 
+That is the time of a worker, with what it needs between two cases, and not the time of the calls in a result.
+
 Not for who runs what (conformance/supervision/schedule.py).
 """
 
@@ -12,13 +14,12 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.model.case import Case
-from conformance.model.record import ResultRecord
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.files import write_atomically
 from conformance.supervision.schedule import START_S, expected_s
 
-SCHEMA = "rdma-cts-durations/1"
+SCHEMA = "rdma-cts-durations/2"
 
 
 def expected_durations(cases: Iterable[Case], known: Mapping[str, float]) -> dict[str, float]:
@@ -44,12 +45,10 @@ class Durations:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
-    def update(self, results: Iterable[ResultRecord]) -> None:
-        """Keeps the durations of these results, and those of other cases."""
-        known: Mapping[str, float] = self.read()
-        measured = {record["case"]: record.get("duration_us") for record in results}
-        new = {case: round(duration_us / 1e6, 3) for case, duration_us in measured.items() if duration_us}
-        data = {"schema": SCHEMA, "seconds": {**known, **new}}
+    def update(self, took: Mapping[str, float]) -> None:
+        """Keeps these durations, in seconds by case id, and those of other cases."""
+        new = {case: round(seconds, 3) for case, seconds in took.items()}
+        data = {"schema": SCHEMA, "seconds": {**self.read(), **new}}
         try:
             write_atomically(self.path, json.dumps(data, indent=0, sort_keys=True).encode("ascii") + b"\n")
         except UserError:

@@ -165,7 +165,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
                 end.args = (_kept(out, len(supervisor.recording.done), len(cases)),)
                 raise
             if chosen.durations:
-                chosen.durations.update(supervisor.recording.done.values())
+                chosen.durations.update(supervisor.recording.took)
         lost = host.gone if host else ""
     report.write_beside(out)
     digest = read(out)

@@ -105,6 +105,7 @@ class Stage:
         self.audience = Audience()
         self.actors: list[Actor] = []
         self.asked: list[list[str]] = []
+        self.took: dict[str, float] = {}
 
     def play(
         self,
@@ -139,10 +140,12 @@ class Stage:
         """Runs with workers from `worker`, that many at the same time."""
         with closing(ResultsFile(self.path, carry_on=carry_on)) as results:
             earlier = results.cut_back(results.recorded()) if carry_on else None
-            Supervisor(
+            supervisor = Supervisor(
                 suite, suite.cases, results, self.audience, {"stack": "test"}, self.console,
                 boot_id=lambda: boot_id, prior=earlier,
-            ).run(*[worker] * at_once)  # fmt: skip
+            )  # fmt: skip
+            self.took = supervisor.recording.took
+            supervisor.run(*[worker] * at_once)
 
 
 def verdicts(recorded: Recorded) -> list[str]:

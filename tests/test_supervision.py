@@ -267,6 +267,13 @@ def test_noise_does_not_put_off_the_deadline(stage: Stage, monkeypatch: pytest.M
     assert stage.actors[0].killed
 
 
+def test_the_time_of_a_case_lasts_until_the_next_one_begins(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_time_pass(monkeypatch)
+    stage.play([*ran(0), *[b'{"type":"still busy"}\n'] * 10, start(1), passed(1), start(2)], ran(3))
+    assert list(stage.took) == [IDS[0], IDS[1], IDS[3]]  # 2 died
+    assert stage.took[IDS[0]] >= stage.took[IDS[1]] + 10
+
+
 def test_lines_that_only_repeat_do_not_put_off_the_deadline(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     let_time_pass(monkeypatch)
     endless = itertools.chain(ran(0), itertools.cycle([start(1), HEADER, passed(0), start(0)]))

@@ -65,6 +65,7 @@ class Recording:
         self.header: HeaderRecord | None = prior.header if prior else None
         self.header_received = False
         self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
+        self.took: dict[str, float] = {}  # seconds of a worker by case, for who plans the next run
         self._registry = registry
         self._file = file
         self._listener = listener

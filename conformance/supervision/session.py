@@ -56,6 +56,8 @@ class Session:
         self._header: HeaderRecord | None = None
         self._examiner: Examiner | None = None  # once the worker has sent its header
         self._in_flight = ""
+        self._latest = ""  # the case that was begun last, and when
+        self._begun = 0.0
         self._last_progress: ProgressRecord | None = None  # of the case in flight
         self._seen: set[str] = set()
         self._changes = 0  # grows with each line that is new; noise does not extend the deadline
@@ -154,6 +156,8 @@ class Session:
             return
         if self._in_flight:
             self._break("the worker went on without a result")
+        self._took()
+        self._latest, self._begun = case, time.monotonic()
         self._in_flight = case
         self._last_progress = None
         self._recording.case_started(record)
@@ -181,6 +185,12 @@ class Session:
         self.progress = True
         if case == self._in_flight:
             self._in_flight = ""
+        self._took()
+
+    def _took(self) -> None:
+        """Keeps how long the latest case has taken until now: in the end, until the next one began."""
+        if self._latest and not self._in_flight:
+            self._recording.took[self._latest] = time.monotonic() - self._begun
 
     def _hung(self) -> None:
         """Handles a silence longer than the deadline, during a case or between cases."""
