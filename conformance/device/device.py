@@ -306,6 +306,7 @@ def environment() -> Environment:
     }
 
 
+@cache  # once loaded, it stays
 def library_version() -> str:
     """The rdma-core version of the libibverbs that this process has loaded.
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from conformance.kernel.kernel_file import KernelFile
 from conformance.model.observation import KernelEvidence
 
 _TAINT = Path("/proc/sys/kernel/tainted")
@@ -30,11 +31,12 @@ class KernelWatch:
             os.lseek(self._fd, 0, os.SEEK_END)
         except OSError:
             self._fd = None
-        self._taint = taint()
+        self._tainted = KernelFile(_TAINT)
+        self._taint = self._mask()
 
     def since_last(self) -> KernelEvidence:
         """Returns `taint`, `taint_before` if the taint has changed, and the `log` lines since the last call."""
-        before, self._taint = self._taint, taint()
+        before, self._taint = self._taint, self._mask()
         evidence: KernelEvidence = {"taint": self._taint, "log": self._lines()}
         if before != self._taint:
             evidence["taint_before"] = before
@@ -43,6 +45,13 @@ class KernelWatch:
         if self._fd is None:
             del evidence["log"]
         return evidence
+
+    def _mask(self) -> int:
+        """The kernel's taint mask; 0 means not tainted or not readable."""
+        try:
+            return int(self._tainted.read())
+        except OSError:
+            return 0
 
     def _lines(self) -> list[str]:
         lines: list[str] = []
@@ -64,11 +73,3 @@ class KernelWatch:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
-
-
-def taint() -> int:
-    """Returns the kernel's taint mask; 0 means not tainted or not readable."""
-    try:
-        return int(_TAINT.read_text())
-    except OSError:
-        return 0

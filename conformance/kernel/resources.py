@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from conformance.kernel.kernel_file import KernelFile, number_after
 from conformance.kernel.netlink import RdmaNetlink
 from conformance.model.observation import KernelEvidence, ResourceCounts
 
@@ -19,7 +20,7 @@ Counts = dict[str, int]
 OTHERS = "MW or other"  # objects other than queue pairs, completion queues, regions and PDs
 PINNED, LOCKED, PAGES = "kB pinned", "kB locked", "pages pinned"
 _MEMORY = (PINNED, LOCKED, PAGES)
-_STATUS = {"VmPin": PINNED, "VmLck": LOCKED}
+_STATUS = {"VmPin:": PINNED, "VmLck:": LOCKED}
 # A driver may free the resources of destroyed objects a little later, from a work queue.
 SETTLING_S = 1.0
 _POLL_S = 0.005
@@ -38,9 +39,10 @@ class ResourceCounter:
     ) -> None:
         self._device = device
         self._netlink = netlink
-        self._alone = alone
-        self._proc = proc
-        self._group = _group_file(proc, cgroups)
+        self._status = KernelFile(proc / "self" / "status")
+        self._pages = (KernelFile(proc / "sys/vm/stat_refresh"), KernelFile(proc / "vmstat")) if alone else None
+        group = _group_file(proc, cgroups)
+        self._group = KernelFile(group) if group else None
 
     def count(self) -> Counts:
         """Returns the objects by kind, memory pinned by drivers and locked memory in kB, and pinned pages."""
@@ -55,27 +57,29 @@ class ResourceCounter:
         if self._group is None:
             return None
         try:
-            text = self._group.read_text()
+            text = self._group.read()
         except OSError:
             return None
         found = re.search(rf"^{re.escape(self._device)} .*hca_object=([0-9]+)", text, re.MULTILINE)
         return int(found[1]) if found else None
 
     def _memory(self) -> Counts:
-        status = (self._proc / "self" / "status").read_text(errors="replace")
-        lines = re.findall(r"^(VmPin|VmLck):\s+([0-9]+) kB", status, re.MULTILINE)
-        counts = {_STATUS[name]: int(kb) for name, kb in lines}
-        if self._alone:
-            try:
-                # Each processor has its own counters; reading this file makes the kernel add them up.
-                (self._proc / "sys/vm/stat_refresh").read_bytes()
-                text = (self._proc / "vmstat").read_text()
-            except OSError:
-                return counts
-            pages = dict(re.findall(r"^nr_foll_pin_(acquired|released) ([0-9]+)", text, re.MULTILINE))
-            if len(pages) == 2:
-                counts[PAGES] = int(pages["acquired"]) - int(pages["released"])
-        return counts
+        status = self._status.read()
+        found = {kind: number_after(status, name) for name, kind in _STATUS.items()}
+        if self._pages:
+            found[PAGES] = self._pinned_pages(*self._pages)
+        return {kind: number for kind, number in found.items() if number is not None}
+
+    @staticmethod
+    def _pinned_pages(refresh: KernelFile, statistics: KernelFile) -> int | None:
+        try:
+            # Each processor has its own counters; reading this file makes the kernel add them up.
+            refresh.read()
+            text = statistics.read()
+        except OSError:
+            return None
+        acquired, released = (number_after(text, f"nr_foll_pin_{what} ") for what in ("acquired", "released"))
+        return None if acquired is None or released is None else acquired - released
 
 
 def _group_file(proc: Path, cgroups: Path) -> Path | None:

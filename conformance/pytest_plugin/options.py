@@ -32,6 +32,8 @@ _AT_BOTH_ENDS = ("xrc", "atomics", "flush_global", "flush_persistent", "atomic_w
 
 SUITE = pytest.StashKey[Suite]()
 PROFILE = pytest.StashKey[Profile]()
+# The texts of files that options name, by these names, if a session was handed them and there are no such files.
+HANDED = pytest.StashKey[dict[str, str]]()
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -99,13 +101,24 @@ def profile_of(config: pytest.Config) -> Profile:
     return config.stash[PROFILE]
 
 
+def text_of(config: pytest.Config, path: str, *, remove: bool = False) -> str:
+    """The text of a file that an option names, and with `remove` for the only time. Raises OSError."""
+    handed = config.stash.get(HANDED, {})
+    if path in handed:
+        return handed.pop(path) if remove else handed[path]
+    text = Path(path).read_text(encoding="utf-8")
+    if remove:
+        Path(path).unlink()
+    return text
+
+
 def selected_cases(config: pytest.Config) -> list[Case] | None:
     """The cases and points that --rdma-only names; None without that option. Raises pytest.UsageError."""
     path = config.getoption("--rdma-only")
     if not path:
         return None
     try:
-        chosen = list(dict.fromkeys(Path(path).read_text().split()))
+        chosen = list(dict.fromkeys(text_of(config, path).split()))
     except OSError as error:
         raise pytest.UsageError(f"--rdma-only {path}: {error.strerror}") from error
     suite = suite_of(config)

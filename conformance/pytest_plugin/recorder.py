@@ -23,7 +23,7 @@ from conformance.model.capability import Capabilities
 from conformance.model.record import SCHEMA, DeviceFacts, HeaderRecord, ProgressRecord, Record, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.device_lock import has_several, named_devices
-from conformance.pytest_plugin.options import case_of, cases_of, options_of, suite_of
+from conformance.pytest_plugin.options import case_of, cases_of, options_of, suite_of, text_of
 from conformance.results.files import write_all
 from conformance.results.records import FILE_NAME, decode, encode, footer_record, result_record
 from conformance.results.writer import ResultsFile
@@ -69,10 +69,7 @@ def _stream(config: pytest.Config) -> Stream:
     """The stream of --rdma-stream. The file with its mark is read and removed by the first one. Raises OSError."""
     if _STREAM not in config.stash:
         path = config.getoption("--rdma-mark")
-        mark = ""
-        if path:
-            mark = Path(path).read_text(encoding="ascii").strip()
-            Path(path).unlink()
+        mark = text_of(config, path, remove=True).strip() if path else ""
         config.stash[_STREAM] = Stream(config.getoption("--rdma-stream"), mark)
     return config.stash[_STREAM]
 
