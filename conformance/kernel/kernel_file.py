@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _CHUNK = 1 << 16
@@ -16,22 +17,27 @@ class KernelFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """It is opened when it is first read."""
+        """Opens it, if it can be opened; else reading it will try again."""
         self._path = path
         self._descriptor = -1
         self._opened_by = 0
+        with suppress(OSError):
+            self._open()
 
     def read(self) -> str:
         """The text as it is now. Raises OSError if there is no such file, or if it cannot be read."""
         if self._opened_by != os.getpid():
-            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            self._opened_by = os.getpid()
+            self._open()
         parts: list[bytes] = []
         read = 0
         while part := os.pread(self._descriptor, _CHUNK, read):
             parts.append(part)
             read += len(part)
         return b"".join(parts).decode(errors="replace")
+
+    def _open(self) -> None:
+        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        self._opened_by = os.getpid()
 
     def __del__(self) -> None:
         if self._opened_by == os.getpid():
