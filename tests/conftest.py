@@ -28,9 +28,12 @@ settings.load_profile("untimed")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of what is chosen, files with guests come first: they take longest, and wait more than they compute."""
-    with_guests = {item.path for item in items if item.get_closest_marker("guest")}
-    items.sort(key=lambda item: item.path not in with_guests)
+    """Of what is chosen, files that take long come first, so that all processes end at about the same time.
+
+    Then those with guests, which wait more than they compute.
+    """
+    marked = {name: {item.path for item in items if item.get_closest_marker(name)} for name in ("long", "guest")}
+    items.sort(key=lambda item: [item.path not in paths for paths in marked.values()])
 
 
 # How many tests the option `-m "not nightly"` leaves out; each process of pytest-xdist counts all of them.

@@ -14,7 +14,7 @@ from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
 from patience import PATIENCE_S
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.long]
 # What a case never takes, on a slow machine either: the case that hangs takes as long.
 DEADLINE_S = "60"
 ROWS = ("works", "panics", "hangs", "leaks", "dies", "taints", "loses", "works-too")

@@ -13,7 +13,7 @@ import pytest
 import bad_driver
 from own_guest import told_by
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

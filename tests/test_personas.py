@@ -29,6 +29,7 @@ from trial.trying import KILLED, SURVIVED, Finding, try_all, try_violation
 from trial.violation import Violation
 from trial.violations import UNTRIABLE, VIOLATIONS
 
+pytestmark = pytest.mark.long
 BY_NAME = {each.name: each for each in PERSONAS}
 # No statuses of the InfiniBand specification are demanded there.
 IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}

@@ -24,7 +24,7 @@ from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
 from patience import PATIENCE_S
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.long]
 RULES = ("REG-01", "REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-01", "DEREG-03")
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 

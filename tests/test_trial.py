@@ -31,6 +31,8 @@ from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, check_ba
 from trial.violation import Violation
 from trial.violations import UNTRIABLE, VIOLATIONS
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
