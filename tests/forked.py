@@ -5,23 +5,39 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 from commands.__main__ import main
 
 
-def run_forked(*arguments: str) -> dict[str, Any]:
-    """The status of a run in a child of this process, and the end of what it says.
+class Forked:
+    """A run in a child of this process.
 
     The child has this process's modules: in an emulator it takes seconds to load them.
     """
-    with tempfile.TemporaryFile("w+") as said:
-        if not (child := os.fork()):
-            os.dup2(said.fileno(), 1)
-            os.dup2(said.fileno(), 2)
-            status = main(["run", *arguments])
-            sys.stdout.flush()
-            os._exit(status)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        said.seek(0)
-        return {"status": status, "said": said.read()[-600:]}
+
+    def __init__(self, *arguments: str, before: Callable[[], object] = lambda: None) -> None:
+        """`before` is called in the child first."""
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed when it has been read
+        if child := os.fork():
+            self._child = child
+            return
+        os.dup2(self._said.fileno(), 1)
+        os.dup2(self._said.fileno(), 2)
+        before()
+        status = main(["run", *arguments])
+        sys.stdout.flush()
+        os._exit(status)
+
+    def wait(self) -> dict[str, Any]:
+        """Its status, and the end of what it said."""
+        status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
+        with self._said as said:
+            said.seek(0)
+            return {"status": status, "said": said.read()[-600:]}
+
+
+def run_forked(*arguments: str) -> dict[str, Any]:
+    """The status of such a run, and the end of what it says."""
+    return Forked(*arguments).wait()

@@ -8,6 +8,7 @@ What the suite's own programs write, bind and listen on is logged by a hook of P
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
@@ -18,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from forked import run_forked
+from forked import Forked, run_forked
 
 PATIENCE_S = 1800.0  # for what must come; it only bounds a hang
 DEADLINE_S = "60"  # what a case never takes, on a slow machine either
@@ -69,10 +70,9 @@ def command(*arguments: str) -> list[str]:
     return ["./rdma-cts", "run", *arguments]
 
 
-def run(*arguments: str, **environment: str) -> dict[str, Any]:
+def run(*arguments: str) -> dict[str, Any]:
     """The command as a program of its own."""
-    done = subprocess.run(command(*arguments), env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return {"status": done.returncode, "said": (done.stdout + done.stderr)[-600:]}
 
 
@@ -114,15 +114,15 @@ def await_true(condition: Any, seconds: float = PATIENCE_S) -> None:
 
 
 def in_use() -> dict[str, Any]:
-    """A device on which another process has a queue pair; the run beside it has a profile."""
+    """A device on which another process has a queue pair; the run beside it is that of two devices."""
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         refused = run_forked("--verb", "dealloc_mw", "--out", "refused")
-        shared = run(*CHOSEN, "--profile", "profiles/rxe.yaml", "--shared", "--out", "beside")
+        beside = shared()
         holder.kill()
-    found = {"refused": refused, "left": Path("refused/results.jsonl").exists(), "shared": shared}
-    return {**found, "missing": run_forked("--device", "rxe9"), "footer": footer("beside")}
+    found = {"refused": refused, "left": Path("refused/results.jsonl").exists()}
+    return {**found, "missing": run_forked("--device", "rxe9"), "shared": beside}
 
 
 def unbroken() -> float:
@@ -142,26 +142,31 @@ def stuck() -> dict[str, Any]:
     subprocess.run(["mount", "-t", "cgroup", "-o", "freezer", "freezer", FREEZER], check=True)
     (FREEZER / "ice").mkdir()
     # A host keeps no files from one run for the next. Here one place has them: tables are read once and not six times.
-    audited = {"PYTHONPATH": str(AUDIT), "PYTHONDONTWRITEBYTECODE": "1", "RDMA_CTS_DERIVED": str(AUDIT / "derived")}
-    environment = {**os.environ, **audited}
-    begun = subprocess.Popen(command("--cases", "bad", "-k", "bad/", "--deadline", DEADLINE_S, "--out", "stuck", "-q"),
-                             env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
+    environment = {"PYTHONPATH": str(AUDIT), "PYTHONDONTWRITEBYTECODE": "1", "RDMA_CTS_DERIVED": str(AUDIT / "derived")}
+
+    def audited() -> None:
+        os.environ.update(environment)
+        sys.dont_write_bytecode = True
+        importlib.import_module("sitecustomize")
+
+    sys.path.insert(0, str(AUDIT))
+    sys.modules.pop("sitecustomize", None)
+    begun = Forked("--cases", "bad", "-k", "bad/", "--deadline", DEADLINE_S, "--out", "stuck", "-q", before=audited)
     await_true(lambda: any(line["type"] == "start" and line["case"].endswith("/hangs") for line in lines("stuck")))
     (pid,) = processes("--rdma-stream") or [0]
     (FREEZER / "ice/cgroup.procs").write_text(str(pid))
     (FREEZER / "ice/freezer.state").write_text("FROZEN")
-    said, _ = begun.communicate(timeout=PATIENCE_S)
-    found = {"status": begun.returncode, "said": said[-600:], "verdicts": verdicts("stuck"), "footer": footer("stuck")}
+    found = {**begun.wait(), "verdicts": verdicts("stuck"), "footer": footer("stuck")}
     (FREEZER / "ice/freezer.state").write_text("THAWED")
     await_true(lambda: not Path(f"/proc/{pid}").exists())
-    last = run("--resume", "stuck", "-q", **audited)
+    last = Forked("--resume", "stuck", "-q", before=audited).wait()
     audit = sorted(set((AUDIT / "log").read_text(errors="replace").splitlines()))
     return {**found, "at last": last, "verdicts at last": verdicts("stuck"),
             "footer at last": footer("stuck"), "audit": audit, "out": str(Path("stuck").absolute())}  # fmt: skip
 
 
 def shared() -> dict[str, Any]:
-    """Two devices of one kind share the cases; then the run is carried on."""
+    """Two devices of one kind share the cases, with a profile; somebody else uses the first of them."""
     for words in (
         "link add h1 type veth peer name p1",
         "address add 192.0.2.9/24 dev h1",
@@ -171,7 +176,7 @@ def shared() -> dict[str, Any]:
         subprocess.run(["ip", *words.split()], check=True)
     subprocess.run(["rdma", "link", "add", "rxe1", "type", "rxe", "netdev", "h1"], check=True)
     await_true(lambda: "ACTIVE" in Path("/sys/class/infiniband/rxe1/ports/1/state").read_text())
-    wanted = ("--verb", "dereg_mr", "-q", "--no-confirm")
+    wanted = ("--verb", "dereg_mr", "-q", "--no-confirm", "--shared", "--profile", "profiles/rxe.yaml")
     done = run_forked(*wanted, "--device", "rxe0,rxe1", "--out", "shared-by-two")
     unknown = run_forked(*wanted, "--device", "rxe0,rxe7", "--out", "unknown")
     results = [line for line in lines("shared-by-two") if line["type"] == "result"]
@@ -218,7 +223,7 @@ def tell() -> None:
         found: dict[str, Any] = {"supervisor": killed("commands", moments, took)}
         found["pytest"] = killed("--rdma-stream", moments, took)
     else:
-        found = {"in use": in_use(), "shared": shared(), "stuck": stuck()}
+        found = {"in use": in_use(), "stuck": stuck()}
     print("RESULT", json.dumps(found), flush=True)
 
 

@@ -7,6 +7,7 @@ cannot be used.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -110,18 +111,15 @@ def main() -> None:
     ip("link", "set", "e1", "down")
     seen["interface down"] = told(lambda: found_on("rxe1"))
 
+    # Last, for this process stays there, with a view of /sys that belongs to it.
     ip("netns", "add", "elsewhere")
-    words = ["ip", "netns", "exec", "elsewhere", "python3", __file__, "elsewhere"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    seen["elsewhere"] = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else done.stderr[-600:]
+    os.setns(os.open("/run/netns/elsewhere", os.O_RDONLY), os.CLONE_NEWNET)  # type: ignore[attr-defined]  # Python 3.12
+    os.unshare(os.CLONE_NEWNS)  # type: ignore[attr-defined]
+    subprocess.run(["mount", "-t", "sysfs", "sysfs", "/sys"], check=True)
+    seen["elsewhere"] = told(lambda: found_on("rxe0"))
 
     print("RESULT", json.dumps(seen), flush=True)
 
 
 if __name__ == "__main__":
-    import sys
-
-    if sys.argv[1:] == ["elsewhere"]:
-        print(json.dumps(told(lambda: found_on("rxe0"))))
-    else:
-        main()
+    main()
