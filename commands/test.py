@@ -12,8 +12,8 @@ from fixtures import packages
 
 NAME = "test"
 HELP = "Run the project's own tests; arguments after `--` go to pytest."
-# Three test files at a time, for two processors: a test with a guest often waits, and each guest takes much memory.
-ALL = ("-n", "3", "--dist", "loadfile", "tests")
+# Four test files at a time, for two processors: a test with a guest often waits, and each guest takes much memory.
+ALL = ("-n", "4", "--dist", "loadfile", "tests")
 # What only --nightly runs: the tests with this mark, and more of what others try by the number (docs/testing.md).
 LEFT = ("-m", "not nightly")
 MORE = {"RDMA_CTS_FUZZED": "400", "RDMA_CTS_MOMENTS": "2"}
