@@ -122,6 +122,8 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
     progress = Progress(level=arguments.level)
     with ExitStack() as around:
         if arguments.out:  # what is wrong with it is told before a host or a device is looked at
+            if (arguments.out / LAB_FILE_NAME).exists():
+                raise UserError(f"{arguments.out} has a lab", hint="choose another --out, or --resume the lab")
             around.enter_context(run_folder(arguments.out))
             ResultsFile(arguments.out / FILE_NAME, carry_on=plan is not None).close()
         host = around.enter_context(hosts.opened(options, progress.say, arguments.yes)) if options.host else None

@@ -257,6 +257,16 @@ def test_a_lab_is_not_begun_in_the_directory_of_a_run(tmp_path: Path, name: str)
     assert not (tmp_path / "connecting").exists()
 
 
+def test_a_run_is_not_begun_in_the_directory_of_a_lab(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "lab.json").write_text("{}\n")
+    done = run(tmp_path, "--host", "one", "--out", "out")
+    assert done.returncode == 2
+    assert done.stderr == "rdma-cts: out has a lab; choose another --out, or --resume the lab\n"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["lab.json"]
+    assert not (tmp_path / "connecting").exists()
+
+
 def test_a_page_that_cannot_be_written_is_noticed_before_the_hosts_run(tmp_path: Path) -> None:
     lab_file(tmp_path, "hosts: [{host: one}]\n")
     (tmp_path / "out/lab.html").mkdir(parents=True)
