@@ -42,7 +42,7 @@ PORT = "/dev/virtio-ports/rdma-cts.results"
 SUITE_PARTS = (
     "conformance", "reference", "trial", "cases", "conftest.py", "tox.ini",
     "fixtures/__init__.py", "fixtures/bench.py", "fixtures/dmabuf.py", "fixtures/limits.py", "fixtures/memory.py",
-    "fixtures/other_process.py", "fixtures/persistent.py",
+    "fixtures/other_process.py", "fixtures/persistent.py", "fixtures/processes.py",
     *(f"fixtures/softroce/{name}" for name in (
         "__init__.py", "derivation.py", "ready.py", "request.py", "warm.py", "watch.sh",
     )),
