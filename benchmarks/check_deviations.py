@@ -52,8 +52,9 @@ def checks(folder: Path) -> Iterator[Check]:
             yield Check(
                 f"{record['case']}#{points.space.text(smallest)}",
                 f"{record['case']}#{points.space.text(near)}" if near is not None else "",
-                deviation["observed"], deviation["when"],
-            )  # fmt: skip
+                deviation["observed"],
+                deviation["when"],
+            )
 
 
 def _neighbour(points: Points, smallest: int, deviation: Deviation) -> int | None:
@@ -63,11 +64,13 @@ def _neighbour(points: Points, smallest: int, deviation: Deviation) -> int | Non
     own = points.outcomes[points.index[smallest]]
     inside = points.space.bytes_of(_column(deviation["when"], points.space))
     candidates = [
-        point for point, number in enumerate(points.index)
-        if number != OUTSIDE and not inside[point]
+        point
+        for point, number in enumerate(points.index)
+        if number != OUTSIDE
+        and not inside[point]
         and (points.outcomes[number].clause, points.outcomes[number].rule) == (own.clause, own.rule)
         and points.outcomes[number].verdict not in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
-    ]  # fmt: skip
+    ]
     return min(candidates, key=lambda point: (_distance(points.space, smallest, point), point), default=None)
 
 
@@ -110,8 +113,10 @@ def main() -> int:
         good = _shows(again, check.observed) and not (near and _shows(near, check.observed))
         wrong += not good
         neighbour = f"{near['verdict']} at {check.neighbour.partition('#')[2]}" if near else "no neighbour is excluded"
-        print(f"{'ok   ' if good else 'WRONG'} {check.reproducer}\n      {check.observed}\n      when {check.when};"
-              f" again: {again['verdict']}; {neighbour}")  # fmt: skip
+        print(
+            f"{'ok   ' if good else 'WRONG'} {check.reproducer}\n      {check.observed}\n      when {check.when};"
+            f" again: {again['verdict']}; {neighbour}"
+        )
     print(f"{len(found) - wrong} of {len(found)} deviations were reproduced, and not at their neighbours")
     return 1 if wrong else 0
 

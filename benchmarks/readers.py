@@ -33,8 +33,13 @@ def planned_run(source: Path, folder: Path, number: int) -> Path:
 
 def cost(arguments: Sequence[str]) -> tuple[float, int]:
     """Seconds of the processor and KiB of memory that a command of the suite takes."""
-    process = subprocess.Popen([str(ROOT / "rdma-cts"), *arguments], cwd=ROOT, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    process = subprocess.Popen(
+        [str(ROOT / "rdma-cts"), *arguments],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     _, _, used = os.wait4(process.pid, 0)
     return used.ru_utime + used.ru_stime, used.ru_maxrss
 
@@ -50,9 +55,11 @@ def main() -> int:
         again = str(planned_run(arguments.run, Path(name) / "again", arguments.planned))
         commands = [
             *(["report", many, "--format", each, "--out", f"{name}/report"] for each in FORMATS),
-            ["compare", again, many], ["judge", many], ["explain", "REG-15", "--results", many],
+            ["compare", again, many],
+            ["judge", many],
+            ["explain", "REG-15", "--results", many],
             ["coverage", "--results", many],
-        ]  # fmt: skip
+        ]
         for command in commands:
             seconds, memory = cost(command)
             shown = " ".join(word for word in command if not word.startswith(name) and word != "--out")

@@ -86,10 +86,11 @@ MEASURES = {
     "build": Measure("`--only CASE` with a new build", ["--only", CASE], 18.0, boot_and_power_off, new_build=True),
     "smoke": Measure("the smoke tier", ["--tier", "smoke"], 12.0, cases_alone),
     "default": Measure("the default tier, violations confirmed", [], 90.0, cases_alone),
-    "spaces": Measure("the exhaustive tier's spaces", ["--tier", "exhaustive", "-k", "_space/", "--sequences", "0"],
-                      70.0, cases_alone),
+    "spaces": Measure(
+        "the exhaustive tier's spaces", ["--tier", "exhaustive", "-k", "_space/", "--sequences", "0"], 70.0, cases_alone
+    ),
     "first": Measure("the first run ever", ["--only", CASE], 180.0, None, empty_cache=True),
-}  # fmt: skip
+}
 
 
 def run(measure: Measure, work: Path) -> float:
@@ -101,8 +102,11 @@ def run(measure: Measure, work: Path) -> float:
     began = time.perf_counter()
     done = subprocess.run(
         [ROOT / "rdma-cts", "run", "--guest", "--quiet", "--yes", "--out", work / "out", *measure.arguments, *unseen],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     seconds = time.perf_counter() - began
     if done.returncode not in (0, 1):
         sys.exit(f"the run ended with status {done.returncode}: {done.stderr or done.stdout}")

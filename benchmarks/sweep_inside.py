@@ -41,8 +41,10 @@ rows:
       expect: [{{then: open, rule: {rule}}}]
     when: {when}
 """
-EFFECT = ("{access: {subsets of: [LOCAL_WRITE, REMOTE_READ, MW_BIND, RELAXED_ORDERING, FLUSH_GLOBAL]},"
-          " op: [RDMA_WRITE, RDMA_READ, ATOMIC_CMP_AND_SWP, ATOMIC_FETCH_AND_ADD]}")  # fmt: skip
+EFFECT = (
+    "{access: {subsets of: [LOCAL_WRITE, REMOTE_READ, MW_BIND, RELAXED_ORDERING, FLUSH_GLOBAL]},"
+    " op: [RDMA_WRITE, RDMA_READ, ATOMIC_CMP_AND_SWP, ATOMIC_FETCH_AND_ADD]}"
+)
 
 
 def table(rule: str, axes: str, points: int, when: str, call: str = "") -> Case:
@@ -129,8 +131,9 @@ def main() -> None:
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         measuring.write(f"| 2^{bits} | {own:.1f} us | {own * (1 << bits) / 1e6:.2f} s | {memory:.1f} MiB |")
     by_code = 1e6 / own
-    effect = table("REG-06", EFFECT, 128, "{op: $op, rkey: mr.rkey}",
-                   "given: {mrs: {mr: {access: $access}}}\n    call: traffic")  # fmt: skip
+    effect = table(
+        "REG-06", EFFECT, 128, "{op: $op, rkey: mr.rkey}", "given: {mrs: {mr: {access: $access}}}\n    call: traffic"
+    )
     for _ in range(1 + COMPILE_THRESHOLD // 128):
         measuring.microseconds(effect)  # until the C code is compiled and used, as in a long run
     by_effect = 1e6 / measuring.best(lambda: measuring.microseconds(effect))

@@ -27,9 +27,26 @@ from reports.digest import one_line
 
 # The commands in the order of the help text; _MODULES has the module names that differ from the command.
 COMMANDS = (
-    "run", "nightly", "test", "doctor", "prepare", "list", "report", "compare", "judge", "bundle", "verify",
-    "explain", "waivers", "reproducer", "findings", "coverage", "describe", "trial", "schema",
-)  # fmt: skip
+    "run",
+    "nightly",
+    "test",
+    "doctor",
+    "prepare",
+    "list",
+    "report",
+    "compare",
+    "judge",
+    "bundle",
+    "verify",
+    "explain",
+    "waivers",
+    "reproducer",
+    "findings",
+    "coverage",
+    "describe",
+    "trial",
+    "schema",
+)
 _MODULES = {"list": "listing"}
 _WITH_VARIABLES = ("run", "prepare", "doctor")  # commands whose own help lists the environment variables, too
 
@@ -41,16 +58,21 @@ def _module(command: str) -> ModuleType:
 def parser_of(commands: Sequence[str]) -> Parser:
     """The parser of these commands' arguments. Importing all commands would dominate the start-up time of one."""
     parser = Parser(
-        prog=NAME, description="Conformance tests for the memory-region verbs of RDMA devices.",
-        epilog=variables.help_text(), formatter_class=RawDescriptionHelpFormatter,
-    )  # fmt: skip
+        prog=NAME,
+        description="Conformance tests for the memory-region verbs of RDMA devices.",
+        epilog=variables.help_text(),
+        formatter_class=RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"rdma-cts {VERSION}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in map(_module, commands):
         command = subparsers.add_parser(
-            module.NAME, help=module.HELP, description=module.HELP, formatter_class=RawDescriptionHelpFormatter,
+            module.NAME,
+            help=module.HELP,
+            description=module.HELP,
+            formatter_class=RawDescriptionHelpFormatter,
             epilog=variables.help_text() if module.NAME in _WITH_VARIABLES else None,
-        )  # fmt: skip
+        )
         module.add_arguments(command)
         command.set_defaults(execute=module.execute)
     return parser

@@ -56,8 +56,10 @@ def refuse_beside_mended(options: RunOptions) -> None:
         raise UserError(f"--without is for a mended stack: --stack {' or '.join(MENDED_STACKS)}")
     for name in ("kernel", "modules", "rdma_core"):
         if mended and getattr(options, name):
-            raise UserError(f"{OPTIONS[name].flag} and --stack {options.stack} exclude each other: a mended stack has a"
-                            " driver and a provider of its own")  # fmt: skip
+            raise UserError(
+                f"{OPTIONS[name].flag} and --stack {options.stack} exclude each other: a mended stack has a"
+                " driver and a provider of its own"
+            )
     if mended and options.driver not in (None, DEFAULT_DRIVER):
         raise UserError(f"--stack {options.stack} is of the driver {DEFAULT_DRIVER}, not of {options.driver}")
 

@@ -16,9 +16,19 @@ from reports.digest import Digest, one_line
 
 _RUN, _BUNDLED_BY = "run", "bundled_by"
 _FACTS = (
-    "device", "driver", "firmware", "kernel", "rdma-core", "stack", "transport", "tier", "seed", "started", "suite",
+    "device",
+    "driver",
+    "firmware",
+    "kernel",
+    "rdma-core",
+    "stack",
+    "transport",
+    "tier",
+    "seed",
+    "started",
+    "suite",
     "tables",
-)  # fmt: skip
+)
 _WORDING = ("conformance", "reports")  # the folders of what judges, and of what says what came of it
 
 

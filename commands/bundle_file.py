@@ -82,10 +82,14 @@ class Manifest:
             sizes = [member.size for member in files.values()]
             hashes = [member.sha256 for member in files.values()]
             good = (
-                RESULTS in files and len(files) <= _MOST_FILES and list(files) == sorted(files)
-                and all(map(_is_name, files)) and all(type(size) is int and size >= 0 for size in sizes)
-                and all(map(_SHA256.fullmatch, hashes)) and found.encoded() == content
-            )  # fmt: skip
+                RESULTS in files
+                and len(files) <= _MOST_FILES
+                and list(files) == sorted(files)
+                and all(map(_is_name, files))
+                and all(type(size) is int and size >= 0 for size in sizes)
+                and all(map(_SHA256.fullmatch, hashes))
+                and found.encoded() == content
+            )
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise ValueError from error
         if not good:

@@ -132,9 +132,15 @@ def _rules(suite: Suite, verdicts: Mapping[str, str] | None) -> Iterator[RuleCov
         count = Counter(direction for found in by_rule[rule_id] for direction in found)
         verdict = "" if verdicts is None else verdicts.get(rule_id, _NOT_RUN)
         yield RuleCoverage(
-            rule_id, rule.document, rule.statement, len(by_rule[rule_id]),
-            count["success"], count["refused"], count["open"], verdict,
-        )  # fmt: skip
+            rule_id,
+            rule.document,
+            rule.statement,
+            len(by_rule[rule_id]),
+            count["success"],
+            count["refused"],
+            count["open"],
+            verdict,
+        )
 
 
 def directions(case: Case) -> set[str]:
@@ -247,9 +253,10 @@ def _rule_lines(coverage: Coverage) -> Iterator[str]:
     head = f"{'rule':<{width}}  cases  success  refused  open  {verdict}{'document':<{document}}  "
     yield f"{head}statement"
     for rule in coverage.rules:
-        counts = [f"{number or '-':>{size}}" for number, size in (
-            (rule.cases, 5), (rule.success, 7), (rule.refused, 7), (rule.open, 4),
-        )]  # fmt: skip
+        counts = [
+            f"{number or '-':>{size}}"
+            for number, size in ((rule.cases, 5), (rule.success, 7), (rule.refused, 7), (rule.open, 4))
+        ]
         # In brackets if every case is open: such a verdict says only that nothing broke.
         shown = f"({rule.verdict})" if rule.id in coverage.only_open else rule.verdict
         verdict = f"{shown:<11}  " if with_results else ""

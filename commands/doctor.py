@@ -36,10 +36,12 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.host:
         title = f"On an RDMA device of {arguments.host} ({PROGRAM} run --host {arguments.host} --device NAME)"
         return _told({title: hosts.findings(arguments.host)})
-    return _told({
-        f"On an RDMA device of this host ({PROGRAM} run --device NAME)": device_findings(Host()),
-        f"In the Soft-RoCE guest ({PROGRAM} run --guest)": guest_findings(Host(), recipe_for(arguments.stack)),
-    })  # fmt: skip
+    return _told(
+        {
+            f"On an RDMA device of this host ({PROGRAM} run --device NAME)": device_findings(Host()),
+            f"In the Soft-RoCE guest ({PROGRAM} run --guest)": guest_findings(Host(), recipe_for(arguments.stack)),
+        }
+    )
 
 
 def _told(ways: Mapping[str, Sequence[Finding]]) -> int:
@@ -99,8 +101,12 @@ def _rights_to_build() -> Finding:
     if os.geteuid() == 0:
         return Finding(OK, "rights", "root, which may build the image")
     if reason := privileges.obstacle():
-        return Finding(MISSING, "rights", f"building the image needs root, or a user namespace: {reason}",
-                       f"provide that, or use root for the guest: sudo -E {PROGRAM} run --guest")  # fmt: skip
+        return Finding(
+            MISSING,
+            "rights",
+            f"building the image needs root, or a user namespace: {reason}",
+            f"provide that, or use root for the guest: sudo -E {PROGRAM} run --guest",
+        )
     return Finding(OK, "rights", "a user namespace, in which the image can be built without root")
 
 
@@ -118,5 +124,6 @@ def _processor(host: Host, vmlinuz: Path) -> Finding:
         return Finding(OK, "processor", "software emulation: /dev/kvm exists but does not start the guest's kernel")
     if found == accelerator.KVM:
         return Finding(OK, "processor", "/dev/kvm")
-    return Finding(OK, "processor", "/dev/kvm if the guest's kernel starts there (tried at the next run), "
-                   "else software emulation")  # fmt: skip
+    return Finding(
+        OK, "processor", "/dev/kvm if the guest's kernel starts there (tried at the next run), else software emulation"
+    )

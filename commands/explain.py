@@ -28,10 +28,11 @@ FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # its beginning suffices if no other 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument(
-        "id", metavar="ID",
+        "id",
+        metavar="ID",
         help="a rule such as REG-15, a case such as reg_mr/registration/last-byte, CASE#axis=value,... for a point of "
         "a sweep, or the fingerprint of a defect",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--results", type=given_path, metavar="DIR", help=f"the run to look at (default: the latest in {OUT}/)"
     )

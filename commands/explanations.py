@@ -191,4 +191,4 @@ def _documented(rule: Rule) -> list[str]:
 def _wrapped(text: str, indent: str = "  ") -> list[str]:
     return textwrap.wrap(
         text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )  # fmt: skip
+    )

@@ -29,8 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("runs", nargs="+", type=given_path, metavar="DIR", help="runs, those of the newest stack first")
     parser.add_argument("--title", default="Findings on Soft-RoCE", help="the title of the page (default: %(default)s)")
-    parser.add_argument("--out", type=out_directory, default=Path("docs"), metavar="DIR",
-                        help=f"write {PAGE} and the folder {FOLDER}/ there (default: docs)")  # fmt: skip
+    parser.add_argument(
+        "--out",
+        type=out_directory,
+        default=Path("docs"),
+        metavar="DIR",
+        help=f"write {PAGE} and the folder {FOLDER}/ there (default: docs)",
+    )
     case_options.add_cases_argument(parser)
 
 

@@ -40,13 +40,25 @@ from fixtures.softroce.under_test import DriverModule, Prepared, UnderTest
 PORT = "/dev/virtio-ports/rdma-cts.results"
 # The parts of the project that the guest needs, by their names in the checkout.
 SUITE_PARTS = (
-    "conformance", "reference", "trial", "cases", "conftest.py", "tox.ini",
-    "fixtures/__init__.py", "fixtures/bench.py", "fixtures/dmabuf.py", "fixtures/limits.py", "fixtures/memory.py",
-    "fixtures/other_process.py", "fixtures/persistent.py", "fixtures/processes.py",
-    *(f"fixtures/softroce/{name}" for name in (
-        "__init__.py", "derivation.py", "ready.py", "request.py", "warm.py", "watch.sh",
-    )),
-)  # fmt: skip
+    "conformance",
+    "reference",
+    "trial",
+    "cases",
+    "conftest.py",
+    "tox.ini",
+    "fixtures/__init__.py",
+    "fixtures/bench.py",
+    "fixtures/dmabuf.py",
+    "fixtures/limits.py",
+    "fixtures/memory.py",
+    "fixtures/other_process.py",
+    "fixtures/persistent.py",
+    "fixtures/processes.py",
+    *(
+        f"fixtures/softroce/{name}"
+        for name in ("__init__.py", "derivation.py", "ready.py", "request.py", "warm.py", "watch.sh")
+    ),
+)
 # What a shell in the guest needs besides, to run the suite there as on any host.
 _SHELL_PARTS = ("rdma-cts", "commands", "fixtures", "reports", "reproducers", "profiles", "waivers")
 _PROFILE = Path("profile.yaml")
@@ -169,9 +181,11 @@ class Guests:
         if self._options.profile:
             tree.append((self._options.profile, str(_PROFILE)))
         environment = {
-            derived.DIRECTORY: derivation.FOLDER, **self.driver.environment,
-            **prepared.environment, **self._environment,
-        }  # fmt: skip
+            derived.DIRECTORY: derivation.FOLDER,
+            **self.driver.environment,
+            **prepared.environment,
+            **self._environment,
+        }
         kept = derivation.folder_of(cache_directory(), prepared.image.base)
         return Job(tuple(tree), command, environment, prepared.prepare, kept)
 
@@ -193,10 +207,14 @@ class Guests:
                 path.write_text(request.files[file], encoding="utf-8")
             job = self._job(command, prepared, *files, *more)
             guest = boot(
-                prepared.image, job, console=console, overlay=prepared.overlay,
+                prepared.image,
+                job,
+                console=console,
+                overlay=prepared.overlay,
                 keep=self._out / f"guest{name}" if self._options.keep else None,
-                terminal=shell.fileno() if shell else None, mark=request.mark,
-            )  # fmt: skip
+                terminal=shell.fileno() if shell else None,
+                mark=request.mark,
+            )
         self._say(f"the guest is up after {guest.up['uptime_s']} s")
         return guest
 

@@ -49,9 +49,13 @@ def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
     packages.ensure_tools(packages.SSH, assume_yes=assume_yes, say=say)
     uses = packages.SEQUENCES if options.tier == "exhaustive" and options.sequences else ()
     wanted = {
-        "device": options.device or "", "port": options.port, "gid_index": options.gid_index, "peer": options.peer,
-        "shared": options.shared, "uses": uses,
-    }  # fmt: skip
+        "device": options.device or "",
+        "port": options.port,
+        "gid_index": options.gid_index,
+        "peer": options.peer,
+        "shared": options.shared,
+        "uses": uses,
+    }
     means = Means(options.return_within, options.console or "", options.power_cycle or "")
     host = RemoteHost(_address(options.host or ""), packed(_tree(options)), wanted, means, say)
     host.open()
@@ -68,11 +72,14 @@ def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collecti
     host.follow_console(out / "host-console.log")
     return [
         Place(
-            host, inside.on(device).plugin_arguments(), out / "console.log", hazardous,
+            host,
+            inside.on(device).plugin_arguments(),
+            out / "console.log",
+            hazardous,
             host.first if device == options.devices[0] else None,
         )
         for device in options.devices
-    ]  # fmt: skip
+    ]
 
 
 def findings(host: str) -> list[Finding]:

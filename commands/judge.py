@@ -93,8 +93,10 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
             confirmed = sum(each["confirmed"] for each in confirmations)
             not_tried = recorded.footer["confirmation"].get("not_tried", 0)
             footer["confirmation"] = {
-                "confirmed": confirmed, "not_confirmed": len(confirmations) - confirmed, "not_tried": not_tried,
-            }  # fmt: skip
+                "confirmed": confirmed,
+                "not_confirmed": len(confirmations) - confirmed,
+                "not_tried": not_tried,
+            }
         if waivers:
             footer["waivers"] = waivers.account(results, header)
         file.append(footer)

@@ -158,9 +158,14 @@ class _HostRun:
             arguments = [*wanted.arguments(), "--out", str(self.folder)]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "commands", "run", *arguments, *loudness],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-            start_new_session=True, preexec_fn=die_with_parent(),
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            preexec_fn=die_with_parent(),
+        )
         self._reader = threading.Thread(target=self._show, args=(self._process,), daemon=True)
         self._reader.start()
 

@@ -21,9 +21,18 @@ from reports import lab as page
 
 # What a host has of its own: options of a run, by the names of their fields.
 OF_HOSTS = (
-    "device", "port", "gid_index", "peer", "profile", "waivers", "console", "power_cycle", "return_within", "hazardous",
+    "device",
+    "port",
+    "gid_index",
+    "peer",
+    "profile",
+    "waivers",
+    "console",
+    "power_cycle",
+    "return_within",
+    "hazardous",
     "shared",
-)  # fmt: skip
+)
 _PATHS = ("profile", "waivers")
 _NUMBERS = ("port", "gid_index", "return_within")
 _OWN_FILES = (LAB_FILE_NAME, page.FILE_NAME)  # beside the directories of the hosts

@@ -64,8 +64,10 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def _line(found: LeftOut) -> str:
-    return (f"{found.change}: {found.outcome}: {len(found.violated)} violated again, "
-            f"{len(found.not_verified)} not verified any more, of {found.tried}")  # fmt: skip
+    return (
+        f"{found.change}: {found.outcome}: {len(found.violated)} violated again, "
+        f"{len(found.not_verified)} not verified any more, of {found.tried}"
+    )
 
 
 def _without(
@@ -84,8 +86,11 @@ def _run(cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: S
     command += ["--out", str(out.absolute()), *(word for case in cases for word in ("--only", case)), *["--yes"] * yes]
     done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
-        raise UserError(f"the run in {out} failed: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}",
-                        hint=f"{PROGRAM} trial --mended --out {out.parent} goes on there", status=3)  # fmt: skip
+        raise UserError(
+            f"the run in {out} failed: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}",
+            hint=f"{PROGRAM} trial --mended --out {out.parent} goes on there",
+            status=3,
+        )
     return _results(out)
 
 

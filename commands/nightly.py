@@ -58,10 +58,11 @@ RUN_LOG = "run.log"
 RENEWED_DAYS = 7
 # Options of `run` that all cells get.
 _OPTIONS = {
-    WHERE: ("driver", "guests"), BUILDS: ("rdma_core", "overlay", "guest_env"),
+    WHERE: ("driver", "guests"),
+    BUILDS: ("rdma_core", "overlay", "guest_env"),
     CASES: ("verbs", "rules", "words", "only", "tier", "cases"),
     GENERAL: ("profile", "waivers", "no_confirm", "dialect", "deadline", "seed", "sequences"),
-}  # fmt: skip
+}
 _KNOWN = (*STACKS, *MENDED_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
 _LAST_BYTES = 1 << 14  # of a log, in which the reason stands why a run did not begin
@@ -70,14 +71,28 @@ _LAST_BYTES = 1 << 14  # of a log, in which the reason stands why a run did not 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("--history", type=out_directory, required=True, metavar="DIR", help="where all runs are kept")
-    parser.add_argument("--stack", type=_stacks, metavar="A,B,...",
-                        help=f"default: {','.join(STACKS)}; known too: {', '.join(MENDED_STACKS)}")  # fmt: skip
-    parser.add_argument("--kernel", type=_kernel, action="append", default=[], metavar="NAME=FILE[,MODULES]",
-                        help=f"also a kernel of one's own, by a name, in the guest of {DEFAULT_STACK}; MODULES is the "
-                        "directory of its modules")  # fmt: skip
-    parser.add_argument("--renew", type=_days, default=RENEWED_DAYS, metavar="DAYS",
-                        help="make the image of a stack anew, with the packages of today, if it is older (default "
-                        f"{RENEWED_DAYS})")  # fmt: skip
+    parser.add_argument(
+        "--stack",
+        type=_stacks,
+        metavar="A,B,...",
+        help=f"default: {','.join(STACKS)}; known too: {', '.join(MENDED_STACKS)}",
+    )
+    parser.add_argument(
+        "--kernel",
+        type=_kernel,
+        action="append",
+        default=[],
+        metavar="NAME=FILE[,MODULES]",
+        help=f"also a kernel of one's own, by a name, in the guest of {DEFAULT_STACK}; MODULES is the "
+        "directory of its modules",
+    )
+    parser.add_argument(
+        "--renew",
+        type=_days,
+        default=RENEWED_DAYS,
+        metavar="DAYS",
+        help=f"make the image of a stack anew, with the packages of today, if it is older (default {RENEWED_DAYS})",
+    )
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     for title, names in _OPTIONS.items():
         group = parser.add_argument_group(title) if title else parser

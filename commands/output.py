@@ -68,6 +68,4 @@ class Output:
 def _stream(sink: _Sink, before: TextIO | None) -> TextIO:
     encoding = (before.encoding if before else None) or "utf-8"
     # Each line at once: what both streams say stays in its order, and a reader sees progress.
-    return io.TextIOWrapper(
-        io.BufferedWriter(sink), encoding=encoding, errors="backslashreplace", line_buffering=True
-    )  # fmt: skip
+    return io.TextIOWrapper(io.BufferedWriter(sink), encoding=encoding, errors="backslashreplace", line_buffering=True)

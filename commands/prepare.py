@@ -44,8 +44,11 @@ def execute(arguments: argparse.Namespace) -> int:
         try:
             guests.run_again(()).close()
         except UserError as error:
-            raise UserError(f"the image of {guests.stack} is ready, but its template is not: a run boots its guests",
-                            hint="see the line above", status=3) from error  # fmt: skip
+            raise UserError(
+                f"the image of {guests.stack} is ready, but its template is not: a run boots its guests",
+                hint="see the line above",
+                status=3,
+            ) from error
     print(f"image and template of {guests.stack} are ready; {PROGRAM} run --guest uses them")
     return 0
 

@@ -21,13 +21,19 @@ HELP = "Make a report of recorded runs; several runs become columns of one page.
 
 Render = Callable[[Sequence[Digest]], str | bytes]
 FORMATS: dict[str, Render] = {
-    "html": html.render, "junit": junit.render, "ktap": ktap.render, "markdown": markdown.render,
-    "summary": summary.render, "tmt": tmt.render,
-}  # fmt: skip
+    "html": html.render,
+    "junit": junit.render,
+    "ktap": ktap.render,
+    "markdown": markdown.render,
+    "summary": summary.render,
+    "tmt": tmt.render,
+}
 # The reports that every run writes beside its results.
 BESIDE: dict[str, Render] = {
-    html.FILE_NAME: html.render, junit.FILE_NAME: junit.render, summary.FILE_NAME: summary.render,
-}  # fmt: skip
+    html.FILE_NAME: html.render,
+    junit.FILE_NAME: junit.render,
+    summary.FILE_NAME: summary.render,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,9 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--history", type=given_path, metavar="DIR", help="all nights of a history (see nightly) on one page"
     )
     parser.add_argument("--format", choices=tuple(FORMATS), default="html", help="default: html")
-    parser.add_argument("--out", type=out_path, metavar="FILE",
-                        help="where to write; - is standard output (default: for html, report.html beside the first "
-                        "run's results, else standard output)")  # fmt: skip
+    parser.add_argument(
+        "--out",
+        type=out_path,
+        metavar="FILE",
+        help="where to write; - is standard output (default: for html, report.html beside the first "
+        "run's results, else standard output)",
+    )
 
 
 def execute(arguments: argparse.Namespace) -> int:

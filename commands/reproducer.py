@@ -43,11 +43,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="one for each violation of the run, in a directory")
     parser.add_argument("--mail", action="store_true", help="write a text for a mailing list, with the program in it")
     parser.add_argument(
-        "--history", nargs="+", type=given_path, default=[], metavar="DIR",
+        "--history",
+        nargs="+",
+        type=given_path,
+        default=[],
+        metavar="DIR",
         help="with --mail: runs of other stacks, of which the text tells whether they have it",
-    )  # fmt: skip
-    parser.add_argument("--out", type=out_path, metavar="FILE",
-                        help=f"where to write; - is standard output (default: {_FILE}, with --mail -)")  # fmt: skip
+    )
+    parser.add_argument(
+        "--out",
+        type=out_path,
+        metavar="FILE",
+        help=f"where to write; - is standard output (default: {_FILE}, with --mail -)",
+    )
     case_options.add_cases_argument(parser)
 
 

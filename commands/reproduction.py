@@ -38,9 +38,11 @@ _DIED = "the guest died"
 
 REPRODUCED, AGREED, DIFFERS, NOT_MADE = "reproduced", "agreed", "differs", "not made"
 _WORDS = {
-    KEPT: "says that the document is kept", VIOLATED: "says that the document is violated",
-    NOT_SET_UP: "could not be set up", NOT_SUPPORTED: "says that the device does not support it",
-}  # fmt: skip
+    KEPT: "says that the document is kept",
+    VIOLATED: "says that the document is violated",
+    NOT_SET_UP: "could not be set up",
+    NOT_SUPPORTED: "says that the device does not support it",
+}
 
 
 @dataclass(frozen=True)

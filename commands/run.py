@@ -142,9 +142,14 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
             hazardous = {case.id for case in cases if case.hazardous}
             chosen = target.prepare(options, out, progress.say, arguments.yes, host, hazardous)
             _plan(options, suite, cases, chosen, plan, out)
-            header: SupervisorFacts = {"stack": chosen.stack, "seed": options.seed, "tier": options.tier,
-                      "argv": [NAME, *arguments.argv], "under_test": {"given": chosen.given},
-                      "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None}  # fmt: skip
+            header: SupervisorFacts = {
+                "stack": chosen.stack,
+                "seed": options.seed,
+                "tier": options.tier,
+                "argv": [NAME, *arguments.argv],
+                "under_test": {"given": chosen.given},
+                "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None,
+            }
             if len(options.devices) > 1:
                 header["devices"] = list(options.devices)
             if before and before.header.get("waivers") != header["waivers"]:
@@ -153,10 +158,20 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
             reproduction = options.seen_from_project(Path.cwd()).reproduction
             known = chosen.durations.read() if chosen.durations else {}
             supervisor = Supervisor(
-                suite, cases, results, progress, header, out / "console.log", reproduction,
-                deadline_s=options.deadline, boot_id=chosen.boot_id, prior=prior, waivers=waivers, profile=profile,
+                suite,
+                cases,
+                results,
+                progress,
+                header,
+                out / "console.log",
+                reproduction,
+                deadline_s=options.deadline,
+                boot_id=chosen.boot_id,
+                prior=prior,
+                waivers=waivers,
+                profile=profile,
                 durations=known,
-            )  # fmt: skip
+            )
             again = () if options.no_confirm else chosen.again
             left = [case for case in cases if case.id not in supervisor.recording.done]
             progress.expect(expected_durations(left, known))
@@ -178,12 +193,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
 
 
 def _plan(
-    options: RunOptions,
-    suite: Suite,
-    cases: Sequence[Case],
-    chosen: target.Target,
-    plan: Plan | None,
-    out: Path,
+    options: RunOptions, suite: Suite, cases: Sequence[Case], chosen: target.Target, plan: Plan | None, out: Path
 ) -> None:
     """Writes the plan of this run or, if it resumes the run of `plan`, checks that both have the same plan."""
     planned = tuple(case.id for case in cases)

@@ -51,19 +51,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--violation", action="append", default=[], metavar="NAME", help="only this violation")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one for each processor)")
     parser.add_argument("--whole", action="store_true", help="run all cases, even if cases of the violated rule failed")
-    parser.add_argument("--blind", action="store_true",
-                        help="the violations that were written without sight of the cases instead")  # fmt: skip
-    parser.add_argument("--data-path", action="store_true",
-                        help="those of requests and completions instead, on the reference")  # fmt: skip
-    parser.add_argument("--permitted", action="store_true",
-                        help="only the permitted variants, which no case may fail")  # fmt: skip
-    parser.add_argument("--personas", nargs="*", metavar="NAME",
-                        help="references that behave as the drivers of known devices (default: all of them), each "
-                             "without and with every violation; with --permitted only without")  # fmt: skip
+    parser.add_argument(
+        "--blind", action="store_true", help="the violations that were written without sight of the cases instead"
+    )
+    parser.add_argument(
+        "--data-path", action="store_true", help="those of requests and completions instead, on the reference"
+    )
+    parser.add_argument("--permitted", action="store_true", help="only the permitted variants, which no case may fail")
+    parser.add_argument(
+        "--personas",
+        nargs="*",
+        metavar="NAME",
+        help="references that behave as the drivers of known devices (default: all of them), each "
+        "without and with every violation; with --permitted only without",
+    )
     parser.add_argument("--guest", action="store_true", help="alter real calls on Soft-RoCE in the guest instead")
     parser.add_argument("--own", action="store_true", help="with --guest: only the cases of the violated rule")
-    parser.add_argument("--sequences", type=float, metavar="SECONDS",
-                        help="random sequences on a reference (those on a device are part of a run)")  # fmt: skip
+    parser.add_argument(
+        "--sequences",
+        type=float,
+        metavar="SECONDS",
+        help="random sequences on a reference (those on a device are part of a run)",
+    )
     parser.add_argument(
         "--reproducers",
         action="store_true",
@@ -72,12 +81,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--results", type=given_path, metavar="DIR", help="with --reproducers: the run (default: the latest)"
     )
-    parser.add_argument("--mended", type=given_path, metavar="DIR",
-                        help="leave out each change of the mended stack in turn (--violation: this one), and run what "
-                             "may come back; DIR: a run on the stack as shipped")  # fmt: skip
+    parser.add_argument(
+        "--mended",
+        type=given_path,
+        metavar="DIR",
+        help="leave out each change of the mended stack in turn (--violation: this one), and run what "
+        "may come back; DIR: a run on the stack as shipped",
+    )
     parser.add_argument("--shuffled", type=int, metavar="N", help="with --guest: every row N times, in shuffled orders")
-    parser.add_argument("--seed", type=int, default=FIRST_SEED, metavar="N",
-                        help=f"the first seed of sequences and shuffled orders (default {FIRST_SEED})")  # fmt: skip
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=FIRST_SEED,
+        metavar="N",
+        help=f"the first seed of sequences and shuffled orders (default {FIRST_SEED})",
+    )
     parser.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the guest's Debian release")
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.add_argument("--out", type=out_directory, metavar="DIR", help="write trial.json and trial.md there")
@@ -210,8 +228,10 @@ def _personas(arguments: argparse.Namespace, suite: Suite) -> int:
     if arguments.out:
         personas_report.write(outcomes, arguments.out)
     print("\n".join([personas_report.table(outcomes), *personas_report.faults(outcomes)]))
-    print(f"{len(outcomes)} personas in {time.monotonic() - started:.1f} s: "
-          f"{sum(each.passed for each in outcomes)} as they should be")  # fmt: skip
+    print(
+        f"{len(outcomes)} personas in {time.monotonic() - started:.1f} s: "
+        f"{sum(each.passed for each in outcomes)} as they should be"
+    )
     return 0 if all(each.passed for each in outcomes) else 1
 
 
@@ -238,8 +258,10 @@ def _sequences(arguments: argparse.Namespace, suite: Suite) -> int:
     for divergence in divergences(subject, arguments.seed, over):
         found += 1
         print(f"{divergence.fault}\n\n{divergence.row}", flush=True)
-    print(f"{subject.sequences} sequences, {subject.steps} steps in total, from seed {arguments.seed}: "
-          f"{found} divergences")  # fmt: skip
+    print(
+        f"{subject.sequences} sequences, {subject.steps} steps in total, from seed {arguments.seed}: "
+        f"{found} divergences"
+    )
     return 1 if found else 0
 
 
@@ -254,8 +276,11 @@ def _shuffled(arguments: argparse.Namespace) -> int:
             verdicts = collections.Counter(verdict for verdict, _ in message["verdicts"].values())
             counted = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
             differing = report.differing([each["verdicts"] for each in rounds])
-            print(f"seed {message['seed']}: {counted} in {message['seconds']:.0f} s, "
-                  f"{len(differing)} cases differ so far", flush=True)  # fmt: skip
+            print(
+                f"seed {message['seed']}: {counted} in {message['seconds']:.0f} s, "
+                f"{len(differing)} cases differ so far",
+                flush=True,
+            )
     if len(rounds) != arguments.shuffled:
         raise UserError(f"only {len(rounds)} of {arguments.shuffled} rounds were completed", status=3)
     differing = report.differing([each["verdicts"] for each in rounds])

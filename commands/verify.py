@@ -34,17 +34,7 @@ from conformance.tables.profile import read_profile
 from conformance.tables.selection import Selection
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT, SMOKE
-from reports.digest import (
-    NOT_RUN,
-    UNDECIDED,
-    UNREACHABLE,
-    VIOLATED,
-    Digest,
-    digest,
-    format_count,
-    one_line,
-    plain,
-)
+from reports.digest import NOT_RUN, UNDECIDED, UNREACHABLE, VIOLATED, Digest, digest, format_count, one_line, plain
 
 NAME = "verify"
 HELP = "Judge a bundled run anew, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was changed."
@@ -123,9 +113,10 @@ class Support:
     @property
     def _missing(self) -> list[str]:
         found = [
-            f"{format_count(number, 'rule')} {told}" for standing, told in _PARTIAL.items()
+            f"{format_count(number, 'rule')} {told}"
+            for standing, told in _PARTIAL.items()
             if (number := self._count.get(standing))
-        ]  # fmt: skip
+        ]
         if self.not_planned:
             found.append(f"{format_count(self.not_planned, 'case')} of the {DEFAULT} tier not in the run")
         if self.run.unrecorded:
@@ -193,8 +184,10 @@ def _told_of(shown: Path, folder: Path) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        message, *more = (line.replace(f"{folder}/", f"{shown}: ").replace(str(folder), str(shown))
-                          for line in (error.message, *error.more))  # fmt: skip
+        message, *more = (
+            line.replace(f"{folder}/", f"{shown}: ").replace(str(folder), str(shown))
+            for line in (error.message, *error.more)
+        )
         raise UserError(message, *more, hint=error.hint, log=error.log, status=error.status) from error
 
 
@@ -238,10 +231,13 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
     now = {record["case"]: record for record in judged.results}
     kept = [each for each in again if each.kept]
     unfounded = [
-        *(f"{each.record['verdict']} of {each.record['case']}: {each.kept}"
-          for each in kept if each.kept not in _NOT_JUDGED or each.record["verdict"] not in _WITHOUT_EVIDENCE),
+        *(
+            f"{each.record['verdict']} of {each.record['case']}: {each.kept}"
+            for each in kept
+            if each.kept not in _NOT_JUDGED or each.record["verdict"] not in _WITHOUT_EVIDENCE
+        ),
         *(line for case, record in by_case.items() if (line := _difference(record, now[case]))),
-    ]  # fmt: skip
+    ]
     default = {case.id for case in Selection(tier=DEFAULT).apply(suite)}
     return Support(
         manifest, sha256, said, run, kept, [*map(one_line, unfounded)], len(default - set(recorded.header["planned"]))

@@ -19,14 +19,21 @@ HELP = "Write waivers of the defects in recorded runs, each with an owner, an is
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument(
-        "--from", dest="runs", nargs="+", type=given_path, required=True, metavar="DIR",
+        "--from",
+        dest="runs",
+        nargs="+",
+        type=given_path,
+        required=True,
+        metavar="DIR",
         help="runs; several of one stack show which defects do not always appear, and of several stacks where each is",
-    )  # fmt: skip
+    )
     parser.add_argument("--owner", required=True, metavar="NAME", help="who is responsible")
     parser.add_argument(
-        "--issue", required=True, metavar="ADDRESS",
+        "--issue",
+        required=True,
+        metavar="ADDRESS",
         help=f"the issue's address; {FINGERPRINT} in it stands for the defect's fingerprint",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--expires", required=True, metavar="DATE", help=f"the last valid day, at most {LONGEST.days} days ahead"
     )

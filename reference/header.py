@@ -19,15 +19,18 @@ _OTHERS = ("ibv_device_attr", "_compat_ibv_port_attr", "ibv_wc", "ibv_send_wr", 
 
 def own_header() -> str:
     """Returns a verbs.h generated from the descriptions, with macros and inline functions where rdma-core has them."""
-    lines = ["#include <stdint.h>", "#include <stddef.h>", "#include <pthread.h>",
-             *map("struct {};".format, (*STRUCTS, *_OTHERS))]  # fmt: skip
+    lines = [
+        "#include <stdint.h>",
+        "#include <stddef.h>",
+        "#include <pthread.h>",
+        *map("struct {};".format, (*STRUCTS, *_OTHERS)),
+    ]
     lines += [f"#define {each.name} {each.value}" for each in CONSTANTS.values()]
     for described in ENUMS.values():
         if described.alias_of:
             original = ENUMS[described.alias_of]
             lines += [f"#define {described.name} {original.name}"]
-            lines += [f"#define {ours.name} {kernels.name}"
-                      for ours, kernels in zip(described, original, strict=True)]  # fmt: skip
+            lines += [f"#define {ours.name} {kernels.name}" for ours, kernels in zip(described, original, strict=True)]
         else:
             lines += [f"enum {described.name} {{", *(f"\t{e.name} = {e.value}," for e in described), "};"]
     for struct in STRUCTS.values():

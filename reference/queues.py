@@ -17,10 +17,14 @@ _KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND", "RC_SRQ")
 _SHARED_RECEIVES = ("XRC", "RC_SRQ")  # their receives are in a shared receive queue, which knows no states
 # The opcode of the completion, from enum ibv_wc_opcode, for operations that have another name there.
 _COMPLETED = {
-    "RDMA_WRITE_WITH_IMM": "RDMA_WRITE", "SEND_WITH_IMM": "SEND", "SEND_WITH_INV": "SEND",
-    "ATOMIC_CMP_AND_SWP": "COMP_SWAP", "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
-    "FLUSH_GLOBAL": "FLUSH", "FLUSH_PERSISTENT": "FLUSH",
-}  # fmt: skip
+    "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
+    "SEND_WITH_IMM": "SEND",
+    "SEND_WITH_INV": "SEND",
+    "ATOMIC_CMP_AND_SWP": "COMP_SWAP",
+    "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
+    "FLUSH_GLOBAL": "FLUSH",
+    "FLUSH_PERSISTENT": "FLUSH",
+}
 
 
 @dataclass(eq=False)

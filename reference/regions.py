@@ -28,7 +28,7 @@ from reference.objects import (
     Refused,
     Region,
     Window,
-)  # fmt: skip
+)
 from reference.stack import WHOLE, Stack
 
 _SIZE_MAX = SPACE - 1
@@ -187,8 +187,9 @@ class Regions:
         if fault:
             raise Refused(fault)
         pinned = 0 if access & ON_DEMAND else self.pages(addr, length)
-        return self.keep(Region(self.new_handle(), self.new_key(), domain, addr, length, self.base(hca_va, access),
-                                access, pinned))  # fmt: skip
+        return self.keep(
+            Region(self.new_handle(), self.new_key(), domain, addr, length, self.base(hca_va, access), access, pinned)
+        )
 
     def register_dmabuf(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
         """Registers a part of a dma-buf. Raises Refused."""

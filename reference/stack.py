@@ -69,9 +69,18 @@ STACKS = (
 WHOLE = STACKS[0]
 # The capabilities that a stack need not have.
 OPTIONAL = (
-    *DECLARABLE, "rc", "uc", "ud", "rc_srq", "zero_based", "iova_page_offset", "reg_dmabuf_mr", "rereg_mr",
-    "rereg_translation", "advise_mr",
-)  # fmt: skip
+    *DECLARABLE,
+    "rc",
+    "uc",
+    "ud",
+    "rc_srq",
+    "zero_based",
+    "iova_page_offset",
+    "reg_dmabuf_mr",
+    "rereg_mr",
+    "rereg_translation",
+    "advise_mr",
+)
 # The capabilities that depend on another one.
 _OPERATIONS = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
 _DEPENDENT = {"odp": ("odp_implicit", *_OPERATIONS), "rereg_mr": ("rereg_translation",)}

@@ -115,8 +115,9 @@ class Windows(Regions):
 
     # What is done
 
-    def bind(self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int,
-             queue: int) -> None:  # fmt: skip
+    def bind(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+    ) -> None:
         """Binds a window, or unbinds it if `length` is 0. Afterwards the window has the key `key`."""
         self.unbind(window)
         self.replace_key(window, key)

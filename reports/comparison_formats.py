@@ -8,18 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reports import confirmation
-from reports.comparison import (
-    FAILING,
-    GONE,
-    KINDS,
-    NEW,
-    NOT_DECIDED,
-    REGRESSED,
-    UNDECIDED,
-    Change,
-    Comparison,
-    stacks,
-)
+from reports.comparison import FAILING, GONE, KINDS, NEW, NOT_DECIDED, REGRESSED, UNDECIDED, Change, Comparison, stacks
 from reports.digest import Digest, format_count
 from reports.junit import clean
 from reports.markdown import code, escaped
@@ -105,23 +94,34 @@ def as_json(comparison: Comparison) -> str:
         "stack": {name: [before, after] for name, before, after in stacks(comparison.old, comparison.new)},
         "defects": {
             kind: [
-                {"fingerprint": each.fingerprint, "severity": each.severity.label, "title": each.title,
-                 "rules": list(each.rules), "cases": list(each.cases)}
+                {
+                    "fingerprint": each.fingerprint,
+                    "severity": each.severity.label,
+                    "title": each.title,
+                    "rules": list(each.rules),
+                    "cases": list(each.cases),
+                }
                 for each in defects
             ]
             for kind, defects in comparison.defects.items()
         },
         "changes": [_change_data(change) for change in comparison.changes],
-    }  # fmt: skip
+    }
     return json.dumps(data, indent=1) + "\n"
 
 
 def _change_data(change: Change) -> dict[str, Any]:
     return {
-        "kind": change.kind, "case": change.case, "old": change.old, "new": change.new, "points": change.points,
-        "examples": list(change.examples), "rules": list(change.record["rules"]), "reason": change.record["reason"],
+        "kind": change.kind,
+        "case": change.case,
+        "old": change.old,
+        "new": change.new,
+        "points": change.points,
+        "examples": list(change.examples),
+        "rules": list(change.record["rules"]),
+        "reason": change.record["reason"],
         "repro": change.record["repro"],
-    }  # fmt: skip
+    }
 
 
 def as_markdown(comparison: Comparison) -> str:
@@ -168,11 +168,17 @@ def as_junit(comparison: Comparison) -> str:
     elements = [kinds.get(change.kind, "skipped") for change in comparison.changes]
     document = ET.Element("testsuites")
     suite = ET.SubElement(
-        document, "testsuite", name="rdma-cts compare", tests=str(max(1, len(elements))),
-        failures=str(elements.count("failure")), errors=str(elements.count("error")),
-        skipped=str(elements.count("skipped")), time="0.000", timestamp=clean(comparison.new.header["started"]),
+        document,
+        "testsuite",
+        name="rdma-cts compare",
+        tests=str(max(1, len(elements))),
+        failures=str(elements.count("failure")),
+        errors=str(elements.count("error")),
+        skipped=str(elements.count("skipped")),
+        time="0.000",
+        timestamp=clean(comparison.new.header["started"]),
         hostname=clean(comparison.new.device),
-    )  # fmt: skip
+    )
     for change, kind in zip(comparison.changes, elements, strict=True):
         folder, _, name = change.case.partition("/")
         points = f" ({change.points:,} points, such as {'; '.join(change.examples)})" if change.points else ""

@@ -17,13 +17,7 @@ from typing import Any
 
 from conformance.defects import Defect, Severity, count_by_severity, defects_of, worst_severity
 from conformance.errors import UserError
-from conformance.model.record import (
-    ConfirmationRecord,
-    FooterRecord,
-    HeaderRecord,
-    ResultRecord,
-    WaiversAccount,
-)
+from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
 from conformance.model.record_shape import RESULT, completed_footer, completed_header, completed_result
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import RuleConclusion, conclude_rules, exit_status, verdict_on
@@ -34,15 +28,26 @@ from conformance.tables.suite import CASES, POINT, load_suite, tables_digest
 VERIFIED, VIOLATED, WAIVED = "verified", "violated", "waived"
 UNSUPPORTED, UNREACHABLE, UNDECIDED, NOT_RUN = "unsupported", "unreachable", "undecided", "not run"
 STANDING: Mapping[str, str] = {
-    Verdict.PASS: VERIFIED, Verdict.FAIL: VIOLATED, Verdict.CRASH: VIOLATED, Verdict.HANG: VIOLATED,
-    Verdict.WAIVED: WAIVED, Verdict.UNSUPPORTED: UNSUPPORTED, Verdict.UNREACHABLE: UNREACHABLE,
-    Verdict.BROKEN: UNDECIDED, Verdict.MISSED: UNDECIDED,
-}  # fmt: skip
+    Verdict.PASS: VERIFIED,
+    Verdict.FAIL: VIOLATED,
+    Verdict.CRASH: VIOLATED,
+    Verdict.HANG: VIOLATED,
+    Verdict.WAIVED: WAIVED,
+    Verdict.UNSUPPORTED: UNSUPPORTED,
+    Verdict.UNREACHABLE: UNREACHABLE,
+    Verdict.BROKEN: UNDECIDED,
+    Verdict.MISSED: UNDECIDED,
+}
 STANDINGS = (VERIFIED, VIOLATED, WAIVED, UNSUPPORTED, UNREACHABLE, UNDECIDED, NOT_RUN)
 _PHRASES: Mapping[str, str] = {
-    VERIFIED: "verified", VIOLATED: "violated", WAIVED: "waived", UNSUPPORTED: "unsupported by this device",
-    UNREACHABLE: "unreachable on this stack", UNDECIDED: "undecided", NOT_RUN: "without a case in this run",
-}  # fmt: skip
+    VERIFIED: "verified",
+    VIOLATED: "violated",
+    WAIVED: "waived",
+    UNSUPPORTED: "unsupported by this device",
+    UNREACHABLE: "unreachable on this stack",
+    UNDECIDED: "undecided",
+    NOT_RUN: "without a case in this run",
+}
 _MOST_REASONS = 4
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # people need only the first digits of a hash
 
@@ -123,16 +128,23 @@ class Digest:
         """What was under test, and the size of the run, as texts by name; empty if unknown."""
         header, footer = self.header, self.footer
         facts: dict[str, object] = {
-            "device": self.device, "driver": header["device"].get("driver"),
+            "device": self.device,
+            "driver": header["device"].get("driver"),
             "firmware": header["device"].get("fw") or "none",
-            "kernel": header["env"].get("kernel"), "rdma-core": header["env"].get("rdma_core"),
-            "stack": header["stack"], "transport": header["device"].get("transport"),
-            "tier": header.get("tier"), "seed": header.get("seed"),
-            "started": header["started"].replace("T", " "), "suite": header["suite"].get("version"),
-            "tables": str(header["suite"].get("tables_sha256", ""))[:12], "cases": f"{len(self.results):,}",
-            "calls judged": f"{self.points:,}", "seconds": footer["duration_s"] if footer else None,
+            "kernel": header["env"].get("kernel"),
+            "rdma-core": header["env"].get("rdma_core"),
+            "stack": header["stack"],
+            "transport": header["device"].get("transport"),
+            "tier": header.get("tier"),
+            "seed": header.get("seed"),
+            "started": header["started"].replace("T", " "),
+            "suite": header["suite"].get("version"),
+            "tables": str(header["suite"].get("tables_sha256", ""))[:12],
+            "cases": f"{len(self.results):,}",
+            "calls judged": f"{self.points:,}",
+            "seconds": footer["duration_s"] if footer else None,
             "exit status": self.status,
-        }  # fmt: skip
+        }
         return {name: "" if value is None else format_value(value) for name, value in facts.items()}
 
     @cached_property
@@ -170,8 +182,9 @@ class Digest:
         because = {UNSUPPORTED: self._why_unsupported, UNREACHABLE: self._why_unreachable}
         return tuple(
             Part(each, count[each], because[each]() if each in because else ())
-            for each in STANDINGS if count[each] or each == VERIFIED
-        )  # fmt: skip
+            for each in STANDINGS
+            if count[each] or each == VERIFIED
+        )
 
     @property
     def sentence(self) -> str:
@@ -229,8 +242,9 @@ class Digest:
 
     def by_severity(self) -> tuple[ResultRecord, ...]:
         """All results: violations first, the most severe ones before the others, and the rest in their order."""
-        rank = {record["case"]: worst_severity(record).rank for record in self.results
-                if record["effective"] in VIOLATIONS}  # fmt: skip
+        rank = {
+            record["case"]: worst_severity(record).rank for record in self.results if record["effective"] in VIOLATIONS
+        }
         return tuple(sorted(self.results, key=lambda record: rank.get(record["case"], len(Severity))))
 
     def defects_in(self, case: str) -> list[Defect]:
@@ -322,8 +336,9 @@ class Digest:
     def _why_unsupported(self) -> tuple[str, ...]:
         undeclared = {
             (str(name), rule)
-            for rule, record in self._of_rules(Verdict.UNSUPPORTED) for name in record["observed"].get("lacking", ())
-        }  # fmt: skip
+            for rule, record in self._of_rules(Verdict.UNSUPPORTED)
+            for name in record["observed"].get("lacking", ())
+        }
         names = [name for name, _ in Counter(name for name, _ in sorted(undeclared)).most_common()]
         return (f"it does not declare {', '.join(names)}",) if names else ()
 
@@ -362,9 +377,14 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
     by_case |= {case: record for case, record in found.items() if case not in by_case}
     footer = completed_footer(plain(recorded.footer), where) if recorded.footer else None
     return Digest(
-        directory, header, tuple(by_case.values()), footer, recorded.torn, plain(recorded.confirmations),
+        directory,
+        header,
+        tuple(by_case.values()),
+        footer,
+        recorded.torn,
+        plain(recorded.confirmations),
         frozenset(unrecorded),
-    )  # fmt: skip
+    )
 
 
 def _rules_of(cases: Collection[str], header: HeaderRecord) -> frozenset[str]:

@@ -76,8 +76,9 @@ def deviation(each: Deviation) -> Iterator[str]:
 
 def answered(run: Digest, record: ResultRecord) -> str:
     """Which layer answered, with the evidence, of the most severe symptom of a violation."""
-    own_ones = [each for defect in run.defects_in(record["case"]) for each in defect.symptoms
-                if each.case == record["case"]]  # fmt: skip
+    own_ones = [
+        each for defect in run.defects_in(record["case"]) for each in defect.symptoms if each.case == record["case"]
+    ]
     return str(answering_of(min(own_ones, key=_rank))) if own_ones else record["layer"] or "not known"
 
 

@@ -111,12 +111,24 @@ class Facts:
             raise ValueError
         violating = frozenset(_text(case) for each in data["violations"] for case in each["cases"])
         defects = tuple(
-            KnownDefect((_text(each["fingerprint"]), *map(_text, each["also"])), _text(each["severity"]),
-                        _text(each["title"]), tuple(map(_text, each["rules"])))
-            for each in data["defects"] if not each["waived"]
-        )  # fmt: skip
-        return Facts(_text(data["conclusion"]), data["complete"] is True, _texts(data["stack"]),
-                     _texts(data.get("under_test", {})), rules, violating, defects)  # fmt: skip
+            KnownDefect(
+                (_text(each["fingerprint"]), *map(_text, each["also"])),
+                _text(each["severity"]),
+                _text(each["title"]),
+                tuple(map(_text, each["rules"])),
+            )
+            for each in data["defects"]
+            if not each["waived"]
+        )
+        return Facts(
+            _text(data["conclusion"]),
+            data["complete"] is True,
+            _texts(data["stack"]),
+            _texts(data.get("under_test", {})),
+            rules,
+            violating,
+            defects,
+        )
 
     @cached_property
     def tested(self) -> Mapping[str, str]:
@@ -194,9 +206,10 @@ class History:
     def good(self, name: str, before: str, selection: tuple[str, ...]) -> list[Cell]:
         """The nights before `before` with which a run of the same cases can be compared, the latest first."""
         return [
-            cell for cell in reversed(self.ran(name, before))
+            cell
+            for cell in reversed(self.ran(name, before))
             if cell.outcome.outcome in _COMPARABLE and cell.outcome.selection == selection
-        ]  # fmt: skip
+        ]
 
     def since(self, name: str, night: str, has: Mapping[str, bool]) -> str:
         """The first of the nights up to `night`, one after the other, of which `has` is true; empty if there is none.

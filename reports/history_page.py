@@ -26,9 +26,7 @@ _MOST_STEPS = 12  # changes of one lane that are told
 _BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
 _BAD_SEEN = frozenset((SEEN,))
 # The colours of the strips, by state: classes of the style sheet.
-_TONES: Mapping[str, str] = {
-    **{verdict: verdict for verdict in VERDICTS}, SEEN: Verdict.FAIL, NOT_SEEN: Verdict.PASS,
-}  # fmt: skip
+_TONES: Mapping[str, str] = {**{verdict: verdict for verdict in VERDICTS}, SEEN: Verdict.FAIL, NOT_SEEN: Verdict.PASS}
 _RANK = {severity.label: severity.rank for severity in Severity}
 
 
@@ -205,9 +203,11 @@ class HistoryPage:
         every = [*((track, defect.title) for defect, track in self.defects), *((track, "") for track in self.rules)]
         return [
             (track, title, lane.name, lane.steps[-1])
-            for track, title in every if track.was_bad
-            for lane in track.lanes if lane.steps and lane.steps[-1].night == self.nights[-1]
-        ]  # fmt: skip
+            for track, title in every
+            if track.was_bad
+            for lane in track.lanes
+            if lane.steps and lane.steps[-1].night == self.nights[-1]
+        ]
 
     @cached_property
     def statements(self) -> Mapping[str, RuleFacts]:
@@ -243,10 +243,13 @@ class HistoryPage:
         return [track for track in self.rules if not track.was_bad]
 
     def _rule(self, rule: str) -> Track:
-        return Track(rule, tuple(
-            self._lane(name, {night: facts.rules.get(rule, NOT_RUN) for night, facts in by.items()}, _BAD_VERDICTS)
-            for name, by in self._facts.items()
-        ))  # fmt: skip
+        return Track(
+            rule,
+            tuple(
+                self._lane(name, {night: facts.rules.get(rule, NOT_RUN) for night, facts in by.items()}, _BAD_VERDICTS)
+                for name, by in self._facts.items()
+            ),
+        )
 
     @cached_property
     def defects(self) -> list[tuple[KnownDefect, Track]]:
@@ -267,13 +270,17 @@ class HistoryPage:
         return sorted(tracks, key=lambda pair: (not pair[1].is_bad, _RANK.get(pair[0].severity, len(_RANK))))
 
     def _defect(self, first: str, seen: Mapping[str, Mapping[str, set[str]]]) -> Track:
-        return Track(first, tuple(
-            self._lane(
-                name, {night: _STATES[self._facts[name][night].known(first in those)] for night, those in by.items()},
-                _BAD_SEEN,
-            )
-            for name, by in seen.items()
-        ))  # fmt: skip
+        return Track(
+            first,
+            tuple(
+                self._lane(
+                    name,
+                    {night: _STATES[self._facts[name][night].known(first in those)] for night, those in by.items()},
+                    _BAD_SEEN,
+                )
+                for name, by in seen.items()
+            ),
+        )
 
     def _lane(self, name: str, states: Mapping[str, str], bad: frozenset[str]) -> Lane:
         steps = []
@@ -291,8 +298,9 @@ class HistoryPage:
         return [
             Change(night, name, found)
             for night in reversed(self.nights)
-            for name, by in self._changes.items() if (found := by.get(night))
-        ]  # fmt: skip
+            for name, by in self._changes.items()
+            if (found := by.get(night))
+        ]
 
 
 def _changes(by_night: Mapping[str, Facts]) -> dict[str, tuple[tuple[str, str, str], ...]]:
@@ -303,9 +311,11 @@ def _changes(by_night: Mapping[str, Facts]) -> dict[str, tuple[tuple[str, str, s
 def page_of(history: History) -> str:
     """The page."""
     page = HistoryPage(history)
-    return environment().get_template("history.html").render(
-        page=page, when=format_night, tones=_TONES, legend=_legend(page.rules), outcomes=OUTCOMES,
-    )  # fmt: skip
+    return (
+        environment()
+        .get_template("history.html")
+        .render(page=page, when=format_night, tones=_TONES, legend=_legend(page.rules), outcomes=OUTCOMES)
+    )
 
 
 def _legend(tracks: Iterable[Track]) -> list[str]:

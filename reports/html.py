@@ -33,9 +33,13 @@ FILE_NAME = "report.html"
 TEMPLATES = Path(__file__).with_name("templates")
 # The columns of a single run's matrix, and the verdicts that each of them counts.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "pass": (Verdict.PASS,), "fail": VIOLATIONS, "waived": (Verdict.WAIVED,),
-    "unsup.": (Verdict.UNSUPPORTED,), "unreach.": (Verdict.UNREACHABLE,), "other": INCOMPLETE,
-}  # fmt: skip
+    "pass": (Verdict.PASS,),
+    "fail": VIOLATIONS,
+    "waived": (Verdict.WAIVED,),
+    "unsup.": (Verdict.UNSUPPORTED,),
+    "unreach.": (Verdict.UNREACHABLE,),
+    "other": INCOMPLETE,
+}
 _MOST_SHOWN = 3
 _SIGNS: dict[str, str] = {Verdict.UNSUPPORTED: "○", **dict.fromkeys(VIOLATIONS, "✗"), Verdict.WAIVED: "✗"}
 
@@ -82,8 +86,11 @@ class SweepView:
             return []
         rows = zip(self.map.colours, self.points.outcomes, range(len(self.points.outcomes)), strict=True)
         counts = self.points.counts()
-        return [(colour, outcome.verdict, outcome_text(outcome), counts[number])
-                for colour, outcome, number in rows if counts[number]]  # fmt: skip
+        return [
+            (colour, outcome.verdict, outcome_text(outcome), counts[number])
+            for colour, outcome, number in rows
+            if counts[number]
+        ]
 
     def format_cell(self, cell: pictures.Cell) -> str:
         """The outcomes in a cell of the matrix, one on each line."""
@@ -91,7 +98,7 @@ class SweepView:
         return "\n".join(
             f"{number:,} {outcomes[each].verdict}: {outcome_text(outcomes[each])}"
             for each, number in cell.counts.items()
-        )  # fmt: skip
+        )
 
     def sign(self, cell: pictures.Cell) -> str:
         """The sign of a cell, with numbers if its points have different verdicts."""
@@ -111,8 +118,13 @@ class SweepView:
             return {}
         outcomes = [f"{each.verdict}: {outcome_text(each)}" for each in self.points.outcomes]
         axes = [{"name": axis.name, "labels": axis.labels, "flags": axis.flags} for axis in self.points.space.axes]
-        return {"axes": axes, "width": self.map.width, "outcomes": outcomes, "outside": OUTSIDE,
-                "index": encode_index(self.points.index)}  # fmt: skip
+        return {
+            "axes": axes,
+            "width": self.map.width,
+            "outcomes": outcomes,
+            "outside": OUTSIDE,
+            "index": encode_index(self.points.index),
+        }
 
 
 @dataclass(frozen=True)
@@ -206,13 +218,17 @@ class Page:
         """The cases of which a run has a record, in the order of the first run."""
         by_run = [{record["case"]: record for record in run.results} for run in self.runs]
         ids = dict.fromkeys(id_ for records in by_run for id_ in records)
-        return {id_: self._case(id_, tuple(records.get(id_) for records in by_run))
-                for id_ in ids if id_ not in self._unrecorded}  # fmt: skip
+        return {
+            id_: self._case(id_, tuple(records.get(id_) for records in by_run))
+            for id_ in ids
+            if id_ not in self._unrecorded
+        }
 
     @cached_property
     def _unrecorded(self) -> frozenset[str]:
-        recorded = {record["case"] for run in self.runs for record in run.results
-                    if record["case"] not in run.unrecorded}  # fmt: skip
+        recorded = {
+            record["case"] for run in self.runs for record in run.results if record["case"] not in run.unrecorded
+        }
         return frozenset().union(*(run.unrecorded for run in self.runs)) - recorded
 
     @cached_property
@@ -223,10 +239,14 @@ class Page:
     def _case(self, id_: str, records: tuple[ResultRecord | None, ...]) -> CaseView:
         if not any(record and record["space"] for record in records):
             return CaseView(id_, records)
-        return CaseView(id_, records, tuple(
-            SweepView(record, read_points(run.directory, record)) if record and record["space"] else None
-            for run, record in zip(self.runs, records, strict=True)
-        ))  # fmt: skip
+        return CaseView(
+            id_,
+            records,
+            tuple(
+                SweepView(record, read_points(run.directory, record)) if record and record["space"] else None
+                for run, record in zip(self.runs, records, strict=True)
+            ),
+        )
 
     @cached_property
     def groups(self) -> list[tuple[str, list[RuleView]]]:
@@ -279,8 +299,9 @@ class Page:
     @cached_property
     def sweeps(self) -> list[CaseView]:
         """The sweeps, those with the worst verdicts first."""
-        return sorted((case for case in self.cases.values() if case.sweeps),
-                      key=lambda case: min(map(_rank, case.verdicts)))  # fmt: skip
+        return sorted(
+            (case for case in self.cases.values() if case.sweeps), key=lambda case: min(map(_rank, case.verdicts))
+        )
 
     @cached_property
     def matrices(self) -> list[CaseView]:
@@ -303,24 +324,45 @@ def render(runs: Sequence[Digest]) -> str:
     """The page. Raises UserError if the points file of a sweep is invalid."""
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment().get_template("report.html").render(
-        page=Page(runs), facts=stack_facts(runs), hashes=hashes(runs), columns=COLUMNS, script=Markup(script),
-        script_hash=digest, answered=evidence.answered,
-        point=evidence.POINT if any(map(evidence.has_points, runs)) else "",
-    )  # fmt: skip
+    return (
+        environment()
+        .get_template("report.html")
+        .render(
+            page=Page(runs),
+            facts=stack_facts(runs),
+            hashes=hashes(runs),
+            columns=COLUMNS,
+            script=Markup(script),
+            script_hash=digest,
+            answered=evidence.answered,
+            point=evidence.POINT if any(map(evidence.has_points, runs)) else "",
+        )
+    )
 
 
 @cache
 def environment() -> Environment:
     """The templates of all pages; whatever they insert is escaped."""
     found = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
         lstrip_blocks=True,
-    )  # fmt: skip
-    found.filters |= {"flat": flat, "own": evidence.own, "later": evidence.later, "link": link,
-                            "count": "{:,}".format, "format_value": format_value, "format_points": format_points,
-                            "format_rules": format_rules, "format_count": format_count, "location": evidence.location,
-                            "slug": slug}  # fmt: skip
+    )
+    found.filters |= {
+        "flat": flat,
+        "own": evidence.own,
+        "later": evidence.later,
+        "link": link,
+        "count": "{:,}".format,
+        "format_value": format_value,
+        "format_points": format_points,
+        "format_rules": format_rules,
+        "format_count": format_count,
+        "location": evidence.location,
+        "slug": slug,
+    }
     return found
 
 

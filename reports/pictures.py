@@ -66,9 +66,7 @@ def draw(points: Points) -> Map:
     pixels += bytes([known]) * (width * height - size)
     png = _png(width, height, bytes(pixels), [*colours[:known], "#000000"])
     names = [name for name, _ in digits]
-    return Map(
-        base64.b64encode(png).decode(), width, height, tuple(names[:split]), tuple(names[split:]), colours
-    )  # fmt: skip
+    return Map(base64.b64encode(png).decode(), width, height, tuple(names[:split]), tuple(names[split:]), colours)
 
 
 def _digits(space: Space) -> list[tuple[str, int]]:
@@ -96,14 +94,16 @@ def _png(width: int, height: int, pixels: bytes, palette: Sequence[str]) -> byte
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     lines = b"".join(b"\0" + pixels[start : start + width] for start in range(0, width * height, width))
-    return b"".join([
-        b"\x89PNG\r\n\x1a\n",
-        chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
-        chunk(b"PLTE", b"".join(bytes.fromhex(colour[1:]) for colour in palette)),
-        chunk(b"tRNS", bytes([255] * (len(palette) - 1) + [0])),
-        chunk(b"IDAT", zlib.compress(lines, 9)),
-        chunk(b"IEND", b""),
-    ])  # fmt: skip
+    return b"".join(
+        [
+            b"\x89PNG\r\n\x1a\n",
+            chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
+            chunk(b"PLTE", b"".join(bytes.fromhex(colour[1:]) for colour in palette)),
+            chunk(b"tRNS", bytes([255] * (len(palette) - 1) + [0])),
+            chunk(b"IDAT", zlib.compress(lines, 9)),
+            chunk(b"IEND", b""),
+        ]
+    )
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,9 @@ def as_data(run: Digest) -> dict[str, Any]:
         "defects": [_defect(defect) for defect in run.defects],
         "violations": [
             {
-                "rule": rule, "verdict": records[0]["effective"], "cases": [record["case"] for record in records],
+                "rule": rule,
+                "verdict": records[0]["effective"],
+                "cases": [record["case"] for record in records],
                 **dict(zip(("reason", "repro"), headline(rule, records[0]), strict=True)),
                 "table": f"{records[0]['source'].get('file', '')}:{records[0]['source'].get('line', '')}",
             }
@@ -61,7 +63,7 @@ def as_data(run: Digest) -> dict[str, Any]:
         ],
         "confirmation": confirmation.as_data(run),
         "waivers": dict(run.waivers),
-    }  # fmt: skip
+    }
 
 
 def _defect(defect: Defect) -> dict[str, Any]:
@@ -78,10 +80,12 @@ def _defect(defect: Defect) -> dict[str, Any]:
         "because": defect.answering.because,
         "waived": defect.waived,
         "first": {
-            "case": defect.first.name, "verdict": defect.first.verdict, "reason": defect.first.line,
+            "case": defect.first.name,
+            "verdict": defect.first.verdict,
+            "reason": defect.first.line,
             "repro": defect.first.repro,
         },
-    }  # fmt: skip
+    }
 
 
 def schema() -> dict[str, Any]:
@@ -90,23 +94,29 @@ def schema() -> dict[str, Any]:
     text = {"type": "string"}
     verdict = {"enum": list(VERDICTS)}
     violation = {
-        "rule": text, "verdict": verdict, "cases": {"type": "array", "items": text, "minItems": 1}, "reason": text,
-        "repro": {**text, "description": "the command that reproduces it"}, "table": text,
-    }  # fmt: skip
+        "rule": text,
+        "verdict": verdict,
+        "cases": {"type": "array", "items": text, "minItems": 1},
+        "reason": text,
+        "repro": {**text, "description": "the command that reproduces it"},
+        "table": text,
+    }
     severity = {"enum": [each.label for each in Severity]}
     texts = {"type": "array", "items": text}
     defect = {
         "fingerprint": {"type": "string", "pattern": "^[0-9a-f]{12}$", "description": "the same in every run"},
         "also": {**texts, "description": "further fingerprints, which a run of fewer cases may show alone"},
-        "severity": severity, "title": text,
+        "severity": severity,
+        "title": text,
         "means": {**text, "description": "what the severity means to an application"},
-        "rules": texts, "cases": {**texts, "minItems": 1},
+        "rules": texts,
+        "cases": {**texts, "minItems": 1},
         "calls": {**count, "description": "calls in which it shows, points of sweeps among them"},
         "answered_by": {**text, "description": "the layer that answered"},
         "because": {**text, "description": "the evidence for the layer"},
         "waived": {"type": "boolean", "description": "every result in which it shows is waived"},
         "first": _object({"case": text, "verdict": verdict, "reason": text, "repro": text}),
-    }  # fmt: skip
+    }
     properties = {
         "schema": {"const": SCHEMA},
         "conclusion": {**text, "description": "the conclusion about the device, in a few words"},

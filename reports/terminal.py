@@ -21,10 +21,16 @@ from reports.digest import Digest, format_count, one_line
 from reports.rule_ids import format_rules
 
 _COLOURS: dict[str, str] = {
-    Verdict.PASS: "32", Verdict.FAIL: "31", Verdict.CRASH: "31", Verdict.HANG: "31",
-    Verdict.BROKEN: "35", Verdict.MISSED: "35", Verdict.UNSUPPORTED: "33", Verdict.UNREACHABLE: "33",
+    Verdict.PASS: "32",
+    Verdict.FAIL: "31",
+    Verdict.CRASH: "31",
+    Verdict.HANG: "31",
+    Verdict.BROKEN: "35",
+    Verdict.MISSED: "35",
+    Verdict.UNSUPPORTED: "33",
+    Verdict.UNREACHABLE: "33",
     Verdict.WAIVED: "33",
-}  # fmt: skip
+}
 REPORT = "report.html"
 _SEVERITY, _WAIVED = "31", "33"
 _WIDTH = 100  # columns of a line about a defect
@@ -46,8 +52,9 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
     duration = f" in {run.footer['duration_s']:.1f} s" if run.footer and "duration_s" in run.footer else ""
     figures = ", ".join(
         f"{run.counts[verdict]} {coloured(verdict, stream)}"
-        for verdict in reversed(VERDICTS) if run.counts.get(verdict)
-    )  # fmt: skip
+        for verdict in reversed(VERDICTS)
+        if run.counts.get(verdict)
+    )
     points = f", {run.points:,} calls judged" if run.points != len(run.results) else ""
     lines.append(f"{format_count(len(run.results), 'case')}{duration}{points}: {figures}")
     lines += [*([run.headline] if run.headline else ()), run.short_sentence]

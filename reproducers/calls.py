@@ -230,8 +230,10 @@ def bind_call(writer: Writer, step: Step) -> str:
 
 def post_bind(writer: Writer, name: str, queue: str, mask: str, bind: str, window: str) -> str:
     """A posted bind, inline or, from the second one on, by a helper."""
-    writer.say(f"struct ibv_send_wr *bad_{name}, {name} = {{ .opcode = IBV_WR_BIND_MW,"
-               f" .wr_id = 1, .send_flags = {mask}, .bind_mw = {bind} }};")  # fmt: skip
+    writer.say(
+        f"struct ibv_send_wr *bad_{name}, {name} = {{ .opcode = IBV_WR_BIND_MW,"
+        f" .wr_id = 1, .send_flags = {mask}, .bind_mw = {bind} }};"
+    )
     writer.posted[name] = window
     return f"ibv_post_send({queue}, &{name}, &bad_{name})"
 

@@ -84,12 +84,20 @@ def page(
 ) -> str:
     """The page as Markdown. By fingerprint, `where` says where in the source a defect lies, `mended` what mends it."""
     lines = [f"# {title}", ""]
-    lines += [f"{len(findings)} defects of {_devices(runs)}, the most severe first. This page and the programs in "
-              f"`{FOLDER}/` are made by `./rdma-cts findings RUN [RUN …]` from runs on:", ""]  # fmt: skip
+    lines += [
+        f"{len(findings)} defects of {_devices(runs)}, the most severe first. This page and the programs in "
+        f"`{FOLDER}/` are made by `./rdma-cts findings RUN [RUN …]` from runs on:",
+        "",
+    ]
     lines += [f"- {run.stack}" for run in runs]
-    lines += ["", "A program needs libibverbs alone: `cc FILE -libverbs && ./a.out [DEVICE]`. It prints what the",
-              "document wants and what came; it ends with 0 (kept), 1 (violated), 77 (not supported), 2 (not set up).",
-              "", "| severity | defect | stacks | shown by |", "|---|---|---|---|"]  # fmt: skip
+    lines += [
+        "",
+        "A program needs libibverbs alone: `cc FILE -libverbs && ./a.out [DEVICE]`. It prints what the",
+        "document wants and what came; it ends with 0 (kept), 1 (violated), 77 (not supported), 2 (not set up).",
+        "",
+        "| severity | defect | stacks | shown by |",
+        "|---|---|---|---|",
+    ]
     for each in findings:
         names = ", ".join(dict.fromkeys(run.name for run in each.runs))
         lines.append(f"| {each.defect.severity.label} | {_cell(each.defect.title)} | {names} | {_link(each)} |")

@@ -50,6 +50,11 @@ def _names(argument: Argument) -> Iterable[str]:
     if isinstance(argument, Quantity):
         return [name for name, _ in argument.names]
     if isinstance(argument, tuple):
-        return [name for each in argument if isinstance(each, SgeSpec)
-                for part in (each.addr, each.length, each.lkey) for name in _names(part)]  # fmt: skip
+        return [
+            name
+            for each in argument
+            if isinstance(each, SgeSpec)
+            for part in (each.addr, each.length, each.lkey)
+            for name in _names(part)
+        ]
     return ()

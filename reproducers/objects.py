@@ -14,9 +14,7 @@ from reproducers.writer import Inexpressible, Writer
 _KINDS = {
     "anonymous": ("memset({0}, 0, {1});",),
     "read_only": ("memset({0}, 0, {1});", "SET_UP(!mprotect({0}, {1}, PROT_READ));"),
-    "writable_start": (
-        "memset({0}, 0, {1});", "SET_UP(!mprotect({0} + PAGE, {1} - PAGE, PROT_READ));",
-    ),
+    "writable_start": ("memset({0}, 0, {1});", "SET_UP(!mprotect({0} + PAGE, {1} - PAGE, PROT_READ));"),
     "no_access": ("memset({0}, 0, {1});", "SET_UP(!mprotect({0}, {1}, PROT_NONE));"),
     "unmapped": ("munmap({0}, {1});",),
     "untouched": (),
@@ -25,7 +23,7 @@ _KINDS = {
     "shared": (
         "SET_UP(mmap({0}, {1}, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == {0});",
     ),
-}  # fmt: skip
+}
 _RIGHTS = ENUMS["ibv_access_flags"]
 _ALL_RIGHTS = _RIGHTS.mask_of(*QP_RIGHTS.split())
 _STATES = ("RESET", "INIT", "RTR", "RTS")

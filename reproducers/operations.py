@@ -15,13 +15,19 @@ from reproducers.writer import Inexpressible, Writer, documented
 
 _WANTED = {"success": "1", "refused": "0", "open": "-1"}
 _OPCODES = {
-    "RDMA_WRITE": "IBV_WR_RDMA_WRITE", "RDMA_WRITE_WITH_IMM": "IBV_WR_RDMA_WRITE_WITH_IMM",
-    "RDMA_READ": "IBV_WR_RDMA_READ", "ATOMIC_CMP_AND_SWP": "IBV_WR_ATOMIC_CMP_AND_SWP",
+    "RDMA_WRITE": "IBV_WR_RDMA_WRITE",
+    "RDMA_WRITE_WITH_IMM": "IBV_WR_RDMA_WRITE_WITH_IMM",
+    "RDMA_READ": "IBV_WR_RDMA_READ",
+    "ATOMIC_CMP_AND_SWP": "IBV_WR_ATOMIC_CMP_AND_SWP",
     "ATOMIC_FETCH_AND_ADD": "IBV_WR_ATOMIC_FETCH_AND_ADD",
-}  # fmt: skip
+}
 # The opcode of each local operation, and whether the request is the peer's.
-_LOCAL = {"SEND": ("IBV_WR_SEND", 0), "WRITE": ("IBV_WR_RDMA_WRITE", 0), "READ": ("IBV_WR_RDMA_READ", 0),
-          "RECV": ("IBV_WR_SEND", 1)}  # fmt: skip
+_LOCAL = {
+    "SEND": ("IBV_WR_SEND", 0),
+    "WRITE": ("IBV_WR_RDMA_WRITE", 0),
+    "READ": ("IBV_WR_RDMA_READ", 0),
+    "RECV": ("IBV_WR_SEND", 1),
+}
 _SIDES = {"SEND": "gather", "WRITE": "gather", "READ": "answer", "RECV": "receive"}
 
 
@@ -250,8 +256,12 @@ def send_with_inv(writer: Writer, step: Step) -> None:
     if step.then.outcome == "success":
         with writer.block("received == IBV_WC_SUCCESS"):
             told = "(wc.wc_flags & IBV_WC_WITH_INV) && wc.invalidated_rkey == sent"
-            writer.check(told, "its receiver should be told the key, was told flags %u and key %#x",
-                         "wc.wc_flags", "wc.invalidated_rkey")  # fmt: skip
+            writer.check(
+                told,
+                "its receiver should be told the key, was told flags %u and key %#x",
+                "wc.wc_flags",
+                "wc.invalidated_rkey",
+            )
 
 
 def _invalidated(writer: Writer, step: Step, side: int, opcode: str) -> None:
@@ -260,16 +270,20 @@ def _invalidated(writer: Writer, step: Step, side: int, opcode: str) -> None:
     writer.headers.add("unistd.h")
     name = f"wr{writer.next_number('wr') or ''}"
     key = writer.number(step.arguments["rkey"])
-    writer.say(f"struct ibv_send_wr *bad_{name}, {name} = {{ .opcode = {opcode}, .wr_id = 1,"
-               f" .send_flags = IBV_SEND_SIGNALED, .invalidate_rkey = {key} }};")  # fmt: skip
+    writer.say(
+        f"struct ibv_send_wr *bad_{name}, {name} = {{ .opcode = {opcode}, .wr_id = 1,"
+        f" .send_flags = IBV_SEND_SIGNALED, .invalidate_rkey = {key} }};"
+    )
     writer.assign("error", f"ibv_post_send({queue}, &{name}, &bad_{name})")
     writer.assign("status", f"error ? NONE : next({queue}->send_cq)")
 
 
 def _completed(writer: Writer, step: Step, done: str) -> None:
     kept, should = {
-        "success": (done, "succeed"), "refused": (f"error >= 0 && !({done})", "fail"), "open": ("1", "do either"),
-    }[step.then.outcome]  # fmt: skip
+        "success": (done, "succeed"),
+        "refused": (f"error >= 0 && !({done})", "fail"),
+        "open": ("1", "do either"),
+    }[step.then.outcome]
     _completion(writer, kept, step.title, should)
 
 

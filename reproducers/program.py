@@ -31,16 +31,17 @@ _MACROS = [
 _DECLARED: Mapping[str, str] = {
     "atomics": "device.orig_attr.atomic_cap != IBV_ATOMIC_NONE",
     "mw_type_1": "device.orig_attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW",
-    "mw_type_2": "device.orig_attr.device_cap_flags & "
-                 "(IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)",
+    "mw_type_2": "device.orig_attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)",
     "odp": "device.odp_caps.general_caps & IBV_ODP_SUPPORT",
     "odp_implicit": "device.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT",
-    **{f"odp_{name.lower()}": f"device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_{name}"
-       for name in ("SEND", "RECV", "WRITE", "READ", "ATOMIC")},
+    **{
+        f"odp_{name.lower()}": f"device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_{name}"
+        for name in ("SEND", "RECV", "WRITE", "READ", "ATOMIC")
+    },
     "flush_global": "device.device_cap_flags_ex >> 38 & 1",
     "flush_persistent": "device.device_cap_flags_ex >> 39 & 1",
     "atomic_write": "device.device_cap_flags_ex >> 40 & 1",
-}  # fmt: skip
+}
 # What a stack offers or not, which only the answer of the call tells.
 _OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero_based")
 # Queue pairs connected by their states are those of InfiniBand and RoCE; on other transports they are not set up.
@@ -177,8 +178,16 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
         headers.add("sys/mman.h")
     lines += [f"#include <{header}>" for header in sorted(headers)]
     lines.append("")
-    text = "\n".join([*writer.used, *(line for piece in snippets.with_needed(writer.pieces)
-                                       for line in snippets.lines_of(piece, writer.features))])  # fmt: skip
+    text = "\n".join(
+        [
+            *writer.used,
+            *(
+                line
+                for piece in snippets.with_needed(writer.pieces)
+                for line in snippets.lines_of(piece, writer.features)
+            ),
+        ]
+    )
     if "PAGE" in text:
         lines.append("#define PAGE ((size_t)sysconf(_SC_PAGESIZE))")
         if "#include <unistd.h>" not in lines:
@@ -194,8 +203,9 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
     if "traffic" in writer.features:
         lines += [
             f"static unsigned char own[{max(1, writer.largest)}], *area; /* the peer's, the case's memory */",
-            "static struct ibv_mr *own_mr;", "static size_t size;",
-        ]  # fmt: skip
+            "static struct ibv_mr *own_mr;",
+            "static size_t size;",
+        ]
     if "hugepage" in writer.features:
         lines.append("static size_t hugepage;")
     for piece in snippets.with_needed(writer.pieces):
@@ -206,8 +216,11 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
 def _rights(writer: Writer) -> list[str]:
     """The rights of peers that the operations of the program need."""
     more = {"atomic": "IBV_ACCESS_REMOTE_ATOMIC", "flush": "IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT"}
-    return ["IBV_ACCESS_REMOTE_WRITE", "IBV_ACCESS_REMOTE_READ",
-            *(text for feature, text in more.items() if feature in writer.features)]  # fmt: skip
+    return [
+        "IBV_ACCESS_REMOTE_WRITE",
+        "IBV_ACCESS_REMOTE_READ",
+        *(text for feature, text in more.items() if feature in writer.features),
+    ]
 
 
 def _told(case: Case, rules: Mapping[str, Rule], remark: str) -> list[str]:

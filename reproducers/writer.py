@@ -192,12 +192,7 @@ class Writer:
                 count = length
         target = Quantity("", (*at.terms, *shift))
         name, _ = self.memory_of(at)
-        return (
-            self.number(Quantity("", (*addr.terms, *shift))),
-            self.pointer(target),
-            self.number(count),
-            name,
-        )
+        return (self.number(Quantity("", (*addr.terms, *shift))), self.pointer(target), self.number(count), name)
 
     def area_of(self, name: str) -> None:
         """Has the following operations look at this memory; if it is too large to be filled, each at its own bytes."""

@@ -141,9 +141,15 @@ class Stage:
         with closing(ResultsFile(self.path, carry_on=carry_on)) as results:
             earlier = results.cut_back(results.recorded()) if carry_on else None
             supervisor = Supervisor(
-                suite, suite.cases, results, self.audience, {"stack": "test"}, self.console,
-                boot_id=lambda: boot_id, prior=earlier,
-            )  # fmt: skip
+                suite,
+                suite.cases,
+                results,
+                self.audience,
+                {"stack": "test"},
+                self.console,
+                boot_id=lambda: boot_id,
+                prior=earlier,
+            )
             self.took = supervisor.recording.took
             supervisor.run(*[worker] * at_once)
 

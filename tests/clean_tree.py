@@ -45,8 +45,12 @@ class Tree:
         proc = shlex.quote(str(self.root / "proc"))
         return subprocess.run(
             ["unshare", "--mount", "sh", "-c", f"mkdir -p {proc} && mount -t proc proc {proc} && exec {line}"],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
 
     def state(self, folder: str) -> dict[str, tuple[int, int]]:
         """Size and time of every file and directory below a folder of the tree."""

@@ -30,9 +30,11 @@ from reference.entries import Kernel, Library
 from trial import violations
 
 ENTRY_CLASSES = {
-    Libibverbs: "conformance/device/libibverbs.py", Uverbs: "conformance/device/uverbs.py",
-    Library: "reference/entries.py", Kernel: "reference/entries.py",
-}  # fmt: skip
+    Libibverbs: "conformance/device/libibverbs.py",
+    Uverbs: "conformance/device/uverbs.py",
+    Library: "reference/entries.py",
+    Kernel: "reference/entries.py",
+}
 # The ending of a call of a vendor's dialect; its verb is in VENDOR_VERBS.
 _DIALECT = "_experimental"
 _CAPABILITY = "conformance/model/capability.py"

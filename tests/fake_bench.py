@@ -110,8 +110,15 @@ class FakeDevice:
         pass
 
     def describe(self) -> dict[str, Any]:
-        return {"name": "fake0", "driver": "fake", "fw": "", "vendor_id": 1, "vendor_part_id": 2,
-                "transport": "Ethernet", "caps": {"odp": False}}  # fmt: skip
+        return {
+            "name": "fake0",
+            "driver": "fake",
+            "fw": "",
+            "vendor_id": 1,
+            "vendor_part_id": 2,
+            "transport": "Ethernet",
+            "caps": {"odp": False},
+        }
 
 
 def fake_environment() -> dict[str, Any]:

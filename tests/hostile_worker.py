@@ -172,8 +172,16 @@ def pass_an_observation_of_nothing(worker: Worker) -> None:
 
 
 def say_other_rules_and_a_waiver(worker: Worker) -> None:
-    worker.result(rules=["REG-99"], level="may", source={"file": "x", "line": 1}, call="x()", layer="none", entry="x",
-                  effective="WAIVED", waiver={"for": "REG-01", "owner": "me"})  # fmt: skip
+    worker.result(
+        rules=["REG-99"],
+        level="may",
+        source={"file": "x", "line": 1},
+        call="x()",
+        layer="none",
+        entry="x",
+        effective="WAIVED",
+        waiver={"for": "REG-01", "owner": "me"},
+    )
 
 
 def say_a_verdict_of_waivers(worker: Worker) -> None:
@@ -291,8 +299,11 @@ def a_huge_log(worker: Worker) -> None:
 
 
 def words_for_the_terminal(worker: Worker) -> None:
-    worker.result(observed={"rc": None, "returned": "\x1b[2J\x1b]0;owned\x07", "errno": "\u202e\ud800\n"},
-                  verdict="FAIL", effective="FAIL")  # fmt: skip
+    worker.result(
+        observed={"rc": None, "returned": "\x1b[2J\x1b]0;owned\x07", "errno": "\u202e\ud800\n"},
+        verdict="FAIL",
+        effective="FAIL",
+    )
 
 
 def a_line_that_is_too_long(worker: Worker) -> None:

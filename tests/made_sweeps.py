@@ -15,8 +15,10 @@ from samples import result
 
 FLAGS: Axes = {"access": {"subsets": ["LOCAL_WRITE", "REMOTE_WRITE", "MW_BIND"]}}
 DATA_PATH: Axes = {
-    "object": ["region", "window"], "op": ["RDMA_WRITE", "RDMA_READ"], "place": ["first", "last", "before"],
-}  # fmt: skip
+    "object": ["region", "window"],
+    "op": ["RDMA_WRITE", "RDMA_READ"],
+    "place": ["first", "last", "before"],
+}
 OUTCOMES = (
     Outcome("PASS", "success", "accepted", "REG-01"),
     Outcome("PASS", "refused", "refused with EINVAL", "REG-15"),
@@ -25,9 +27,12 @@ OUTCOMES = (
 
 
 def sweep(
-    directory: Path, of: Case, axes: Axes, outcome: Callable[[dict[str, str]], int],
+    directory: Path,
+    of: Case,
+    axes: Axes,
+    outcome: Callable[[dict[str, str]], int],
     outcomes: Sequence[Outcome] = OUTCOMES,
-) -> ResultRecord:  # fmt: skip
+) -> ResultRecord:
     """The record of a sweep over these axes and its side file in `directory`.
 
     `outcome` gives for a point's labels the number of its outcome, -1 for a point that is not in the space.
@@ -41,13 +46,25 @@ def sweep(
     (directory / name).write_text(json.dumps(points.as_data(of.id)))
     deviations = [
         {
-            "when": "MW_BIND", "expected": each.expected, "observed": each.observed, "count": points.counts()[number],
-            "smallest": {"access": "MW_BIND"}, "rules": [each.rule], "repro": f"./rdma-cts run --only '{of.id}#…'",
+            "when": "MW_BIND",
+            "expected": each.expected,
+            "observed": each.observed,
+            "count": points.counts()[number],
+            "smallest": {"access": "MW_BIND"},
+            "rules": [each.rule],
+            "repro": f"./rdma-cts run --only '{of.id}#…'",
         }
-        for number, each in enumerate(outcomes) if each.verdict == "FAIL" and points.counts()[number]
-    ]  # fmt: skip
+        for number, each in enumerate(outcomes)
+        if each.verdict == "FAIL" and points.counts()[number]
+    ]
     return result(
-        of, overall(set(verdicts)), f"{verdicts.get('FAIL', 0)} points depart", rules=["REG-01", "REG-15"],
-        space={"axes": space.as_data(), "size": space.size}, points=verdicts, rule_verdicts=points.by_rule(),
-        deviations=deviations, points_file=name,
-    )  # fmt: skip
+        of,
+        overall(set(verdicts)),
+        f"{verdicts.get('FAIL', 0)} points depart",
+        rules=["REG-01", "REG-15"],
+        space={"axes": space.as_data(), "size": space.size},
+        points=verdicts,
+        rule_verdicts=points.by_rule(),
+        deviations=deviations,
+        points_file=name,
+    )

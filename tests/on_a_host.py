@@ -161,8 +161,14 @@ def stuck() -> dict[str, Any]:
     await_true(lambda: not Path(f"/proc/{pid}").exists())
     last = Forked("--resume", "stuck", "-q", before=audited).wait()
     audit = sorted(set((AUDIT / "log").read_text(errors="replace").splitlines()))
-    return {**found, "at last": last, "verdicts at last": verdicts("stuck"),
-            "footer at last": footer("stuck"), "audit": audit, "out": str(Path("stuck").absolute())}  # fmt: skip
+    return {
+        **found,
+        "at last": last,
+        "verdicts at last": verdicts("stuck"),
+        "footer at last": footer("stuck"),
+        "audit": audit,
+        "out": str(Path("stuck").absolute()),
+    }
 
 
 def shared() -> dict[str, Any]:
@@ -210,8 +216,15 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
                 run("--resume", out, "-q")
             else:
                 run(*CHOSEN, "--out", out)
-        found.append({"moment": round(moment, 2), "victims": len(victims), "status": status,
-                      "sessions": sessions, "same": footer(out) == footer("unbroken")})  # fmt: skip
+        found.append(
+            {
+                "moment": round(moment, 2),
+                "victims": len(victims),
+                "status": status,
+                "sessions": sessions,
+                "same": footer(out) == footer("unbroken"),
+            }
+        )
         print("MOMENT", json.dumps(found[-1]), flush=True)
     return found
 

@@ -62,9 +62,13 @@ def found_on(name: str, gid_index: int | None = None) -> dict[str, Any]:
         took = time.monotonic() - began
         gid = next(gid for gid in Port(name, 1).gids() if gid.index == device.source_gid_index)
         return {
-            **found.as_data(), "gid": gid.address, "kind": gid.kind, "interface": gid.interface,
-            "mtu": device.active_mtu, "took_s": round(took, 3),
-        }  # fmt: skip
+            **found.as_data(),
+            "gid": gid.address,
+            "kind": gid.kind,
+            "interface": gid.interface,
+            "mtu": device.active_mtu,
+            "took_s": round(took, 3),
+        }
 
 
 def told(of: Callable[[], object]) -> list[Any]:

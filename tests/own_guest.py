@@ -24,23 +24,30 @@ from patience import PATIENCE_S
 
 # The parts of the project that a host has on which it is run.
 _PARTS = (
-    *sorted(path.parent.name for path in ROOT.glob("*/__init__.py")), "cases", "profiles", "conftest.py", "tox.ini",
+    *sorted(path.parent.name for path in ROOT.glob("*/__init__.py")),
+    "cases",
+    "profiles",
+    "conftest.py",
+    "tox.ini",
     "rdma-cts",
-)  # fmt: skip
+)
 _HELPER = "forked.py"  # of such a script
 _RESULT = "RESULT "
 
 
 def boot_own(
-    tree: Iterable[tuple[Path, str]],
-    command: str,
-    console: Path,
-    environment: Mapping[str, str] | None = None,
+    tree: Iterable[tuple[Path, str]], command: str, console: Path, environment: Mapping[str, str] | None = None
 ) -> Guest:
     """A guest of the default stack that runs the command among these files; see Job."""
     # Makes the template, which other tests need as well: whoever makes it leaves what is derived from the suite.
-    subprocess.run(["./rdma-cts", "prepare", "--yes"], cwd=ROOT, env={**os.environ, "RDMA_CTS_PYTHON": sys.executable},
-                   stdout=subprocess.DEVNULL, timeout=PATIENCE_S, check=True)  # fmt: skip
+    subprocess.run(
+        ["./rdma-cts", "prepare", "--yes"],
+        cwd=ROOT,
+        env={**os.environ, "RDMA_CTS_PYTHON": sys.executable},
+        stdout=subprocess.DEVNULL,
+        timeout=PATIENCE_S,
+        check=True,
+    )
     image = ensure_image(recipe_for(), cache_directory(), print)
     settings = {derived.DIRECTORY: derivation.FOLDER, **(environment or {})}
     job = Job(tuple(tree), command, settings, derived=derivation.folder_of(cache_directory(), image.digest))

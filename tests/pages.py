@@ -15,12 +15,7 @@ _HEADING = re.compile(r"(?:\.SH +|# )\"?([A-Z ]+)\"?$")
 # Macros whose arguments are joined without a space, and those whose arguments are text; others have none.
 _JOINED, _TEXT = re.compile(r"\.(?:[BIR][BIR]) "), re.compile(r"\.[BI] ")
 _WORD = re.compile(r'"[^"]*"|\S+')
-_ESCAPES = {
-    r"\\f(?:\[\w*\]|\w)|\\s[-+]?\d|\\[&c]": "",
-    r"\\(?:\(cq|\[cq\]|\[aq\]|\(aq)": "'",
-    r"\\-": "-",
-    r"\\ ": " ",
-}
+_ESCAPES = {r"\\f(?:\[\w*\]|\w)|\\s[-+]?\d|\\[&c]": "", r"\\(?:\(cq|\[cq\]|\[aq\]|\(aq)": "'", r"\\-": "-", r"\\ ": " "}
 
 
 def path_of(document: str, root: Path = ROOT) -> Path | None:

@@ -78,15 +78,20 @@ def header(**changes: Any) -> HeaderRecord:
         "stack": "host",
         "env": {"kernel": "7.2.0", "rdma_core": "65.0", "pyverbs": "65.0", "python": "3.14", "tainted": 0},
         "device": {
-            "name": "fake0", "driver": "fake", "fw": "", "vendor_id": 1, "vendor_part_id": 2,
-            "transport": "Ethernet", "caps": {},
+            "name": "fake0",
+            "driver": "fake",
+            "fw": "",
+            "vendor_id": 1,
+            "vendor_part_id": 2,
+            "transport": "Ethernet",
+            "caps": {},
         },
         "seed": None,
         "planned": [],
         "argv": [],
         "started": "2026-01-02T03:04:05+00:00",
         **changes,
-    }  # fmt: skip
+    }
     return cast(HeaderRecord, data)
 
 

@@ -43,9 +43,11 @@ def host_image(say: Callable[[str], None] = print) -> Image:
     """The image with sshd."""
     recipe = recipe_for()
     more = replace(
-        recipe, stack=f"{recipe.stack}-ssh", packages=(*recipe.packages, "openssh-server", "openssh-client"),
+        recipe,
+        stack=f"{recipe.stack}-ssh",
+        packages=(*recipe.packages, "openssh-server", "openssh-client"),
         optional_modules=(*recipe.optional_modules, "virtio_net"),
-    )  # fmt: skip
+    )
     return ensure_image(more, cache_directory(), say)
 
 
@@ -103,16 +105,25 @@ def started_with(client: Path, *arguments: str) -> subprocess.Popen[str]:
     """The command, with the ssh of `ssh_on_path`; nothing is typed, and all that it prints is read in one."""
     path = os.pathsep.join([str(client), os.environ["PATH"]])
     return subprocess.Popen(
-        ["./rdma-cts", *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, env={**os.environ, "PATH": path, "RDMA_CTS_PYTHON": sys.executable},
-    )  # fmt: skip
+        ["./rdma-cts", *arguments],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PATH": path, "RDMA_CTS_PYTHON": sys.executable},
+    )
 
 
 @contextmanager
 def ssh_guest(
-    folder: Path, image: Image, devices: int = 1, network: Sequence[str] = (), prepare: str = "",
+    folder: Path,
+    image: Image,
+    devices: int = 1,
+    network: Sequence[str] = (),
+    prepare: str = "",
     tree: Iterable[tuple[Path, str]] = (),
-) -> Iterator[SshGuest]:  # fmt: skip
+) -> Iterator[SshGuest]:
     """A guest that is up and serves ssh; keys_in(folder) has been called.
 
     `network` are QEMU's arguments for more network cards. `prepare` are commands in the guest before sshd is started,
@@ -123,9 +134,10 @@ def ssh_guest(
     work = folder / "work"
     work.mkdir()
     job = Job(
-        ((folder / "user_key.pub", "authorized_keys"), (folder / "host_key", "host_key"), *tree), prepare + _SERVE,
+        ((folder / "user_key.pub", "authorized_keys"), (folder / "host_key", "host_key"), *tree),
+        prepare + _SERVE,
         {"RDMA_CTS_DEVICES": str(devices)},
-    )  # fmt: skip
+    )
     jobs.pack(job, work / "job.erofs")
     console, control, port = folder / "console.log", folder / "qmp", free_port()
     console.write_bytes(b"")
@@ -133,9 +145,14 @@ def ssh_guest(
     command.remove("-no-reboot")
     command = [word.replace("panic=-1", "panic=0") for word in command]
     command += [
-        "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=net",
-        *network, "-qmp", f"unix:{control},server=on,wait=off",
-    ]  # fmt: skip
+        "-netdev",
+        f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22",
+        "-device",
+        "virtio-net-pci,netdev=net",
+        *network,
+        "-qmp",
+        f"unix:{control},server=on,wait=off",
+    ]
     (folder / "reset.sh").write_text(
         f"exec /usr/bin/python3 {shlex.quote(str(ROOT / 'tests/reset_guest.py'))} {shlex.quote(str(control))}\n"
     )

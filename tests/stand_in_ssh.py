@@ -27,9 +27,11 @@ def main() -> None:
     left = int(os.environ.get("STAND_IN_BYTES", sys.maxsize))
     prefix = os.environ.get("STAND_IN_PREFIX", "")
     with subprocess.Popen(
-        ["sh", "-c", prefix + sys.argv[-1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        ["sh", "-c", prefix + sys.argv[-1]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         start_new_session=True,  # as on a host: no signal of this end gets there
-    ) as host:  # fmt: skip
+    ) as host:
         assert host.stdin
         assert host.stdout
         sources = {0: host.stdin.fileno(), host.stdout.fileno(): 1}

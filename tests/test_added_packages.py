@@ -92,9 +92,12 @@ END
 """)
     apt.chmod(0o755)
     done = subprocess.run(
-        ["sh", str(added.SCRIPT), "/root-of-the-guest", "strace"], capture_output=True, text=True, check=False,
+        ["sh", str(added.SCRIPT), "/root-of-the-guest", "strace"],
+        capture_output=True,
+        text=True,
+        check=False,
         env={"PATH": f"{tmp_path}:/usr/bin:/bin", "MMDEBSTRAP_APT_CONFIG": "/dev/null"},
-    )  # fmt: skip
+    )
     assert done.returncode == (1 if PLANS[plan] else 0)
     assert (f"E: replaces: {PLANS[plan]}\n" == done.stdout) == bool(PLANS[plan])
     assert ("installed: " in done.stdout) == (not PLANS[plan])

@@ -25,11 +25,28 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """A run of the bad driver's cases."""
     place = tmp_path_factory.mktemp("bad")
     tables, overlay = bad_driver.tables(place / "tables", *ROWS), bad_driver.overlay(place / "overlay")
-    command = ["./rdma-cts", "run", "--guest", "--yes", "--cases", str(tables), "--overlay", str(overlay),
-               "-k", "bad/", "--deadline", DEADLINE_S, "--guests", "1", "--out", str(place / "out")]  # fmt: skip
+    command = [
+        "./rdma-cts",
+        "run",
+        "--guest",
+        "--yes",
+        "--cases",
+        str(tables),
+        "--overlay",
+        str(overlay),
+        "-k",
+        "bad/",
+        "--deadline",
+        DEADLINE_S,
+        "--guests",
+        "1",
+        "--out",
+        str(place / "out"),
+    ]
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S,
-                          check=False)  # fmt: skip
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     return read_results(place / "out")
 
@@ -44,9 +61,15 @@ def test_the_run_is_complete_and_says_how_many_guests_it_took(run: Recorded) -> 
     assert run.footer["complete"] is True
     assert run.footer["boots"] == 4
     assert {line["case"].rpartition("/")[2]: line["verdict"] for line in run.results} == {
-        "works": "PASS", "panics": "CRASH", "hangs": "HANG", "leaks": "FAIL", "dies": "CRASH", "taints": "FAIL",
-        "loses": "FAIL", "works-too": "PASS",
-    }  # fmt: skip
+        "works": "PASS",
+        "panics": "CRASH",
+        "hangs": "HANG",
+        "leaks": "FAIL",
+        "dies": "CRASH",
+        "taints": "FAIL",
+        "loses": "FAIL",
+        "works-too": "PASS",
+    }
 
 
 def test_each_violation_occurs_alone_in_a_fresh_guest_too(run: Recorded) -> None:

@@ -31,11 +31,25 @@ def test_what_the_host_lacks_is_unreachable_with_how_to_mend_it(tmp_path: Path) 
     out = tmp_path / "out"
     only = [word for case in ANSWERS for word in ("--only", case)]
     done = subprocess.run(
-        [str(ROOT / "rdma-cts"), "run", "--guest", "--yes", "--no-confirm", "--guest-env", "RDMA_CTS_BARE=8192",
-         "--out", str(out), *only],
-        cwd=ROOT, env={**os.environ, "RDMA_CTS_PYTHON": sys.executable},
-        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+        [
+            str(ROOT / "rdma-cts"),
+            "run",
+            "--guest",
+            "--yes",
+            "--no-confirm",
+            "--guest-env",
+            "RDMA_CTS_BARE=8192",
+            "--out",
+            str(out),
+            *only,
+        ],
+        cwd=ROOT,
+        env={**os.environ, "RDMA_CTS_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert done.returncode in (0, 1), done.stdout + done.stderr
     results = {result["case"]: result for result in read_results(out).results}
     assert {case: result["verdict"] for case, result in results.items()} == {

@@ -132,8 +132,13 @@ def test_a_run_of_some_cases_does_not_pass_for_one_of_all(bundle: Path, capsys: 
 
 def test_a_violated_rule(tmp_path: Path, capsys: Says) -> None:
     broken = next(each for each in VIOLATIONS if each.rule == "REG-15")
-    folder = record(tmp_path / "run", SUITE, [case for case in DEFAULT if "REG-15" in case.rules], broken.kind(),
-                    started=NOW.isoformat())  # fmt: skip
+    folder = record(
+        tmp_path / "run",
+        SUITE,
+        [case for case in DEFAULT if "REG-15" in case.rules],
+        broken.kind(),
+        started=NOW.isoformat(),
+    )
     assert main(["bundle", str(folder)]) == 0
     status, said = verified(tmp_path / "run.rdma-cts.tar.xz", capsys)
     assert status == 1
@@ -192,15 +197,21 @@ def test_waivers_are_packed_applied_anew_and_counted(small: Suite, tmp_path: Pat
 
 def test_a_run_that_was_judged_with_waivers_can_be_bundled(tmp_path: Path, capsys: Says) -> None:
     broken = next(each for each in VIOLATIONS if each.rule == "REG-15")
-    folder = record(tmp_path / "run", SUITE, [case for case in DEFAULT if "REG-15" in case.rules], broken.kind(),
-                    started=NOW.isoformat())  # fmt: skip
+    folder = record(
+        tmp_path / "run",
+        SUITE,
+        [case for case in DEFAULT if "REG-15" in case.rules],
+        broken.kind(),
+        started=NOW.isoformat(),
+    )
     waivers = tmp_path / "waivers.yaml"
     expires = NOW.date() + timedelta(days=30)
     making = ["waivers", "--from", str(folder), "--owner", "me", "--issue", "https://bugs.example/1", "--expires"]
     assert main([*making, str(expires), "--out", str(waivers)]) == 0
     assert main(["judge", str(folder), "--waivers", str(waivers), "--out", str(tmp_path / "judged")]) == 0
-    assert re.search(r"\nreference conforms to its documents but for \d+ waived rules? \(exit status 0\)\n$",
-                     capsys.readouterr().out)  # fmt: skip
+    assert re.search(
+        r"\nreference conforms to its documents but for \d+ waived rules? \(exit status 0\)\n$", capsys.readouterr().out
+    )
     quiet = summary(read(tmp_path / "judged"), tmp_path, level=QUIET)
     assert re.fullmatch(r"no rule was violated but for \d+ waived rules? \(exit status 0\)", quiet)
     assert main(["bundle", str(tmp_path / "judged")]) == 0
@@ -343,7 +354,7 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "files of 1 TiB": lambda: lzma.compress(
         tar_of((named(MANIFEST), manifest_of(GOOD).replace(b'"size": 4', b'"size": 1099511627776')), RESULT)
     ),
-    "a bomb behind the end": lambda: _packed() [:-12] + lzma.compress(bytes(64 << 20)),
+    "a bomb behind the end": lambda: _packed()[:-12] + lzma.compress(bytes(64 << 20)),
     "another stream behind the end": lambda: _packed() + lzma.compress(b"more"),
     "a byte behind the end": lambda: _packed() + b"\0",
     "xz without a check": lambda: _packed(lzma.CHECK_NONE),
@@ -352,7 +363,7 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "a memory limit": lambda: lzma.compress(
         tar_of(FIRST, RESULT), filters=[{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 29}]
     ),
-}  # fmt: skip
+}
 
 
 def _owned(member: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -382,9 +393,10 @@ def test_a_bundle_of_another_version_says_so(tmp_path: Path, capsys: Says) -> No
     other = manifest_of(GOOD).replace(b"rdma-cts-bundle/1", b"rdma-cts-bundle/2")
     (tmp_path / "bundle").write_bytes(lzma.compress(tar_of((named(MANIFEST), other), RESULT)))
     assert verified(tmp_path / "bundle", capsys) == (
-        2, f"rdma-cts: {tmp_path / 'bundle'} is a bundle of another version, rdma-cts-bundle/2, and this one reads "
+        2,
+        f"rdma-cts: {tmp_path / 'bundle'} is a bundle of another version, rdma-cts-bundle/2, and this one reads "
         "rdma-cts-bundle/1; take the version of rdma-cts that has made it\n",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("what", HOSTILE)
@@ -408,8 +420,9 @@ def test_what_is_no_file_is_one_line(what: str, tmp_path: Path, capsys: Says) ->
     assert ("No such file" if what == "nowhere" else "cannot be read: not a regular file") in told
 
 
-def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                             capsys: Says) -> None:  # fmt: skip
+def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Says
+) -> None:
     pack(tmp_path / "bundle", {}, {**GOOD, "console.log": bytes(1 << 20)})
     assert (tmp_path / "bundle").stat().st_size < 2000
     monkeypatch.setattr(bundle_file, "MOST_BYTES", 1 << 19)
@@ -449,14 +462,20 @@ def test_a_verdict_without_any_observation(run: Path, tmp_path: Path, capsys: Sa
 CRASHED = {"verdict": "CRASH", "effective": "CRASH", "observed": {}}
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ({**CRASHED, "rules": []}, "rules is recorded as []"),
-    ({**CRASHED, "rules": ["REG-17", "API-01"]}, "rules is recorded as ['REG-17', 'API-01']"),
-    ({**CRASHED, "rule_verdicts": {"REG-17": "PASS"}}, "rule_verdicts is recorded as"),
-    ({"observed": None}, "nothing was observed"),
-    ({"verdict": "FAIL", "effective": "FAIL", "case": "a/b/c\n\x1b[31m"}, "FAIL of a/b/c??[31m: there is no such case"),
-    ({**CRASHED, "case": "reg_mr/no/such"}, "CRASH of reg_mr/no/such: there is no such case"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({**CRASHED, "rules": []}, "rules is recorded as []"),
+        ({**CRASHED, "rules": ["REG-17", "API-01"]}, "rules is recorded as ['REG-17', 'API-01']"),
+        ({**CRASHED, "rule_verdicts": {"REG-17": "PASS"}}, "rule_verdicts is recorded as"),
+        ({"observed": None}, "nothing was observed"),
+        (
+            {"verdict": "FAIL", "effective": "FAIL", "case": "a/b/c\n\x1b[31m"},
+            "FAIL of a/b/c??[31m: there is no such case",
+        ),
+        ({**CRASHED, "case": "reg_mr/no/such"}, "CRASH of reg_mr/no/such: there is no such case"),
+    ],
+)
 def test_a_record_that_its_case_does_not_have(
     run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
 ) -> None:
@@ -498,8 +517,14 @@ def test_a_sweep_that_could_not_be_run_as_a_whole_is_founded_on_why(run: Path, t
         sweep.pop(key, None)
     case = SUITE.find(sweep["case"])
     assert case is not None
-    sweep.update(verdict="UNREACHABLE", effective="UNREACHABLE", observed={"unreachable": "no huge pages"},
-                 expected={"outcome": "open"}, call=str(case.when), rules=list(case.rules))  # fmt: skip
+    sweep.update(
+        verdict="UNREACHABLE",
+        effective="UNREACHABLE",
+        observed={"unreachable": "no huge pages"},
+        expected={"outcome": "open"},
+        call=str(case.when),
+        rules=list(case.rules),
+    )
     assert "not founded" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
     sweep.update(verdict="PASS", effective="PASS", observed={"returned": "mr"})
     assert "PASS of" in verified(repacked(run, tmp_path / "forged", lines), capsys)[1]
@@ -534,12 +559,15 @@ def test_points_that_are_not_those_of_the_record(run: Path, tmp_path: Path, caps
     assert f"{sweep['case']}: points is recorded as" in said
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ({"points_file": "points/none.json"}, "cannot be read"),
-    ({"points_file": "../../../../etc/passwd"}, "lies outside of"),
-    ({"observed": {"returned": 7}}, ""),
-    ({"case": 7}, ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"points_file": "points/none.json"}, "cannot be read"),
+        ({"points_file": "../../../../etc/passwd"}, "lies outside of"),
+        ({"observed": {"returned": 7}}, ""),
+        ({"case": 7}, ""),
+    ],
+)
 def test_a_damaged_record_is_one_line(
     run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
 ) -> None:
@@ -558,13 +586,16 @@ def test_a_run_of_other_tables_is_not_judged_by_these(run: Path, tmp_path: Path,
     assert "was made with the tables ffffffffffff" in said
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ({"words": "127 of 127 documented rules verified"}, "`words` of its manifest"),
-    ({"run": {"kernel": "6.1"}}, "`run` of its manifest"),
-    ({"under_test": {"kernel": {"build_id": "0"}}}, "`under_test` of its manifest"),
-    ({"suite": {}}, "`suite` of its manifest"),
-    ({"certified": "yes"}, "`certified` of its manifest"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"words": "127 of 127 documented rules verified"}, "`words` of its manifest"),
+        ({"run": {"kernel": "6.1"}}, "`run` of its manifest"),
+        ({"under_test": {"kernel": {"build_id": "0"}}}, "`under_test` of its manifest"),
+        ({"suite": {}}, "`suite` of its manifest"),
+        ({"certified": "yes"}, "`certified` of its manifest"),
+    ],
+)
 def test_a_manifest_that_is_not_of_its_run(
     run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
 ) -> None:
@@ -596,13 +627,16 @@ def test_another_version_may_say_the_same_in_other_words(run: Path, bundle: Path
     assert "manifest:" not in verified(bundle, capsys)[1]
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ({"run": {"kernel": "6.1"}}, "`run` of its manifest"),
-    ({"run": "it was fine"}, "`run` of its manifest"),
-    ({"under_test": {"kernel": {"build_id": "0"}}}, "`under_test` of its manifest"),
-    ({"suite": {}}, "`suite` of its manifest"),
-    ({"certified": "yes"}, "`certified` of its manifest"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"run": {"kernel": "6.1"}}, "`run` of its manifest"),
+        ({"run": "it was fine"}, "`run` of its manifest"),
+        ({"under_test": {"kernel": {"build_id": "0"}}}, "`under_test` of its manifest"),
+        ({"suite": {}}, "`suite` of its manifest"),
+        ({"certified": "yes"}, "`certified` of its manifest"),
+    ],
+)
 def test_no_version_says_other_facts(
     run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
 ) -> None:
@@ -633,11 +667,14 @@ def test_another_version_may_tell_more_or_less_of_a_rule(run: Path, tmp_path: Pa
     assert "the rules of its header are not those of the tables" in told
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ({"rules": {}}, "the rules of its header are not those of the tables"),
-    ({"rules": None}, "the rules of its header are not those of the tables"),
-    ({"suite": None}, "was made with the tables None"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rules": {}}, "the rules of its header are not those of the tables"),
+        ({"rules": None}, "the rules of its header are not those of the tables"),
+        ({"suite": None}, "was made with the tables None"),
+    ],
+)
 def test_a_header_that_no_run_of_these_tables_has(
     run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
 ) -> None:
@@ -681,11 +718,14 @@ def test_a_second_header_is_none_of_a_run(run: Path, tmp_path: Path, capsys: Say
     assert f":{len(lines) + 1}: a second header" in told
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ({"tier": 5}, "results.jsonl:1: tier is 5, not a text or null"),
-    ({"device": 7}, "results.jsonl:1: not a line of rdma-cts/1: a header without device"),
-    ({"started": "soon"}, "results.jsonl: the run has no time at which it started: soon"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tier": 5}, "results.jsonl:1: tier is 5, not a text or null"),
+        ({"device": 7}, "results.jsonl:1: not a line of rdma-cts/1: a header without device"),
+        ({"started": "soon"}, "results.jsonl: the run has no time at which it started: soon"),
+    ],
+)
 def test_a_bad_line_is_told_with_the_name_of_the_bundle_and_of_the_member(
     run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
 ) -> None:
@@ -696,9 +736,7 @@ def test_a_bad_line_is_told_with_the_name_of_the_bundle_and_of_the_member(
     assert told == f"rdma-cts: {tmp_path / 'forged'}: {said}\n"
 
 
-@pytest.mark.parametrize(("member", "content"), [
-    ("waivers_yaml", b"waivers: 7"), ("profile_yaml", b"]"),
-])  # fmt: skip
+@pytest.mark.parametrize(("member", "content"), [("waivers_yaml", b"waivers: 7"), ("profile_yaml", b"]")])
 def test_a_bad_member_is_told_with_the_name_of_the_bundle(
     run: Path, tmp_path: Path, capsys: Says, member: str, content: bytes
 ) -> None:
@@ -747,11 +785,14 @@ def test_a_bundle_goes_through_a_pipe(run: Path, bundle: Path) -> None:
     assert done.stdout == bundle.read_bytes()
 
 
-@pytest.mark.parametrize(("option", "said"), [
-    (["--waivers", str(ROOT / "README.md")], "had no waivers; leave out --waivers"),
-    (["--profile", "/nonexistent"], "/nonexistent cannot be read: No such file or directory"),
-    (["--profile", "/dev/null"], "/dev/null cannot be read: not a regular file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--waivers", str(ROOT / "README.md")], "had no waivers; leave out --waivers"),
+        (["--profile", "/nonexistent"], "/nonexistent cannot be read: No such file or directory"),
+        (["--profile", "/dev/null"], "/dev/null cannot be read: not a regular file"),
+    ],
+)
 def test_a_file_that_the_run_did_not_have(run: Path, capsys: Says, option: list[str], said: str) -> None:
     assert main(["bundle", str(run), *option]) == 2
     assert said in capsys.readouterr().err

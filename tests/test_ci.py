@@ -108,8 +108,15 @@ class Scripts:
         """Calls a script."""
         settings = [f"{name}={value}" for name, value in environment.items()]
         command = ["env", *settings, str(self.root / "suite" / "ci" / script), *arguments]
-        return subprocess.run(command, cwd=self.root, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
+        return subprocess.run(
+            command,
+            cwd=self.root,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
 
     def asked(self) -> list[str]:
         """The arguments of each call of the program."""
@@ -239,8 +246,12 @@ def github_script() -> str:
     """What the workflow runs; its actions are a checkout that is there, caches and the upload of results."""
     values = {"matrix.stack": "forky"}
     lines = [_EXPRESSION.sub(lambda found: values[found[1]], step["run"]) for step in GITHUB["steps"] if "run" in step]
-    more = {"OPTIONS": RUN, "RDMA_CTS_CACHE": WORK / "cache",
-            "GITHUB_OUTPUT": WORK / "output", "GITHUB_STEP_SUMMARY": WORK / "summary"}  # fmt: skip
+    more = {
+        "OPTIONS": RUN,
+        "RDMA_CTS_CACHE": WORK / "cache",
+        "GITHUB_OUTPUT": WORK / "output",
+        "GITHUB_STEP_SUMMARY": WORK / "summary",
+    }
     return script_of(lines, GITHUB["env"] | more)
 
 

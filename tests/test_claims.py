@@ -26,9 +26,7 @@ from reference.stack import without
 from samples import case, header, result
 from trial.running import on_reference
 
-CLAIMED = (
-    "mw_type_1", "mw_type_2", "xrc", "atomics", "odp", "odp_implicit", "flush_global", "immediate_data",
-)  # fmt: skip
+CLAIMED = ("mw_type_1", "mw_type_2", "xrc", "atomics", "odp", "odp_implicit", "flush_global", "immediate_data")
 
 
 def claiming(*names: str) -> Device:

@@ -40,18 +40,28 @@ def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, 
 @pytest.mark.parametrize(
     ("old", "new", "kind"),
     [
-        ("PASS", "FAIL", "regressed"), ("FAIL", "CRASH", "regressed"),
+        ("PASS", "FAIL", "regressed"),
+        ("FAIL", "CRASH", "regressed"),
         ("UNSUPPORTED", "FAIL", "newly supported, and wrong"),
         ("UNREACHABLE", "CRASH", "newly supported, and wrong"),
-        ("WAIVED", "FAIL", "regressed"), ("BROKEN", "HANG", "regressed"), ("CRASH", "FAIL", "changed"),
-        ("FAIL", "PASS", "fixed"), ("CRASH", "PASS", "fixed"), ("UNSUPPORTED", "PASS", "changed"),
-        ("PASS", "UNSUPPORTED", "became unsupported"), ("FAIL", "UNREACHABLE", "became unsupported"),
-        ("UNREACHABLE", "UNSUPPORTED", "changed"), ("WAIVED", "PASS", "waiver no longer needed"),
-        ("WAIVED", "UNSUPPORTED", "waiver no longer needed"), ("FAIL", "WAIVED", "changed"),
-        ("PASS", "MISSED", "no longer decided"), ("FAIL", "BROKEN", "no longer decided"),
-        ("MISSED", "BROKEN", "changed"), ("BROKEN", "PASS", "changed"),
+        ("WAIVED", "FAIL", "regressed"),
+        ("BROKEN", "HANG", "regressed"),
+        ("CRASH", "FAIL", "changed"),
+        ("FAIL", "PASS", "fixed"),
+        ("CRASH", "PASS", "fixed"),
+        ("UNSUPPORTED", "PASS", "changed"),
+        ("PASS", "UNSUPPORTED", "became unsupported"),
+        ("FAIL", "UNREACHABLE", "became unsupported"),
+        ("UNREACHABLE", "UNSUPPORTED", "changed"),
+        ("WAIVED", "PASS", "waiver no longer needed"),
+        ("WAIVED", "UNSUPPORTED", "waiver no longer needed"),
+        ("FAIL", "WAIVED", "changed"),
+        ("PASS", "MISSED", "no longer decided"),
+        ("FAIL", "BROKEN", "no longer decided"),
+        ("MISSED", "BROKEN", "changed"),
+        ("BROKEN", "PASS", "changed"),
     ],
-)  # fmt: skip
+)
 def test_a_change_of_verdict_is_of_one_kind(old: str, new: str, kind: str) -> None:
     assert kind_of(old, new) == kind
 
@@ -74,8 +84,11 @@ def test_cases_are_compared_by_their_ids(tmp_path: Path) -> None:
     new = [result(first, "CRASH"), result(second), result(fourth)]
     found, status = changes(tmp_path, old, new)
     assert [(change.kind, change.case) for change in found] == [
-        ("regressed", first.id), ("fixed", second.id), ("new", fourth.id), ("gone", third.id),
-    ]  # fmt: skip
+        ("regressed", first.id),
+        ("fixed", second.id),
+        ("new", fourth.id),
+        ("gone", third.id),
+    ]
     assert status == 1
 
 
@@ -113,8 +126,9 @@ def test_points_are_compared_even_where_the_verdict_stays(tmp_path: Path) -> Non
     new = swept(tmp_path / "new", "LOCAL_WRITE", "LOCAL_WRITE+MW_BIND")
     found, status = changes(tmp_path, old, new)
     assert [(change.kind, change.points, change.examples) for change in found] == [
-        ("regressed", 2, ("access=LOCAL_WRITE",)), ("fixed", 1, ("access=MW_BIND",)),
-    ]  # fmt: skip
+        ("regressed", 2, ("access=LOCAL_WRITE",)),
+        ("fixed", 1, ("access=MW_BIND",)),
+    ]
     assert status == 1
 
 
@@ -169,14 +183,19 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, caps
     assert said.endswith("something has regressed (exit status 1)\n")
 
 
-@pytest.mark.parametrize(("spoil", "what"), [
-    (lambda data: {**data, "index": "AAAA"}, "not the points of a sweep"),
-    (lambda data: {**data, "axes": {"a": {"subsets": [str(bit) for bit in range(40)]}}}, "a space of"),
-    (lambda data: {**data, "outcomes": [{**each, "verdict": "GOOD"} for each in data["outcomes"]]},
-     'is "GOOD", not one of CRASH, '),
-    (lambda data: {**data, "outcomes": data["outcomes"][:0]}, "do not fit"),
-    (lambda data: [], "not the points"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spoil", "what"),
+    [
+        (lambda data: {**data, "index": "AAAA"}, "not the points of a sweep"),
+        (lambda data: {**data, "axes": {"a": {"subsets": [str(bit) for bit in range(40)]}}}, "a space of"),
+        (
+            lambda data: {**data, "outcomes": [{**each, "verdict": "GOOD"} for each in data["outcomes"]]},
+            'is "GOOD", not one of CRASH, ',
+        ),
+        (lambda data: {**data, "outcomes": data["outcomes"][:0]}, "do not fit"),
+        (lambda data: [], "not the points"),
+    ],
+)
 def test_points_that_are_none_are_one_clear_line(
     tmp_path: Path, spoil: Callable[[Any], Any], what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,8 +223,12 @@ def two_runs(tmp_path: Path) -> tuple[str, str]:
     first, second, third, fourth = SUITE.cases
     refused = "ibv_reg_mr(access=0) should succeed, returned NULL with errno"
     old = [result(first, "FAIL", f"{refused} EINVAL"), result(second), result(third, "UNSUPPORTED"), result(fourth)]
-    new = [result(first), result(second, "FAIL", f"{refused} EPERM"), result(third, "FAIL", f"{refused} ENOMEM | <b>"),
-           result(fourth, "MISSED")]  # fmt: skip
+    new = [
+        result(first),
+        result(second, "FAIL", f"{refused} EPERM"),
+        result(third, "FAIL", f"{refused} ENOMEM | <b>"),
+        result(fourth, "MISSED"),
+    ]
     return str(run(tmp_path / "old", old)), str(run(tmp_path / "new", new))
 
 
@@ -250,8 +273,11 @@ def test_a_comparison_for_programs_has_numbers_and_every_change(
     data = json.loads(capsys.readouterr().out)
     assert (data["schema"], data["exit_status"], data["cases_compared"]) == ("rdma-cts-comparison/1", 1, 4)
     assert [change["kind"] for change in data["changes"]] == [
-        "regressed", "newly supported, and wrong", "no longer decided", "fixed",
-    ]  # fmt: skip
+        "regressed",
+        "newly supported, and wrong",
+        "no longer decided",
+        "fixed",
+    ]
     counts = {kind: len(defects) for kind, defects in data["defects"].items()}
     assert counts == {"new": 2, "gone": 1, "in both": 0, "not decided": 0}
 
@@ -285,6 +311,7 @@ def test_a_sweep_that_is_wrong_only_where_it_is_newly_supported_has_not_regresse
     new = [sweep(tmp_path / "new", SUITE.cases[0], FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0, NEWLY)]
     found, status = changes(tmp_path, old, new)
     assert [(change.kind, change.points) for change in found] == [
-        ("newly supported, and wrong", 0), ("newly supported, and wrong", 4),
-    ]  # fmt: skip
+        ("newly supported, and wrong", 0),
+        ("newly supported, and wrong", 4),
+    ]
     assert status == 1

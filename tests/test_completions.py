@@ -8,11 +8,20 @@ from conformance.bench.work_requests import EXTENDED_OPCODES, WR_OPCODES, Comple
 
 # enum ibv_wc_opcode of <infiniband/verbs.h>, a second time, by the request.
 COMPLETED = {
-    "RDMA_WRITE": "RDMA_WRITE", "RDMA_WRITE_WITH_IMM": "RDMA_WRITE", "SEND": "SEND", "SEND_WITH_IMM": "SEND",
-    "RDMA_READ": "RDMA_READ", "ATOMIC_CMP_AND_SWP": "COMP_SWAP", "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
-    "LOCAL_INV": "LOCAL_INV", "BIND_MW": "BIND_MW", "SEND_WITH_INV": "SEND", "FLUSH_GLOBAL": "FLUSH",
-    "FLUSH_PERSISTENT": "FLUSH", "ATOMIC_WRITE": "ATOMIC_WRITE",
-}  # fmt: skip
+    "RDMA_WRITE": "RDMA_WRITE",
+    "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
+    "SEND": "SEND",
+    "SEND_WITH_IMM": "SEND",
+    "RDMA_READ": "RDMA_READ",
+    "ATOMIC_CMP_AND_SWP": "COMP_SWAP",
+    "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
+    "LOCAL_INV": "LOCAL_INV",
+    "BIND_MW": "BIND_MW",
+    "SEND_WITH_INV": "SEND",
+    "FLUSH_GLOBAL": "FLUSH",
+    "FLUSH_PERSISTENT": "FLUSH",
+    "ATOMIC_WRITE": "ATOMIC_WRITE",
+}
 
 
 def completed(opcode: str, status: str = "SUCCESS") -> list[Completion]:

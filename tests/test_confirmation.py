@@ -72,9 +72,15 @@ class Run:
         with closing(ResultsFile(self.folder / "results.jsonl", carry_on=carry_on)) as file:
             prior = file.cut_back(file.recorded()) if carry_on else None
             supervisor = Supervisor(
-                suite, suite.cases, file, self.audience, {"stack": "test"}, self.folder / "console.log",
-                boot_id=lambda: boot_id, prior=prior,
-            )  # fmt: skip
+                suite,
+                suite.cases,
+                file,
+                self.audience,
+                {"stack": "test"},
+                self.folder / "console.log",
+                boot_id=lambda: boot_id,
+                prior=prior,
+            )
             supervisor.run(self.start, again=[again or self.start_again])
         assert all(actor.closed for actor in self.actors)
         return read_results(self.folder)
@@ -261,8 +267,9 @@ def test_a_run_carried_on_on_another_stack_confirms_nothing_there(tmp_path: Path
     (tmp_path / "results.jsonl").write_bytes(data + b"".join(map(encode, done)))
     run = Run(tmp_path, always(3))
     other = encode(samples.header(env={**samples.header()["env"], "kernel": "7.3.0"}))
-    recorded = run(lambda cases: Actor(itertools.chain([other], itertools.islice(lines(cases, always(3)), 1, None))),
-                   carry_on=True)  # fmt: skip
+    recorded = run(
+        lambda cases: Actor(itertools.chain([other], itertools.islice(lines(cases, always(3)), 1, None))), carry_on=True
+    )
     assert counts(recorded) == (0, 0, 1)
     assert "kernel has changed" in run.audience.said[-1]
 
@@ -366,8 +373,9 @@ def test_a_report_says_it_beside_each_violation(mixed: Path, form: str) -> None:
 def test_the_summaries_have_the_figures_and_what_was_not_confirmed(mixed: Path) -> None:
     run = read(mixed)
     assert list(confirmation_texts.summary(run)) == [
-        "violations tried again alone: 1 confirmed, 1 not confirmed", f"{IDS[11]}: {NOT_CONFIRMED}"
-    ]  # fmt: skip
+        "violations tried again alone: 1 confirmed, 1 not confirmed",
+        f"{IDS[11]}: {NOT_CONFIRMED}",
+    ]
     assert all(line in terminal.summary(run, mixed) for line in confirmation_texts.summary(run))
     assert "1 confirmed, 1 not confirmed" in str(FORMATS["markdown"]([run]))
     data = json.loads(FORMATS["summary"]([run]))
@@ -382,11 +390,8 @@ def test_a_comparison_says_it_of_a_regression(tmp_path: Path, mixed: Path, capsy
 
 
 @pytest.mark.parametrize(
-    "record",
-    [
-        {"after": "all"}, {"after": [1]}, {"in_run": []}, {"alone": {"verdict": 1}}, {"point": 3}, {"in_run": 7},
-    ],
-)  # fmt: skip
+    "record", [{"after": "all"}, {"after": [1]}, {"in_run": []}, {"alone": {"verdict": 1}}, {"point": 3}, {"in_run": 7}]
+)
 def test_a_damaged_record_is_one_line(tmp_path: Path, mixed: Path, record: dict[str, object]) -> None:
     lines = [json.loads(line) for line in (mixed / "results.jsonl").read_bytes().splitlines()]
     next(line for line in lines if line["type"] == "confirmation").update(record)

@@ -269,7 +269,7 @@ def test_c_returns_before_it_would_use_a_stale_pair_that_it_cannot_renew() -> No
         ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),
         ("RC", IWARP, "RDMA_READ", "SUCCESS", "", True),
     ],
-)  # fmt: skip
+)
 def test_what_nobody_has_answered_is_followed_by_a_message_that_must_arrive(
     monkeypatch: pytest.MonkeyPatch, kind: str, transport: Any, opcode: str, found: str, received: str, answered: bool
 ) -> None:
@@ -330,7 +330,7 @@ def test_c_leaves_an_exchange_whose_receive_is_refused_to_python() -> None:
     device = SimpleNamespace(pointers=SimpleNamespace(attributes=lambda _: 0))
     end: Any = SimpleNamespace(
         kind="RC", device=device, deadline_s=1.0, attributes=None, poster=SimpleNamespace(qp=ctypes.addressof(queue))
-    )  # fmt: skip
+    )
     made = native_exchange.NativeConnection(end, end, 0.5, renewable=False, by_reset=False)
     made.state = False, (0, 0)
     spec = native_exchange.NativeSpec(made, 0, 1, SendRequest("RDMA_WRITE", 1), (area(pattern(8)), area(pattern(8))))
@@ -358,7 +358,7 @@ def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_
     device = SimpleNamespace(pointers=SimpleNamespace(attributes=lambda _: 0))
     end: Any = SimpleNamespace(
         kind="RC", device=device, deadline_s=1.0, attributes=None, poster=SimpleNamespace(qp=ctypes.addressof(queue))
-    )  # fmt: skip
+    )
     made = native_exchange.NativeConnection(end, end, 0.5, renewable=False, by_reset=False)
     made.state = False, (0, 0)
     request = SendRequest("RDMA_WRITE", 1)

@@ -64,9 +64,7 @@ class Library:
             others[0]._obj.value = ctypes.addressof(self.told)
         if name in ("rdma_connect", "rdma_accept"):
             parameters: _ConnParam = others[0]._obj
-            self.connected[name] = (
-                parameters.qp_num, parameters.initiator_depth, parameters.responder_resources,
-            )  # fmt: skip
+            self.connected[name] = (parameters.qp_num, parameters.initiator_depth, parameters.responder_resources)
         if name == "rdma_connect":
             self.asking = own
         for event, end in self.reports.get(name, ()):

@@ -55,15 +55,16 @@ def results(tmp_path: Path, lines: Sequence[ResultRecord], complete: bool = True
 
 def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
     """Cases, success, refused and open of each rule that has a case."""
-    return {
-        rule.id: (rule.cases, rule.success, rule.refused, rule.open) for rule in coverage.rules if rule.cases
-    }  # fmt: skip
+    return {rule.id: (rule.cases, rule.success, rule.refused, rule.open) for rule in coverage.rules if rule.cases}
 
 
 def test_cases_count_for_each_of_their_rules_in_each_direction() -> None:
     assert numbers(cover(suite())) == {
-        "REG-01": (2, 1, 1, 0), "REG-02": (1, 0, 1, 0), "REG-23": (1, 1, 1, 0), "REG-03": (1, 0, 0, 1),
-    }  # fmt: skip
+        "REG-01": (2, 1, 1, 0),
+        "REG-02": (1, 0, 1, 0),
+        "REG-23": (1, 1, 1, 0),
+        "REG-03": (1, 0, 0, 1),
+    }
 
 
 def test_an_open_call_proves_nothing_whatever_follows() -> None:
@@ -101,8 +102,11 @@ def test_a_rule_has_the_worst_verdict_of_its_cases(tmp_path: Path) -> None:
     lines = [samples.result(case, verdicts[case.id.split("/")[-1]]) for case in made.cases[:3]]
     coverage = cover_with_results(made, results(tmp_path, lines))
     assert {rule.id: rule.verdict for rule in coverage.rules} == {
-        "REG-01": "FAIL", "REG-02": "FAIL", "REG-03": "-", "REG-23": "UNSUPPORTED",
-    }  # fmt: skip
+        "REG-01": "FAIL",
+        "REG-02": "FAIL",
+        "REG-03": "-",
+        "REG-23": "UNSUPPORTED",
+    }
     assert coverage.complete is True
     total = "results of 3 of the 4 cases; rules: 1 UNSUPPORTED, 2 FAIL, 1 without a result"
     assert total in list(render(coverage))
@@ -171,10 +175,17 @@ def test_results_of_rules_and_cases_that_are_gone_do_no_harm(tmp_path: Path) -> 
     assert {rule.id: rule.verdict for rule in coverage.rules}["REG-01"] == "PASS"
 
 
-@pytest.mark.parametrize("change", [
-    {"effective": "FINE"}, {"rules": 3}, {"rules": [[]]}, {"observed": None}, {"expected": []},
-    {"expected": {"afterwards": [1]}, "observed": {"afterwards": [1]}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"effective": "FINE"},
+        {"rules": 3},
+        {"rules": [[]]},
+        {"observed": None},
+        {"expected": []},
+        {"expected": {"afterwards": [1]}, "observed": {"afterwards": [1]}},
+    ],
+)
 def test_a_result_that_makes_no_sense_is_told_and_not_a_traceback(tmp_path: Path, change: dict[str, Any]) -> None:
     made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
     with pytest.raises(UserError, match=r"results\.jsonl"):
@@ -187,9 +198,15 @@ def test_the_data_hold_what_the_lines_say() -> None:
     assert data["totals"]["rules_with_case"] == 4
     assert data["totals"]["codes_observed"] is None
     assert data["rules"][0] | {"statement": ""} == {
-        "id": "REG-01", "document": "ibv_reg_mr(3)", "statement": "", "cases": 2, "success": 1, "refused": 1,
-        "open": 0, "verdict": "",
-    }  # fmt: skip
+        "id": "REG-01",
+        "document": "ibv_reg_mr(3)",
+        "statement": "",
+        "cases": 2,
+        "success": 1,
+        "refused": 1,
+        "open": 0,
+        "verdict": "",
+    }
 
 
 @pytest.mark.parametrize(("rules", "status"), [(["REG-01", "REG-02", "REG-03", "REG-23"], 0), ([], 1)])

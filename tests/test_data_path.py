@@ -36,9 +36,13 @@ class Provider:
         self.keys = {_REMOTE}
         self.windows: list[Any] = []
         functions: dict[str, Callable[..., int]] = {
-            "alloc_mw": lambda pd, kind: 0, "bind_mw": lambda qp, window, request: 0, "dealloc_mw": lambda window: 0,
-            "poll_cq": self.poll_cq, "post_send": self.post_send, "post_recv": self.post_recv,
-        }  # fmt: skip
+            "alloc_mw": lambda pd, kind: 0,
+            "bind_mw": lambda qp, window, request: 0,
+            "dealloc_mw": lambda window: 0,
+            "poll_cq": self.poll_cq,
+            "post_send": self.post_send,
+            "post_recv": self.post_recv,
+        }
         self.functions = {name: kind(functions[name]) for name, (_, kind) in FUNCTIONS.items()}
         for name, (index, _) in FUNCTIONS.items():
             self.context[1 + index] = ctypes.cast(self.functions[name], ctypes.c_void_p).value or 0

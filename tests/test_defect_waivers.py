@@ -77,8 +77,10 @@ def test_what_comes_only_at_times_is_named_so(tmp_path: Path) -> None:
 
 
 def test_a_waiver_holds_on_the_kernels_of_the_runs_that_showed_the_defect(tmp_path: Path) -> None:
-    kernels = {waiver.defect: (waiver.where.kernel_from, waiver.where.kernel_to)
-               for waiver in made(tmp_path, "forky", "trixie").defects}  # fmt: skip
+    kernels = {
+        waiver.defect: (waiver.where.kernel_from, waiver.where.kernel_to)
+        for waiver in made(tmp_path, "forky", "trixie").defects
+    }
     assert kernels["85c569cb8aca"] == ("6.12", "7.2")
     assert kernels["251ad0de44ec"] == ("7.2", "7.2")
     only_forky = made(tmp_path, "forky")
@@ -112,8 +114,16 @@ def test_a_defect_that_has_become_worse_counts(tmp_path: Path) -> None:
     line = "ibv_reg_mr(access=ON_DEMAND): the kernel under test died"
     afterwards = {"afterwards": [{"call": "traffic(op=RDMA_WRITE)", "outcome": "success"}]}
     same = changed(served, {"reason": moved})
-    worse = changed(served, {"verdict": served["verdict"].CRASH, "call": line.partition(":")[0], "reason": line,
-                             "expected": afterwards, "kernel": died})  # fmt: skip
+    worse = changed(
+        served,
+        {
+            "verdict": served["verdict"].CRASH,
+            "call": line.partition(":")[0],
+            "reason": line,
+            "expected": afterwards,
+            "kernel": died,
+        },
+    )
     assert left(waivers, run, [same])[0] == []
     open_, problems = left(waivers, run, [worse])
     assert open_ == [served["case"]]
@@ -212,7 +222,11 @@ def test_the_shipped_waivers_of_soft_roce_are_taken_and_cover_its_recorded_runs(
     found = read_waivers(path, NO_SUITE, TODAY)
     known = {fingerprint for waiver in found.defects for fingerprint in (waiver.defect, *waiver.also)}
     assert {waiver.where.driver for waiver in found.defects} == {"rxe"}
-    severe = {defect.fingerprint for name in ("forky", "trixie") for defect in recorded(name).defects
-              if defect.severity in (Severity.KERNEL_CRASH, Severity.MEMORY, Severity.PROCESS_CRASH)}  # fmt: skip
+    severe = {
+        defect.fingerprint
+        for name in ("forky", "trixie")
+        for defect in recorded(name).defects
+        if defect.severity in (Severity.KERNEL_CRASH, Severity.MEMORY, Severity.PROCESS_CRASH)
+    }
     assert len(severe) == 5
     assert severe <= known

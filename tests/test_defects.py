@@ -112,9 +112,13 @@ def test_the_most_severe_defect_comes_first_and_each_result_counts_once() -> Non
     bad = [record for record in run if record["verdict"] in VIOLATIONS]
     count = count_by_severity(map(worst_severity, bad))
     assert {severity.label: number for severity, number in count.items()} == {
-        "kernel crash": 4, "memory safety": 29, "process crash": 1, "not refused": 49, "valid refused": 43,
+        "kernel crash": 4,
+        "memory safety": 29,
+        "process crash": 1,
+        "not refused": 49,
+        "valid refused": 43,
         "wrong report": 63,
-    }  # fmt: skip
+    }
     assert sum(count.values()) == len(bad)
 
 
@@ -172,9 +176,11 @@ def test_a_line_of_judging_has_its_kind_of_fault(line: str, fault: Fault) -> Non
 def test_every_other_line_would_be_a_remark_and_no_recorded_one_is_by_mistake() -> None:
     remarks = {
         re.sub(r"0x[0-9a-f]+", "KEY", symptom.line.replace(symptom.call, ""))
-        for name in ("forky", "trixie", "siw") for record in results(name) for symptom in symptoms_of(record)
+        for name in ("forky", "trixie", "siw")
+        for record in results(name)
+        for symptom in symptoms_of(record)
         if symptom.fault is Fault.REMARK
-    }  # fmt: skip
+    }
     assert remarks == {": the receiver was told nothing as the invalidated key, not KEY"}
 
 
@@ -217,8 +223,11 @@ def test_a_title_names_the_shortest_condition_that_no_successful_call_has() -> N
 def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fingerprint(tmp_path: Path) -> None:
     """A reference that refuses REMOTE_WRITE: the rules are apart until the run shows what their calls share."""
     suite = load_suite()
-    cases = [case for case in suite.cases if case.id.startswith(("reg_mr/rights/", "reg_mr/registration/",
-                                                                 "reg_mr/access_flags/"))]  # fmt: skip
+    cases = [
+        case
+        for case in suite.cases
+        if case.id.startswith(("reg_mr/rights/", "reg_mr/registration/", "reg_mr/access_flags/"))
+    ]
     run = read(recorded_run(tmp_path / "run", suite, cases, RemoteWriteNever()))
     refused = [defect for defect in run.defects if defect.severity is Severity.VALID_REFUSED]
     first = refused[0]

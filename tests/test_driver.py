@@ -101,16 +101,18 @@ def test_two_runs_at_once_compile_it_once(tmp_path: Path, compiler: Compiler) ->
 @pytest.mark.parametrize(
     "other",
     [
-        dataclasses.replace(Recipe(), suite="sid"), dataclasses.replace(Recipe(), kernel_suite="sid"),
+        dataclasses.replace(Recipe(), suite="sid"),
+        dataclasses.replace(Recipe(), kernel_suite="sid"),
         dataclasses.replace(Recipe(), mirror="http://mirror.example/debian"),
     ],
-)  # fmt: skip
+)
 def test_whatever_shapes_a_module_changes_its_digest(other: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     digests = [
-        module_digest(SIW, Recipe(), KERNEL), module_digest(SIW, other, KERNEL),
+        module_digest(SIW, Recipe(), KERNEL),
+        module_digest(SIW, other, KERNEL),
         module_digest(SIW, Recipe(), "7.1-test"),
         module_digest(dataclasses.replace(SIW, option="CONFIG_OTHER"), Recipe(), KERNEL),
-    ]  # fmt: skip
+    ]
     monkeypatch.setattr(driver, "_SCRIPT", SCRIPTS / "init.sh")
     digests.append(module_digest(SIW, Recipe(), KERNEL))
     assert len(set(digests)) == len(digests)

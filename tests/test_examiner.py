@@ -130,15 +130,19 @@ NOISE = ["[  1.0] nothing to see"]
 COMPLAINT, OTHER, NAMED = "[  2.0] WARNING: at mm/x.c", "[  2.0] WARNING: of another", "[  2.0] siw_dereg+0x1/0x2 [siw]"
 
 
-@pytest.mark.parametrize("log", [
-    [COMPLAINT, NAMED, *NOISE * 800],
-    [*NOISE * 400, COMPLAINT, NAMED, *NOISE * 400],
-    [*NOISE * 400, OTHER, *NOISE * 10, COMPLAINT, *NOISE * 300, NAMED, *NOISE * 200],
-    [OTHER, *NOISE * 400, NAMED, *NOISE * 400],
-    [*NOISE * 400, NAMED, *NOISE * 400],
-    [*NOISE * 800, COMPLAINT, NAMED],
-    [*NOISE * 400, OTHER, *NOISE * 400],
-], ids=["first", "between", "far apart", "named in what is cut", "without", "last", "of another"])  # fmt: skip
+@pytest.mark.parametrize(
+    "log",
+    [
+        [COMPLAINT, NAMED, *NOISE * 800],
+        [*NOISE * 400, COMPLAINT, NAMED, *NOISE * 400],
+        [*NOISE * 400, OTHER, *NOISE * 10, COMPLAINT, *NOISE * 300, NAMED, *NOISE * 200],
+        [OTHER, *NOISE * 400, NAMED, *NOISE * 400],
+        [*NOISE * 400, NAMED, *NOISE * 400],
+        [*NOISE * 800, COMPLAINT, NAMED],
+        [*NOISE * 400, OTHER, *NOISE * 400],
+    ],
+    ids=["first", "between", "far apart", "named in what is cut", "without", "last", "of another"],
+)
 @pytest.mark.parametrize("taint", [0, 512])
 @pytest.mark.parametrize("suspects", [{}, {"suspects": ["siw", "ib_core"]}], ids=["", "suspects"])
 def test_what_is_kept_of_a_log_gives_the_verdict_of_all_of_it(

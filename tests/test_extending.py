@@ -27,9 +27,16 @@ from trial import violations
 from trial.altering import Alteration, AlteredEntry
 
 CHECKS: tuple[Callable[[], Iterable[str]], ...] = (
-    extending.flags, extending.described, extending.entries, extending.violation_modules, extending.capabilities,
-    extending.preconditions, extending.formats, extending.stacks, extending.kinds,
-)  # fmt: skip
+    extending.flags,
+    extending.described,
+    extending.entries,
+    extending.violation_modules,
+    extending.capabilities,
+    extending.preconditions,
+    extending.formats,
+    extending.stacks,
+    extending.kinds,
+)
 
 
 @pytest.fixture(scope="module")

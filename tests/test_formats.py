@@ -64,10 +64,16 @@ def tables(text: str) -> list[list[str]]:
 def test_ktap_has_a_line_for_each_verdict() -> None:
     found = results_in(ktap.render([digested(one_of_each())]))
     assert {verdict: (line.ok, line.skip) for verdict, line in zip(VERDICTS, found, strict=True)} == {
-        "CRASH": (False, False), "HANG": (False, False), "FAIL": (False, False), "BROKEN": (False, False),
-        "MISSED": (False, False), "WAIVED": (True, False), "UNREACHABLE": (True, True), "UNSUPPORTED": (True, True),
+        "CRASH": (False, False),
+        "HANG": (False, False),
+        "FAIL": (False, False),
+        "BROKEN": (False, False),
+        "MISSED": (False, False),
+        "WAIVED": (True, False),
+        "UNREACHABLE": (True, True),
+        "UNSUPPORTED": (True, True),
         "PASS": (True, False),
-    }  # fmt: skip
+    }
     assert "# XFAIL WAIVED" in ktap.render([digested(one_of_each())])
 
 
@@ -98,9 +104,12 @@ def test_markdown_has_the_verdict_and_a_row_for_each_defect() -> None:
     severity, fingerprint, *rest = rows[-1]
     assert (severity, len(fingerprint)) == ("wrong report", 12)
     assert rest == [
-        "ibv_reg_mr: a | b <b> [x](y)", "REG-01", "1", "not known",
+        "ibv_reg_mr: a | b <b> [x](y)",
+        "REG-01",
+        "1",
+        "not known",
         "./rdma-cts run --only reg_mr/sample/c0",
-    ]  # fmt: skip
+    ]
 
 
 @given(ANY_TEXT)
@@ -158,11 +167,19 @@ def test_the_summary_of_a_run_cut_short_keeps_to_the_schema_too() -> None:
 
 
 WRONG: list[dict[str, object]] = [
-    {"rules": "REG-01"}, {"rules": [1]}, {"source": []}, {"kernel": {"log": "text"}}, {"observed": 3},
+    {"rules": "REG-01"},
+    {"rules": [1]},
+    {"source": []},
+    {"kernel": {"log": "text"}},
+    {"observed": 3},
     {"space": {"axes": {"a": 3}}},
-    {"deviations": ["x"]}, {"deviations": [{"count": "many"}]}, {"points": {"PASS": "x"}},
-    {"reason": 1}, {"notes": "x"}, {"rule_verdicts": {"REG-01": "GOOD"}},
-]  # fmt: skip
+    {"deviations": ["x"]},
+    {"deviations": [{"count": "many"}]},
+    {"points": {"PASS": "x"}},
+    {"reason": 1},
+    {"notes": "x"},
+    {"rule_verdicts": {"REG-01": "GOOD"}},
+]
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: str(wrong)[:40])
@@ -182,11 +199,12 @@ def test_hostile_text_becomes_one_plain_line() -> None:
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3), max_leaves=8,
-)  # fmt: skip
-KEYS = sorted({
-    *result(SUITE.cases[0]), "space", "points", "deviations", "points_file", "rule_verdicts", "notes", "alarms",
-})  # fmt: skip
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = sorted(
+    {*result(SUITE.cases[0]), "space", "points", "deviations", "points_file", "rule_verdicts", "notes", "alarms"}
+)
 RENDERERS = (html.render, junit.render, ktap.render, markdown.render, summary.render)
 
 

@@ -118,10 +118,7 @@ DOCTORED: dict[str, tuple[tuple[Edit, ...], dict[str, str]]] = {
         (("IBV_REREG_MR_ERR_INPUT = -1,", "IBV_REREG_MR_ERR_INPUT = 1,"),),
         {"enum ibv_rereg_mr_err_code.ERR_INPUT": FAIL},
     ),
-    "enumerator removed": (
-        (("IBV_ACCESS_FLUSH_GLOBAL = 256,", ""),),
-        {"enum ibv_access_flags.FLUSH_GLOBAL": FAIL},
-    ),
+    "enumerator removed": ((("IBV_ACCESS_FLUSH_GLOBAL = 256,", ""),), {"enum ibv_access_flags.FLUSH_GLOBAL": FAIL}),
     "enumerator added": (
         (("IBV_SEND_FENCE = 1,", "IBV_SEND_FENCE = 1, IBV_SEND_NEW = 1 << 9,"),),
         {"enum ibv_send_flags.NEW": NOT_COVERED},
@@ -241,10 +238,7 @@ DOCTORED: dict[str, tuple[tuple[Edit, ...], dict[str, str]]] = {
         ),
         {"struct ibv_context_ops.dealloc_mw type": FAIL},
     ),
-    "struct incomplete": (
-        (("struct ibv_comp_channel {", "struct renamed {"),),
-        {"struct ibv_comp_channel": FAIL},
-    ),
+    "struct incomplete": ((("struct ibv_comp_channel {", "struct renamed {"),), {"struct ibv_comp_channel": FAIL}),
     "argument added": (
         (("int ibv_dereg_mr(struct ibv_mr *mr);", "int ibv_dereg_mr(struct ibv_mr *mr, int flags);"),),
         {"prototype ibv_dereg_mr": FAIL},
@@ -262,10 +256,7 @@ DOCTORED: dict[str, tuple[tuple[Edit, ...], dict[str, str]]] = {
         (("static inline int ibv_bind_mw", "static inline long ibv_bind_mw"),),
         {"prototype ibv_bind_mw": FAIL},
     ),
-    "prototype removed": (
-        ((f"{VERBS['ibv_reg_dmabuf_mr'].signature};", ""),),
-        {"prototype ibv_reg_dmabuf_mr": FAIL},
-    ),
+    "prototype removed": (((f"{VERBS['ibv_reg_dmabuf_mr'].signature};", ""),), {"prototype ibv_reg_dmabuf_mr": FAIL}),
     "function misplaced into a macro": (
         ((f"{VERBS['ibv_dereg_mr'].signature};", "#define ibv_dereg_mr(mr) 0"),),
         {"prototype ibv_dereg_mr": FAIL},
@@ -274,17 +265,12 @@ DOCTORED: dict[str, tuple[tuple[Edit, ...], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("name", DOCTORED)
-def test_a_doctored_header_gives_its_findings_and_no_others(
-    name: str,
-    header: Callable[..., Path],
-) -> None:
+def test_a_doctored_header_gives_its_findings_and_no_others(name: str, header: Callable[..., Path]) -> None:
     edits, expected = DOCTORED[name]
     assert findings(check_header(include_dirs=[header(*edits)])) == expected
 
 
-def test_a_struct_embedding_a_missing_one_is_compared_as_far_as_it_goes(
-    header: Callable[..., Path],
-) -> None:
+def test_a_struct_embedding_a_missing_one_is_compared_as_far_as_it_goes(header: Callable[..., Path]) -> None:
     text = own_header()
     start = text.index("struct ibv_mw_bind_info {")
     middle = text[start : text.index("struct ibv_sge {", start)]
@@ -368,9 +354,7 @@ def test_no_header_is_unreachable_and_names_the_package(tmp_path: Path) -> None:
     ]
 
 
-def test_a_header_that_does_not_compile_is_unreachable_with_the_first_error(
-    header: Callable[..., Path],
-) -> None:
+def test_a_header_that_does_not_compile_is_unreachable_with_the_first_error(header: Callable[..., Path]) -> None:
     [check] = check_header(include_dirs=[header(("struct ibv_mr {", "struct ibv_mr { nonsense here;"))])
     assert check.outcome == UNREACHABLE
     assert check.reason.startswith("<infiniband/verbs.h> does not compile: ")
@@ -401,10 +385,7 @@ def test_no_compiler_is_unreachable(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     ],
 )
 def test_a_useless_compiler_in_CC_is_unreachable(
-    command: str,
-    reason: str,
-    monkeypatch: pytest.MonkeyPatch,
-    header: Callable[..., Path],
+    command: str, reason: str, monkeypatch: pytest.MonkeyPatch, header: Callable[..., Path]
 ) -> None:
     monkeypatch.setenv("CC", command)
     [check] = check_header(include_dirs=[header()])
@@ -429,10 +410,7 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_nothing_is_left_behind(
-    broken: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    header: Callable[..., Path],
-    tmp_path: Path,
+    broken: bool, monkeypatch: pytest.MonkeyPatch, header: Callable[..., Path], tmp_path: Path
 ) -> None:
     directory, scratch = header(*([("struct ibv_mr {", "?")] if broken else [])), tmp_path / "scratch"
     scratch.mkdir()

@@ -132,8 +132,10 @@ def test_each_rule_says_since_when_on_each_stack(page: webdriver.Chrome) -> None
 
 
 def test_each_defect_says_since_when(short: Path) -> None:
-    told = {defect.rules[0]: {lane.name: lane.told for lane in track.lanes}
-            for defect, track in HistoryPage(read_history(short)).defects}  # fmt: skip
+    told = {
+        defect.rules[0]: {lane.name: lane.told for lane in track.lanes}
+        for defect, track in HistoryPage(read_history(short)).defects
+    }
     assert told["REG-01"] == {"sid": "never seen", "trixie": "in all 7 nights"}
     assert told["REG-02"]["trixie"] == "since 2026-05-06 03:17, seen in 2 of 7 nights"
     assert told["REG-15"]["trixie"].endswith("comes and goes")
@@ -146,16 +148,19 @@ def test_a_change_says_what_was_different_under_test(page: webdriver.Chrome) -> 
     assert mended == "2026-05-06 03:17, trixie: FAIL → PASS although nothing under test was different"
     assert broken == "2026-05-04 03:17, trixie: PASS → FAIL with another kernel"
     link = track.find_element(By.TAG_NAME, "a").get_attribute("href") or ""
-    told = page.execute_script("return document.getElementById(decodeURIComponent(arguments[0])).textContent",
-                               link.partition("#")[2])  # fmt: skip
+    told = page.execute_script(
+        "return document.getElementById(decodeURIComponent(arguments[0])).textContent", link.partition("#")[2]
+    )
     assert "2026-05-04 03:17, trixie: kernel 6.12.1 → 6.12.2" in told
 
 
 def test_the_strip_has_a_night_for_each_result_and_a_gap_for_none(short: Path) -> None:
     tracks = {track.id: track for track in HistoryPage(read_history(short)).rules}
     paths = {lane.name: dict(lane.paths) for lane in tracks["REG-15"].lanes}
-    assert paths["trixie"] == {"FAIL": "M2 0h1v1h-1zM4 0h1v1h-1zM6 0h1v1h-1z",
-                               "PASS": "M0 0h2v1h-2zM3 0h1v1h-1zM5 0h1v1h-1z"}  # fmt: skip
+    assert paths["trixie"] == {
+        "FAIL": "M2 0h1v1h-1zM4 0h1v1h-1zM6 0h1v1h-1z",
+        "PASS": "M0 0h2v1h-2zM3 0h1v1h-1zM5 0h1v1h-1z",
+    }
     assert {lane.name: dict(lane.paths) for lane in tracks["REG-01"].lanes}["sid"] == {
         "PASS": "M0 0h4v1h-4zM5 0h2v1h-2z"
     }
@@ -170,8 +175,13 @@ def test_the_top_tells_the_latest_night(page: webdriver.Chrome) -> None:
 
 
 def test_nothing_in_a_history_becomes_markup(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    run = run_of({1: "FAIL"}, device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP}, stack=MARKUP,
-                 env={"kernel": MARKUP}, under_test={"kernel": {MARKUP: MARKUP}})  # fmt: skip
+    run = run_of(
+        {1: "FAIL"},
+        device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP},
+        stack=MARKUP,
+        env={"kernel": MARKUP},
+        under_test={"kernel": {MARKUP: MARKUP}},
+    )
     run.results[1]["reason"] = run.results[1]["call"] = MARKUP
     history = tmp_path / "history"
     for number, each in enumerate((run, run_of({}))):
@@ -279,8 +289,9 @@ def test_a_directory_without_a_night_is_no_history(
     assert not (tmp_path / "history.html").exists()
 
 
-@pytest.mark.parametrize("arguments", [["--history", "nowhere"], ["--history", ".", "run"], [],
-                                       ["--history", ".", "--format", "ktap"]])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments", [["--history", "nowhere"], ["--history", ".", "run"], [], ["--history", ".", "--format", "ktap"]]
+)
 def test_a_mistake_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", *arguments]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1

@@ -62,13 +62,30 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     forged = ",".join(f"reg_mr/hostile/{row}" for row in ROWS)
     cases = str(tables(place / "tables"))
     command = [
-        "./rdma-cts", "run", "--guest", "--yes", "--cases", cases, "--overlay", str(overlay), "-k", "hostile/",
-        "--guest-env", f"RDMA_CTS_FORGED={forged}", "--deadline", DEADLINE_S, "--guests", "1", "--no-confirm",
-        "--out", str(place / "out"),
-    ]  # fmt: skip
+        "./rdma-cts",
+        "run",
+        "--guest",
+        "--yes",
+        "--cases",
+        cases,
+        "--overlay",
+        str(overlay),
+        "-k",
+        "hostile/",
+        "--guest-env",
+        f"RDMA_CTS_FORGED={forged}",
+        "--deadline",
+        DEADLINE_S,
+        "--guests",
+        "1",
+        "--no-confirm",
+        "--out",
+        str(place / "out"),
+    ]
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S,
-                          check=False)  # fmt: skip
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     print(done.stdout)
     return read_results(place / "out")

@@ -160,8 +160,9 @@ def stand(tmp_path: Path) -> Stand:
 
 def test_the_page_counts_every_attack() -> None:
     page = (ROOT / "docs" / "supervision.md").read_text()
-    workers, libraries = (sum(map(int, re.findall(rf"(\d+) {what}", page.partition("| attack |")[2])))
-                          for what in ("worker", "librar"))  # fmt: skip
+    workers, libraries = (
+        sum(map(int, re.findall(rf"(\d+) {what}", page.partition("| attack |")[2]))) for what in ("worker", "librar")
+    )
     assert (workers, libraries) == (len(EXPECTED), len(ATTACKS))
 
 

@@ -68,14 +68,23 @@ def test_the_same_rules_give_the_same_lines(run: Path) -> None:
 
 def test_todays_rules_decide(run: Path) -> None:
     """What a row expects is turned round, so that what passed fails, and the reason says so."""
-    passed = next(line["case"] for line in read_results(run).results
-                  if line["verdict"] == "PASS" and line["expected"] == {"outcome": "refused"})  # fmt: skip
+    passed = next(
+        line["case"]
+        for line in read_results(run).results
+        if line["verdict"] == "PASS" and line["expected"] == {"outcome": "refused"}
+    )
     tables = tuple(
-        replace(table, cases=tuple(
-            replace(case, when=replace(case.when, then=replace(case.when.then, outcome="success")))
-            if case.id == passed else case for case in table.cases
-        )) for table in SUITE.tables
-    )  # fmt: skip
+        replace(
+            table,
+            cases=tuple(
+                replace(case, when=replace(case.when, then=replace(case.when.then, outcome="success")))
+                if case.id == passed
+                else case
+                for case in table.cases
+            ),
+        )
+        for table in SUITE.tables
+    )
     found = again(replace(SUITE, tables=tables), run)
     changed = {
         case: line

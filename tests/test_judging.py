@@ -760,10 +760,7 @@ def test_a_step_of_the_other_outcome_is_not_judged() -> None:
 
 
 def test_a_failed_bind_completes_with_its_own_number() -> None:
-    of = case(
-        f"{{rules: [BIND-01], given: {{{WINDOW}, {REGION}}}, when: {{access: []}}, then: refused}}",
-        "bind_mw",
-    )
+    of = case(f"{{rules: [BIND-01], given: {{{WINDOW}, {REGION}}}, when: {{access: []}}, then: refused}}", "bind_mw")
     failed = bound("MW_BIND_ERR")
     assert judge(of, [], {**failed, "wr_id_matches": True}).verdict == Verdict.PASS
     assert "another wr_id" in judge(of, [], {**failed, "wr_id_matches": False}).reason

@@ -39,8 +39,9 @@ VICTIMS = {
 BY_DAY = (("one guest", "supervisor"), ("one guest", "qemu"))
 KILLS = [
     pytest.param(name, victim, marks=() if (name, victim) in BY_DAY else pytest.mark.nightly)
-    for name, victims in VICTIMS.items() for victim in victims
-]  # fmt: skip
+    for name, victims in VICTIMS.items()
+    for victim in victims
+]
 # Loaded by the guest's Python: ends it at a moment of the clock that host and guest share, unless that is past.
 KILLER = """
 import os, signal, sys, threading, time
@@ -59,8 +60,9 @@ def command(*arguments: str) -> list[str]:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """A run that nobody disturbs."""
-    return subprocess.run(command(*arguments), cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True,
-                          timeout=PATIENCE_S, check=False)  # fmt: skip
+    return subprocess.run(
+        command(*arguments), cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
 
 
 def footer(out: Path) -> dict[str, object]:
@@ -99,8 +101,14 @@ def unbroken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     arguments = RUNS[request.param]
     out = tmp_path_factory.mktemp("kills") / "unbroken"
     # What is made once would make the run longer than those that follow, and moments in it miss them.
-    subprocess.run(["./rdma-cts", "prepare", "--yes"], cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL,
-                   timeout=PATIENCE_S, check=True)  # fmt: skip
+    subprocess.run(
+        ["./rdma-cts", "prepare", "--yes"],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        timeout=PATIENCE_S,
+        check=True,
+    )
     began = time.monotonic()
     done = run(*arguments, "--out", str(out))
     took = time.monotonic() - began
@@ -125,12 +133,24 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
         place = tmp_path / "overlay/usr/local/lib/killer"
         place.mkdir(parents=True)
         (place / "sitecustomize.py").write_text(KILLER)
-        more += ["--overlay", str(tmp_path / "overlay"), "--guest-env", "PYTHONPATH=/usr/local/lib/killer",
-                "--guest-env", f"KILL_AT={time.time() + moment}"]  # fmt: skip
+        more += [
+            "--overlay",
+            str(tmp_path / "overlay"),
+            "--guest-env",
+            "PYTHONPATH=/usr/local/lib/killer",
+            "--guest-env",
+            f"KILL_AT={time.time() + moment}",
+        ]
         # In a guest from a template, pytest runs in a process that was started long before.
         environment["RDMA_CTS_TEMPLATES"] = "off"
-    with subprocess.Popen(command(*chosen, *more, "--out", str(out)), cwd=ROOT, env=environment,
-                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:  # fmt: skip
+    with subprocess.Popen(
+        command(*chosen, *more, "--out", str(out)),
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         if victim != "pytest":
             time.sleep(moment)  # the moment is the point
         print(f"the run {'was still going on' if process.poll() is None else 'had ended'}")

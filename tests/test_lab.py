@@ -50,12 +50,14 @@ def lab_file(folder: Path, text: str) -> Path:
 def test_a_lab_has_hosts_whose_groups_say_what_they_share(tmp_path: Path) -> None:
     shared = {"device": "mlx5_0", "profile": tmp_path / "profiles/cx7.yaml", "return_within": 600.0}
     assert read_lab(lab_file(tmp_path, GOOD), {}) == [
-        LabHost("node1", "cx7", {
-            **shared, "gid_index": 3, "power_cycle": "ipmitool -H bmc1 chassis power cycle", "host": "root@node1",
-        }),
+        LabHost(
+            "node1",
+            "cx7",
+            {**shared, "gid_index": 3, "power_cycle": "ipmitool -H bmc1 chassis power cycle", "host": "root@node1"},
+        ),
         LabHost("node2", "cx7", {**shared, "gid_index": 1, "hazardous": True, "host": "node2:2222"}),
         LabHost("odd", "", {"device": "bnxt_re0", "host": "[fd00::1]"}),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_a_lab_has_hosts_whose_groups_say_what_they_share(tmp_path: Path) -> Non
         ("hosts:\n- {host: a, device: ../x}\n", ":2:21: device: '../x' is not the name of a device"),
         ("groups: {a: {host: x}}\nhosts: [{host: a}]\n", ":1:14: unknown key 'host' in the group a"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, told: str) -> None:
     path = lab_file(tmp_path, text)
     with pytest.raises(UserError) as caught:
@@ -115,9 +117,13 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """`rdma-cts run` with the ssh of `client_of`."""
     path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
     return subprocess.Popen(
-        [sys.executable, "-m", "commands", "run", *arguments], cwd=folder, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+        [sys.executable, "-m", "commands", "run", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+    )
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

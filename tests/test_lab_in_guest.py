@@ -32,9 +32,11 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshGuest]:
 def started(guest: SshGuest, *arguments: str, **options: object) -> subprocess.Popen[str]:
     """The command, whose ssh has the guest's keys unless `options` change its configuration."""
     settings = {
-        "IdentityFile": guest.folder / "user_key", "IdentitiesOnly": "yes",
-        "UserKnownHostsFile": guest.folder / "known_hosts", **options,
-    }  # fmt: skip
+        "IdentityFile": guest.folder / "user_key",
+        "IdentitiesOnly": "yes",
+        "UserKnownHostsFile": guest.folder / "known_hosts",
+        **options,
+    }
     client = ssh_on_path(guest.folder, {name: str(value) for name, value in settings.items()})
     return started_with(client, *arguments)
 
@@ -89,15 +91,31 @@ def test_a_full_disk_is_told_and_a_host_that_has_room_has_all_that_is_needed(gue
 def test_a_kernel_that_panics_in_a_case_costs_that_case(guest: SshGuest, tmp_path: Path) -> None:
     out = tmp_path / "out"
     panic = subprocess.Popen(
-        [str(guest.folder / "bin" / "ssh"), "-p", str(guest.port), "root@127.0.0.1",
-         "read line && echo c >/proc/sysrq-trigger"],
+        [
+            str(guest.folder / "bin" / "ssh"),
+            "-p",
+            str(guest.port),
+            "root@127.0.0.1",
+            "read line && echo c >/proc/sysrq-trigger",
+        ],
         stdin=subprocess.PIPE,
-    )  # fmt: skip
+    )
     assert panic.stdin is not None
     run = started(
-        guest, "run", "--host", guest.address, *CHOSEN, "--out", str(out), "--console", guest.console,
-        "--power-cycle", guest.reset, "--return-within", "20",
-    )  # fmt: skip
+        guest,
+        "run",
+        "--host",
+        guest.address,
+        *CHOSEN,
+        "--out",
+        str(out),
+        "--console",
+        guest.console,
+        "--power-cycle",
+        guest.reset,
+        "--return-within",
+        "20",
+    )
     await_true(lambda: run.poll() is not None or _in_flight(out))
     panic.stdin.write(b"now\n")
     panic.stdin.close()

@@ -54,21 +54,37 @@ class Host:
     def environment(self) -> dict[str, str]:
         """For programs on this host."""
         return {
-            "PATH": str(self.bin), "HOME": str(self.root), "RDMA_CTS_CACHE": str(self.root / "cache"),
+            "PATH": str(self.bin),
+            "HOME": str(self.root),
+            "RDMA_CTS_CACHE": str(self.root / "cache"),
             "RDMA_CTS_PYTHON": str(self.bin / "python3"),
-        }  # fmt: skip
+        }
 
     def launch(self, *arguments: str, answer: str | None = None) -> subprocess.CompletedProcess[str]:
         """Runs the launcher; with an `answer`, its input is a terminal on which that was typed."""
         command = [str(self.bin / "sh"), str(LAUNCHER), *arguments]
         if answer is None:
-            return subprocess.run(command, env=self.environment(), stdin=subprocess.DEVNULL,
-                                  capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
+            return subprocess.run(
+                command,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_S,
+                check=False,
+            )
         typing, terminal = pty.openpty()
         try:
             os.write(typing, answer.encode())
-            return subprocess.run(command, env=self.environment(), stdin=terminal,
-                                  capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
+            return subprocess.run(
+                command,
+                env=self.environment(),
+                stdin=terminal,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_S,
+                check=False,
+            )
         finally:
             os.close(typing)
             os.close(terminal)
@@ -85,8 +101,11 @@ def host(tmp_path: Path) -> Host:
         (host.bin / name).symlink_to(found)
     host.stub("id", "echo 0")
     host.stub("new-python", 'case $1 in -c) exit 0 ;; esac\necho "python: $*; $PYTHONPATH; ${RDMA_CTS_YES:-}"')
-    host.stub("apt-get", f'echo "$*" >>{host.root}/calls\necho "apt says $1"\n'
-              f'[ "$1" = install ] && ln -s new-python {host.bin}/python3\nexit 0')  # fmt: skip
+    host.stub(
+        "apt-get",
+        f'echo "$*" >>{host.root}/calls\necho "apt says $1"\n'
+        f'[ "$1" = install ] && ln -s new-python {host.bin}/python3\nexit 0',
+    )
     return host
 
 
@@ -106,8 +125,9 @@ def test_the_launcher_works_through_a_link(host: Host) -> None:
     (host.bin / "python3").symlink_to("new-python")
     link = host.root / "link"
     link.symlink_to(LAUNCHER)
-    done = subprocess.run([str(host.bin / "sh"), str(link), "list"], env=host.environment(),
-                          capture_output=True, text=True, check=True)  # fmt: skip
+    done = subprocess.run(
+        [str(host.bin / "sh"), str(link), "list"], env=host.environment(), capture_output=True, text=True, check=True
+    )
     assert f"; {ROOT};" in done.stdout
 
 
@@ -186,8 +206,14 @@ def test_a_name_that_is_not_known_is_said_before_anything_is_installed(host: Hos
     (host.bin / "apt-get").unlink()
     host.stub("zypper", f'echo "$*" >>{host.root}/calls')
     command = [str(host.bin / "sh"), str(packages.INSTALLER), "erofs-utils", "mmdebstrap"]
-    done = subprocess.run(command, env={**host.environment(), "RDMA_CTS_YES": "1"}, capture_output=True, text=True,
-                          timeout=PATIENCE_S, check=False)  # fmt: skip
+    done = subprocess.run(
+        command,
+        env={**host.environment(), "RDMA_CTS_YES": "1"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert done.returncode == 3
     assert done.stdout == (
         "the equivalent of the Debian package mmdebstrap is needed, and its name for zypper is not known; "
@@ -248,8 +274,11 @@ def python_host(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
     busybox = shutil.which("busybox", path="/usr/bin:/bin:/usr/sbin:/sbin")
     assert busybox, "busybox-static is one of the packages that the tests need"
     (host.bin / "busybox").symlink_to(busybox)
-    host.stub("apt-get", f'echo "$*" >>{host.root}/calls\n[ "$1" = update ] && exit 0\n'
-              f"for name in mmdebstrap qemu-system-x86_64; do ln -s tool {host.bin}/$name; done")  # fmt: skip
+    host.stub(
+        "apt-get",
+        f'echo "$*" >>{host.root}/calls\n[ "$1" = update ] && exit 0\n'
+        f"for name in mmdebstrap qemu-system-x86_64; do ln -s tool {host.bin}/$name; done",
+    )
     return host
 
 

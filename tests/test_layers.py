@@ -11,9 +11,26 @@ import pytest
 from conformance.tables.suite import ROOT
 
 LAYERS = (
-    "errors", "regular_file", "derived", "yamldoc", "verbs", "header", "model", "judging", "defects", "tables",
-    "kernel", "bench", "device", "execution", "sweeps", "results", "supervision", "run_options", "pytest_plugin",
-)  # fmt: skip
+    "errors",
+    "regular_file",
+    "derived",
+    "yamldoc",
+    "verbs",
+    "header",
+    "model",
+    "judging",
+    "defects",
+    "tables",
+    "kernel",
+    "bench",
+    "device",
+    "execution",
+    "sweeps",
+    "results",
+    "supervision",
+    "run_options",
+    "pytest_plugin",
+)
 FILES = sorted((ROOT / "conformance").rglob("*.py"))
 
 

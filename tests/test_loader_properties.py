@@ -39,9 +39,10 @@ HEALTH_CHECKS = quick.suppress_health_check
 # Reading a real table takes some 10 ms, and there are many. RDMA_CTS_FUZZED is also that of test_fuzzed_results.py.
 FUZZED = int(os.environ.get("RDMA_CTS_FUZZED", "120"))
 few = settings(
-    quick, max_examples=max(1, FUZZED // 12),
+    quick,
+    max_examples=max(1, FUZZED // 12),
     suppress_health_check=[*HEALTH_CHECKS, HealthCheck.function_scoped_fixture],
-)  # fmt: skip
+)
 
 
 def check_locations(mistakes: list[Mistake] | tuple[Mistake, ...], data: bytes) -> None:
@@ -90,11 +91,62 @@ def test_any_bytes_are_read_or_refused_with_a_location(data: bytes) -> None:
 
 
 FRAGMENTS = st.sampled_from(
-    ["- ", ": ", "? ", "[", "]", "{", "}", ", ", "&p ", "*p ", "!", "!!str ", "!<x>", "|\n", ">-\n", "'", '"', "#",
-     "\n", "\n  ", "\n    ", "\t", "\r", "%YAML 1.1\n", "---\n", "...\n", "<<", "yes", "true", "~", "0x", "9" * 20,
-     "\\U00110000", "\\ud800", "\\x", "\ufeff", "\u2028", "\x85", "\x00", "é", "$", "$p", "${p}", "bit ", "verb: ",
-     "rows:\n", "each: ", "buf", ".", "+", "page", "`", "@"]
-)  # fmt: skip
+    [
+        "- ",
+        ": ",
+        "? ",
+        "[",
+        "]",
+        "{",
+        "}",
+        ", ",
+        "&p ",
+        "*p ",
+        "!",
+        "!!str ",
+        "!<x>",
+        "|\n",
+        ">-\n",
+        "'",
+        '"',
+        "#",
+        "\n",
+        "\n  ",
+        "\n    ",
+        "\t",
+        "\r",
+        "%YAML 1.1\n",
+        "---\n",
+        "...\n",
+        "<<",
+        "yes",
+        "true",
+        "~",
+        "0x",
+        "9" * 20,
+        "\\U00110000",
+        "\\ud800",
+        "\\x",
+        "\ufeff",
+        "\u2028",
+        "\x85",
+        "\x00",
+        "é",
+        "$",
+        "$p",
+        "${p}",
+        "bit ",
+        "verb: ",
+        "rows:\n",
+        "each: ",
+        "buf",
+        ".",
+        "+",
+        "page",
+        "`",
+        "@",
+    ]
+)
 
 
 @quick
@@ -172,8 +224,9 @@ def then(call: str) -> st.SearchStrategy[Any]:
     more = {"code": words("ERR_CMD"), "completion": words("none")}  # of the others the vocabulary has the words
     fitting = {
         key: more[key] if key in more else words(*spec.words)
-        for key, spec in vocabulary.EXPECTATIONS.items() if spec.calls and call in spec.calls
-    }  # fmt: skip
+        for key, spec in vocabulary.EXPECTATIONS.items()
+        if spec.calls and call in spec.calls
+    }
     errno = words("EINVAL", "any") | st.just(["EINVAL", "ENOMEM"])
     return words(*vocabulary.OUTCOMES) | mapping({"outcome": words(*vocabulary.OUTCOMES)}, errno=errno, **fitting)
 
@@ -183,9 +236,10 @@ def step(judged: bool) -> st.SearchStrategy[dict[str, Any]]:
     return st.sampled_from(sorted(vocabulary.CALLS)).flatmap(
         lambda call: st.builds(
             lambda own, expected: {**own, "call": call, **({"then": expected} if judged else {})},
-            arguments(call), then(call),
+            arguments(call),
+            then(call),
         )
-    )  # fmt: skip
+    )
 
 
 def given_objects() -> st.SearchStrategy[dict[str, Any]]:
@@ -196,22 +250,26 @@ def given_objects() -> st.SearchStrategy[dict[str, Any]]:
             "memory": st.fixed_dictionaries({"buf": mostly(mapping({"kind": words(*kinds), "size": SIZES}))}),
             "mrs": st.fixed_dictionaries({"mr": mostly(arguments("ibv_reg_mr"))}),
         },
-        pds=st.just(["other"]), memlock=SIZES,
+        pds=st.just(["other"]),
+        memlock=SIZES,
         qps=st.fixed_dictionaries({"qp": mapping({"type": words("RC", "UD")}, state=words("RTS"))}),
         windows=st.fixed_dictionaries({"mw": mapping({"type": words("1", "2")}, pd=words("pd"))}),
         dmabufs=st.fixed_dictionaries({"dmabuf": mapping({"kind": words("udmabuf"), "size": SIZES})}),
-    )  # fmt: skip
+    )
 
 
 def row(call: str) -> st.SearchStrategy[dict[str, Any]]:
     """A row without id and axes."""
     return mapping(
         {"rules": st.just(["REG-01"]), "when": arguments(call), "then": then(call)},
-        needs=st.just([capability.NAMES[0]]), given=given_objects(),
-        before=st.lists(step(judged=False), max_size=1), afterwards=st.lists(step(judged=True), max_size=1),
-        entries=st.lists(words(*vocabulary.ENTRIES), min_size=1, max_size=2, unique=True), hazardous=st.booleans(),
+        needs=st.just([capability.NAMES[0]]),
+        given=given_objects(),
+        before=st.lists(step(judged=False), max_size=1),
+        afterwards=st.lists(step(judged=True), max_size=1),
+        entries=st.lists(words(*vocabulary.ENTRIES), min_size=1, max_size=2, unique=True),
+        hazardous=st.booleans(),
         note=st.just("a remark"),
-    )  # fmt: skip
+    )
 
 
 def table_of(verb: str) -> st.SearchStrategy[dict[str, Any]]:
@@ -299,8 +357,14 @@ def cut_off_the_end(data: bytes, chance: random.Random) -> bytes:
 
 
 MUTATIONS: list[Mutation] = [
-    flip_a_byte, delete_a_line, repeat_a_line, indent_a_line, rename_a_key, swap_two_tokens, cut_off_the_end,
-]  # fmt: skip
+    flip_a_byte,
+    delete_a_line,
+    repeat_a_line,
+    indent_a_line,
+    rename_a_key,
+    swap_two_tokens,
+    cut_off_the_end,
+]
 
 
 @functools.cache

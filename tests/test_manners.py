@@ -29,8 +29,16 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """A shell script, in which "$@" begins the suite's command line."""
-    return subprocess.run(["bash", "-c", script, "bash", *COMMAND], cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
+    return subprocess.run(
+        ["bash", "-c", script, "bash", *COMMAND],
+        cwd=cwd,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
 
 
 @pytest.fixture
@@ -95,13 +103,17 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
         ("doctor --host=", "doctor: argument --host: '' is no word; see ./rdma-cts doctor --help"),
         ("list -k=", "list: argument -k: '' is no word; see ./rdma-cts list --help"),
         ("run --guest --port 2", "--port is for a device of this host, not for the guest; give --device NAME"),
-        ("run --guest --gid-index 0",
-         "--gid-index is for a device of this host, not for the guest; give --device NAME"),
+        (
+            "run --guest --gid-index 0",
+            "--gid-index is for a device of this host, not for the guest; give --device NAME",
+        ),
         ("run --port 0", "run: argument --port: '0' is not a number above 0; see ./rdma-cts run --help"),
         ("run --gid-index x", "run: argument --gid-index: 'x' is not an index, 0 or more; see ./rdma-cts run --help"),
         ("run --seed x", "run: argument --seed: 'x' is not a whole number; see ./rdma-cts run --help"),
-        ("run --tier bogus",
-         "run: --tier 'bogus' does not exist (known: smoke, default, exhaustive); see ./rdma-cts run --help"),
+        (
+            "run --tier bogus",
+            "run: --tier 'bogus' does not exist (known: smoke, default, exhaustive); see ./rdma-cts run --help",
+        ),
         ("list --tier smok", "list: --tier 'smok' does not exist (did you mean smoke?); see ./rdma-cts list --help"),
         ("lits", "COMMAND 'lits' does not exist (did you mean list?); see ./rdma-cts --help"),
         ("report", "a report of which run? give its directory, or --history DIR"),
@@ -109,7 +121,7 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
         ("run --guest --out /dev/null/x", "/dev/null/x cannot be written: /dev/null is no directory"),
         ("run --resume /nowhere", "no run to resume in /nowhere: there is no plan.json"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_in_a_command_line_is_one_line_and_status_2(
     arguments: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,8 +149,12 @@ def test_every_variable_is_in_the_help_and_on_its_page(capsys: pytest.CaptureFix
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     parts = ("commands", "conformance", "fixtures", "rdma-cts")
     paths = [ROOT / name for name in files.split("\0") if name.startswith(parts)]
-    read = {found for path in paths if path.is_file()
-            for found in re.findall(r"RDMA_CTS_([A-Z_]*[A-Z])\b", path.read_text(errors="replace"))}  # fmt: skip
+    read = {
+        found
+        for path in paths
+        if path.is_file()
+        for found in re.findall(r"RDMA_CTS_([A-Z_]*[A-Z])\b", path.read_text(errors="replace"))
+    }
     known = {name.removeprefix("RDMA_CTS_") for name in VARIABLES if name.startswith("RDMA_CTS_")}
     assert read - INTERNAL == known
     page = (ROOT / "docs" / "variables.md").read_text()
@@ -184,10 +200,12 @@ def test_a_directory_in_which_something_came_is_kept(tmp_path: Path) -> None:
     [
         ((), "takes the program unshare (Debian package util-linux)"),
         (("unshare",), "takes the program newuidmap (Debian package uidmap)"),
-        (("unshare", "newuidmap"),
-         "this kernel or its configuration refuses the user namespace (unshare: no such right)"),
+        (
+            ("unshare", "newuidmap"),
+            "this kernel or its configuration refuses the user namespace (unshare: no such right)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_who_is_not_root_is_told_why_no_image_can_be_built(
     programs: tuple[str, ...], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,7 +255,14 @@ sys.exit(program.main(["report", "run", "--out", "page.html"]))
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_who_is_ended_while_a_report_is_written_leaves_no_part_of_it(number: signal.Signals, run: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", ENDED.format(number=int(number))], cwd=run.parent, env=ENVIRONMENT,
-                          capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED.format(number=int(number))],
+        cwd=run.parent,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (128 + number, f"rdma-cts: ended by {number.name}\n")
     assert [path.name for path in run.parent.iterdir()] == ["run"]

@@ -138,11 +138,13 @@ def test_a_mirror_with_another_kernel_says_which_image_to_remove(tmp_path: Path,
 
 def test_whatever_shapes_it_changes_its_digest() -> None:
     digests = {
-        mended_digest([WHY], RECIPE, KERNEL), mended_digest([WHY, PROVIDER], RECIPE, KERNEL),
-        mended_digest([WHY], RECIPE, "7.1-test"), mended_digest([WHY], replace(RECIPE, suite="sid"), KERNEL),
+        mended_digest([WHY], RECIPE, KERNEL),
+        mended_digest([WHY, PROVIDER], RECIPE, KERNEL),
+        mended_digest([WHY], RECIPE, "7.1-test"),
+        mended_digest([WHY], replace(RECIPE, suite="sid"), KERNEL),
         mended_digest([replace(WHY, sha256="4" * 64)], RECIPE, KERNEL),
         mended_digest([WHY], replace(RECIPE, mirror="http://mirror.example/debian"), KERNEL),
-    }  # fmt: skip
+    }
     assert len(digests) == 6
 
 

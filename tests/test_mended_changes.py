@@ -50,8 +50,10 @@ def applied(*edits: Edit) -> str:
 
 
 def test_lines_go_before_and_after_the_line_of_an_anchor() -> None:
-    text = applied(Edit(FILE, "check", "before", "/* the end */", "\tone();\n"),
-                   Edit(FILE, "check", "after", "/* the end */", "\ttwo();\n"))  # fmt: skip
+    text = applied(
+        Edit(FILE, "check", "before", "/* the end */", "\tone();\n"),
+        Edit(FILE, "check", "after", "/* the end */", "\ttwo();\n"),
+    )
     assert "\tone();\n\t/* the end */\n\ttwo();\n\treturn 0;" in text
     assert text.count("one();") == 1, "the same words in another function are left alone"
 
@@ -87,7 +89,7 @@ def test_changes_of_one_place_follow_each_other_in_their_order() -> None:
         (Edit(FILE, "unbind", "before", "return", ""), "'unbind' is defined 0 times in linux/rxe_mw.c, not once"),
         (Edit("linux/rxe_odp.c", "", "before", "x", ""), "there is no file linux/rxe_odp.c"),
     ],
-)  # fmt: skip
+)
 def test_a_change_that_does_not_fit_is_left_out_whole_and_the_others_are_made(edit: Edit, reason: str) -> None:
     fits = Edit(FILE, "check", "after", "/* the end */", "\tfits();\n")
     half = change(Edit(FILE, "check", "after", "/* the end */", "\thalf();\n"), edit, name="half")
@@ -118,7 +120,7 @@ def write(folder: Path, edits: str, more: str = "") -> None:
         ("  - {file: linux/a.c, befor: x, text: new}", "", r"unknown key 'befor' in an edit \(did you mean before\?\)"),
         ("  - {file: linux/a.c, before: x, text: new}", "defects: [abc]\n", r"'abc' is no fingerprint"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_in_a_change_is_one_line_with_its_place(tmp_path: Path, edits: str, more: str, message: str) -> None:
     write(tmp_path, edits, more)
     with pytest.raises(UserError, match=message) as caught:

@@ -35,11 +35,25 @@ def test_what_is_mended_is_kept_and_the_report_names_the_changes(tmp_path: Path)
     out = tmp_path / "out"
     only = [word for case in VERDICTS for word in ("--only", case)]
     done = subprocess.run(
-        [str(ROOT / "rdma-cts"), "run", "--guest", "--stack", "forky-mended", "--yes", "--no-confirm", *only,
-         "--out", str(out)],
-        cwd=ROOT, env={**os.environ, "RDMA_CTS_PYTHON": sys.executable}, capture_output=True, text=True,
-        timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+        [
+            str(ROOT / "rdma-cts"),
+            "run",
+            "--guest",
+            "--stack",
+            "forky-mended",
+            "--yes",
+            "--no-confirm",
+            *only,
+            "--out",
+            str(out),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "RDMA_CTS_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     recorded = read_results(out)
     assert {result["case"]: result["verdict"] for result in recorded.results} == VERDICTS

@@ -236,22 +236,25 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
     assert read_history(nights.folder).names == ["forky", "mine", "sid"]
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["--stack", "woody"], "'woody' is no stack; there are bookworm,"),
-    (["--stack", ""], "'' is no stack"),
-    (["--stack", "forky,sid,forky"], "'forky' is given twice"),
-    (["--stack", "forky-mended", "--rdma-core", "x"], "--rdma-core and --stack forky-mended exclude each other"),
-    (["--overlay", "/none"], "--overlay /none is not a directory"),
-    (["--rdma-core", "/none"], "/none holds no rdma-core"),
-    (["--guest-env", "x"], "--guest-env 'x' is not of the form NAME=VALUE"),
-    (["--kernel", "a=/none"], "/none cannot be read: No such file or directory"),
-    (["--kernel", "a=/etc/passwd,/none"], "/etc/passwd is not a bootable x86 kernel"),
-    (["--renew", "-1"], "'-1' is not a number of days"),
-    (["--kernel", "mine"], "not of the form NAME=FILE"),
-    (["--kernel", "../x=/boot/k"], "not of the form NAME=FILE"),
-    (["--kernel", "sid=/boot/k"], "not of the form NAME=FILE"),
-    (["--kernel", "a=/boot/k", "--kernel", "a=/boot/l"], "there are two of this name"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--stack", "woody"], "'woody' is no stack; there are bookworm,"),
+        (["--stack", ""], "'' is no stack"),
+        (["--stack", "forky,sid,forky"], "'forky' is given twice"),
+        (["--stack", "forky-mended", "--rdma-core", "x"], "--rdma-core and --stack forky-mended exclude each other"),
+        (["--overlay", "/none"], "--overlay /none is not a directory"),
+        (["--rdma-core", "/none"], "/none holds no rdma-core"),
+        (["--guest-env", "x"], "--guest-env 'x' is not of the form NAME=VALUE"),
+        (["--kernel", "a=/none"], "/none cannot be read: No such file or directory"),
+        (["--kernel", "a=/etc/passwd,/none"], "/etc/passwd is not a bootable x86 kernel"),
+        (["--renew", "-1"], "'-1' is not a number of days"),
+        (["--kernel", "mine"], "not of the form NAME=FILE"),
+        (["--kernel", "../x=/boot/k"], "not of the form NAME=FILE"),
+        (["--kernel", "sid=/boot/k"], "not of the form NAME=FILE"),
+        (["--kernel", "a=/boot/k", "--kernel", "a=/boot/l"], "there are two of this name"),
+    ],
+)
 def test_a_mistake_in_the_matrix_is_one_line(tmp_path: Path, capsys: Says, arguments: list[str], said: str) -> None:
     assert main(["nightly", "--history", str(tmp_path / "h"), *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -305,10 +308,17 @@ def damage(cell: Path, how: str) -> None:
 
 
 HOW = (
-    "the outcome is no JSON", "the outcome is of nobody", "the outcome is a list", "the outcome is a FIFO",
-    "the results are torn", "the results are a FIFO", "the results are gone", "results and summary are noise",
-    "it is a link to elsewhere", "it is a file",
-)  # fmt: skip
+    "the outcome is no JSON",
+    "the outcome is of nobody",
+    "the outcome is a list",
+    "the outcome is a FIFO",
+    "the results are torn",
+    "the results are a FIFO",
+    "the results are gone",
+    "results and summary are noise",
+    "it is a link to elsewhere",
+    "it is a file",
+)
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -360,17 +370,33 @@ def test_a_clock_that_is_wrong_is_told(nights: Nights) -> None:
 
 def test_a_run_that_really_fails_is_told_in_its_own_words(tmp_path: Path, capsys: Says) -> None:
     """With a real process."""
-    command = ["nightly", "--history", str(tmp_path / "h"), "--stack", "forky", "--renew", "99999", "--tier",
-               "exhaustive", "--verb", "sequences", "--sequences", "0",
-               "--kernel", f"mine={bzimage(tmp_path / 'k', '7.3.0')}"]  # fmt: skip
+    command = [
+        "nightly",
+        "--history",
+        str(tmp_path / "h"),
+        "--stack",
+        "forky",
+        "--renew",
+        "99999",
+        "--tier",
+        "exhaustive",
+        "--verb",
+        "sequences",
+        "--sequences",
+        "0",
+        "--kernel",
+        f"mine={bzimage(tmp_path / 'k', '7.3.0')}",
+    ]
     assert main(command) == 3
     said = capsys.readouterr().out
     for cell in ("forky", "mine"):
         assert re.search(rf"{cell} +not run +rdma-cts: --sequences 0 leaves no case to run; see .*run.log\n", said)
 
 
-@pytest.mark.parametrize("mistake", [["--only", "reg_mr/no/such"], ["--profile", "none.yaml"],
-                                     ["--waivers", "none.yaml"], ["--cases", "none"]])  # fmt: skip
+@pytest.mark.parametrize(
+    "mistake",
+    [["--only", "reg_mr/no/such"], ["--profile", "none.yaml"], ["--waivers", "none.yaml"], ["--cases", "none"]],
+)
 def test_a_mistake_in_the_options_of_the_runs_begins_no_night(tmp_path: Path, capsys: Says, mistake: list[str]) -> None:
     assert main(["nightly", "--history", str(tmp_path / "h"), "--stack", "forky", *mistake]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -411,8 +437,19 @@ def test_many_foreign_files_are_few_lines(nights: Nights) -> None:
 def test_a_made_regression_in_the_guest_is_new_one_night_and_mended_the_next(tmp_path: Path, capsys: Says) -> None:
     case = "reg_mr/access_flags/remote-write-without-local-write+none"
     history = tmp_path / "history"
-    command = ["nightly", "--history", str(history), "--stack", "forky", "--only", case, "--no-confirm", "--yes",
-               "--renew", "99999"]  # fmt: skip
+    command = [
+        "nightly",
+        "--history",
+        str(history),
+        "--stack",
+        "forky",
+        "--only",
+        case,
+        "--no-confirm",
+        "--yes",
+        "--renew",
+        "99999",
+    ]
     overlay = ["--overlay", str(bad_driver.overlay(tmp_path / "overlay", "regression.c"))]
     nights: list[tuple[str, int, list[str]]] = [
         ("nothing to compare with yet", 0, []),

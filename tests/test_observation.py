@@ -14,9 +14,10 @@ from conformance.tables.suite import ROOT
 KEYS = set(Observation.__annotations__)
 NAMES = ("observed", "observation", "seen", "judged", "made")
 FILES = [
-    file for folder in ("conformance/judging", "conformance/execution", "conformance/sweeps", "trial")
+    file
+    for folder in ("conformance/judging", "conformance/execution", "conformance/sweeps", "trial")
     for file in sorted((ROOT / folder).glob("*.py"))
-]  # fmt: skip
+]
 
 
 def asked_keys(source: str) -> Iterator[str]:

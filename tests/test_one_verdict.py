@@ -43,13 +43,18 @@ def test_no_answer_has_two_verdicts(suite: Suite, tmp_path: Path, device: Device
 
 
 def test_a_row_that_forgets_what_it_needs_contradicts_the_others(suite: Suite, tmp_path: Path) -> None:
-    path = record(tmp_path, suite, [case for case in suite.cases if case.verb == "ibv_rereg_mr" and case.sweep is None],
-                  Device(without("rereg_translation")))  # fmt: skip
+    path = record(
+        tmp_path,
+        suite,
+        [case for case in suite.cases if case.verb == "ibv_rereg_mr" and case.sweep is None],
+        Device(without("rereg_translation")),
+    )
     forgetful = [replace(case, needs=()) if "/all-three" in case.id else case for case in suite.cases]
     found = contradictions(forgetful, read_results(path), path)
     assert found == []  # no other row changes all three
-    forgetful = [replace(case, needs=()) if case.id.endswith("/shorter-translation@uverbs") else case
-                 for case in suite.cases]  # fmt: skip
+    forgetful = [
+        replace(case, needs=()) if case.id.endswith("/shorter-translation@uverbs") else case for case in suite.cases
+    ]
     (line,) = contradictions(forgetful, read_results(path), path)
     assert "CHANGE_TRANSLATION" in line
     assert "FAIL" in line

@@ -26,9 +26,14 @@ ONE_CASE = "run --guest --yes --only reg_mr/registration/last-byte"
 def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a line of shell in the project's directory; the status is that of the first program of a pipe."""
     return subprocess.run(
-        ["bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"], cwd=ROOT, env={**ENVIRONMENT, **environment},
-        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+        ["bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"],
+        cwd=ROOT,
+        env={**ENVIRONMENT, **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("sink", ["| head -1", "| true", ">&-", "<&- >&- 2>&-"])

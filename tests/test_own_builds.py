@@ -29,8 +29,9 @@ _SIGNED = b"~Module signature appended~\n"
 
 def launch(*arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
     command = ["./rdma-cts", "run", "--guest", "--yes", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, input=said, capture_output=True, text=True,
-                          timeout=PATIENCE_S, check=False)  # fmt: skip
+    return subprocess.run(
+        command, cwd=ROOT, env=ENVIRONMENT, input=said, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
 
 
 def marked(content: bytes) -> bytes:
@@ -68,9 +69,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def header(place: Path) -> HeaderRecord:
     """Of a run with all of them."""
     case = "dereg_mr/deregistration/of-none"
-    done = launch("--only", case, "--modules", str(place / "modules"), "--rdma-core",
-                  str(place / "prefix"), "--guest-env", "COLOUR=blue", "--keep",
-                  "--out", str(place / "out"))  # fmt: skip
+    done = launch(
+        "--only",
+        case,
+        "--modules",
+        str(place / "modules"),
+        "--rdma-core",
+        str(place / "prefix"),
+        "--guest-env",
+        "COLOUR=blue",
+        "--keep",
+        "--out",
+        str(place / "out"),
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return read_results(place / "out").header
 
@@ -107,8 +118,16 @@ def test_what_is_kept_starts_the_same_guest_again(header: HeaderRecord, place: P
 
 def in_a_shell(place: Path, out: Path, commands: str) -> str:
     """What a shell in the guest says to these commands."""
-    done = launch("--shell", "--modules", str(place / "modules"), "--guest-env", "COLOUR=blue", "--out", str(out),
-                  said=f"{commands}\nexit\n")  # fmt: skip
+    done = launch(
+        "--shell",
+        "--modules",
+        str(place / "modules"),
+        "--guest-env",
+        "COLOUR=blue",
+        "--out",
+        str(out),
+        said=f"{commands}\nexit\n",
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -125,7 +144,8 @@ def test_a_shell_in_the_guest_has_the_device_and_what_was_given(place: Path, tmp
 
 @pytest.mark.nightly
 def test_a_run_in_such_a_shell_is_one_on_a_device_of_the_host(place: Path, tmp_path: Path) -> None:
-    said = in_a_shell(place, tmp_path / "shell",
-                      "./rdma-cts run --only dereg_mr/deregistration/of-none; echo status-$?")  # fmt: skip
+    said = in_a_shell(
+        place, tmp_path / "shell", "./rdma-cts run --only dereg_mr/deregistration/of-none; echo status-$?"
+    )
     assert "no rule was violated (exit status 0)" in said
     assert "status-0" in said

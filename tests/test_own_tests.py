@@ -56,8 +56,15 @@ def test_the_last_line_says_how_many_tests_are_left(processes: list[str], tmp_pa
         "def test_by_day(): pass\n"
     )
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *processes, *command.LEFT, str(tmp_path)]
-    done = subprocess.run(words, cwd=tmp_path, env={"PYTHONPATH": f"{ROOT}:{TESTS}"}, capture_output=True, text=True,
-                          timeout=PATIENCE_S, check=False)  # fmt: skip
+    done = subprocess.run(
+        words,
+        cwd=tmp_path,
+        env={"PYTHONPATH": f"{ROOT}:{TESTS}"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     *_, summary, last = done.stdout.splitlines()
     assert summary.startswith("1 passed")
@@ -71,8 +78,15 @@ def test_nothing_is_left_for_the_night_when_other_words_choose(tmp_path: Path) -
         "import pytest\n\n@pytest.mark.nightly\ndef test_at_night(): pass\n\ndef test_by_day(): pass\n"
     )
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-k", "by_day", str(tmp_path)]
-    done = subprocess.run(words, cwd=tmp_path, env={"PYTHONPATH": f"{ROOT}:{TESTS}"}, capture_output=True, text=True,
-                          timeout=PATIENCE_S, check=False)  # fmt: skip
+    done = subprocess.run(
+        words,
+        cwd=tmp_path,
+        env={"PYTHONPATH": f"{ROOT}:{TESTS}"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
     assert "left for the night" not in done.stdout

@@ -31,8 +31,17 @@ _NOT_SOURCE = shutil.ignore_patterns(".git", "out", "__pycache__", ".*_cache", "
 def run(*command: str, cwd: Path | None = None) -> str:
     """The output of a command that must succeed."""
     environment = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
-    done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, env=environment, timeout=PATIENCE_S, check=False)  # fmt: skip
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
     return done.stdout
 

@@ -38,8 +38,13 @@ RULES = {rule.id: rule.as_data() for rule in registry().values()}
 def browser() -> Iterator[webdriver.Chrome]:
     """One Chromium for all tests of the module."""
     options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                     "--window-size=1280,1000"):  # fmt: skip
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--window-size=1280,1000",
+    ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
@@ -69,15 +74,27 @@ def varied(directory: Path) -> list[ResultRecord]:
         "verdict": Verdict.FAIL,
         "waiver": {"issue": "javascript:alert(1)", "owner": MARKUP, "expires": "x"},
     }
-    lines.append(result(
-        next(cases), "FAIL", MARKUP, rules=["REG-15"], case=f"reg_mr/{MARKUP}", call=MARKUP, layer=MARKUP, repro=MARKUP,
-        observed={MARKUP: MARKUP, "afterwards": [{"call": MARKUP, MARKUP: [MARKUP]}]}, notes=[MARKUP],
-        kernel={"log": [MARKUP, "the kernel's zebra line"]}, source={"file": MARKUP, "line": MARKUP},
-    ))  # fmt: skip
+    lines.append(
+        result(
+            next(cases),
+            "FAIL",
+            MARKUP,
+            rules=["REG-15"],
+            case=f"reg_mr/{MARKUP}",
+            call=MARKUP,
+            layer=MARKUP,
+            repro=MARKUP,
+            observed={MARKUP: MARKUP, "afterwards": [{"call": MARKUP, MARKUP: [MARKUP]}]},
+            notes=[MARKUP],
+            kernel={"log": [MARKUP, "the kernel's zebra line"]},
+            source={"file": MARKUP, "line": MARKUP},
+        )
+    )
     lines.append(sweep(directory, next(cases), FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0))
     beyond = {"region": 1, "window": 2}
-    lines.append(sweep(directory, next(cases), DATA_PATH,
-                       lambda at: beyond[at["object"]] if at["place"] == "before" else 0))  # fmt: skip
+    lines.append(
+        sweep(directory, next(cases), DATA_PATH, lambda at: beyond[at["object"]] if at["place"] == "before" else 0)
+    )
     return lines
 
 
@@ -252,8 +269,14 @@ def test_a_result_has_all_that_a_person_needs(page: webdriver.Chrome) -> None:
     page.execute_script("location.hash = arguments[0]", case.id)
     WebDriverWait(page, PATIENCE_S).until(lambda _: focused(page) == case.id)
     text = page.find_element(By.ID, case.id).text
-    for needed in (str(case.when), "outcome success", "it was FAIL", "libibverbs", "cases/reg_mr/sample.yaml:7",
-                   f"./rdma-cts run --only {case.id}"):  # fmt: skip
+    for needed in (
+        str(case.when),
+        "outcome success",
+        "it was FAIL",
+        "libibverbs",
+        "cases/reg_mr/sample.yaml:7",
+        f"./rdma-cts run --only {case.id}",
+    ):
         assert needed in text
 
 
@@ -273,8 +296,10 @@ def test_a_waived_violation_stays_visible(page: webdriver.Chrome) -> None:
 def test_a_sweep_has_its_formula_its_map_and_a_legend(page: webdriver.Chrome) -> None:
     (first, *_) = page.find_elements(By.CSS_SELECTOR, "details.sweep[open]")
     assert "4 points: those with MW_BIND" in first.text
-    drawn = page.execute_script("const it = arguments[0]; return [it.naturalWidth, it.naturalHeight, it.complete]",
-                                first.find_element(By.CSS_SELECTOR, ".map"))  # fmt: skip
+    drawn = page.execute_script(
+        "const it = arguments[0]; return [it.naturalWidth, it.naturalHeight, it.complete]",
+        first.find_element(By.CSS_SELECTOR, ".map"),
+    )
     assert drawn == [4, 2, True]
     assert [item.text.split()[0] for item in first.find_elements(By.CSS_SELECTOR, ".legend li")] == ["4", "4"]
 
@@ -297,8 +322,11 @@ def test_a_dot_of_a_map_is_told_by_keyboard_and_by_pointer(page: webdriver.Chrom
 def test_the_data_path_is_a_picture_with_signs(page: webdriver.Chrome) -> None:
     tables = page.find_elements(By.CSS_SELECTOR, "table.cells")
     assert [table.find_element(By.TAG_NAME, "caption").text for table in tables] == ["object region", "object window"]
-    rows = [[cell.text for cell in row.find_elements(By.TAG_NAME, "td")]
-            for table in tables for row in table.find_elements(By.CSS_SELECTOR, "tbody tr")]  # fmt: skip
+    rows = [
+        [cell.text for cell in row.find_elements(By.TAG_NAME, "td")]
+        for table in tables
+        for row in table.find_elements(By.CSS_SELECTOR, "tbody tr")
+    ]
     assert rows == [["✓", "✓", "⊘"]] * 2 + [["✓", "✓", "✗"]] * 2
 
 
@@ -359,8 +387,11 @@ def test_the_button_prints_everything_with_the_violations_open(page: webdriver.C
     count = "document.querySelectorAll('details.case[open]').length"
     page.execute_script(f"window.print = () => {{ dispatchEvent(new Event('beforeprint')); window.seen = {count} }}")
     page.find_element(By.ID, "print").click()
-    violations = [each for each in varied(Path(page.current_url.removeprefix("file://")).parent)
-                  if each["effective"] in VIOLATIONS]  # fmt: skip
+    violations = [
+        each
+        for each in varied(Path(page.current_url.removeprefix("file://")).parent)
+        if each["effective"] in VIOLATIONS
+    ]
     assert page.execute_script("return window.seen") == len(violations)
     page.execute_script("dispatchEvent(new Event('afterprint'))")
     assert page.execute_script(f"return {count}") == 0
@@ -372,8 +403,12 @@ def test_a_real_run_tells_its_defects_on_the_first_screen_and_on_twelve_sheets(
     show(browser, tmp_path, read(RECORDED))
     lines = browser.find_elements(By.CSS_SELECTOR, ".index a")
     assert [line.text.split("\n")[0] for line in lines[:5]] == [
-        "kernel crash", "kernel crash", "memory safety", "memory safety", "process crash",
-    ]  # fmt: skip
+        "kernel crash",
+        "kernel crash",
+        "memory safety",
+        "memory safety",
+        "process crash",
+    ]
     assert len(lines) == 22
     height = browser.execute_script("return innerHeight")
     assert all(line.rect["y"] + line.rect["height"] <= height for line in lines)
@@ -453,8 +488,9 @@ def test_a_defect_tells_what_its_own_points_did(browser: webdriver.Chrome, tmp_p
     (own,) = swept["deviations"]
     other: Deviation = {**own, "rules": ["REG-01"], "observed": "what another rule's points did"}
     show(browser, tmp_path, run(tmp_path, [{**swept, "deviations": [other, own]}]))
-    (card,) = (each.text for each in browser.find_elements(By.CSS_SELECTOR, "article.defect")
-               if own["rules"][0] in each.text)  # fmt: skip
+    (card,) = (
+        each.text for each in browser.find_elements(By.CSS_SELECTOR, "article.defect") if own["rules"][0] in each.text
+    )
     assert f"{own['observed']} ({own['count']:,} points: those with MW_BIND)" in card
     assert own["repro"] in card
     assert "another rule" not in card

@@ -200,8 +200,12 @@ def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project, out: l
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(CASES), "--rdma-device", "nosuch0", *out]
     done = subprocess.run(
         [*command, f"--rootdir={ROOT}", "-c", str(ROOT / "tox.ini")],
-        cwd=project.root, env=project.environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=project.root,
+        env=project.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     (error,) = errors(done)
     assert error.startswith("no RDMA device 'nosuch0'; ")

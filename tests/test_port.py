@@ -29,9 +29,12 @@ def made(tmp_path: Path) -> Callable[..., Port]:
     """A port of a made-up /sys: link layer, GIDs, and the interfaces with their flags and operstate."""
 
     def make(
-        link_layer: str = "Ethernet", *gids: Entry, state: str = "4: ACTIVE", pkeys: tuple[int, ...] = (0xFFFF,),
+        link_layer: str = "Ethernet",
+        *gids: Entry,
+        state: str = "4: ACTIVE",
+        pkeys: tuple[int, ...] = (0xFFFF,),
         interfaces: tuple[tuple[str, int, str], ...] = (("d0", 0x1003, "up"),),
-    ) -> Port:  # fmt: skip
+    ) -> Port:
         folder = tmp_path / "ib" / "any0" / "ports" / "1"
         files = {"link_layer": link_layer, "state": state}
         files |= {f"pkeys/{index}": f"{key:#06x}" for index, key in enumerate(pkeys)}
@@ -169,7 +172,7 @@ def test_the_path_has_a_global_route_or_none(monkeypatch: pytest.MonkeyPatch, us
     calls: list[Any] = []
     module = SimpleNamespace(
         AHAttr=lambda **values: calls.append(values), GlobalRoute=lambda **values: ("route", values)
-    )  # fmt: skip
+    )
     monkeypatch.setitem(sys.modules, "pyverbs", SimpleNamespace(addr=module))
     monkeypatch.setitem(sys.modules, "pyverbs.addr", module)
     queue = DeviceQueue.__new__(DeviceQueue)
@@ -181,8 +184,11 @@ def test_the_path_has_a_global_route_or_none(monkeypatch: pytest.MonkeyPatch, us
 
 
 def test_the_transport_is_that_of_the_node_and_its_link(tmp_path: Path) -> None:
-    for node, layer, name in (("1: CA", "InfiniBand", "InfiniBand"), ("1: CA", "Ethernet", "RoCE"),
-                              ("4: RNIC", "Ethernet", "iWARP")):  # fmt: skip
+    for node, layer, name in (
+        ("1: CA", "InfiniBand", "InfiniBand"),
+        ("1: CA", "Ethernet", "RoCE"),
+        ("4: RNIC", "Ethernet", "iWARP"),
+    ):
         folder = tmp_path / name / "ports" / "1"
         folder.mkdir(parents=True)
         (tmp_path / name / "node_type").write_text(node)

@@ -156,8 +156,10 @@ def test_what_was_found_is_told() -> None:
     found = found_on(ReferenceBench())
     assert found.as_data() == {
         "pairs": {"RC": "works", "UC": "works", "UD": "works", "RC_SRQ": "works"},
-        "refused_write": "REM_ACCESS_ERR", "renews_by_reset": True, "tells_state": True,
-    }  # fmt: skip
+        "refused_write": "REM_ACCESS_ERR",
+        "renews_by_reset": True,
+        "tells_state": True,
+    }
     assert format_findings(found.as_data()) == []
 
 
@@ -327,9 +329,10 @@ def refusals(case: Case) -> int:
 
 
 REFUSED = [
-    case for case in SUITE.cases
+    case
+    for case in SUITE.cases
     if case.kind is Kind.ROW and case.rules[0] in ("REG-03", "REG-05", "REG-06", "REG-21", "STAT-01") and refusals(case)
-]  # fmt: skip
+]
 
 
 def run_on(bench: ReferenceBench, case: Case) -> CaseRun:

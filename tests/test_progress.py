@@ -116,8 +116,10 @@ def test_colours_are_off_where_they_are_not_wanted(
 ) -> None:
     monkeypatch.setenv(name, value)
     go(Progress(terminal[0]))
-    print(summary(digest(recorded([result(SUITE.cases[0], "FAIL")]), Path("out")), Path("out"), terminal[0]),
-          file=terminal[0])  # fmt: skip
+    print(
+        summary(digest(recorded([result(SUITE.cases[0], "FAIL")]), Path("out")), Path("out"), terminal[0]),
+        file=terminal[0],
+    )
     shown = seen(terminal)
     assert f"{ESCAPE}[3" not in shown
     assert "FAIL" in shown
@@ -164,10 +166,12 @@ def test_nothing_hostile_reaches_the_terminal(terminal: tuple[io.TextIOWrapper, 
 @pytest.mark.parametrize(
     ("verdict", "next_", "status"),
     [
-        ("PASS", "./rdma-cts compare OLD out/x", 0), ("FAIL", "./rdma-cts explain ", 1),
-        ("BROKEN", "./rdma-cts doctor", 3), ("MISSED", "./rdma-cts run --resume out/x", 3),
+        ("PASS", "./rdma-cts compare OLD out/x", 0),
+        ("FAIL", "./rdma-cts explain ", 1),
+        ("BROKEN", "./rdma-cts doctor", 3),
+        ("MISSED", "./rdma-cts run --resume out/x", 3),
     ],
-)  # fmt: skip
+)
 def test_the_last_lines_say_where_the_report_is_and_what_to_do(verdict: str, next_: str, status: int) -> None:
     text = summary(digest(recorded([result(SUITE.cases[0], verdict)]), Path("out/x")), Path("out/x"), io.StringIO())
     report, what, end = text.splitlines()[-3:]

@@ -37,9 +37,17 @@ def queue(kind: str) -> DeviceQueue:
     made.pd = cast(Any, SimpleNamespace(pyverbs=None, pointer=0x4000))
     pointers = SimpleNamespace(ah=lambda *_: AH)
     device = SimpleNamespace(
-        pointers=pointers, port=1, active_mtu=3, gid="gid", source_gid_index=0, lid=0, uses_grh=True, pkey_index=0,
-        capabilities={"atomics": True}, transport=ROCE,
-    )  # fmt: skip
+        pointers=pointers,
+        port=1,
+        active_mtu=3,
+        gid="gid",
+        source_gid_index=0,
+        lid=0,
+        uses_grh=True,
+        pkey_index=0,
+        capabilities={"atomics": True},
+        transport=ROCE,
+    )
     made.device = cast(Any, device)
     return made
 

@@ -50,10 +50,15 @@ def test_a_name_that_commands_a_terminal_is_shown_harmless() -> None:
     assert str(caught.value) == "here: case 'a\\x1b[31m\\nb': `rules` is not a list of texts"
 
 
-@pytest.mark.parametrize(("line", "said"), [
-    (b'{"type":', "no JSON: Expecting value, at character 9"), (b"\xfd7zXZ", "no UTF-8 text"),
-    (b"{}", "no object with a type"), (b'{"type":"start"}', "a start without case"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"type":', "no JSON: Expecting value, at character 9"),
+        (b"\xfd7zXZ", "no UTF-8 text"),
+        (b"{}", "no object with a type"),
+        (b'{"type":"start"}', "a start without case"),
+    ],
+)
 def test_a_message_says_why_a_line_is_no_record(line: bytes, said: str, tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_bytes(line + b"\n")
     with pytest.raises(UserError) as caught:
@@ -61,13 +66,16 @@ def test_a_message_says_why_a_line_is_no_record(line: bytes, said: str, tmp_path
     assert str(caught.value) == f"{tmp_path / 'results.jsonl'}:1: not a line of rdma-cts/1: {said}"
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ({"tier": 5}, "tier is 5, not a text or null"),
-    ({"device": {"fw": []}}, "device.fw is a list, not a text"),
-    ({"env": {"tainted": "no"}}, 'env.tainted is "no", not an integer'),
-    ({"planned": ["a", 1]}, "planned[1] is 1, not a text"),
-    ({"argv": {"a": 1}}, "`argv` is not a list"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tier": 5}, "tier is 5, not a text or null"),
+        ({"device": {"fw": []}}, "device.fw is a list, not a text"),
+        ({"env": {"tainted": "no"}}, 'env.tainted is "no", not an integer'),
+        ({"planned": ["a", 1]}, "planned[1] is 1, not a text"),
+        ({"argv": {"a": 1}}, "`argv` is not a list"),
+    ],
+)
 def test_a_message_says_what_a_value_may_be(change: dict[str, Any], said: str) -> None:
     header = {**shape.HEADER, **change}
     with pytest.raises(UserError) as caught:

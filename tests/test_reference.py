@@ -124,8 +124,9 @@ class CaseContext:
         ctypes.memmove(source.addr, content, len(content))
         mr = self.bench.library.reg_mr(self.pd, source.addr, source.size, 0).mr
         assert mr is not None
-        request = SendRequest("RDMA_WRITE", 7, (Sge(source.addr, len(content), mr.struct.lkey),), remote_addr=addr,
-                              rkey=rkey)  # fmt: skip
+        request = SendRequest(
+            "RDMA_WRITE", 7, (Sge(source.addr, len(content), mr.struct.lkey),), remote_addr=addr, rkey=rkey
+        )
         assert self.pair.requester.post_send(request).value == 0
         [completion] = self.pair.requester.completions(1)
         assert completion.wr_id == 7

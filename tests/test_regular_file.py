@@ -16,11 +16,17 @@ from conformance.regular_file import MOST_BYTES, open_regular, read_regular
 OLD = Path(__file__).with_name("old_results")
 # What reads the results of a run, RUN.
 COMMANDS = (
-    ("report", "RUN"), ("compare", "RUN", str(OLD)), ("compare", str(OLD), "RUN"), ("judge", "RUN", "--out", "OUT"),
-    ("explain", "REG-15", "--results", "RUN"), ("coverage", "--results", "RUN"), ("bundle", "RUN"),
+    ("report", "RUN"),
+    ("compare", "RUN", str(OLD)),
+    ("compare", str(OLD), "RUN"),
+    ("judge", "RUN", "--out", "OUT"),
+    ("explain", "REG-15", "--results", "RUN"),
+    ("coverage", "--results", "RUN"),
+    ("bundle", "RUN"),
     ("waivers", "--from", "RUN", "--owner", "me", "--issue", "https://example.org/1", "--expires", "2026-12-01"),
-    ("reproducer", "reg_mr/access_flags/local-write", "--run", "RUN"), ("findings", "RUN", "--out", "OUT"),
-)  # fmt: skip
+    ("reproducer", "reg_mr/access_flags/local-write", "--run", "RUN"),
+    ("findings", "RUN", "--out", "OUT"),
+)
 Says = pytest.CaptureFixture[str]
 
 

@@ -185,9 +185,15 @@ class Run:
         prior = results.cut_back(results.recorded()) if resumed else None
         try:
             Supervisor(
-                self.suite, [case for case in self.cases if case], results, self.audience, {"stack": "host"},
-                self.out / "console.log", boot_id=lambda: host.boot_id, prior=prior,
-            ).run(start, again=(start,) if confirms else ())  # fmt: skip
+                self.suite,
+                [case for case in self.cases if case],
+                results,
+                self.audience,
+                {"stack": "host"},
+                self.out / "console.log",
+                boot_id=lambda: host.boot_id,
+                prior=prior,
+            ).run(start, again=(start,) if confirms else ())
         finally:
             results.close()
         return read_results(self.out)
@@ -235,8 +241,11 @@ def test_a_violation_is_tried_again_on_the_host(verdicts_of: Any, stand_in: Stan
 def test_a_run_over_ssh_has_the_verdicts_of_one_without(verdicts_of: Any, stand_in: StandIn) -> None:
     found, recorded, made = verdicts_of("works", "wrongly-accepted", "not-supported", "harness-trouble")
     assert found == {
-        "works": "PASS", "wrongly-accepted": "FAIL", "not-supported": "UNSUPPORTED", "harness-trouble": "BROKEN",
-    }  # fmt: skip
+        "works": "PASS",
+        "wrongly-accepted": "FAIL",
+        "not-supported": "UNSUPPORTED",
+        "harness-trouble": "BROKEN",
+    }
     assert recorded.header["device"]["name"] == "fake0"
     assert recorded.footer["complete"] is True
     assert recorded.footer["boots"] == 1
@@ -457,22 +466,39 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
 @pytest.mark.parametrize(
     ("says", "status", "told"),
     [
-        ("@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nOffending ED25519 key in known_hosts:1\n"
-         "Host key verification failed.\n", 255, "host.invalid: its host key is not the one that is known"),
-        ("No ED25519 host key is known for x and you have requested strict checking.\nHost key verification failed.\n",
-         255, "host.invalid: its host key is not known; connect once with ssh -- host.invalid, and compare the key"),
-        ("root@x: Permission denied (publickey,password).\n", 255,
-         "host.invalid: no right to log in without a password (the host offers: publickey,password); "),
-        ("ssh: Could not resolve hostname x: Name or service not known\n", 255,
-         "host.invalid cannot be reached: ssh: Could not resolve hostname x: Name or service not known"),
+        (
+            "@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nOffending ED25519 key in known_hosts:1\n"
+            "Host key verification failed.\n",
+            255,
+            "host.invalid: its host key is not the one that is known",
+        ),
+        (
+            "No ED25519 host key is known for x and you have requested strict checking.\n"
+            "Host key verification failed.\n",
+            255,
+            "host.invalid: its host key is not known; connect once with ssh -- host.invalid, and compare the key",
+        ),
+        (
+            "root@x: Permission denied (publickey,password).\n",
+            255,
+            "host.invalid: no right to log in without a password (the host offers: publickey,password); ",
+        ),
+        (
+            "ssh: Could not resolve hostname x: Name or service not known\n",
+            255,
+            "host.invalid cannot be reached: ssh: Could not resolve hostname x: Name or service not known",
+        ),
         ("", 255, "host.invalid cannot be reached: ssh does not say why"),
         ("", 127, "host.invalid: there is no python3; "),
-        ("mktemp: failed to create directory: No space left on device\n", 73,
-         "host.invalid: no temporary directory can be made there: mktemp: failed to create directory: No space left"),
+        (
+            "mktemp: failed to create directory: No space left on device\n",
+            73,
+            "host.invalid: no temporary directory can be made there: mktemp: failed to create directory: No space left",
+        ),
         ("This account is not available.\n", 1, "host.invalid: the connection ended with status 1: This account is"),
         ("", 0, "host.invalid: the connection ended with status 0; try: ssh -- host.invalid true"),
     ],
-)  # fmt: skip
+)
 def test_what_ssh_says_becomes_one_line(stand_in: StandIn, tmp_path: Path, says: str, status: int, told: str) -> None:
     (tmp_path / "says").write_text(says)
     stand_in.goes_wrong(says=tmp_path / "says", status=status)
@@ -507,8 +533,10 @@ def test_a_full_disk_is_told(stand_in: StandIn) -> None:
 
 def test_a_python_that_is_too_old_or_of_another_architecture_is_told() -> None:
     opening = bootstrap.opening(b"secret", b"")
-    for have, told in (("sys.version_info = (3, 9)", b"Python 3.11 or later is needed"),
-                       ("sys.byteorder = 'big'", b"64 bits and little-endian are needed")):  # fmt: skip
+    for have, told in (
+        ("sys.version_info = (3, 9)", b"Python 3.11 or later is needed"),
+        ("sys.byteorder = 'big'", b"64 bits and little-endian are needed"),
+    ):
         code = f"import sys; {have}; exec(eval(sys.stdin.buffer.readline()))"
         done = subprocess.run([sys.executable, "-c", code, "/nowhere"], input=opening, capture_output=True, check=False)
         assert done.returncode == 3
@@ -527,10 +555,13 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "arguments"),
     [
-        ("lab7", ["--", "lab7"]), ("root@lab7", ["--", "root@lab7"]), ("lab7:2222", ["-p", "2222", "--", "lab7"]),
-        ("me@[fd00::1]:22", ["-p", "22", "--", "me@fd00::1"]), ("[fd00::1]", ["--", "fd00::1"]),
+        ("lab7", ["--", "lab7"]),
+        ("root@lab7", ["--", "root@lab7"]),
+        ("lab7:2222", ["-p", "2222", "--", "lab7"]),
+        ("me@[fd00::1]:22", ["-p", "22", "--", "me@fd00::1"]),
+        ("[fd00::1]", ["--", "fd00::1"]),
     ],
-)  # fmt: skip
+)
 def test_an_address_becomes_arguments_of_ssh(text: str, arguments: list[str]) -> None:
     address = Address.parse(text)
     assert str(address) == text

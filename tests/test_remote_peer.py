@@ -45,11 +45,12 @@ SIZE = 3 * memory.PAGE - 100
 @pytest.mark.parametrize(
     ("text", "host", "device"),
     [
-        ("mlx5_1", None, "mlx5_1"), ("node2:mlx5_1", Address("node2"), "mlx5_1"),
+        ("mlx5_1", None, "mlx5_1"),
+        ("node2:mlx5_1", Address("node2"), "mlx5_1"),
         ("root@node2:2222:rxe0", Address("node2", "root", "2222"), "rxe0"),
         ("[fd00::1]:rxe0", Address("fd00::1"), "rxe0"),
     ],
-)  # fmt: skip
+)
 def test_a_peer_is_named_with_or_without_its_host(text: str, host: Address | None, device: str) -> None:
     assert peer_of(text) == (host, device)
     assert usable.on_another_host(text) is bool(host)
@@ -169,8 +170,9 @@ class InProcess:
 @pytest.fixture
 def far(monkeypatch: pytest.MonkeyPatch) -> requester.Requesters:
     """Requesters on a device that is none."""
-    device = SimpleNamespace(check_port=lambda: None, transport=ROCE, capabilities={"rc": True}, gid="g", lid=1,
-                             active_mtu=3)  # fmt: skip
+    device = SimpleNamespace(
+        check_port=lambda: None, transport=ROCE, capabilities={"rc": True}, gid="g", lid=1, active_mtu=3
+    )
     monkeypatch.setattr(requester, "Device", lambda name: device)
     monkeypatch.setattr(requester, "ProtectionDomain", lambda device: "pd")
     monkeypatch.setattr(requester, "Libibverbs", FakeLibrary)

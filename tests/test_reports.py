@@ -84,8 +84,11 @@ def test_each_verdict_has_its_element() -> None:
 def test_the_counts_are_those_of_the_testcases() -> None:
     suite = parsed(junit.render([digested(one_of_each())]))
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "9", "failures": "3", "errors": "2", "skipped": "3",
-    }  # fmt: skip
+        "tests": "9",
+        "failures": "3",
+        "errors": "2",
+        "skipped": "3",
+    }
     assert len(suite.findall("testcase")) == 9
 
 

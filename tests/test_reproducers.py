@@ -152,14 +152,25 @@ def test_what_a_device_does_not_declare_ends_with_77() -> None:
 
 
 def test_of_a_violated_case_only_the_steps_up_to_the_wrong_one_are_kept() -> None:
-    case = next(each for each in ROWS if len(each.afterwards) > 2 and each.when.then.outcome == "success"
-                and each.when.call == "ibv_bind_mw")  # fmt: skip
+    case = next(
+        each
+        for each in ROWS
+        if len(each.afterwards) > 2 and each.when.then.outcome == "success" and each.when.call == "ibv_bind_mw"
+    )
     bound = {"rc": 0, "returned": "0", "errno": "", "wc": ["SUCCESS"], "rkey": {"before": 1, "after": 2}}
     refused = {**bound, "wc": ["WR_FLUSH_ERR"]}
     assert cut(case, refused).afterwards == ()
     assert cut(case, {"setup_failed": "no"}) == case
-    wrong = {"rc": 0, "returned": "0", "errno": "", "wc": ["REM_ACCESS_ERR"], "moved": "nothing", "changed": [],
-             "qp_type": "RC", "side": "remote"}  # fmt: skip
+    wrong = {
+        "rc": 0,
+        "returned": "0",
+        "errno": "",
+        "wc": ["REM_ACCESS_ERR"],
+        "moved": "nothing",
+        "changed": [],
+        "qp_type": "RC",
+        "side": "remote",
+    }
     first = next(step for step in case.afterwards if step.call == "traffic" and step.then.outcome == "success")
     number = case.afterwards.index(first)
     seen = [{**wrong, "wc": ["REM_ACCESS_ERR"]}] * number + [wrong]
@@ -205,9 +216,18 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
     text = mail(symptom, forky(), SUITE, basis, [read(RECORDED / "trixie.jsonl")])
     assert max(map(len, text.splitlines())) <= MAIL_WIDTH
     told = " ".join(text.split())
-    for part in ("Subject: rxe: ", "What was done:", "expected: success", "observed: ", "answered by: ", "Tested: ",
-                 "modules.rdma_rxe.build_id: ", "Stacks:", "int main(int argc, char **argv)",
-                 "IBV_ACCESS_ON_DEMAND Create an on-demand paging MR"):  # fmt: skip
+    for part in (
+        "Subject: rxe: ",
+        "What was done:",
+        "expected: success",
+        "observed: ",
+        "answered by: ",
+        "Tested: ",
+        "modules.rdma_rxe.build_id: ",
+        "Stacks:",
+        "int main(int argc, char **argv)",
+        "IBV_ACCESS_ON_DEMAND Create an on-demand paging MR",
+    ):
         assert part in told, part
 
 
@@ -380,11 +400,19 @@ def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("verdict", "end", "outcome"),
     [
-        ("FAIL", 1, REPRODUCED), ("FAIL", 0, DIFFERS), ("FAIL", 77, DIFFERS), ("FAIL", 2, DIFFERS),
-        ("CRASH", -11, REPRODUCED), ("CRASH", "the guest died", REPRODUCED), ("CRASH", 0, DIFFERS),
-        ("PASS", 0, AGREED), ("PASS", 1, DIFFERS), ("PASS", -11, DIFFERS), ("FAIL", "it does not compile", DIFFERS),
+        ("FAIL", 1, REPRODUCED),
+        ("FAIL", 0, DIFFERS),
+        ("FAIL", 77, DIFFERS),
+        ("FAIL", 2, DIFFERS),
+        ("CRASH", -11, REPRODUCED),
+        ("CRASH", "the guest died", REPRODUCED),
+        ("CRASH", 0, DIFFERS),
+        ("PASS", 0, AGREED),
+        ("PASS", 1, DIFFERS),
+        ("PASS", -11, DIFFERS),
+        ("FAIL", "it does not compile", DIFFERS),
     ],
-)  # fmt: skip
+)
 def test_what_a_program_says_is_compared_with_the_run(verdict: str, end: int | str, outcome: str) -> None:
     assert _finding(Trying("a/b/c", verdict, None), end, "last\n\n").outcome == outcome
 
@@ -417,8 +445,11 @@ def test_an_undeclared_capability_decides_the_expectation_of_a_point() -> None:
 def test_programs_say_in_the_guest_what_they_shall(tmp_path: Path) -> None:
     chosen = ["reg_mr/registration/last-byte", ADVICE, WRITE, "bind_mw/type_1/part-from-buf"]
     verdicts = {chosen[0]: "PASS"}
-    tried = [Trying(id_, verdicts.get(id_, "FAIL"), reproducer(id_, SUITE, unknown_device())) for id_ in chosen
-             if id_ in programs()[0]]  # fmt: skip
+    tried = [
+        Trying(id_, verdicts.get(id_, "FAIL"), reproducer(id_, SUITE, unknown_device()))
+        for id_ in chosen
+        if id_ in programs()[0]
+    ]
     assert len(tried) >= 3
     found = list(compare(tried, GUEST_STACK, tmp_path, 1, print, assume_yes=True))
     assert {each.outcome for each in found} == {REPRODUCED, AGREED}, found

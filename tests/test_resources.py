@@ -37,10 +37,12 @@ class Netlink:
 @pytest.fixture
 def system(tmp_path: Path) -> Path:
     for name, text in (
-        ("proc/self/status", STATUS), ("proc/self/cgroup", "12:rdma:/\n0::/cases\n"),
-        ("proc/vmstat", "nr_foll_pin_acquired 12\nnr_foll_pin_released 5\n"), ("proc/sys/vm/stat_refresh", ""),
+        ("proc/self/status", STATUS),
+        ("proc/self/cgroup", "12:rdma:/\n0::/cases\n"),
+        ("proc/vmstat", "nr_foll_pin_acquired 12\nnr_foll_pin_released 5\n"),
+        ("proc/sys/vm/stat_refresh", ""),
         ("cgroup/cases/rdma.current", "rxe1 hca_handle=1 hca_object=9\nrxe0 hca_handle=1 hca_object=7\n"),
-    ):  # fmt: skip
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
@@ -52,8 +54,14 @@ def count(system: Path, netlink: Any, alone: bool = True) -> dict[str, int]:
 
 def test_windows_are_what_the_control_group_counts_beyond_the_netlink(system: Path) -> None:
     assert count(system, Netlink(QP=2, MR=1, PD=1)) == {
-        "QP": 2, "MR": 1, "PD": 1, OTHERS: 3, PINNED: 16, LOCKED: 4, PAGES: 7,
-    }  # fmt: skip
+        "QP": 2,
+        "MR": 1,
+        "PD": 1,
+        OTHERS: 3,
+        PINNED: 16,
+        LOCKED: 4,
+        PAGES: 7,
+    }
 
 
 def test_pages_are_counted_only_where_nobody_else_pins_any(system: Path) -> None:

@@ -98,8 +98,12 @@ def test_the_verdict_of_a_rule_is_the_worst_of_its_cases(one: str, other: str) -
 def test_a_rule_that_is_verified_in_part_says_what_the_device_does_not_offer() -> None:
     cases = numbered(4).cases
     seen: list[dict[str, Any]] = [{}, {"lacking": ["rereg_mr"]}, {"lacking": ["rereg_mr"]}, {}]
-    lines = [result(case, verdict, observed=observed) for case, verdict, observed
-             in zip(cases, ("PASS", "UNSUPPORTED", "UNSUPPORTED", "UNREACHABLE"), seen, strict=True)]  # fmt: skip
+    lines = [
+        result(case, verdict, observed=observed)
+        for case, verdict, observed in zip(
+            cases, ("PASS", "UNSUPPORTED", "UNSUPPORTED", "UNREACHABLE"), seen, strict=True
+        )
+    ]
     lines[3]["reason"] = "no such memory here"
     found = conclude_rules(lines)["REG-01"]
     assert found.absent == {"rereg_mr at libibverbs": 2, "no such memory here": 1}

@@ -48,8 +48,11 @@ def whole(tmp_path: Path) -> tuple[bytes, Recorded]:
 def rest(stage: Stage) -> list[bytes]:
     """What a worker says that gets the cases that the file lacks."""
     data = stage.path.read_bytes()
-    done = {json.loads(line)["case"] for line in data.splitlines(keepends=True)
-            if line.endswith(b"\n") and b'"type":"result"' in line and b'"MISSED"' not in line}  # fmt: skip
+    done = {
+        json.loads(line)["case"]
+        for line in data.splitlines(keepends=True)
+        if line.endswith(b"\n") and b'"type":"result"' in line and b'"MISSED"' not in line
+    }
     good = {0: passed(0), 1: UNBROKEN[4], 2: passed(2), 3: passed(3)}
     return [HEADER, *(line for number in range(4) if IDS[number] not in done for line in (start(number), good[number]))]
 
@@ -192,9 +195,18 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"17", b"{}", b'{"schema": "rdma-cts-plan/2"}', b'{"schema": "rdma-cts-plan/1", "argv": []}',
-     b"\xff", b"[" * 100_000],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"17",
+        b"{}",
+        b'{"schema": "rdma-cts-plan/2"}',
+        b'{"schema": "rdma-cts-plan/1", "argv": []}',
+        b"\xff",
+        b"[" * 100_000,
+    ],
+)
 def test_what_is_no_plan_is_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "plan.json").write_bytes(content)
     with pytest.raises(UserError, match=r"plan\.json is not a valid plan") as caught:
@@ -249,8 +261,9 @@ def resume(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
-@pytest.mark.parametrize("more", [("--verb", "reg_mr"), ("--out", "elsewhere"), ("--guest",), ("--stack", "sid"),
-                                  ("--deadline", "120")])  # fmt: skip
+@pytest.mark.parametrize(
+    "more", [("--verb", "reg_mr"), ("--out", "elsewhere"), ("--guest",), ("--stack", "sid"), ("--deadline", "120")]
+)
 def test_options_of_the_first_run_cannot_be_given_again(tmp_path: Path, more: Sequence[str]) -> None:
     write_plan(PLAN, tmp_path)
     done = resume(str(tmp_path), *more)

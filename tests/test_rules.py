@@ -28,9 +28,7 @@ RULE = """\
 """
 
 # Every statement that was collected from the documents; a rule may be split further, never dropped.
-COUNTS = {
-    "REG": 23, "IOVA": 4, "DMA": 6, "DEREG": 3, "REREG": 15, "XREREG": 6, "ADV": 14, "BIND": 16, "API": 1,
-}  # fmt: skip
+COUNTS = {"REG": 23, "IOVA": 4, "DMA": 6, "DEREG": 3, "REREG": 15, "XREREG": 6, "ADV": 14, "BIND": 16, "API": 1}
 
 
 def read(tmp_path: Path, **files: str) -> tuple[list[str], list[str]]:

@@ -149,13 +149,25 @@ def test_judging_a_real_run_again_changes_nothing(whole: Run, tmp_path: Path) ->
 
 def test_a_waived_violation_is_no_failure_of_the_run_and_stays_visible(tmp_path: Path) -> None:
     waiver = {
-        "rule": "REG-13", "where": {"driver": "rxe", "kernel": {"from": "7.0"}}, "issue": "https://bugs.example.org/1",
-        "observed": {"verdict": "FAIL", "errno": "EOPNOTSUPP"}, "owner": "us", "expires": str(date.today()),
-    }  # fmt: skip
+        "rule": "REG-13",
+        "where": {"driver": "rxe", "kernel": {"from": "7.0"}},
+        "issue": "https://bugs.example.org/1",
+        "observed": {"verdict": "FAIL", "errno": "EOPNOTSUPP"},
+        "owner": "us",
+        "expires": str(date.today()),
+    }
     (tmp_path / "waivers.yaml").write_text(json.dumps({"waivers": [waiver]}))  # JSON is YAML
     out = tmp_path / "out"
-    done = launch("run", "--guest", "--only", "reg_mr/access_flags/hugetlb-on-demand+none", "--out", str(out),
-                  "--waivers", str(tmp_path / "waivers.yaml"))  # fmt: skip
+    done = launch(
+        "run",
+        "--guest",
+        "--only",
+        "reg_mr/access_flags/hugetlb-on-demand+none",
+        "--out",
+        str(out),
+        "--waivers",
+        str(tmp_path / "waivers.yaml"),
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = read_results(out).results
     assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")

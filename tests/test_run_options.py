@@ -25,14 +25,7 @@ from conformance.device.xrc import PAIRS
 from conformance.errors import UserError
 from conformance.model.vocabulary import TIERS
 from conformance.pytest_plugin.options import add_options
-from conformance.run_options import (
-    COMPLETION_DEADLINE_S,
-    GUEST,
-    HOST,
-    OPTIONS,
-    RunOptions,
-    completion_deadline_s,
-)
+from conformance.run_options import COMPLETION_DEADLINE_S, GUEST, HOST, OPTIONS, RunOptions, completion_deadline_s
 from conformance.supervision import CASE_DEADLINE_S
 from conformance.tables.suite import ROOT
 from fixtures import bench, usable
@@ -47,15 +40,45 @@ MEMORY = "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\n"
 HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).cases
 # What does not decide a case's outcome, and what has an effect on one target alone; said here once more.
 NOT_DECIDING = {
-    "console", "power_cycle", "return_within", "guests", "no_confirm", "keep", "verbs", "rules", "words", "only",
-    "tier", "tools", "waivers",
-}  # fmt: skip
+    "console",
+    "power_cycle",
+    "return_within",
+    "guests",
+    "no_confirm",
+    "keep",
+    "verbs",
+    "rules",
+    "words",
+    "only",
+    "tier",
+    "tools",
+    "waivers",
+}
 HOST_ONLY = {
-    "peer", "host", "console", "power_cycle", "return_within", "device", "port", "gid_index", "shared", "hazardous",
-}  # fmt: skip
+    "peer",
+    "host",
+    "console",
+    "power_cycle",
+    "return_within",
+    "device",
+    "port",
+    "gid_index",
+    "shared",
+    "hazardous",
+}
 GUEST_ONLY = {
-    "guest", "guests", "stack", "driver", "kernel", "modules", "overlay", "guest_env", "without", "keep", "tools",
-}  # fmt: skip
+    "guest",
+    "guests",
+    "stack",
+    "driver",
+    "kernel",
+    "modules",
+    "overlay",
+    "guest_env",
+    "without",
+    "keep",
+    "tools",
+}
 
 # Words that a shell or a parser could take for something else; argparse before Python 3.13 takes no "--" as a value.
 TEXTS = st.sampled_from(["x", "-x", "--guest", "a b", "'\"", "$HOME", "#", "a=b", "-5", "*", "~", "é\n", "\\"])
@@ -72,22 +95,42 @@ def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 GIVEN = st.builds(
-    RunOptions, device=st.none() | DEVICES,
-    port=st.integers(1), gid_index=st.none() | st.integers(0),
-    peer=st.none() | TEXTS, host=st.none() | TEXTS, console=st.none() | TEXTS,
-    power_cycle=st.none() | TEXTS, return_within=SECONDS,
+    RunOptions,
+    device=st.none() | DEVICES,
+    port=st.integers(1),
+    gid_index=st.none() | st.integers(0),
+    peer=st.none() | TEXTS,
+    host=st.none() | TEXTS,
+    console=st.none() | TEXTS,
+    power_cycle=st.none() | TEXTS,
+    return_within=SECONDS,
     guest=st.booleans(),
     guests=st.none() | st.integers(1, 64),
-    stack=st.none() | st.sampled_from(sorted(STACKS)), driver=st.none() | st.sampled_from(sorted(DRIVERS)),
-    shared=st.booleans(), hazardous=st.booleans(),
-    kernel=st.none() | PATHS, modules=st.none() | PATHS, rdma_core=st.none() | PATHS, overlay=st.none() | PATHS,
-    guest_env=several(TEXTS), without=several(TEXTS), keep=st.booleans(),
-    verbs=several(TEXTS), rules=several(TEXTS), words=several(TEXTS),
-    only=several(TEXTS), tier=st.sampled_from(sorted(TIERS)), cases=several(PATHS), profile=st.none() | PATHS,
-    waivers=st.none() | PATHS, no_confirm=st.booleans(),
-    dialect=st.none() | st.sampled_from(DIALECTS), deadline=SECONDS,
-    seed=st.none() | st.integers(), sequences=st.just(0.0) | SECONDS,
-)  # fmt: skip
+    stack=st.none() | st.sampled_from(sorted(STACKS)),
+    driver=st.none() | st.sampled_from(sorted(DRIVERS)),
+    shared=st.booleans(),
+    hazardous=st.booleans(),
+    kernel=st.none() | PATHS,
+    modules=st.none() | PATHS,
+    rdma_core=st.none() | PATHS,
+    overlay=st.none() | PATHS,
+    guest_env=several(TEXTS),
+    without=several(TEXTS),
+    keep=st.booleans(),
+    verbs=several(TEXTS),
+    rules=several(TEXTS),
+    words=several(TEXTS),
+    only=several(TEXTS),
+    tier=st.sampled_from(sorted(TIERS)),
+    cases=several(PATHS),
+    profile=st.none() | PATHS,
+    waivers=st.none() | PATHS,
+    no_confirm=st.booleans(),
+    dialect=st.none() | st.sampled_from(DIALECTS),
+    deadline=SECONDS,
+    seed=st.none() | st.integers(),
+    sequences=st.just(0.0) | SECONDS,
+)
 SETTLED = st.builds(RunOptions.on, GIVEN, st.just("") | DEVICES)
 CASES = st.sampled_from([HARMLESS, HAZARDOUS])
 
@@ -110,8 +153,11 @@ def parsed_by_pytest(arguments: list[str]) -> dict[str, Any]:
     parser = Parser(_ispytest=True)
     add_options(parser)
     found = vars(parser.parse_known_args(arguments))
-    plain = {name: found[f"rdma_{option.flag.removeprefix('--').replace('-', '_')}"]
-             for name, option in OPTIONS.items() if option.plugin}  # fmt: skip
+    plain = {
+        name: found[f"rdma_{option.flag.removeprefix('--').replace('-', '_')}"]
+        for name, option in OPTIONS.items()
+        if option.plugin
+    }
     return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
 
 
@@ -221,8 +267,15 @@ def test_pytest_in_the_guest_is_asked_the_same_of_its_own_device_and_files(optio
     options = options.on("")
     inside = options.inside_guest("rxe0", (Path("vendor/0"),), Path("profile.yaml"))
     found = parsed_by_pytest(inside.plugin_arguments())
-    own = {"device": "rxe0", "port": 1, "gid_index": None, "peer": None, "tier": RunOptions().tier,
-           "cases": (Path("vendor/0"),), "profile": Path("profile.yaml")}  # fmt: skip
+    own = {
+        "device": "rxe0",
+        "port": 1,
+        "gid_index": None,
+        "peer": None,
+        "tier": RunOptions().tier,
+        "cases": (Path("vendor/0"),),
+        "profile": Path("profile.yaml"),
+    }
     assert found == {name: getattr(options, name) for name in found} | own
 
 
@@ -266,10 +319,11 @@ def test_what_the_guest_alone_has_is_refused_on_a_device(name: str, monkeypatch:
 @pytest.mark.parametrize(
     ("named", "hint"),
     [
-        ({}, "add --guest"), ({"device": "rxe7"}, "give --guest in place of --device"),
+        ({}, "add --guest"),
+        ({"device": "rxe7"}, "give --guest in place of --device"),
         ({"device": "rxe7", "host": "lab7"}, "give --guest in place of --host and --device"),
     ],
-)  # fmt: skip
+)
 def test_who_names_a_device_is_told_to_leave_it_out(named: dict[str, str], hint: str) -> None:
     with pytest.raises(UserError, match=f"^--kernel is for the guest, not for a device of this host; {hint}$"):
         builds.refuse_on_host(RunOptions(kernel=Path("k"), **named))  # type: ignore[arg-type]

@@ -142,8 +142,11 @@ def test_what_is_counted_afterwards_and_was_not_before_is_left_behind(monkeypatc
 
 @pytest.mark.parametrize(("present", "verdict"), [({}, "UNSUPPORTED"), ({"odp": "the data sheet"}, "FAIL")])
 def test_a_profile_decides_of_rows_and_points_alike(present: dict[str, str], verdict: str) -> None:
-    space = samples.case(SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]").replace("refused, rule", "success, rule")
-                         .replace("  sweep:", "  needs: [odp]\n  sweep:"))  # fmt: skip
+    space = samples.case(
+        SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]")
+        .replace("refused, rule", "success, rule")
+        .replace("  sweep:", "  needs: [odp]\n  sweep:")
+    )
     assert space.sweep is not None
     with closing(ReferenceBench(Device(without("odp")))) as bench:
         run = on_the_reference(bench)
@@ -155,8 +158,11 @@ def test_a_profile_decides_of_rows_and_points_alike(present: dict[str, str], ver
 
 
 def test_what_a_device_has_against_its_profile_is_a_remark_on_rows_and_points(run: RunContext) -> None:
-    space = samples.case(SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]").replace("refused, rule", "success, rule")
-                         .replace("  sweep:", "  needs: [odp]\n  sweep:"))  # fmt: skip
+    space = samples.case(
+        SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]")
+        .replace("refused, rule", "success, rule")
+        .replace("  sweep:", "  needs: [odp]\n  sweep:")
+    )
     assert space.sweep is not None
     run = replace(run, basis=replace(run.basis, profile=Profile("rxe", absent={"odp": "not in this driver"})))
     for case in (samples.case(ON_DEMAND), space.sweep.point_case(space, "access=ON_DEMAND")):

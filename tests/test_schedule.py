@@ -89,10 +89,19 @@ class TestDurations:
 
     @pytest.mark.parametrize(
         "content",
-        [b"", b"{", b"[]", b"17", b"\xff", b'{"schema": "other", "seconds": {}}', b'{"schema": "rdma-cts-durations/2"}',
-         b'{"schema": "rdma-cts-durations/1", "seconds": {"a": 1}}',
-         b'{"schema": "rdma-cts-durations/2", "seconds": {"a": "long"}}', b"[" * 100_000],
-    )  # fmt: skip
+        [
+            b"",
+            b"{",
+            b"[]",
+            b"17",
+            b"\xff",
+            b'{"schema": "other", "seconds": {}}',
+            b'{"schema": "rdma-cts-durations/2"}',
+            b'{"schema": "rdma-cts-durations/1", "seconds": {"a": 1}}',
+            b'{"schema": "rdma-cts-durations/2", "seconds": {"a": "long"}}',
+            b"[" * 100_000,
+        ],
+    )
     def test_a_damaged_file_counts_as_empty_and_is_replaced(self, tmp_path: Path, content: bytes) -> None:
         durations = Durations(tmp_path / "forky-tcg.json")
         durations.path.write_bytes(content)

@@ -166,10 +166,22 @@ def test_a_mistake_that_an_editor_can_see_is_refused(changes: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("text", "fits"),
     [
-        (4097, True), ("buf", True), ("buf.size + 1 page - 1", True), ("0x10 KiB", True), (" - 1", True),
-        ("1pages", True), ("pager", True), ("SIZE_MAX", True), ("buf + -1", True),
-        ("", False), ("007", False), ("1 2", False), ("buf +", False), ("1.5", False), ("buf * 2", False),
+        (4097, True),
+        ("buf", True),
+        ("buf.size + 1 page - 1", True),
+        ("0x10 KiB", True),
+        (" - 1", True),
+        ("1pages", True),
+        ("pager", True),
+        ("SIZE_MAX", True),
+        ("buf + -1", True),
+        ("", False),
+        ("007", False),
+        ("1 2", False),
+        ("buf +", False),
+        ("1.5", False),
+        ("buf * 2", False),
     ],
-)  # fmt: skip
+)
 def test_quantities_are_checked_as_the_loader_does(text: str | int, fits: bool) -> None:
     assert accepts(with_row(when={"access": [], "length": text})) == fits

@@ -18,8 +18,7 @@ REG = table(
     3,
 )
 DEREG = table(
-    "dereg_mr/all",
-    "- {id: plain, rules: [DEREG-01], given: {mrs: {mr: {access: []}}}, when: {mr: mr}, then: success}",
+    "dereg_mr/all", "- {id: plain, rules: [DEREG-01], given: {mrs: {mr: {access: []}}}, when: {mr: mr}, then: success}"
 )
 SUITE = suite([REG, DEREG])
 ALL = ["reg_mr/flags/plain", "reg_mr/flags/remote-write", "reg_mr/flags/remote-atomic", "dereg_mr/all/plain"]

@@ -174,8 +174,12 @@ def test_a_finding_violates_the_nearest_rule_alone(searching: Case, suite: Suite
 
 
 def test_a_kernel_that_complains_meanwhile_counts_for_every_rule(searching: Case, suite: Suite) -> None:
-    observed: Observation = {"returned": "differs", "errno": "", "differences": ["this"],
-                             "divergences": [{"when": "x", "rule": "REG-15", "fault": "this", "row": ROW}]}  # fmt: skip
+    observed: Observation = {
+        "returned": "differs",
+        "errno": "",
+        "differences": ["this"],
+        "divergences": [{"when": "x", "rule": "REG-15", "fault": "this", "row": ROW}],
+    }
     judgement = judging.judge(searching, [], observed, {"log": ["[ 1.0] BUG: bad page state"]})
     assert "rule_verdicts" not in result_record(searching, suite.registry, judgement, observed)
 
@@ -194,8 +198,9 @@ def test_a_worker_that_dies_in_a_sequence_tells_the_sequence_and_the_rule_of_its
     text = "- {id: c0, rules: [REG-01, REG-15], when: {access: []}, then: success}"
     made = samples.suite([samples.table("reg_mr/sample", text, 1)])
     point = {"point": "sequence 3 from seed 1", "done": 3, "row": ROW, "rule": "REG-15"}
-    recorded = stage.play([HEADER, start(0), encode({"type": "progress", "case": "reg_mr/sample/c0", **point})],
-                          suite=made)  # fmt: skip
+    recorded = stage.play(
+        [HEADER, start(0), encode({"type": "progress", "case": "reg_mr/sample/c0", **point})], suite=made
+    )
     [line] = recorded.results
     assert line["verdict"] == Verdict.CRASH
     assert "died, in sequence 3 from seed 1" in line["reason"]
@@ -243,12 +248,28 @@ def test_a_guest_that_dies_in_a_sequence_costs_that_case_alone_and_the_sequence_
 ) -> None:
     overlay = bad_driver.overlay(tmp_path / "overlay")
     # Before the first case a session gives two windows back, one of each type that the device declares.
-    command = ["./rdma-cts", "run", "--guest", "--yes", "--tier", "exhaustive", "--verb", "sequences",
-               "--sequences", "10", "--overlay", str(overlay), "--guest-env", "RDMA_CTS_PANIC_AT=3",
-               "--out", str(tmp_path / "out")]  # fmt: skip
+    command = [
+        "./rdma-cts",
+        "run",
+        "--guest",
+        "--yes",
+        "--tier",
+        "exhaustive",
+        "--verb",
+        "sequences",
+        "--sequences",
+        "10",
+        "--overlay",
+        str(overlay),
+        "--guest-env",
+        "RDMA_CTS_PANIC_AT=3",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S,
-                          check=False)  # fmt: skip
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     run = read_results(tmp_path / "out")
     assert run.footer is not None

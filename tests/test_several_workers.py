@@ -125,9 +125,15 @@ def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Reco
     with closing(ResultsFile(folder / "results.jsonl")) as file:
         facts: SupervisorFacts = {"stack": "test", "devices": list(found)}
         supervisor = Supervisor(
-            SUITE, SUITE.cases, file, Audience(), facts, folder / "console.log",
-            lambda case, device: f"{device}: {case.id}", durations=LONG,
-        )  # fmt: skip
+            SUITE,
+            SUITE.cases,
+            file,
+            Audience(),
+            facts,
+            folder / "console.log",
+            lambda case, device: f"{device}: {case.id}",
+            durations=LONG,
+        )
         supervisor.run(*map(starter, found))
     return read_results(folder)
 
@@ -263,9 +269,9 @@ def test_a_run_that_was_cut_short_is_carried_on_by_several_workers(tmp_path: Pat
     path.write_bytes(data[: header + (len(data) - header) // 2])
     with closing(ResultsFile(path, carry_on=True)) as file:
         prior = file.cut_back(file.recorded())
-        Supervisor(
-            SUITE, SUITE.cases, file, Audience(), {"stack": "test"}, tmp_path, prior=prior, durations=LONG
-        ).run(*[Together(2)] * 2)  # fmt: skip
+        Supervisor(SUITE, SUITE.cases, file, Audience(), {"stack": "test"}, tmp_path, prior=prior, durations=LONG).run(
+            *[Together(2)] * 2
+        )
     recorded = read_results(path)
     assert figures(recorded) == figures(whole)
     assert len({line["case"] for line in recorded.results}) == len(recorded.results) == COUNT

@@ -33,9 +33,14 @@ VERDICTS = {
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`./rdma-cts run ARGUMENTS…` as a person runs it."""
     return subprocess.run(
-        [str(ROOT / "rdma-cts"), "run", *arguments], cwd=ROOT, env={**os.environ, "RDMA_CTS_PYTHON": sys.executable},
-        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+        [str(ROOT / "rdma-cts"), "run", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "RDMA_CTS_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
 
 
 def test_the_same_cases_run_on_iwarp(tmp_path: Path) -> None:

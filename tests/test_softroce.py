@@ -290,8 +290,11 @@ def test_expired_lists_are_used_only_where_apt_says_that_they_are(
     recipe = recipe_for()
     assert build.bootstrap(
         lambda expired: build.bootstrap_command(recipe, tmp_path / "root", expired),
-        tmp_path / "root", tmp_path / "log", said.append, {},
-    )  # fmt: skip
+        tmp_path / "root",
+        tmp_path / "log",
+        said.append,
+        {},
+    )
     assert ["Check-Valid-Until" in " ".join(command) for command in tried] == [False, True]
     assert "forky on this mirror have expired" in said[0]
 
@@ -663,9 +666,11 @@ def test_qemu_ends_with_the_program_that_started_it(
         "print('up', flush=True); g.wait(None)\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "console")], stdout=subprocess.PIPE, cwd=ROOT,
+        [sys.executable, "-c", code, str(tmp_path / "console")],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
         env=os.environ | {"TMPDIR": str(tmp_path)},
-    ) as parent:  # fmt: skip
+    ) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"up\n"
         child = int(pid.read_text())
@@ -781,11 +786,20 @@ def test_the_guest_has_soft_roce(real_image: Image, tmp_path: Path) -> None:
         assert "printed" in guest.console_tail()
     assert lines[1:] == [{"type": "guest", "event": "exit", "status": 7}]
     assert lines[0] == {
-        "devices": ["rxe0", "rxe1"], "nodes": ["uverbs0", "uverbs1"], "caps": True,
-        "here": ["kept", "report.py", "sub"], "word": word, "home": "/root", "cwd": "/suite",
-        "memlock": True, "huge": ["16"], "persistent": [0, "4096\n"], "gid": "0000:0000:0000:0000:0000:ffff:0a4d:0001",
-        "laid_over": "by the job", "interfaces": ["d0", "d1", "d2", "d3", "lo"],
-    }  # fmt: skip
+        "devices": ["rxe0", "rxe1"],
+        "nodes": ["uverbs0", "uverbs1"],
+        "caps": True,
+        "here": ["kept", "report.py", "sub"],
+        "word": word,
+        "home": "/root",
+        "cwd": "/suite",
+        "memlock": True,
+        "huge": ["16"],
+        "persistent": [0, "4096\n"],
+        "gid": "0000:0000:0000:0000:0000:ffff:0a4d:0001",
+        "laid_over": "by the job",
+        "interfaces": ["d0", "d1", "d2", "d3", "lo"],
+    }
 
 
 @pytest.mark.guest

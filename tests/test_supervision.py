@@ -343,9 +343,18 @@ def test_a_defect_of_the_harness_leaves_a_footer(stage: Stage) -> None:
 
 
 def test_what_a_worker_says_of_the_plan_does_not_count(stage: Stage) -> None:
-    told = {"source": {"file": "/elsewhere", "line": 1}, "repro": "?", "rules": ["REG-99"], "level": "may",
-            "call": "nothing()", "expected": {"outcome": "open"}, "entry": "uverbs", "layer": "none",
-            "effective": "WAIVED", "waiver": {"for": "REG-01"}}  # fmt: skip
+    told = {
+        "source": {"file": "/elsewhere", "line": 1},
+        "repro": "?",
+        "rules": ["REG-99"],
+        "level": "may",
+        "call": "nothing()",
+        "expected": {"outcome": "open"},
+        "entry": "uverbs",
+        "layer": "none",
+        "effective": "WAIVED",
+        "waiver": {"for": "REG-01"},
+    }
     elsewhere = [[start(number), passed(number, **told)] for number in range(4)]
     recorded = stage.play([HEADER, *itertools.chain.from_iterable(elsewhere)])
     assert [set(line["rules"]) for line in recorded.results] == [{"REG-01"}] * 4

@@ -132,8 +132,7 @@ def test_a_set_without_a_pattern_is_told_exactly_and_not_called_minimal() -> Non
 
 
 def test_a_flag_that_two_axes_have_is_told_with_its_axis() -> None:
-    two = Space((Axis("old", ("none", "LOCAL_WRITE"), ((), ("LOCAL_WRITE",))),
-                 Axis("new", flags=("LOCAL_WRITE",))))  # fmt: skip
+    two = Space((Axis("old", ("none", "LOCAL_WRITE"), ((), ("LOCAL_WRITE",))), Axis("new", flags=("LOCAL_WRITE",))))
     assert formula.describe(two, bytes([1, 2, 1, 2])) == ("new.LOCAL_WRITE", True)
     assert formula.describe(two, bytes([1, 1, 2, 2])) == ("old=LOCAL_WRITE", True)
 
@@ -141,9 +140,11 @@ def test_a_flag_that_two_axes_have_is_told_with_its_axis() -> None:
 def points(*marks: str) -> Points:
     """Four points of two flags; P passes, F fails, U is unsupported, R expects something else, - is outside."""
     kinds = {
-        "P": Outcome("PASS", "success", "fine", "REG-17"), "F": Outcome("FAIL", "success", "refused", "REG-17"),
-        "U": Outcome("UNSUPPORTED", "success", "refused", "REG-17"), "R": Outcome("PASS", "refused", "fine", "REG-15"),
-    }  # fmt: skip
+        "P": Outcome("PASS", "success", "fine", "REG-17"),
+        "F": Outcome("FAIL", "success", "refused", "REG-17"),
+        "U": Outcome("UNSUPPORTED", "success", "refused", "REG-17"),
+        "R": Outcome("PASS", "refused", "fine", "REG-15"),
+    }
     used = [kind for kind in kinds if kind in marks]
     index = array("H", [OUTSIDE if mark == "-" else used.index(mark) for mark in marks])
     return Points(Space((Axis("access", flags=("A", "B")),)), [kinds[kind] for kind in used], index)

@@ -114,9 +114,11 @@ def test_subsets_of_flags_are_kept_by_flag() -> None:
 
 def test_values_that_meet_at_no_point_need_not_fit_together() -> None:
     case = small(
-        "a: {subsets of: [MW_BIND, REMOTE_READ]}, b: {subsets of: [MW_BIND, LOCAL_WRITE]}", "access: [$a, $b]", 12,
+        "a: {subsets of: [MW_BIND, REMOTE_READ]}, b: {subsets of: [MW_BIND, LOCAL_WRITE]}",
+        "access: [$a, $b]",
+        12,
         "!(a.MW_BIND & b.MW_BIND)",
-    )  # fmt: skip
+    )
     names = [str(each.when.arguments["access"]).split("|") for each in cases_of_points(case).values()]
     assert len(names) == 12
     assert all(len(set(each)) == len(each) for each in names)

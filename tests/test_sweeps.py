@@ -124,8 +124,9 @@ def test_a_row_with_a_sweep_is_one_case_of_many_points(space: Case, bench: Bench
     assert swept.points.by_verdict() == {"PASS": 24}
     assert swept.points.by_rule() == {"REG-15": "PASS", "REG-17": "PASS"}
     assert {outcome.observed for outcome in swept.points.outcomes} == {
-        "ibv_reg_mr returned an MR", "ibv_reg_mr returned NULL with errno EINVAL",
-    }  # fmt: skip
+        "ibv_reg_mr returned an MR",
+        "ibv_reg_mr returned NULL with errno EINVAL",
+    }
 
 
 def test_deviating_points_are_told_by_a_formula_and_all_are_kept(space: Case, bench: Bench, tmp_path: Path) -> None:

@@ -73,12 +73,14 @@ class Found:
         self.header, self.footer = results[0], results[-1]
         self.results = {
             line["case"]: without_commands({key: line[key] for key in KEPT if key in line})
-            for line in results if line["type"] == "result"
-        }  # fmt: skip
+            for line in results
+            if line["type"] == "result"
+        }
         self.points = {
             line["line"]["case"]: {key: line["line"][key] for key in ("axes", "outcomes", "index")}
-            for line in lines if line["file"].endswith(".json")
-        }  # fmt: skip
+            for line in lines
+            if line["file"].endswith(".json")
+        }
         self.loops = dict(line.split() for each in lines if each["file"] == "loops" for line in each["line"])
 
 

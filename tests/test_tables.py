@@ -49,9 +49,10 @@ def test_a_malformed_file_is_refused_where_it_is_wrong(name: str, tmp_path: Path
     assert expected, "the file has no `# expect` lines"
     found = corpus.mistakes(name, tmp_path)
     missing = [
-        each for each in expected
+        each
+        for each in expected
         if not any(one.startswith(f"{each.location}: ") and each.fragment in one for one in found)
-    ]  # fmt: skip
+    ]
     assert missing == [], found
     assert len(found) == len(expected), found
 
@@ -76,14 +77,17 @@ def test_a_row_becomes_a_case_with_everything_filled_in() -> None:
 def test_a_case_is_sourced_at_its_row_and_not_at_its_axis() -> None:
     cases = cases_of(
         "  - id: a-$bit\n    rules: [REG-18]\n    each:\n      bit: [bit 21, bit 22]\n"
-        "    when: {access: [$bit]}\n    then: open\n", 2,
-    )  # fmt: skip
+        "    when: {access: [$bit]}\n    then: open\n",
+        2,
+    )
     assert [(case.id, str(case.location)) for case in cases] == [
-        ("reg_mr/sample/a-bit-21", "f:5:9"), ("reg_mr/sample/a-bit-22", "f:5:9"),
-    ]  # fmt: skip
+        ("reg_mr/sample/a-bit-21", "f:5:9"),
+        ("reg_mr/sample/a-bit-22", "f:5:9"),
+    ]
     assert [case.when.arguments["access"] for case in cases] == [
-        Flags(1 << 21, ("bit 21",)), Flags(1 << 22, ("bit 22",)),
-    ]  # fmt: skip
+        Flags(1 << 21, ("bit 21",)),
+        Flags(1 << 22, ("bit 22",)),
+    ]
 
 
 def test_two_entries_make_two_cases() -> None:
@@ -202,8 +206,9 @@ def test_every_mistake_of_every_file_is_reported_at_once(tmp_path: Path) -> None
     with pytest.raises(UserError) as caught:
         load_suite([vendor(tmp_path, files)])
     assert [line.partition(": ")[2] for line in str(caught.value).splitlines()] == [
-        "unknown rule 'REG-1' (did you mean REG-21?)", "unknown outcome 'sucess' (did you mean success?)",
-    ]  # fmt: skip
+        "unknown rule 'REG-1' (did you mean REG-21?)",
+        "unknown outcome 'sucess' (did you mean success?)",
+    ]
 
 
 @pytest.mark.usefixtures("own")

@@ -348,13 +348,19 @@ def _of_another_key(path: Path) -> None:
     ("name", "damage"),
     [
         *((name, damage) for name in FILES for damage in (_flip, Path.unlink, lambda path: os.truncate(path, 3))),
-        (MANIFEST, _of_another_key), (MANIFEST, Path.unlink), (MANIFEST, lambda path: path.write_text('{"key": 7}')),
+        (MANIFEST, _of_another_key),
+        (MANIFEST, Path.unlink),
+        (MANIFEST, lambda path: path.write_text('{"key": 7}')),
     ],
-)  # fmt: skip
+)
 def test_one_that_is_damaged_or_foreign_is_made_anew(
-    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path, name: str,
+    templates: Templates,
+    freezer: Freezer,
+    ingredients: Ingredients,
+    tmp_path: Path,
+    name: str,
     damage: Callable[[Path], object],
-) -> None:  # fmt: skip
+) -> None:
     resume(templates, ingredients)
     damage(place_of(tmp_path, ingredients) / name)
     resume(templates, ingredients)
@@ -512,16 +518,35 @@ def test_a_resumed_guest_gives_the_results_of_a_booted_one(tmp_path: Path) -> No
     found = {}
     chosen = ("dealloc_mw/deallocation/key-ends-for-rdma-write", FAILING_POINT)
     for wish, templates, options in (
-        ("booted", "off", ()), ("resumed", "auto", ()), ("again", "auto", ()), ("other options", "auto", OTHER_OPTIONS),
-    ):  # fmt: skip
+        ("booted", "off", ()),
+        ("resumed", "auto", ()),
+        ("again", "auto", ()),
+        ("other options", "auto", OTHER_OPTIONS),
+    ):
         out = tmp_path / wish
         environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "RDMA_CTS_TEMPLATES": templates}
         only = [word for case in chosen for word in ("--only", case)]
         done = subprocess.run(
-            ["./rdma-cts", "run", "--guest", "--guests", "1", "--no-confirm", "--yes", *only, *options,
-             "--out", str(out)],
-            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-        )  # fmt: skip
+            [
+                "./rdma-cts",
+                "run",
+                "--guest",
+                "--guests",
+                "1",
+                "--no-confirm",
+                "--yes",
+                *only,
+                *options,
+                "--out",
+                str(out),
+            ],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
         assert "booting it instead" not in done.stdout + done.stderr
         assert done.returncode == 1, done.stdout + done.stderr
         found[wish] = read_results(out)

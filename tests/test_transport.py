@@ -34,9 +34,18 @@ def traffic(expected: str, op: str = "RDMA_WRITE", position: str = "whole") -> A
 def seen(moved: str, wc: str = "SUCCESS", changed: tuple[tuple[int, int], ...] = (), **more: Any) -> Observation:
     """What was observed of it, on iWARP unless `more` says otherwise."""
     found: Any = {
-        "rc": 0, "returned": "0", "errno": "", "layer": "device", "wc": [wc], "qp_type": "RC", "side": "remote",
-        "unacknowledged": True, "moved": moved, "changed": [list(each) for each in changed], **more,
-    }  # fmt: skip
+        "rc": 0,
+        "returned": "0",
+        "errno": "",
+        "layer": "device",
+        "wc": [wc],
+        "qp_type": "RC",
+        "side": "remote",
+        "unacknowledged": True,
+        "moved": moved,
+        "changed": [list(each) for each in changed],
+        **more,
+    }
     observation: Observation = found
     return observation
 
@@ -96,8 +105,10 @@ def test_what_a_transport_lacks_is_not_declared() -> None:
     attributes = DeviceAttributes(0, 0, 0, 0)
     lacking = {name for name, has in declared_capabilities(attributes, ROCE).items() if has}
     assert lacking - {name for name, has in declared_capabilities(attributes, IWARP).items() if has} == {
-        "immediate_data", "iba_statuses", "read_sinks",
-    }  # fmt: skip
+        "immediate_data",
+        "iba_statuses",
+        "read_sinks",
+    }
 
 
 @pytest.mark.parametrize(("elements", "declared"), [(0, True), (1, False), (2, False), (3, True), (32, True)])
@@ -110,9 +121,10 @@ def test_every_row_with_immediate_data_needs_it_without_saying_so() -> None:
     cases = load_suite().cases
     rows = [each for each in cases if each.sweep is None]
     using = {
-        each.id for each in rows
+        each.id
+        for each in rows
         if any("WITH_IMM" in str(step) or step.call == "immediates_in_order" for step in (each.when, *each.afterwards))
-    }  # fmt: skip
+    }
     assert using
     assert using == {each.id for each in rows if "immediate_data" in each.needs}
     sweeps = [each.sweep for each in cases if each.sweep]

@@ -86,8 +86,9 @@ def test_what_only_other_rules_see_is_misattributed(suite: Suite) -> None:
 
 def test_a_driver_that_refuses_every_registration_fails_every_rule_of_them(suite: Suite) -> None:
     for rule in ("REG-01", "REG-03", "REG-17", "IOVA-01", "IOVA-04"):
-        finding = try_violation(Violation("deaf", rule, "Everything is refused.", RefusesEverything),
-                                cases_of(suite, rule))  # fmt: skip
+        finding = try_violation(
+            Violation("deaf", rule, "Everything is refused.", RefusesEverything), cases_of(suite, rule)
+        )
         assert finding.outcome == KILLED
 
 

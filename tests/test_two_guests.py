@@ -48,9 +48,11 @@ def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, SshGu
         found = {}
         for number, (name, way) in enumerate(zip(NAMES, ("listen", "connect"), strict=True), 1):
             network = (
-                "-netdev", f"socket,id=wire,{way}=127.0.0.1:{port}",
-                "-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:0{number}",
-            )  # fmt: skip
+                "-netdev",
+                f"socket,id=wire,{way}=127.0.0.1:{port}",
+                "-device",
+                f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:0{number}",
+            )
             prepare = _PREPARE.format(address=f"10.78.0.{number}")
             found[name] = stack.enter_context(
                 ssh_guest(folder / name, image, network=network, prepare=prepare, tree=tree)
@@ -93,9 +95,23 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[s
     for name, more in (("loopback", ()), ("peer", ("--peer", f"root@{WIRED}:wire0"))):
         out = kept / name
         run = started(
-            guests, "run", "--host", guests["left"].address, "--device", "wire0", *more, "--verb", "bind_mw", "--verb",
-            "reg_mr", "-k", "data_path", "--no-confirm", "--out", str(out),
-        )  # fmt: skip
+            guests,
+            "run",
+            "--host",
+            guests["left"].address,
+            "--device",
+            "wire0",
+            *more,
+            "--verb",
+            "bind_mw",
+            "--verb",
+            "reg_mr",
+            "-k",
+            "data_path",
+            "--no-confirm",
+            "--out",
+            str(out),
+        )
         said(run)
         outs.append(out)
     loopback, peer = map(read_results, outs)
@@ -111,9 +127,22 @@ def test_a_peer_that_dies_costs_the_case_in_flight(guests: dict[str, SshGuest], 
     """It is reset, and comes back; the device under test is not blamed."""
     out = kept / "out"
     run = started(
-        guests, "run", "--host", guests["left"].address, "--device", "wire0", "--peer", f"root@{WIRED}:wire0",
-        "--verb", "bind_mw", "-k", "data_path", "--no-confirm", "--out", str(out),
-    )  # fmt: skip
+        guests,
+        "run",
+        "--host",
+        guests["left"].address,
+        "--device",
+        "wire0",
+        "--peer",
+        f"root@{WIRED}:wire0",
+        "--verb",
+        "bind_mw",
+        "-k",
+        "data_path",
+        "--no-confirm",
+        "--out",
+        str(out),
+    )
     await_true(
         lambda: run.poll() is not None or in_flight(out, "bind_mw/data_path/type-2-operation-by-access-by-place")
     )
@@ -157,8 +186,8 @@ def boots(run: Recorded) -> int:
 def test_a_lab_runs_on_both_and_shows_what_differs(guests: dict[str, SshGuest], kept: Path) -> None:
     out = kept / "out"
     run = started(
-        guests, "run", "--lab", str(lab_of(guests, kept)), "--verb", "reg_mr", "-k", "access_flags", "--out", str(out),
-    )  # fmt: skip
+        guests, "run", "--lab", str(lab_of(guests, kept)), "--verb", "reg_mr", "-k", "access_flags", "--out", str(out)
+    )
     told = said(run)
     left, right = (read_results(out / name) for name in NAMES)
     assert left.footer is not None
@@ -190,14 +219,28 @@ def test_a_panic_of_one_host_costs_a_case_there_and_nothing_on_the_other(
 ) -> None:
     out, victim = kept / "out", guests["right"]
     run = started(
-        guests, "run", "--lab", str(lab_of(guests, kept)), "--verb", "dereg_mr", "-k", "dead_keys", "--no-confirm",
-        "--out", str(out),
-    )  # fmt: skip
+        guests,
+        "run",
+        "--lab",
+        str(lab_of(guests, kept)),
+        "--verb",
+        "dereg_mr",
+        "-k",
+        "dead_keys",
+        "--no-confirm",
+        "--out",
+        str(out),
+    )
     panic = subprocess.Popen(
-        [str(victim.folder.parent / "bin" / "ssh"), "-p", str(victim.port), "root@127.0.0.1",
-         "read line && echo c >/proc/sysrq-trigger"],
+        [
+            str(victim.folder.parent / "bin" / "ssh"),
+            "-p",
+            str(victim.port),
+            "root@127.0.0.1",
+            "read line && echo c >/proc/sysrq-trigger",
+        ],
         stdin=subprocess.PIPE,
-    )  # fmt: skip
+    )
     assert panic.stdin is not None
     await_true(lambda: run.poll() is not None or in_flight(out / "right"))
     panic.stdin.write(b"now\n")

@@ -22,9 +22,11 @@ from fixtures.softroce.under_test import Builds, UnderTest
 RELEASE = "7.2.0-image"
 NEEDED = {"rdma_rxe": "ib_core", "ib_core": "", "virtio_blk": ""}
 RECIPE = Recipe(
-    required_modules=("virtio_blk", "rdma_rxe"), optional_modules=("udmabuf",), early_modules=("virtio_blk",),
+    required_modules=("virtio_blk", "rdma_rxe"),
+    optional_modules=("udmabuf",),
+    early_modules=("virtio_blk",),
     early_optional_modules=(),
-)  # fmt: skip
+)
 
 
 def bzimage(path: Path, release: str) -> Path:
@@ -99,8 +101,11 @@ def test_a_kernel_comes_with_its_own_modules_and_first_programs(tmp_path: Path, 
     assert b"virtio_blk" in prepared.image.initrd.read_bytes()
     assert prepared.overlay is not None
     assert {name.split("7.3.0-mine/")[1] for name, _ in below(prepared.overlay)} == {
-        "kernel/rdma_rxe.ko", "kernel/ib_core.ko", "kernel/virtio_blk.ko", "modules.builtin",
-    }  # fmt: skip
+        "kernel/rdma_rxe.ko",
+        "kernel/ib_core.ko",
+        "kernel/virtio_blk.ko",
+        "modules.builtin",
+    }
     assert own.hashes()["kernel"]["release"] == "7.3.0-mine"
 
 
@@ -158,8 +163,12 @@ def test_a_directory_laid_over_a_link_of_the_merged_usr_does_not_hide_what_is_th
     (tmp_path / "mine/link").symlink_to("etc")
     hashes, files = laid_out(tmp_path / "stage", image, overlay=tmp_path / "mine")
     assert files == [
-        "etc/ld.so.preload", "link", "opt/tool/.git/config", "usr/bin/tool", "usr/lib/x86_64-linux-gnu/mine.so",
-    ]  # fmt: skip
+        "etc/ld.so.preload",
+        "link",
+        "opt/tool/.git/config",
+        "usr/bin/tool",
+        "usr/lib/x86_64-linux-gnu/mine.so",
+    ]
     assert hashes["overlay"]["files"]["bin/tool"].endswith(" executable")
     assert hashes["overlay"]["files"]["link"] == "-> etc"
 
@@ -184,8 +193,12 @@ def test_every_change_of_an_overlay_changes_its_hash(tmp_path: Path, image: Imag
 
 
 def rdma_core(root: Path, libraries: str, providers: str, bindings: str) -> Path:
-    for name in (f"{libraries}/libibverbs.so.1", f"{libraries}/libother.so", f"{providers}/librxe-rdmav65.so",
-                 f"{bindings}/pyverbs/device.cpython-314-x86_64-linux-gnu.so"):  # fmt: skip
+    for name in (
+        f"{libraries}/libibverbs.so.1",
+        f"{libraries}/libother.so",
+        f"{providers}/librxe-rdmav65.so",
+        f"{bindings}/pyverbs/device.cpython-314-x86_64-linux-gnu.so",
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(name.encode())
     return root
@@ -205,13 +218,16 @@ def test_a_build_tree_and_every_usual_prefix_are_found(
 ) -> None:
     found = find_rdma_core(rdma_core(tmp_path, libraries, providers, bindings))
     assert sorted(name for name, _ in found.files()) == [
-        "lib/libibverbs.so.1", "lib/librxe-rdmav65.so", "python/pyverbs/device.cpython-314-x86_64-linux-gnu.so",
-    ]  # fmt: skip
+        "lib/libibverbs.so.1",
+        "lib/librxe-rdmav65.so",
+        "python/pyverbs/device.cpython-314-x86_64-linux-gnu.so",
+    ]
     place = Path("/opt/x")
     assert found.environment(place) == {"LD_LIBRARY_PATH": "/opt/x/lib", "RDMAV_DRIVERS": "/opt/x/lib/librxe"}
     assert found.environment() == {
-        "LD_LIBRARY_PATH": str(tmp_path / libraries), "RDMAV_DRIVERS": str(tmp_path / providers / "librxe"),
-    }  # fmt: skip
+        "LD_LIBRARY_PATH": str(tmp_path / libraries),
+        "RDMAV_DRIVERS": str(tmp_path / providers / "librxe"),
+    }
 
 
 # What is really under test
@@ -225,10 +241,13 @@ def test_kernel_modules_and_libraries_are_known_by_their_marks(tmp_path: Path) -
     sys = tmp_path / "sys"
     notes = note(b"Xen\0", 3, b"1234") + note(b"GNU\0", 1, b"1234") + note(b"GNU\0", 3, bytes(range(20)))
     for name, content in (
-        ("kernel/notes", notes), ("module/ib_core/notes/.note.gnu.build-id", note(b"GNU\0", 3, b"\xff" * 20)),
-        ("module/ib_core/holders/rdma_rxe/x", b""), ("module/rdma_rxe/srcversion", b"ABC\n"),
-        ("module/rdma_rxe/taint", b"OE\n"), ("module/other/srcversion", b"ABC\n"),
-    ):  # fmt: skip
+        ("kernel/notes", notes),
+        ("module/ib_core/notes/.note.gnu.build-id", note(b"GNU\0", 3, b"\xff" * 20)),
+        ("module/ib_core/holders/rdma_rxe/x", b""),
+        ("module/rdma_rxe/srcversion", b"ABC\n"),
+        ("module/rdma_rxe/taint", b"OE\n"),
+        ("module/other/srcversion", b"ABC\n"),
+    ):
         (sys / name).parent.mkdir(parents=True, exist_ok=True)
         (sys / name).write_bytes(content)
     lines = []

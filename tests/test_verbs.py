@@ -147,10 +147,7 @@ def test_length_is_a_size_t_and_says_that_the_seed_differs() -> None:
     ],
 )
 def test_each_verb_follows_its_pages_convention(
-    name: str,
-    convention: Convention,
-    document: str,
-    linkage: Linkage,
+    name: str, convention: Convention, document: str, linkage: Linkage
 ) -> None:
     verb = VERBS[name]
     assert (verb.convention, verb.document, verb.linkage) == (convention, document, linkage)

@@ -127,15 +127,20 @@ def test_a_case_of_its_own_goes_before_its_rule(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "holds"),
     [
-        (WaiverScope("fake"), True), (WaiverScope("rxe"), False), (WaiverScope("fake", firmware="1.2"), True),
-        (WaiverScope("fake", firmware="1.20"), False), (WaiverScope("fake", "7.2"), True),
+        (WaiverScope("fake"), True),
+        (WaiverScope("rxe"), False),
+        (WaiverScope("fake", firmware="1.2"), True),
+        (WaiverScope("fake", firmware="1.20"), False),
+        (WaiverScope("fake", "7.2"), True),
         (WaiverScope("fake", "7.2.13"), False),
-        (WaiverScope("fake", "", "7.2"), True), (WaiverScope("fake", "", "7.2.11"), False),
+        (WaiverScope("fake", "", "7.2"), True),
+        (WaiverScope("fake", "", "7.2.11"), False),
         (WaiverScope("fake", "7.2.12", "7.2.12"), True),
-        (WaiverScope("fake", "6.12", "7.1"), False), (WaiverScope("fake", "7.10"), False),
+        (WaiverScope("fake", "6.12", "7.1"), False),
+        (WaiverScope("fake", "7.10"), False),
         (WaiverScope("fake", "", "8"), True),
     ],
-)  # fmt: skip
+)
 def test_a_waiver_holds_on_its_driver_kernels_and_firmware(where: WaiverScope, holds: bool) -> None:
     top = header(device={"driver": "fake", "fw": "1.2"}, env={"kernel": "7.2.12+deb14-amd64"})
     assert where.holds(top) is holds
@@ -201,7 +206,7 @@ LATEST = TODAY + LONGEST
         ({"expires": str(LATEST + timedelta(days=1))}, f"more than 180 days ahead; the latest is {LATEST}"),
         ({"expires": None}, "expires must be text"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_told_with_its_place(tmp_path: Path, change: dict[str, Any], mistake: str) -> None:
     found = mistakes(tmp_path, {**WAIVER, **change})
     assert any(mistake in line for line in found), found

@@ -59,10 +59,16 @@ def test_a_regular_file_is_replaced_as_a_whole(tmp_path: Path, capsys: pytest.Ca
 
 # Where nothing can be made: told before anything else, and nothing is made there.
 COMMANDS = (
-    ["run", "--host", "root@nowhere.invalid", "--device", "x"], ["run", "--guest"], ["judge", OLD], ["report", OLD],
-    ["bundle", OLD], ["findings", OLD], ["trial"], ["reproducer", "reg_mr/access_flags/local-write"],
+    ["run", "--host", "root@nowhere.invalid", "--device", "x"],
+    ["run", "--guest"],
+    ["judge", OLD],
+    ["report", OLD],
+    ["bundle", OLD],
+    ["findings", OLD],
+    ["trial"],
+    ["reproducer", "reg_mr/access_flags/local-write"],
     ["waivers", "--from", OLD, "--owner", "me", "--issue", "https://example.org/1", "--expires", "2026-12-01"],
-)  # fmt: skip
+)
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -79,9 +85,10 @@ def test_no_command_makes_a_tree_of_directories(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for out, why in (
-        ("a/b/c", "there is no directory a/b"), ("out/a/b", "there is no directory out/a"),
+        ("a/b/c", "there is no directory a/b"),
+        ("out/a/b", "there is no directory out/a"),
         ("/dev/null/x", "/dev/null is no directory"),
-    ):  # fmt: skip
+    ):
         assert refused([*command, "--out", out], capsys) == f"{out} cannot be written: {why}"
     assert list(tmp_path.iterdir()) == []
 
@@ -112,13 +119,32 @@ def test_standard_output_is_no_directory(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [
-    ["report", ""], ["report", "--history", ""], ["judge", ""], ["judge", OLD, "--cases", ""], ["compare", "", OLD],
-    ["compare", OLD, ""], ["coverage", "--results", ""], ["explain", "REG-15", "--results", ""], ["verify", ""],
-    ["bundle", ""], ["trial", "--results", ""], ["trial", "--mended", ""], ["run", "--resume", ""],
-    ["run", "--lab", ""], ["run", "--cases", ""], ["run", "--waivers", ""], ["findings", ""], ["list", "--cases", ""],
-    ["reproducer", "--all", "--run", ""], ["waivers", "--from", ""],
-], ids=" ".join)  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["report", ""],
+        ["report", "--history", ""],
+        ["judge", ""],
+        ["judge", OLD, "--cases", ""],
+        ["compare", "", OLD],
+        ["compare", OLD, ""],
+        ["coverage", "--results", ""],
+        ["explain", "REG-15", "--results", ""],
+        ["verify", ""],
+        ["bundle", ""],
+        ["trial", "--results", ""],
+        ["trial", "--mended", ""],
+        ["run", "--resume", ""],
+        ["run", "--lab", ""],
+        ["run", "--cases", ""],
+        ["run", "--waivers", ""],
+        ["findings", ""],
+        ["list", "--cases", ""],
+        ["reproducer", "--all", "--run", ""],
+        ["waivers", "--from", ""],
+    ],
+    ids=" ".join,
+)
 def test_an_empty_text_is_no_path(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert ": '' is no path; see " in refused(command, capsys)
 

@@ -24,10 +24,16 @@ _ACCESS = ENUMS["ibv_access_flags"]
 LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, MW_BIND, ON_DEMAND, RELAXED_ORDERING, FLUSH_GLOBAL = (
     _ACCESS.value_of(name)
     for name in (
-        "LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "MW_BIND", "ON_DEMAND", "RELAXED_ORDERING",
+        "LOCAL_WRITE",
+        "REMOTE_WRITE",
+        "REMOTE_READ",
+        "REMOTE_ATOMIC",
+        "MW_BIND",
+        "ON_DEMAND",
+        "RELAXED_ORDERING",
         "FLUSH_GLOBAL",
     )
-)  # fmt: skip
+)
 _KNOWN = _ACCESS.mask_of(*_ACCESS.short_names)
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
 CHANGE_PD, CHANGE_ACCESS = _CHANGES.value_of("CHANGE_PD"), _CHANGES.value_of("CHANGE_ACCESS")

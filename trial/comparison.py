@@ -122,8 +122,9 @@ class Comparison:
         judgement = self._judged(step, outcome, observed)
         if judgement.verdict != Verdict.PASS:
             key = arguments.get("rkey", arguments.get("lkey", arguments.get("mw", "")))
-            signature = " ".join([call, arguments.get("op", ""), key, arguments.get("flags", ""),
-                                  arguments.get("advice", ""), outcome])  # fmt: skip
+            signature = " ".join(
+                [call, arguments.get("op", ""), key, arguments.get("flags", ""), arguments.get("advice", ""), outcome]
+            )
             rule = nearest_rule(call, arguments, outcome, self._bound(arguments), self._ended(arguments))
             self.divergence = Divergence(
                 self.subject.entry, self.given, tuple(self.taken), judgement.reason, " ".join(signature.split()), rule
@@ -200,8 +201,9 @@ def _needed(given: Objects, taken: Sequence[TakenStep]) -> Objects:
     """The objects that the steps name."""
     written = " ".join(text for _, arguments, _ in taken for text in arguments.values())
     named = set(written.replace(".", " ").replace(",", " ").replace("}", " ").split())
-    return {section: {name: text for name, text in objects.items() if name in named}
-            for section, objects in given.items()}  # fmt: skip
+    return {
+        section: {name: text for name, text in objects.items() if name in named} for section, objects in given.items()
+    }
 
 
 def given_text(given: Objects) -> str:

@@ -80,12 +80,23 @@ def left_out(
     last = {record["case"]: record for record in without}
     before = {case: whole[case]["verdict"] for case in last if case in whole}
     violated = [r for case, r in last.items() if r["verdict"] in VIOLATIONS and before.get(case) not in VIOLATIONS]
-    lost = [case for case, r in last.items() if before.get(case) == Verdict.PASS
-            and r["verdict"] in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)]  # fmt: skip
+    lost = [
+        case
+        for case, r in last.items()
+        if before.get(case) == Verdict.PASS and r["verdict"] in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
+    ]
     others = [record["case"] for record in violated if not set(record["rules"]) & set(rules)]
     defects = {defect.fingerprint: defect.title for defect in defects_of(violated)}
-    return LeftOut(change, tuple(rules), tuple(declared), tuple(record["case"] for record in violated), tuple(lost),
-                   defects, tuple(others), len(last))  # fmt: skip
+    return LeftOut(
+        change,
+        tuple(rules),
+        tuple(declared),
+        tuple(record["case"] for record in violated),
+        tuple(lost),
+        defects,
+        tuple(others),
+        len(last),
+    )
 
 
 def table(findings: Sequence[LeftOut]) -> str:

@@ -108,11 +108,14 @@ def differing(rounds: Sequence[Mapping[str, Sequence[str]]]) -> dict[str, list[s
 def write(trial: Trial, out: Path) -> None:
     """Writes trial.json and trial.md into a directory. Raises UserError."""
     data = {
-        "schema": "rdma-cts-trial/1", "where": trial.where, "duration_s": round(trial.duration_s, 3),
-        "passed": trial.passed, "untriable": trial.untriable,
+        "schema": "rdma-cts-trial/1",
+        "where": trial.where,
+        "duration_s": round(trial.duration_s, 3),
+        "passed": trial.passed,
+        "untriable": trial.untriable,
         "findings": [each.as_data() for each in trial.findings],
         "permitted_variants": [each.as_data() for each in trial.permitted_variants],
-    }  # fmt: skip
+    }
     make_directory(out)
     write_through(out / "trial.json", (json.dumps(data, indent=1) + "\n").encode())
     write_through(out / "trial.md", markdown(trial).encode())

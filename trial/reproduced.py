@@ -33,9 +33,15 @@ def _run(program: Path, device: str) -> tuple[int, str]:
     """Runs a program; its status, negative for a signal, and its output."""
     try:
         done = subprocess.run(
-            [str(program), device], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            timeout=_DEADLINE_S, text=True, errors="replace", check=False,
-        )  # fmt: skip
+            [str(program), device],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_DEADLINE_S,
+            text=True,
+            errors="replace",
+            check=False,
+        )
     except subprocess.TimeoutExpired as error:
         return -9, f"no answer within {_DEADLINE_S:g} s\n{error.output or ''}"
     return done.returncode, done.stdout

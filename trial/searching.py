@@ -57,8 +57,8 @@ def divergences(subject: Subject, seed: int, over: Over) -> Iterator[Divergence]
 
 
 def observe(
-    case: Case, bench: Bench, capabilities: Capabilities, over: Over, seed: int, progress: Progress = no_progress,
-) -> Observation:  # fmt: skip
+    case: Case, bench: Bench, capabilities: Capabilities, over: Over, seed: int, progress: Progress = no_progress
+) -> Observation:
     """The observation of random sequences at a case's entry; its `differences` are judged as in any other case.
 
     `progress` is called before each step, with the sequence so far as a row and the nearest rule.
@@ -71,9 +71,14 @@ def observe(
     subject.begins = begins
     found = list(divergences(subject, seed, over))
     observation: Observation = {
-        "rc": None, "returned": "differs" if found else "0", "errno": "", "layer": "device",
-        "seed": seed, "sequences": subject.sequences, "steps": subject.steps,
-    }  # fmt: skip
+        "rc": None,
+        "returned": "differs" if found else "0",
+        "errno": "",
+        "layer": "device",
+        "seed": seed,
+        "sequences": subject.sequences,
+        "steps": subject.steps,
+    }
     if found:
         observation["differences"] = [divergence.fault for divergence in found]
         observation["divergences"] = [as_data(divergence) for divergence in found]

@@ -40,10 +40,15 @@ _DOMAINS = ("pd", "pd", "pd", "other")
 # Hypothesis shrinks towards the first elements: the widest access explains a divergence best.
 _ACCESSES = (
     "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, MW_BIND]",
-    "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, MW_BIND]", "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ]",
-    "[LOCAL_WRITE, REMOTE_WRITE]", "[LOCAL_WRITE]", "[REMOTE_READ]", "[]", "[LOCAL_WRITE, MW_BIND]",
+    "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, MW_BIND]",
+    "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ]",
+    "[LOCAL_WRITE, REMOTE_WRITE]",
+    "[LOCAL_WRITE]",
+    "[REMOTE_READ]",
+    "[]",
+    "[LOCAL_WRITE, MW_BIND]",
     "[REMOTE_READ, MW_BIND]",
-)  # fmt: skip
+)
 _CHANGES = ("[CHANGE_ACCESS]", "[CHANGE_PD]", "[CHANGE_PD, CHANGE_ACCESS]", "[CHANGE_TRANSLATION]")
 _REGIONS = ("mr", "new", "odp")
 _TYPE_1, _TYPE_2 = ("mw", "mw3"), ("mw2", "mw4")
@@ -56,9 +61,12 @@ _LISTS = ("SEND", "RECV", "READ", "WRITE")
 # Where a second element can be, beside the first one at the beginning of the region: inside it, and outside of it.
 _ELEMENTS = ("buf + 2 pages - 8", "buf + 3 pages - 64", "buf + 3 pages - 63")
 _WINDOW_ACCESSES = (
-    "[REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC]", "[REMOTE_WRITE, REMOTE_READ]", "[REMOTE_WRITE]", "[REMOTE_READ]",
+    "[REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC]",
+    "[REMOTE_WRITE, REMOTE_READ]",
+    "[REMOTE_WRITE]",
+    "[REMOTE_READ]",
     "[]",
-)  # fmt: skip
+)
 # One of the objects that exist; Hypothesis shrinks towards the first.
 _ANY = st.integers(0, 11)
 # Places in a window of 64 bytes: its first and its last eight bytes, and outside of it on both sides.
@@ -124,8 +132,11 @@ class Sequences(RuleBasedStateMachine):
         """What is compared."""
         return self.current_search.subject
 
-    @initialize(access=st.sampled_from((*_ACCESSES[:2], *_ACCESSES)), on_demand=st.sampled_from(_ACCESSES[2:7]),
-                windows=st.sampled_from(((), ("mw",), ("mw", "mw3"), ("mw2", "mw"))))  # fmt: skip
+    @initialize(
+        access=st.sampled_from((*_ACCESSES[:2], *_ACCESSES)),
+        on_demand=st.sampled_from(_ACCESSES[2:7]),
+        windows=st.sampled_from(((), ("mw",), ("mw", "mw3"), ("mw2", "mw"))),
+    )
     def begin(self, access: str, on_demand: str, windows: tuple[str, ...]) -> None:
         """Sets up the same objects on both sides, and binds some windows if the region can have them."""
         self.current_search.begins()
@@ -208,8 +219,7 @@ class Sequences(RuleBasedStateMachine):
         self.destroy(self.among((*_REGIONS, *_WINDOWS), number))
 
     @precondition(lambda self: not self.over and not self.bound and "rereg_mr" in self.subject.has and self.changes < 1)
-    @rule(number=_ANY, flags=st.sampled_from(_CHANGES),
-          access=st.sampled_from(_ACCESSES), pd=st.sampled_from(_DOMAINS))  # fmt: skip
+    @rule(number=_ANY, flags=st.sampled_from(_CHANGES), access=st.sampled_from(_ACCESSES), pd=st.sampled_from(_DOMAINS))
     def change(self, number: int, flags: str, access: str, pd: str) -> None:
         """ibv_rereg_mr of a region that is not on demand, while no window is bound."""
         name, translates = self.among(_REGIONS[:2], number), "TRANSLATION" in flags
@@ -235,16 +245,23 @@ class Sequences(RuleBasedStateMachine):
         self.take("ibv_rereg_mr", arguments)
 
     @precondition(lambda self: not self.over and "odp" in self.live and "advise_mr" in self.subject.has)
-    @rule(advice=st.sampled_from(("PREFETCH", "PREFETCH_WRITE", "PREFETCH_NO_FAULT")),
-          addr=st.sampled_from(_ADDRESSES), pd=st.sampled_from(_DOMAINS))  # fmt: skip
+    @rule(
+        advice=st.sampled_from(("PREFETCH", "PREFETCH_WRITE", "PREFETCH_NO_FAULT")),
+        addr=st.sampled_from(_ADDRESSES),
+        pd=st.sampled_from(_DOMAINS),
+    )
     def advise(self, advice: str, addr: str, pd: str) -> None:
         """ibv_advise_mr, only on the on-demand region."""
         sges = f"[{{addr: {addr}, length: 8, lkey: odp.lkey}}]"
         self.take("ibv_advise_mr", {"pd": pd, "advice": advice, "flags": "[FLUSH]", "sg_list": sges})
 
     @precondition(lambda self: not self.over and not self.queue_broken)
-    @rule(window=_ANY, region=_ANY, addr=st.sampled_from((*_STARTS[:-1], *_STARTS)),
-          access=st.sampled_from(_WINDOW_ACCESSES))  # fmt: skip
+    @rule(
+        window=_ANY,
+        region=_ANY,
+        addr=st.sampled_from((*_STARTS[:-1], *_STARTS)),
+        access=st.sampled_from(_WINDOW_ACCESSES),
+    )
     def bind(self, window: int, region: int, addr: str, access: str) -> None:
         """ibv_bind_mw, also of a window that is bound, or a posted bind of a window of type 2 that is not bound."""
         free = [name for name in _WINDOWS if name in _TYPE_1 or name not in self.bound]
@@ -292,15 +309,23 @@ class Sequences(RuleBasedStateMachine):
             self.take("traffic", {"op": operation, "rkey": key, "addr": addr})
 
     @precondition(lambda self: not self.over)
-    @rule(number=_ANY, addr=st.sampled_from(_ADDRESSES),
-          operation=st.sampled_from((*_OPERATIONS, *_OPERATIONS, *_ATOMICS)), pd=st.sampled_from(_DOMAINS))  # fmt: skip
+    @rule(
+        number=_ANY,
+        addr=st.sampled_from(_ADDRESSES),
+        operation=st.sampled_from((*_OPERATIONS, *_OPERATIONS, *_ATOMICS)),
+        pd=st.sampled_from(_DOMAINS),
+    )
     def remote(self, number: int, addr: str, operation: str, pd: str) -> None:
         """A remote operation with the rkey of any existing object."""
         self.operate(self.among((*_REGIONS, *_WINDOWS), number), addr, operation, pd)
 
     @precondition(lambda self: not self.over and self.bound)
-    @rule(number=_ANY, place=st.sampled_from(_PLACES),
-          operation=st.sampled_from((*_OPERATIONS, *_ATOMICS)), pd=st.sampled_from(_DOMAINS))  # fmt: skip
+    @rule(
+        number=_ANY,
+        place=st.sampled_from(_PLACES),
+        operation=st.sampled_from((*_OPERATIONS, *_ATOMICS)),
+        pd=st.sampled_from(_DOMAINS),
+    )
     def through_window(self, number: int, place: str, operation: str, pd: str) -> None:
         """A remote operation within a bound window, at its ends or beyond them."""
         name = self.among(self.bound, number)
@@ -326,8 +351,9 @@ class Sequences(RuleBasedStateMachine):
         return OPERATION_NEEDS.get(operation, "") in ("", *self.subject.has)
 
     @precondition(lambda self: not self.over)
-    @rule(number=_ANY, addr=st.sampled_from(_ADDRESSES), operation=st.sampled_from(_LOCAL),
-          pd=st.sampled_from(_DOMAINS))  # fmt: skip
+    @rule(
+        number=_ANY, addr=st.sampled_from(_ADDRESSES), operation=st.sampled_from(_LOCAL), pd=st.sampled_from(_DOMAINS)
+    )
     def local(self, number: int, addr: str, operation: str, pd: str) -> None:
         """A local access with an lkey."""
         name = self.among(_REGIONS, number)
@@ -335,8 +361,12 @@ class Sequences(RuleBasedStateMachine):
             self.take("local_traffic", {"op": operation, "lkey": f"{name}.lkey", "addr": addr, "pd": pd})
 
     @precondition(lambda self: not self.over)
-    @rule(numbers=st.tuples(_ANY, _ANY), addr=st.sampled_from(_ELEMENTS),
-          operation=st.sampled_from(_LISTS), pd=st.sampled_from(_DOMAINS))  # fmt: skip
+    @rule(
+        numbers=st.tuples(_ANY, _ANY),
+        addr=st.sampled_from(_ELEMENTS),
+        operation=st.sampled_from(_LISTS),
+        pd=st.sampled_from(_DOMAINS),
+    )
     def listed(self, numbers: tuple[int, int], addr: str, operation: str, pd: str) -> None:
         """A request of two elements."""
         first, second = (self.among(_REGIONS[:2], number) for number in numbers)
@@ -370,7 +400,13 @@ _run: Callable[..., None] = run_state_machine_as_test  # which has no types itse
 
 def _settings() -> settings:
     return settings(
-        max_examples=_EXAMPLES, stateful_step_count=_STEPS, deadline=None, database=None, print_blob=False,
-        report_multiple_bugs=False, verbosity=Verbosity.quiet, phases=(Phase.generate, Phase.shrink),
+        max_examples=_EXAMPLES,
+        stateful_step_count=_STEPS,
+        deadline=None,
+        database=None,
+        print_blob=False,
+        report_multiple_bugs=False,
+        verbosity=Verbosity.quiet,
+        phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    )

@@ -50,8 +50,9 @@ class Finding:
 
 def check_baseline(cases: Sequence[Case]) -> None:
     """Raises UserError (status 3) if a case does not pass on the unbroken reference."""
-    faults = [f"{case.id}: {each.verdict} {each.reason}" for case, each in on_reference(cases)
-              if each.verdict != Verdict.PASS]  # fmt: skip
+    faults = [
+        f"{case.id}: {each.verdict} {each.reason}" for case, each in on_reference(cases) if each.verdict != Verdict.PASS
+    ]
     if faults:
         raise UserError("the reference itself does not pass:", *faults, status=3)
 

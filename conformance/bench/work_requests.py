@@ -19,17 +19,29 @@ SIGNALED = ENUMS["ibv_send_flags"].value_of("SIGNALED")
 NO_BYTES = (Sge(0, 0, 0),)
 # The values of enum ibv_wr_opcode (<infiniband/verbs.h>) that are posted with ibv_post_send.
 WR_OPCODES = {
-    "RDMA_WRITE": 0, "RDMA_WRITE_WITH_IMM": 1, "SEND": 2, "SEND_WITH_IMM": 3, "RDMA_READ": 4,
-    "ATOMIC_CMP_AND_SWP": 5, "ATOMIC_FETCH_AND_ADD": 6, "LOCAL_INV": 7, "BIND_MW": 8, "SEND_WITH_INV": 9,
-}  # fmt: skip
+    "RDMA_WRITE": 0,
+    "RDMA_WRITE_WITH_IMM": 1,
+    "SEND": 2,
+    "SEND_WITH_IMM": 3,
+    "RDMA_READ": 4,
+    "ATOMIC_CMP_AND_SWP": 5,
+    "ATOMIC_FETCH_AND_ADD": 6,
+    "LOCAL_INV": 7,
+    "BIND_MW": 8,
+    "SEND_WITH_INV": 9,
+}
 # Operations that only the ibv_wr_* calls of an extended queue pair can post.
 EXTENDED_OPCODES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "ATOMIC_WRITE")
 # The opcodes of completions (enum ibv_wc_opcode) of the requests that have another name there.
 _COMPLETED_AS = {
-    "RDMA_WRITE_WITH_IMM": "RDMA_WRITE", "SEND_WITH_IMM": "SEND", "SEND_WITH_INV": "SEND",
-    "ATOMIC_CMP_AND_SWP": "COMP_SWAP", "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
-    "FLUSH_GLOBAL": "FLUSH", "FLUSH_PERSISTENT": "FLUSH",
-}  # fmt: skip
+    "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
+    "SEND_WITH_IMM": "SEND",
+    "SEND_WITH_INV": "SEND",
+    "ATOMIC_CMP_AND_SWP": "COMP_SWAP",
+    "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
+    "FLUSH_GLOBAL": "FLUSH",
+    "FLUSH_PERSISTENT": "FLUSH",
+}
 # The opcodes of the completion of a receive, by the request that consumed it; of every other one it is RECV.
 _RECEIVED_AS = {"RDMA_WRITE_WITH_IMM": "RECV_RDMA_WITH_IMM"}
 
@@ -133,13 +145,43 @@ def wc_opcode(opcode: int) -> str:
 
 # enum ibv_wc_status of <infiniband/verbs.h>, from 0 upwards.
 _WC_STATUS = (
-    "SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR", "MW_BIND_ERR",
-    "BAD_RESP_ERR", "LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR", "RETRY_EXC_ERR",
-    "RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR", "REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR",
-    "INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR", "TM_ERR", "TM_RNDV_INCOMPLETE",
-)  # fmt: skip
+    "SUCCESS",
+    "LOC_LEN_ERR",
+    "LOC_QP_OP_ERR",
+    "LOC_EEC_OP_ERR",
+    "LOC_PROT_ERR",
+    "WR_FLUSH_ERR",
+    "MW_BIND_ERR",
+    "BAD_RESP_ERR",
+    "LOC_ACCESS_ERR",
+    "REM_INV_REQ_ERR",
+    "REM_ACCESS_ERR",
+    "REM_OP_ERR",
+    "RETRY_EXC_ERR",
+    "RNR_RETRY_EXC_ERR",
+    "LOC_RDD_VIOL_ERR",
+    "REM_INV_RD_REQ_ERR",
+    "REM_ABORT_ERR",
+    "INV_EECN_ERR",
+    "INV_EEC_STATE_ERR",
+    "FATAL_ERR",
+    "RESP_TIMEOUT_ERR",
+    "GENERAL_ERR",
+    "TM_ERR",
+    "TM_RNDV_INCOMPLETE",
+)
 # enum ibv_wc_opcode of the same.
 _WC_OPCODES = {
-    0: "SEND", 1: "RDMA_WRITE", 2: "RDMA_READ", 3: "COMP_SWAP", 4: "FETCH_ADD", 5: "BIND_MW", 6: "LOCAL_INV",
-    7: "TSO", 8: "FLUSH", 9: "ATOMIC_WRITE", 128: "RECV", 129: "RECV_RDMA_WITH_IMM",
-}  # fmt: skip
+    0: "SEND",
+    1: "RDMA_WRITE",
+    2: "RDMA_READ",
+    3: "COMP_SWAP",
+    4: "FETCH_ADD",
+    5: "BIND_MW",
+    6: "LOCAL_INV",
+    7: "TSO",
+    8: "FLUSH",
+    9: "ATOMIC_WRITE",
+    128: "RECV",
+    129: "RECV_RDMA_WITH_IMM",
+}

@@ -29,11 +29,24 @@ from conformance.model.vocabulary import BINDS, PROBES, REGISTRATIONS
 
 REGISTRATION, BIND, INVALIDATION, ACCESS = "registration", "bind", "invalidation", "access"
 _GROUPS: Mapping[str, str] = {
-    **dict.fromkeys(REGISTRATIONS, REGISTRATION), **dict.fromkeys(BINDS, BIND), "bind_and_send": BIND,
+    **dict.fromkeys(REGISTRATIONS, REGISTRATION),
+    **dict.fromkeys(BINDS, BIND),
+    "bind_and_send": BIND,
     **dict.fromkeys(("post_local_inv", "post_send_with_inv"), INVALIDATION),
-    **dict.fromkeys((*PROBES, "list_traffic", "send_to_receive", "await_traffic", "receives_in_order",
-                     "immediates_in_order", "atomics_in_order", "regions_side_by_side"), ACCESS),
-}  # fmt: skip
+    **dict.fromkeys(
+        (
+            *PROBES,
+            "list_traffic",
+            "send_to_receive",
+            "await_traffic",
+            "receives_in_order",
+            "immediates_in_order",
+            "atomics_in_order",
+            "regions_side_by_side",
+        ),
+        ACCESS,
+    ),
+}
 _NOT_SUPPORTED = ("EOPNOTSUPP", "ENOTSUP", "ENOSYS")
 _CORE = "kernel core"
 _CORE_SAID = "the kernel's RDMA core answered"

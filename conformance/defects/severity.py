@@ -55,10 +55,11 @@ class Severity(Enum):
         "Programs that keep to the documents do not work on this stack, or need a way around.",
     )
     WRONG_REPORT = (
-        "wrong report", ("wrong code", "wrong codes"),
+        "wrong report",
+        ("wrong code", "wrong codes"),
         "The effect is right and what is told about it is wrong: programs that act on the code, the status or the "
         "remark take the wrong action.",
-    )  # fmt: skip
+    )
 
     def __new__(cls, label: str, counted: tuple[str, str], meaning: str) -> Severity:
         member = object.__new__(cls)
@@ -77,14 +78,19 @@ class Severity(Enum):
 
 
 _OF_FAULT: Mapping[Fault, Severity] = {
-    Fault.KERNEL_DIED: Severity.KERNEL_CRASH, Fault.HUNG: Severity.HANG,
-    Fault.MOVED: Severity.MEMORY, Fault.MISPLACED: Severity.MEMORY,
+    Fault.KERNEL_DIED: Severity.KERNEL_CRASH,
+    Fault.HUNG: Severity.HANG,
+    Fault.MOVED: Severity.MEMORY,
+    Fault.MISPLACED: Severity.MEMORY,
     Fault.PROCESS_DIED: Severity.PROCESS_CRASH,
     Fault.ACCEPTED: Severity.NOT_REFUSED,
-    Fault.REFUSED: Severity.VALID_REFUSED, Fault.KEPT: Severity.VALID_REFUSED,
-    Fault.CODE: Severity.WRONG_REPORT, Fault.STATUS: Severity.WRONG_REPORT, Fault.REMARK: Severity.WRONG_REPORT,
+    Fault.REFUSED: Severity.VALID_REFUSED,
+    Fault.KEPT: Severity.VALID_REFUSED,
+    Fault.CODE: Severity.WRONG_REPORT,
+    Fault.STATUS: Severity.WRONG_REPORT,
+    Fault.REMARK: Severity.WRONG_REPORT,
     Fault.KERNEL_ALARM: Severity.WRONG_REPORT,
-}  # fmt: skip
+}
 # What a kernel says that went on and whose memory is in doubt, and that it has ended the task that was running.
 _MEMORY_IN_DOUBT = re.compile(r"KASAN:|refcount_t:|UBSAN: array-index")
 _ENDED = re.compile(r"BUG:|Oops|general protection")

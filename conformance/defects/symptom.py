@@ -99,21 +99,51 @@ def _of_deviation(record: ResultRecord, each: Deviation) -> Symptom:
     died = record["verdict"] if each.get("row") else Verdict.FAIL  # a random sequence in which the guest died
     smallest = {str(axis): str(label) for axis, label in (each.get("smallest") or {}).items()}
     return _symptom(
-        record, tuple(each["rules"]), str(each.get("verdict", died) or died), line, str(each.get("expected", "")),
-        each.get("repro") or record["repro"], int(each.get("count") or 1), "" if each.get("row") else each["when"],
-        each.get("clause", ""), smallest, each,
-    )  # fmt: skip
+        record,
+        tuple(each["rules"]),
+        str(each.get("verdict", died) or died),
+        line,
+        str(each.get("expected", "")),
+        each.get("repro") or record["repro"],
+        int(each.get("count") or 1),
+        "" if each.get("row") else each["when"],
+        each.get("clause", ""),
+        smallest,
+        each,
+    )
 
 
 def _symptom(
-    record: ResultRecord, rules: tuple[str, ...], verdict: str, line: str, expected: str, repro: str, points: int = 1,
-    when: str = "", clause: str = "", smallest: Mapping[str, str] | None = None, deviation: Deviation | None = None,
-) -> Symptom:  # fmt: skip
+    record: ResultRecord,
+    rules: tuple[str, ...],
+    verdict: str,
+    line: str,
+    expected: str,
+    repro: str,
+    points: int = 1,
+    when: str = "",
+    clause: str = "",
+    smallest: Mapping[str, str] | None = None,
+    deviation: Deviation | None = None,
+) -> Symptom:
     call = _call_in(line) or record["call"]
     return Symptom(
-        record, rules, verdict, fault_in(line, verdict), call, verb_of(call), line, answer_in(line), expected, repro,
-        points, when, clause, smallest or {}, deviation,
-    )  # fmt: skip
+        record,
+        rules,
+        verdict,
+        fault_in(line, verdict),
+        call,
+        verb_of(call),
+        line,
+        answer_in(line),
+        expected,
+        repro,
+        points,
+        when,
+        clause,
+        smallest or {},
+        deviation,
+    )
 
 
 def _call_in(line: str) -> str:

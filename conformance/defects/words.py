@@ -115,17 +115,27 @@ def _remark(symptoms: Symptoms) -> str:
 
 
 _TITLES: Mapping[Fault, Callable[[Symptoms], str]] = {
-    Fault.KERNEL_DIED: _kernel_died, Fault.KERNEL_ALARM: _kernel_alarm, Fault.HUNG: _hung,
-    Fault.PROCESS_DIED: _process_died, Fault.MOVED: _moved, Fault.MISPLACED: _misplaced, Fault.ACCEPTED: _accepted,
-    Fault.CODE: _code, Fault.STATUS: _status, Fault.KEPT: _kept, Fault.REMARK: _remark,
-}  # fmt: skip
+    Fault.KERNEL_DIED: _kernel_died,
+    Fault.KERNEL_ALARM: _kernel_alarm,
+    Fault.HUNG: _hung,
+    Fault.PROCESS_DIED: _process_died,
+    Fault.MOVED: _moved,
+    Fault.MISPLACED: _misplaced,
+    Fault.ACCEPTED: _accepted,
+    Fault.CODE: _code,
+    Fault.STATUS: _status,
+    Fault.KEPT: _kept,
+    Fault.REMARK: _remark,
+}
 
 
 def _instead(symptoms: Symptoms) -> str:
     wanted = Counter(
-        name for each in symptoms for found in _WANTED.finditer(each.line)
+        name
+        for each in symptoms
+        for found in _WANTED.finditer(each.line)
         for name in (found[1] or found[2]).split(" or ")
-    )  # fmt: skip
+    )
     return f" instead of {_names([name for name, _ in wanted.most_common()], 'or')}" if wanted else ""
 
 

@@ -91,5 +91,6 @@ def _check(source: Path, layout: Layout, exported: Sequence[int]) -> None:
     if wrong:
         raise UserError(
             f"{source.name} as compiled here differs from what the Python beside it assumes: {'; '.join(wrong)}",
-            hint="change both sides together; if neither was changed, report compiler and rdma-core version", status=3,
-        )  # fmt: skip
+            hint="change both sides together; if neither was changed, report compiler and rdma-core version",
+            status=3,
+        )

@@ -22,10 +22,23 @@ _LIBRARY = "librdmacm.so.1"
 _PS_TCP = 0x0106  # RDMA_PS_TCP of <rdma/rdma_cma.h>
 # enum rdma_cm_event_type, from 0 upwards.
 _EVENTS = (
-    "ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "ROUTE_ERROR", "CONNECT_REQUEST", "CONNECT_RESPONSE",
-    "CONNECT_ERROR", "UNREACHABLE", "REJECTED", "ESTABLISHED", "DISCONNECTED", "DEVICE_REMOVAL", "MULTICAST_JOIN",
-    "MULTICAST_ERROR", "ADDR_CHANGE", "TIMEWAIT_EXIT",
-)  # fmt: skip
+    "ADDR_RESOLVED",
+    "ADDR_ERROR",
+    "ROUTE_RESOLVED",
+    "ROUTE_ERROR",
+    "CONNECT_REQUEST",
+    "CONNECT_RESPONSE",
+    "CONNECT_ERROR",
+    "UNREACHABLE",
+    "REJECTED",
+    "ESTABLISHED",
+    "DISCONNECTED",
+    "DEVICE_REMOVAL",
+    "MULTICAST_JOIN",
+    "MULTICAST_ERROR",
+    "ADDR_CHANGE",
+    "TIMEWAIT_EXIT",
+)
 # Events that tell of connections that are over.
 _PAST = ("DISCONNECTED", "TIMEWAIT_EXIT")
 _RESOURCES = 1  # outstanding RDMA READs and atomics at each side, as on pairs that are connected without the manager
@@ -37,10 +50,16 @@ class _ConnParam(ctypes.Structure):
     """struct rdma_conn_param."""
 
     _fields_ = (
-        ("private_data", _Pointer), ("private_data_len", ctypes.c_uint8), ("responder_resources", ctypes.c_uint8),
-        ("initiator_depth", ctypes.c_uint8), ("flow_control", ctypes.c_uint8), ("retry_count", ctypes.c_uint8),
-        ("rnr_retry_count", ctypes.c_uint8), ("srq", ctypes.c_uint8), ("qp_num", ctypes.c_uint32),
-    )  # fmt: skip
+        ("private_data", _Pointer),
+        ("private_data_len", ctypes.c_uint8),
+        ("responder_resources", ctypes.c_uint8),
+        ("initiator_depth", ctypes.c_uint8),
+        ("flow_control", ctypes.c_uint8),
+        ("retry_count", ctypes.c_uint8),
+        ("rnr_retry_count", ctypes.c_uint8),
+        ("srq", ctypes.c_uint8),
+        ("qp_num", ctypes.c_uint32),
+    )
 
 
 class _Event(ctypes.Structure):
@@ -97,8 +116,9 @@ class ConnectionManager:
         if not self._channel:
             raise UserError(
                 f"the RDMA connection manager cannot be used: {os.strerror(ctypes.get_errno())}",
-                hint="modprobe rdma_ucm, and check that /dev/infiniband/rdma_cm can be read and written", status=3,
-            )  # fmt: skip
+                hint="modprobe rdma_ucm, and check that /dev/infiniband/rdma_cm can be read and written",
+                status=3,
+            )
         self._events = select.poll()
         self._events.register(_Channel.from_address(self._channel).fd, select.POLLIN)
         self._listener = self._create_id()

@@ -33,9 +33,29 @@ from conformance.model.transport import INFINIBAND, IWARP, ROCE, Transport
 _GRH_REQUIRED = 1 << 0  # IBV_QPF_GRH_REQUIRED of the flags of struct ibv_port_attr
 # enum rdma_driver_id of <rdma/ib_user_ioctl_verbs.h>, from 0 upwards.
 _DRIVERS = (
-    "unknown", "mlx5", "mlx4", "cxgb3", "cxgb4", "mthca", "bnxt_re", "ocrdma", "nes", "irdma", "vmw_pvrdma", "qedr",
-    "hns", "usnic", "rxe", "hfi1", "qib", "efa", "siw", "erdma", "mana", "ionic",
-)  # fmt: skip
+    "unknown",
+    "mlx5",
+    "mlx4",
+    "cxgb3",
+    "cxgb4",
+    "mthca",
+    "bnxt_re",
+    "ocrdma",
+    "nes",
+    "irdma",
+    "vmw_pvrdma",
+    "qedr",
+    "hns",
+    "usnic",
+    "rxe",
+    "hfi1",
+    "qib",
+    "efa",
+    "siw",
+    "erdma",
+    "mana",
+    "ionic",
+)
 
 
 # Both ends of a connection are in this machine; software emulation on a busy one may take long.
@@ -94,8 +114,9 @@ class Device:
         if ctypes.sizeof(ctypes.c_void_p) != _WORD:
             raise UserError(
                 "this Python is a 32-bit program, and the suite knows only the 64-bit structures of libibverbs",
-                hint="run it with a 64-bit Python and library", status=3,
-            )  # fmt: skip
+                hint="run it with a 64-bit Python and library",
+                status=3,
+            )
         known = device_names()
         if name not in known:
             listed = f"devices here: {', '.join(known)}" if known else "this host has no RDMA device"
@@ -208,8 +229,9 @@ class Device:
         except PyverbsError as error:
             raise UserError(
                 f"port {self.port} of {self.name} cannot be queried: {str(error).splitlines()[0]}",
-                hint="name another with --port", status=3,
-            ) from error  # fmt: skip
+                hint="name another with --port",
+                status=3,
+            ) from error
 
     @cached_property
     def gid(self) -> Any:
@@ -237,8 +259,9 @@ class Device:
             lacks = f"{interface} has no IP address" if interface else "it has no network interface"
             raise UserError(
                 f"port {self.port} of {self.name} cannot connect queue pairs: {lacks}",
-                hint=f"ip address add ADDRESS dev {interface}" if interface else "name another with --port", status=3,
-            )  # fmt: skip
+                hint=f"ip address add ADDRESS dev {interface}" if interface else "name another with --port",
+                status=3,
+            )
         self.connection_manager = ConnectionManager(address, _CONNECTION_DEADLINE_S)
 
     def _gid_indices(self) -> list[int] | None:

@@ -91,10 +91,13 @@ class Libibverbs:
     def raw(self, symbol: str) -> Callable[..., Any]:
         """The ctypes function of a verb, for fast loops. ctypes.get_errno() returns its errno."""
         return {
-            "ibv_reg_mr": self._reg_mr, "ibv_reg_mr_iova": self._reg_mr_iova, "ibv_reg_mr_iova2": self._reg_mr_iova2,
-            "ibv_reg_dmabuf_mr": self._reg_dmabuf_mr, "ibv_dereg_mr": self._dereg_mr,
+            "ibv_reg_mr": self._reg_mr,
+            "ibv_reg_mr_iova": self._reg_mr_iova,
+            "ibv_reg_mr_iova2": self._reg_mr_iova2,
+            "ibv_reg_dmabuf_mr": self._reg_dmabuf_mr,
+            "ibv_dereg_mr": self._dereg_mr,
             "ibv_rereg_mr": self._rereg_mr,
-        }[symbol]  # fmt: skip
+        }[symbol]
 
     def keep_from_children(self) -> None:
         """ibv_fork_init, so that registered ranges are kept from forked children even if the kernel copies on fork.

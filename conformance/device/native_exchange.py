@@ -53,20 +53,34 @@ class _End(ctypes.Structure):
 
 class _Connection(ctypes.Structure):
     _fields_ = (
-        ("ends", _End * 2), ("transitions", ctypes.c_void_p), ("transition_count", ctypes.c_uint32),
-        ("stale", ctypes.c_uint32), ("renewable", ctypes.c_uint32), ("by_reset", ctypes.c_uint32),
-        ("send_timeout", ctypes.c_uint64), ("receive_timeout", ctypes.c_uint64), ("silence", ctypes.c_uint64),
-    )  # fmt: skip
+        ("ends", _End * 2),
+        ("transitions", ctypes.c_void_p),
+        ("transition_count", ctypes.c_uint32),
+        ("stale", ctypes.c_uint32),
+        ("renewable", ctypes.c_uint32),
+        ("by_reset", ctypes.c_uint32),
+        ("send_timeout", ctypes.c_uint64),
+        ("receive_timeout", ctypes.c_uint64),
+        ("silence", ctypes.c_uint64),
+    )
 
 
 # In the order of rdma_cts_layout of exchange.c.
 _LAYOUT = (
-    ("sizeof(struct exchange)", _SIZE), ("offset of request", _HEAD.size), ("offset of sge", _AT_SGE),
-    ("offset of areas", _AT_AREAS), ("offset of returned", _AT_RESULT), ("offset of wc", _AT_COMPLETIONS),
-    ("sizeof(struct area)", _AREA.size), ("sizeof(struct ibv_wc)", WC.size), ("number of areas", _AREAS),
-    ("number of completions", _COMPLETIONS), ("sizeof(struct connection)", ctypes.sizeof(_Connection)),
-    ("sizeof(struct end)", ctypes.sizeof(_End)), ("sizeof(struct transition)", _TRANSITION_SIZE),
-)  # fmt: skip
+    ("sizeof(struct exchange)", _SIZE),
+    ("offset of request", _HEAD.size),
+    ("offset of sge", _AT_SGE),
+    ("offset of areas", _AT_AREAS),
+    ("offset of returned", _AT_RESULT),
+    ("offset of wc", _AT_COMPLETIONS),
+    ("sizeof(struct area)", _AREA.size),
+    ("sizeof(struct ibv_wc)", WC.size),
+    ("number of areas", _AREAS),
+    ("number of completions", _COMPLETIONS),
+    ("sizeof(struct connection)", ctypes.sizeof(_Connection)),
+    ("sizeof(struct end)", ctypes.sizeof(_End)),
+    ("sizeof(struct transition)", _TRANSITION_SIZE),
+)
 
 
 class NativeConnection:

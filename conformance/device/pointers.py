@@ -155,8 +155,9 @@ def _only(kind: type, found: set[int]) -> int:
     if len(found) != 1:
         raise UserError(
             f"the C structure of a {kind.__name__} of this pyverbs was not found",
-            hint="please report the pyverbs version", status=3,
-        )  # fmt: skip
+            hint="please report the pyverbs version",
+            status=3,
+        )
     return found.pop()
 
 

@@ -59,8 +59,9 @@ class Port:
         if state and state not in _CARRYING:
             raise UserError(
                 f"port {self.number} of {self.device} is {state}: it carries no traffic",
-                hint="connect it and bring it up, or name another with --port", status=3,
-            )  # fmt: skip
+                hint="connect it and bring it up, or name another with --port",
+                status=3,
+            )
         if gid_index is not None:
             self._check_gid(gid_index)
 
@@ -116,8 +117,9 @@ class Port:
         if not usable:
             raise UserError(
                 f"port {self.number} of {self.device} has no GID whose network interface is up",
-                hint=self._mending(gids), status=3,
-            )  # fmt: skip
+                hint=self._mending(gids),
+                status=3,
+            )
         return max(usable, key=_preference).index
 
     def _mending(self, gids: Sequence[Gid]) -> str:

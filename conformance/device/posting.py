@@ -31,10 +31,17 @@ class IbvQp(ctypes.Structure):
     """The beginning of struct ibv_qp."""
 
     _fields_ = (
-        ("context", _pointer), ("qp_context", _pointer), ("pd", _pointer), ("send_cq", _pointer),
-        ("recv_cq", _pointer), ("srq", _pointer), ("handle", _u32), ("qp_num", _u32), ("state", _int),
+        ("context", _pointer),
+        ("qp_context", _pointer),
+        ("pd", _pointer),
+        ("send_cq", _pointer),
+        ("recv_cq", _pointer),
+        ("srq", _pointer),
+        ("handle", _u32),
+        ("qp_num", _u32),
+        ("state", _int),
         ("qp_type", _int),
-    )  # fmt: skip
+    )
 
 
 # struct ibv_sge; of struct ibv_send_wr the beginning, what its union `wr` is for each kind of request, remote_srqn,
@@ -135,9 +142,13 @@ def _buffer(size: int) -> tuple[ctypes.Array[ctypes.c_char], int]:
 
 
 def pack_send(
-    buffer: Any, at: int, elements: tuple[Any, int, int], request: SendRequest,
-    destination: tuple[int, int, int] | None = None, srqn: int = 0,
-) -> None:  # fmt: skip
+    buffer: Any,
+    at: int,
+    elements: tuple[Any, int, int],
+    request: SendRequest,
+    destination: tuple[int, int, int] | None = None,
+    srqn: int = 0,
+) -> None:
     """Writes struct ibv_send_wr at the offset `at` of `buffer`.
 
     `elements` is the location of its scatter/gather list: a buffer, the offset in it, and the address. The
@@ -148,9 +159,16 @@ def pack_send(
     imm = request.invalidate_rkey % (1 << 32) if opcode.endswith("_INV") else socket.htonl(request.imm)
     _pack_elements(elements[0], elements[1], request.sges)
     _SEND_HEAD.pack_into(
-        buffer, at, request.wr_id, 0, elements[2] if request.sges else 0, len(request.sges), WR_OPCODES[opcode],
-        request.flags, imm,
-    )  # fmt: skip
+        buffer,
+        at,
+        request.wr_id,
+        0,
+        elements[2] if request.sges else 0,
+        len(request.sges),
+        WR_OPCODES[opcode],
+        request.flags,
+        imm,
+    )
     if destination:
         _UD.pack_into(buffer, at + _AT_WR, *destination)
     elif opcode.startswith("ATOMIC"):

@@ -88,9 +88,13 @@ class DeviceQueue:
         from pyverbs.qp import QP, QPInitAttr
 
         attributes = QPInitAttr(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=self._capacity(),
-            sq_sig_all=int(self.sq_sig_all), srq=self.shared,
-        )  # fmt: skip
+            qp_type=_QP_TYPES.value_of(self.kind),
+            scq=self.cq,
+            rcq=self.cq,
+            cap=self._capacity(),
+            sq_sig_all=int(self.sq_sig_all),
+            srq=self.shared,
+        )
         return QP(self.pyverbs_pd, attributes)
 
     def _capacity(self) -> Any:
@@ -99,9 +103,12 @@ class DeviceQueue:
         most = elements_on(self.device)
         depth, elements = (0, 0) if self.spec.kind in _SEND_ONLY else (QUEUE_DEPTH, most)
         return QPCap(
-            max_send_wr=QUEUE_DEPTH, max_recv_wr=depth, max_send_sge=most, max_recv_sge=elements,
+            max_send_wr=QUEUE_DEPTH,
+            max_recv_wr=depth,
+            max_send_sge=most,
+            max_recv_sge=elements,
             max_inline_data=self.spec.inline,
-        )  # fmt: skip
+        )
 
     @property
     def pyverbs_pd(self) -> Any:
@@ -112,10 +119,14 @@ class DeviceQueue:
         from pyverbs.qp import QPEx, QPInitAttrEx
 
         attributes = QPInitAttrEx(
-            qp_type=_QP_TYPES.value_of(self.kind), scq=self.cq, rcq=self.cq, cap=self._capacity(),
-            pd=self.pyverbs_pd, comp_mask=_INIT_ATTR_PD | _INIT_ATTR_SEND_OPS,
+            qp_type=_QP_TYPES.value_of(self.kind),
+            scq=self.cq,
+            rcq=self.cq,
+            cap=self._capacity(),
+            pd=self.pyverbs_pd,
+            comp_mask=_INIT_ATTR_PD | _INIT_ATTR_SEND_OPS,
             send_ops_flags=_SEND_OPS[self.spec.extended],
-        )  # fmt: skip
+        )
         return QPEx(self.device.context, attributes)
 
     def move_to(self, state: str, peer: int) -> None:

@@ -89,11 +89,20 @@ class Uverbs:
     def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
         """UVERBS_METHOD_REG_DMABUF_MR."""
         lkey, rkey = ctypes.c_uint32(), ctypes.c_uint32()
-        error, data = self._ioctl(_REG_DMABUF_MR, [
-            (0, 0, 0), (1, 0, pd.handle), (2, 8, _u64(offset)), (3, 8, _u64(length)), (4, 8, _u64(iova)),
-            (5, 4, _u32(fd)), (6, 4, _u32(access)),
-            (7, 4, ctypes.addressof(lkey)), (8, 4, ctypes.addressof(rkey)),
-        ])  # fmt: skip
+        error, data = self._ioctl(
+            _REG_DMABUF_MR,
+            [
+                (0, 0, 0),
+                (1, 0, pd.handle),
+                (2, 8, _u64(offset)),
+                (3, 8, _u64(length)),
+                (4, 8, _u64(iova)),
+                (5, 4, _u32(fd)),
+                (6, 4, _u32(access)),
+                (7, 4, ctypes.addressof(lkey)),
+                (8, 4, ctypes.addressof(rkey)),
+            ],
+        )
         if error:
             return Return(error, error)
         handle = int.from_bytes(_ATTRIBUTE.unpack_from(data, _HEADER.size)[4], sys.byteorder)
@@ -120,9 +129,10 @@ class Uverbs:
         """UVERBS_METHOD_ADVISE_MR."""
         packed = b"".join(struct.pack("=QII", sge.addr, sge.length, sge.lkey) for sge in sg_list)
         array = (ctypes.c_char * max(1, len(packed))).from_buffer_copy(packed or b"\0")
-        error, _ = self._ioctl(_ADVISE_MR, [
-            (0, 0, pd.handle), (1, 8, _u64(advice)), (2, 4, _u32(flags)), (3, len(packed), ctypes.addressof(array)),
-        ])  # fmt: skip
+        error, _ = self._ioctl(
+            _ADVISE_MR,
+            [(0, 0, pd.handle), (1, 8, _u64(advice)), (2, 4, _u32(flags)), (3, len(packed), ctypes.addressof(array))],
+        )
         return Return(error, error)
 
 

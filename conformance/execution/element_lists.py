@@ -98,15 +98,26 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     arrived = ctypes.string_at(other.addr, size) if gathers else b""
     moved, changed = _compared(context, step, sges, parts, memory, before, arrived, done)
     return {
-        **result_of(returned), "wc": [each.status for each in found], "qp_type": kind,
-        "side": "gather" if gathers else "answer", "moved": moved, "changed": changed, "peer_wc": [],
-    }  # fmt: skip
+        **result_of(returned),
+        "wc": [each.status for each in found],
+        "qp_type": kind,
+        "side": "gather" if gathers else "answer",
+        "moved": moved,
+        "changed": changed,
+        "peer_wc": [],
+    }
 
 
 def _compared(
-    context: CaseContext, step: Step, sges: Sequence[Sge], parts: Sequence[bytes], memory: Sequence[Memory],
-    before: Sequence[bytes], arrived: bytes, done: bool,
-) -> tuple[str, list[list[int]]]:  # fmt: skip
+    context: CaseContext,
+    step: Step,
+    sges: Sequence[Sge],
+    parts: Sequence[bytes],
+    memory: Sequence[Memory],
+    before: Sequence[bytes],
+    arrived: bytes,
+    done: bool,
+) -> tuple[str, list[list[int]]]:
     """`moved` and `changed` of an operation. The memory that must not take part is `guarded`."""
     gathers = bool(arrived)
     name = str(step.arguments["guarded"])
@@ -156,11 +167,14 @@ def send_to_receive(context: CaseContext, step: Step) -> Observation:
     changed = [number for number, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
     arrived = bytes(after[number] for number in changed) == pattern(length)
     observation: Observation = {
-        **result_of(returned), "wc": [each.status for each in found], "qp_type": "RC", "side": "receive",
+        **result_of(returned),
+        "wc": [each.status for each in found],
+        "qp_type": "RC",
+        "side": "receive",
         "moved": "nothing" if not changed else "all" if arrived else "part",
         "changed": [[changed[0], changed[-1] + 1 - changed[0]]] if changed else [],
         "peer_wc": [each.status for each in sent if each.status != "SUCCESS"],
-    }  # fmt: skip
+    }
     if found and found[0].status == "SUCCESS":
         observation["byte_len"] = [found[0].byte_len, length]
     return observation

@@ -41,10 +41,13 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
     keys = [(mr.struct.lkey, mr.struct.rkey) for mr in regions]
     starts = [addr + number * length for number in range(count)]
     everything = range(count)
-    fault = _first_fault(context, [
-        *_served(keys, starts, length, everything),
-        *(_write(keys[each][1], starts[each + 1], length, "refused") for each in everything[:-1:_SAMPLED]),
-    ])  # fmt: skip
+    fault = _first_fault(
+        context,
+        [
+            *_served(keys, starts, length, everything),
+            *(_write(keys[each][1], starts[each + 1], length, "refused") for each in everything[:-1:_SAMPLED]),
+        ],
+    )
     if fault:
         return _ended(f"with {count} regions, {fault}")
     ended = everything[::2]
@@ -53,10 +56,13 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
         if returned.value:
             return _ended(f"region {number} could not be deregistered: {errno_name(returned.value)}")
         del context.mrs[f"region {number}"]
-    fault = _first_fault(context, [
-        *_served(keys, starts, length, everything[1::2]),
-        *(_write(keys[each][1], starts[each], length, "refused") for each in ended[::_SAMPLED]),
-    ])  # fmt: skip
+    fault = _first_fault(
+        context,
+        [
+            *_served(keys, starts, length, everything[1::2]),
+            *(_write(keys[each][1], starts[each], length, "refused") for each in ended[::_SAMPLED]),
+        ],
+    )
     return _ended(f"with every second of {count} regions deregistered, {fault}" if fault else "0")
 
 
@@ -78,9 +84,15 @@ def _write(rkey: int, at: int, length: int, outcome: str) -> Step:
 
 def _probe(call: str, at: int, length: int, outcome: str, **arguments: Argument) -> Step:
     given: dict[str, Argument] = {
-        "addr": _number(at), "length": _number(length), "at": "", "position": "whole", "contents": "made", "pd": "pd",
-        "qp_type": "RC", "with_flags": Flags(0, ()),
-    }  # fmt: skip
+        "addr": _number(at),
+        "length": _number(length),
+        "at": "",
+        "position": "whole",
+        "contents": "made",
+        "pd": "pd",
+        "qp_type": "RC",
+        "with_flags": Flags(0, ()),
+    }
     wanted = {**given, **arguments}
     return Step(call, {key: wanted[key] for key in CALLS[call]}, Expectation(outcome))
 

@@ -10,13 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from conformance.bench.calls import Mr, Return, Sge, Window, errno_name
 from conformance.bench.interface import Queue
-from conformance.bench.work_requests import (
-    SIGNALED,
-    Completion,
-    SendRequest,
-    next_rkey,
-    other_opcode,
-)
+from conformance.bench.work_requests import SIGNALED, Completion, SendRequest, next_rkey, other_opcode
 from conformance.errors import SetupRefused
 from conformance.execution import element_lists, in_flight, memory_events, ordering, side_by_side, traffic
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, post_receives, state_of
@@ -40,10 +34,13 @@ def registered(context: CaseContext, step: Step, returned: Return, addr: int, le
         return null_result(returned)
     context.keep_mr(step.name, returned.mr, context.entry)
     return {
-        "rc": None, "returned": "MR", "errno": errno_name(returned.errno), "layer": returned.layer,
+        "rc": None,
+        "returned": "MR",
+        "errno": errno_name(returned.errno),
+        "layer": returned.layer,
         "mr": _fields(context, returned.mr, context.pds[str(step.arguments["pd"])].pointer),
         "asked": {"addr": addr, "length": length},
-    }  # fmt: skip
+    }
 
 
 def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
@@ -141,8 +138,9 @@ def _rereg_mr(context: CaseContext, step: Step) -> Observation:
     context.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
     if returned.value == 0:
         observation["asked"] = {
-            "addr": addr if moved else before["addr"], "length": length if moved else before["length"],
-        }  # fmt: skip
+            "addr": addr if moved else before["addr"],
+            "length": length if moved else before["length"],
+        }
         observation["keys"] = {"before": [before["lkey"], before["rkey"]], "after": [mr.struct.lkey, mr.struct.rkey]}
         observation["mr"] = _fields(context, mr, pd.pointer if flags & _CHANGE_PD and pd else old_pd)
     return observation

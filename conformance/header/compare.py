@@ -31,10 +31,7 @@ from conformance.verbs import (
 )
 
 # Enumerations that no header has: one of each integer type that compilers use to represent enumerations.
-FOREIGN = {
-    "cts_unsigned": "enum cts_unsigned { CTS_UNSIGNED };",
-    "cts_signed": "enum cts_signed { CTS_SIGNED = -1 };",
-}
+FOREIGN = {"cts_unsigned": "enum cts_unsigned { CTS_UNSIGNED };", "cts_signed": "enum cts_signed { CTS_SIGNED = -1 };"}
 
 VENDOR_ONLY = "vendor-only: this header does not have it"
 
@@ -167,11 +164,7 @@ def _unknown_name_checks(names: Iterable[tuple[str, str]], answers: Answers) -> 
             )
 
 
-def _unknown_field_checks(
-    fields: dict[str, list[str]],
-    answers: Answers,
-    source: Source,
-) -> Iterator[Check]:
+def _unknown_field_checks(fields: dict[str, list[str]], answers: Answers, source: Source) -> Iterator[Check]:
     for struct, names in fields.items():
         for name in names:
             offset = answers.values.get(_offset(struct, name))

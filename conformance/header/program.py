@@ -57,11 +57,7 @@ class Toolchain:
 
     @classmethod
     def found(
-        cls,
-        compiler: str | None,
-        include_dirs: Sequence[Path | str],
-        header: str,
-        timeout_s: float,
+        cls, compiler: str | None, include_dirs: Sequence[Path | str], header: str, timeout_s: float
     ) -> Toolchain:
         """Returns the toolchain of a command line, of $CC or of PATH. Raises Unreachable if there is no compiler."""
         wanted = compiler or os.environ.get("CC", "")
@@ -89,10 +85,7 @@ class Toolchain:
         return out
 
     def ask(
-        self,
-        expressions: Iterable[str],
-        declarations: Mapping[str, str] | None = None,
-        undefine: Iterable[str] = (),
+        self, expressions: Iterable[str], declarations: Mapping[str, str] | None = None, undefine: Iterable[str] = ()
     ) -> Answers:
         """Returns the values of integer expressions in a program that includes the header.
 
@@ -169,12 +162,7 @@ class _directory:
         self._temporary.cleanup()
 
 
-def _source(
-    header: str,
-    undefine: Iterable[str],
-    declarations: Mapping[str, str],
-    questions: Sequence[str],
-) -> str:
+def _source(header: str, undefine: Iterable[str], declarations: Mapping[str, str], questions: Sequence[str]) -> str:
     """Returns the program. Each expression is in a function of its own, so that an error belongs to it alone."""
     lines = ["#include <stddef.h>", "#include <stdio.h>", f"#include <{header}>"]
     lines += [f"#undef {name}" for name in undefine]

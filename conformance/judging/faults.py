@@ -49,8 +49,14 @@ def fault_of(step: Step, seen: Observation, when: str = "") -> str:
 _FROM_START = ("whole",)
 # Operations that leave the range as it is.
 _READERS = (
-    "RDMA_READ", "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP", "ZERO_FETCH_AND_ADD", "SEND", "WRITE", *FLUSHES,
-)  # fmt: skip
+    "RDMA_READ",
+    "UNEQUAL_CMP_AND_SWP",
+    "UPPER_UNEQUAL_CMP_AND_SWP",
+    "ZERO_FETCH_AND_ADD",
+    "SEND",
+    "WRITE",
+    *FLUSHES,
+)
 
 
 def data_fault(step: Step, seen: Observation) -> str:

@@ -126,8 +126,12 @@ _ODP_SUPPORT_IMPLICIT = 1 << 1
 _LIST = 3  # the elements of the longest list in the tables
 # The bits of the capabilities of one transport, by the operation on on-demand memory.
 _ODP_OPERATIONS = {
-    "odp_send": 1 << 0, "odp_recv": 1 << 1, "odp_write": 1 << 2, "odp_read": 1 << 3, "odp_atomic": 1 << 4,
-}  # fmt: skip
+    "odp_send": 1 << 0,
+    "odp_recv": 1 << 1,
+    "odp_write": 1 << 2,
+    "odp_read": 1 << 3,
+    "odp_atomic": 1 << 4,
+}
 
 
 @dataclass(frozen=True)

@@ -162,10 +162,18 @@ _RIGHTS = tuple(QP_RIGHTS.split())
 _ALL_RIGHTS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), _RIGHTS)
 # Values of arguments that are not worth showing.
 _HIDDEN: Mapping[str, tuple[Argument, ...]] = {
-    "at": ("",), "via": ("NULL",), "handle": ("own",), "pd_handle": ("own",), "position": ("whole",),
-    "contents": ("made",), "qp_type": ("RC",), "qp_access": (_ALL_RIGHTS,), "rkey": ("",), "pages": ("present",),
+    "at": ("",),
+    "via": ("NULL",),
+    "handle": ("own",),
+    "pd_handle": ("own",),
+    "position": ("whole",),
+    "contents": ("made",),
+    "qp_type": ("RC",),
+    "qp_access": (_ALL_RIGHTS,),
+    "rkey": ("",),
+    "pages": ("present",),
     "with_flags": (Flags(0, ()),),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

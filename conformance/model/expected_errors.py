@@ -36,30 +36,48 @@ class Refusal:
 
 REFUSALS: dict[tuple[str, str], Refusal] = {
     ("remote", "memory"): Refusal(
-        "RDMA WRITE and READ, atomics, ATOMIC WRITE, FLUSH", ("REM_ACCESS_ERR",), (), "ERR",
+        "RDMA WRITE and READ, atomics, ATOMIC WRITE, FLUSH",
+        ("REM_ACCESS_ERR",),
+        (),
+        "ERR",
         "NAK, remote access error, class C: a protection error on a remote buffer",
     ),
     ("remote", "queue_pair"): Refusal(
-        "RDMA WRITE and READ, atomics, ATOMIC WRITE, FLUSH", ("REM_INV_REQ_ERR",), (), "ERR",
+        "RDMA WRITE and READ, atomics, ATOMIC WRITE, FLUSH",
+        ("REM_INV_REQ_ERR",),
+        (),
+        "ERR",
         "NAK, invalid request, class C: the operation is not supported by this receive queue",
     ),
     ("gather", "memory"): Refusal(
-        "SEND and RDMA WRITE out of the region", ("LOC_PROT_ERR",), (), "ERR",
+        "SEND and RDMA WRITE out of the region",
+        ("LOC_PROT_ERR",),
+        (),
+        "ERR",
         "local memory protection error of the requester: a local protection error",
     ),
     ("answer", "memory"): Refusal(
-        "the answer of an RDMA READ or an atomic into the region", ("LOC_PROT_ERR",), (), "ERR",
+        "the answer of an RDMA READ or an atomic into the region",
+        ("LOC_PROT_ERR",),
+        (),
+        "ERR",
         "local memory protection error of the requester: a local protection error",
     ),
     ("receive", "memory"): Refusal(
-        "a SEND into the region of a posted receive", (), ("REM_OP_ERR",), "ERR",
+        "a SEND into the region of a posted receive",
+        (),
+        ("REM_OP_ERR",),
+        "ERR",
         "NAK, remote operational error, class A: an error of the responder's queue pair",
     ),
     ("bind", "memory"): Refusal(
-        "a bind that was posted, of either type of window", ("MW_BIND_ERR",), (), "",
+        "a bind that was posted, of either type of window",
+        ("MW_BIND_ERR",),
+        (),
+        "",
         "memory management operation error: the requester's own request cannot be carried out",
     ),
-}  # fmt: skip
+}
 
 
 def refusal(side: str, reason: str, qp_type: str) -> Refusal | None:

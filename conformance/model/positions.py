@@ -8,9 +8,14 @@ from __future__ import annotations
 
 # Operations on a word: eight bytes at an address that is a multiple of eight.
 WORD_OPERATIONS = (
-    "ATOMIC_CMP_AND_SWP", "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD",
-    "ZERO_FETCH_AND_ADD", "ATOMIC_WRITE", "FETCH_AND_ADD",
-)  # fmt: skip
+    "ATOMIC_CMP_AND_SWP",
+    "UNEQUAL_CMP_AND_SWP",
+    "UPPER_UNEQUAL_CMP_AND_SWP",
+    "ATOMIC_FETCH_AND_ADD",
+    "ZERO_FETCH_AND_ADD",
+    "ATOMIC_WRITE",
+    "FETCH_AND_ADD",
+)
 POSITIONS = {
     "whole": "all of the range; for a word operation the first word that lies in the range",
     "first": "the first byte, or word",
@@ -30,9 +35,14 @@ CONTENTS = {
 _WORD, _HALF = 8, 8
 # (offset, size) in bytes. The offset counts from the end of the range for _AT_THE_END, else from its beginning.
 _OFFSETS = {
-    "first": (0, 1), "before": (-1, 1), "across-start": (-_HALF, 2 * _HALF), "empty": (0, 0),
-    "last": (-1, 1), "after": (0, 1), "across-end": (-_HALF, 2 * _HALF),
-}  # fmt: skip
+    "first": (0, 1),
+    "before": (-1, 1),
+    "across-start": (-_HALF, 2 * _HALF),
+    "empty": (0, 0),
+    "last": (-1, 1),
+    "after": (0, 1),
+    "across-end": (-_HALF, 2 * _HALF),
+}
 _AT_THE_END = ("last", "after", "across-end")
 
 
@@ -53,11 +63,15 @@ def _word(position: str, addr: int, length: int) -> int:
     end = addr + length
     first, beyond = -(-addr // _WORD) * _WORD, -(-end // _WORD) * _WORD
     positions = {
-        "whole": first, "first": first, "last": end // _WORD * _WORD - _WORD,
-        "before": addr // _WORD * _WORD - _WORD, "after": beyond,
+        "whole": first,
+        "first": first,
+        "last": end // _WORD * _WORD - _WORD,
+        "before": addr // _WORD * _WORD - _WORD,
+        "after": beyond,
         # The table has to place the beginning or end in the middle of a word, so that these are aligned.
-        "across-start": addr - _WORD // 2, "across-end": end - _WORD // 2,
-    }  # fmt: skip
+        "across-start": addr - _WORD // 2,
+        "across-end": end - _WORD // 2,
+    }
     if position not in positions:
         raise LookupError(f"a word operation has no position {position!r}")
     return positions[position] - addr

@@ -31,17 +31,20 @@ class Findings:
     def as_data(self) -> PreflightFacts:
         """The findings for the header of results."""
         return {
-            "pairs": dict(self.pairs), "refused_write": self.refused_write, "renews_by_reset": self.renews_by_reset,
+            "pairs": dict(self.pairs),
+            "refused_write": self.refused_write,
+            "renews_by_reset": self.renews_by_reset,
             "tells_state": self.tells_state,
-        }  # fmt: skip
+        }
 
 
 def format_findings(found: PreflightFacts) -> list[str]:
     """What differs from what the suite is prepared for, one line for people each, with what the suite does about it."""
     lines = [
         f"two queue pairs of type {kind} were made, but {what}"
-        for kind, what in found.get("pairs", {}).items() if what not in (WORKS, NOT_OFFERED)
-    ]  # fmt: skip
+        for kind, what in found.get("pairs", {}).items()
+        if what not in (WORKS, NOT_OFFERED)
+    ]
     if not found.get("tells_state", True):
         lines.append("ibv_query_qp does not tell of the error state: states are not judged, and pairs are made anew")
     elif not found.get("renews_by_reset", True):

@@ -48,42 +48,107 @@ REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
 
 # The type that describes each type of record.
 TYPES: Mapping[str, Any] = {
-    "header": HeaderRecord, "start": StartRecord, "worker": WorkerRecord, "resumed": ResumedRecord,
-    "progress": ProgressRecord, "offered": OfferedRecord, "confirmation": ConfirmationRecord, "result": ResultRecord,
-    "footer": FooterRecord, "guest": GuestRecord,
-}  # fmt: skip
+    "header": HeaderRecord,
+    "start": StartRecord,
+    "worker": WorkerRecord,
+    "resumed": ResumedRecord,
+    "progress": ProgressRecord,
+    "offered": OfferedRecord,
+    "confirmation": ConfirmationRecord,
+    "result": ResultRecord,
+    "footer": FooterRecord,
+    "guest": GuestRecord,
+}
 
 # The values of absent keys. A present key must have the same type; the type of a key with None is not checked.
 HEADER: HeaderRecord = {
-    "type": "header", "schema": SCHEMA, "suite": {}, "stack": "", "env": {}, "device": {}, "rules": {}, "seed": None,
-    "planned": [], "argv": [], "started": "",
-}  # fmt: skip
+    "type": "header",
+    "schema": SCHEMA,
+    "suite": {},
+    "stack": "",
+    "env": {},
+    "device": {},
+    "rules": {},
+    "seed": None,
+    "planned": [],
+    "argv": [],
+    "started": "",
+}
 RESULT: ResultRecord = {
-    "type": "result", "case": "", "rules": [], "level": "", "entry": "", "layer": "", "verdict": Verdict.MISSED,
-    "effective": Verdict.MISSED, "waiver": {}, "reason": "", "call": "", "expected": {}, "observed": {}, "source": {},
-    "kernel": {}, "duration_us": 0.0, "repro": "", "worker": 0, "device": "", "claimed": "", "notes": [],
+    "type": "result",
+    "case": "",
+    "rules": [],
+    "level": "",
+    "entry": "",
+    "layer": "",
+    "verdict": Verdict.MISSED,
+    "effective": Verdict.MISSED,
+    "waiver": {},
+    "reason": "",
+    "call": "",
+    "expected": {},
+    "observed": {},
+    "source": {},
+    "kernel": {},
+    "duration_us": 0.0,
+    "repro": "",
+    "worker": 0,
+    "device": "",
+    "claimed": "",
+    "notes": [],
     "set_up": {"given": [], "before": []},
-    "space": {}, "points": {},
-    "rule_verdicts": {}, "alarms": [], "deviations": [], "points_file": "",
-}  # fmt: skip
+    "space": {},
+    "points": {},
+    "rule_verdicts": {},
+    "alarms": [],
+    "deviations": [],
+    "points_file": "",
+}
 FOOTER: FooterRecord = {
-    "type": "footer", "complete": False, "verdicts": {}, "rules": {}, "rule_totals": {}, "points": 0,
-    "duration_s": 0.0, "waivers": {},
-}  # fmt: skip
+    "type": "footer",
+    "complete": False,
+    "verdicts": {},
+    "rules": {},
+    "rule_totals": {},
+    "points": 0,
+    "duration_s": 0.0,
+    "waivers": {},
+}
 DEVIATION: Deviation = {
-    "when": "", "clause": "", "expected": "", "observed": "", "count": 0, "of": 0, "smallest": {},
-    "set_up": {"given": [], "before": []}, "call": "", "afterwards": [], "rules": [], "repro": "", "row": "",
-}  # fmt: skip
+    "when": "",
+    "clause": "",
+    "expected": "",
+    "observed": "",
+    "count": 0,
+    "of": 0,
+    "smallest": {},
+    "set_up": {"given": [], "before": []},
+    "call": "",
+    "afterwards": [],
+    "rules": [],
+    "repro": "",
+    "row": "",
+}
 CONFIRMATION: ConfirmationRecord = {
-    "type": "confirmation", "case": "", "point": "", "confirmed": False, "by": "",
-    "in_run": {"verdict": Verdict.MISSED, "reason": ""}, "alone": {"verdict": Verdict.MISSED, "reason": ""},
+    "type": "confirmation",
+    "case": "",
+    "point": "",
+    "confirmed": False,
+    "by": "",
+    "in_run": {"verdict": Verdict.MISSED, "reason": ""},
+    "alone": {"verdict": Verdict.MISSED, "reason": ""},
     "after": [],
-}  # fmt: skip
+}
 # What a value of the type of a default is, in messages.
 _WHAT: Mapping[type, str] = {
-    str: "a text", Verdict: "a verdict", bool: "true or false", int: "a number", float: "a number", list: "a list",
+    str: "a text",
+    Verdict: "a verdict",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    list: "a list",
     dict: "an object",
-}  # fmt: skip
+}
 SET_UP: SetUp = {"given": [], "before": []}
 SPACE: SpaceFacts = {"axes": {}, "size": 0}
 
@@ -154,8 +219,10 @@ def completed_result(result: ResultRecord, where: str) -> ResultRecord:
     space = _completed(shaped["space"], SPACE, f"{where}: `space`")
     shaped["space"] = shaped["space"] and space
     for name, labels in space["axes"].items():
-        _check_texts(labels["subsets"] if isinstance(labels, dict) and "subsets" in labels else labels,
-                     f"{where}: axis {_printable(name)}")  # fmt: skip
+        _check_texts(
+            labels["subsets"] if isinstance(labels, dict) and "subsets" in labels else labels,
+            f"{where}: axis {_printable(name)}",
+        )
     if any(not isinstance(count, int) for count in shaped["points"].values()):
         raise UserError(f"{where}: a count of points is not a number")
     if not set(map(str, shaped["rule_verdicts"].values())) <= set(VERDICTS):

@@ -10,17 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
-from conformance.model.case import (
-    Argument,
-    Expectation,
-    Flags,
-    Given,
-    MemorySpec,
-    MrSpec,
-    QpSpec,
-    Step,
-    WindowSpec,
-)  # fmt: skip
+from conformance.model.case import Argument, Expectation, Flags, Given, MemorySpec, MrSpec, QpSpec, Step, WindowSpec
 from conformance.model.quantity import Quantity
 
 Values = Mapping[str, int]  # the number of the value on each axis
@@ -194,8 +184,14 @@ class GivenTemplate:
     @property
     def base_axes(self) -> frozenset[str]:
         """The axes on which the base objects depend: everything except regions and windows."""
-        return axes_of([*self.memory.values(), *self.dmabufs.values(), *self.qps.values(),
-                        *([self.memlock] if self.memlock else [])])  # fmt: skip
+        return axes_of(
+            [
+                *self.memory.values(),
+                *self.dmabufs.values(),
+                *self.qps.values(),
+                *([self.memlock] if self.memlock else []),
+            ]
+        )
 
     @property
     def axes(self) -> frozenset[str]:

@@ -48,9 +48,15 @@ class Rule:
     def as_data(self) -> RuleTexts:
         """Returns the fields that a results file has of the rule, so that reports need no other file."""
         texts: RuleTexts = {
-            "verb": self.verb, "statement": self.statement, "document": self.document, "section": self.section,
-            "level": self.level, "layer": self.layer, "since": self.since, "failure_means": self.failure_means,
-        }  # fmt: skip
+            "verb": self.verb,
+            "statement": self.statement,
+            "document": self.document,
+            "section": self.section,
+            "level": self.level,
+            "layer": self.layer,
+            "since": self.since,
+            "failure_means": self.failure_means,
+        }
         if self.quote:
             texts["quote"] = self.quote
         else:

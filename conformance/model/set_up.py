@@ -24,8 +24,15 @@ def _given(given: Given) -> Iterator[str]:
     yield from (f"{name}: protection domain" for name in given.pds)
     yield from (f"{name}: {_region(spec)}" for name, spec in given.mrs.items())
     for name, queue in given.qps.items():
-        more = "".join(f", {what}" for what, yes in (("sq_sig_all", queue.sq_sig_all), (queue.extended, queue.extended),
-                                                     ("without rights", queue.access == 0)) if yes)  # fmt: skip
+        more = "".join(
+            f", {what}"
+            for what, yes in (
+                ("sq_sig_all", queue.sq_sig_all),
+                (queue.extended, queue.extended),
+                ("without rights", queue.access == 0),
+            )
+            if yes
+        )
         yield f"{name}: queue pair, {queue.kind}, in {queue.pd}, state {queue.state}{more}"
     yield from (f"{name}: {_window(spec)}" for name, spec in given.windows.items())
     if given.memlock:

@@ -94,10 +94,15 @@ class Sweep:
             raise ValueError("the sweep's constraint excludes this point")
         values, row = self.space.values(point), self.row
         return replace(
-            case, id=f"{case.id}#{self.space.text(point)}", kind=Kind.POINT, point=point, given=row.given.at(values),
-            before=tuple(step.at(values) for step in row.before), when=row.when.at(values),
+            case,
+            id=f"{case.id}#{self.space.text(point)}",
+            kind=Kind.POINT,
+            point=point,
+            given=row.given.at(values),
+            before=tuple(step.at(values) for step in row.before),
+            when=row.when.at(values),
             afterwards=tuple(step.at(values) for step in row.afterwards),
-        )  # fmt: skip
+        )
 
     def judged_row(self, case: Case, declared: Callable[[str], bool]) -> Case:
         """The case of a point as a row, for a device that declares these capabilities."""
@@ -111,9 +116,13 @@ class Sweep:
         """The case of a point as a row, with the expectation of a clause."""
         assert clause.then is not None
         return replace(
-            case, when=replace(case.when, then=clause.then), rules=(clause.rule,), kind=Kind.ROW, sweep=None,
+            case,
+            when=replace(case.when, then=clause.then),
+            rules=(clause.rule,),
+            kind=Kind.ROW,
+            sweep=None,
             needs=tuple(dict.fromkeys([*case.needs, *self.needs_of[clause.rule], *needs])),
-        )  # fmt: skip
+        )
 
 
 def points_where(where: Expression | None, space: Space) -> int:

@@ -40,8 +40,11 @@ class Mismatch:
 Check = Callable[[Any], Mismatch | None]
 
 _PLAIN: Mapping[Any, tuple[type, str]] = {
-    str: (str, "a text"), int: (int, "an integer"), bool: (bool, "true or false"), type(None): (type(None), "null"),
-}  # fmt: skip
+    str: (str, "a text"),
+    int: (int, "an integer"),
+    bool: (bool, "true or false"),
+    type(None): (type(None), "null"),
+}
 
 
 def mismatch(value: Any, type_: Any) -> str:

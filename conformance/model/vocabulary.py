@@ -89,12 +89,19 @@ class ArgumentSpec:
 PROBES = ("traffic", "local_traffic")
 FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
 REMOTE_OPERATIONS = (
-    "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE",
+    "RDMA_WRITE",
+    "RDMA_WRITE_WITH_IMM",
+    "RDMA_READ",
+    "ATOMIC_CMP_AND_SWP",
+    "ATOMIC_FETCH_AND_ADD",
+    "ATOMIC_WRITE",
     # Atomics that leave the value as it is, and return it. The first two compare with a value that differs from it in
     # the lowest bit, or in the highest; the last adds zero.
-    "UNEQUAL_CMP_AND_SWP", "UPPER_UNEQUAL_CMP_AND_SWP", "ZERO_FETCH_AND_ADD",
+    "UNEQUAL_CMP_AND_SWP",
+    "UPPER_UNEQUAL_CMP_AND_SWP",
+    "ZERO_FETCH_AND_ADD",
     *FLUSHES,
-)  # fmt: skip
+)
 # Accesses of a region by its lkey. SEND and WRITE read the region. RECV writes to it, and so do the responses of
 # READ and FETCH_AND_ADD at their requester.
 LOCAL_OPERATIONS = ("SEND", "WRITE", "RECV", "RECV_WITH_IMM", "READ", "FETCH_AND_ADD")

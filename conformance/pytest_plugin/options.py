@@ -69,9 +69,10 @@ def _declarations() -> Iterator[tuple[str, dict[str, Any]]]:
                 settings |= {"metavar": "NAME[,NAME]", "help": f"{option.help}; several with a worker each (-n)"}
             yield option.plugin_flag, {"default": default, **settings}
     yield "--rdma-only", {"metavar": "FILE", "help": "run only the cases whose ids are in FILE, one per line"}
-    yield "--rdma-alone", {
-        "action": "store_true", "help": "count pinned pages, because nothing else on this kernel pins any",
-    }  # fmt: skip
+    yield (
+        "--rdma-alone",
+        {"action": "store_true", "help": "count pinned pages, because nothing else on this kernel pins any"},
+    )
     yield "--rdma-out", {"metavar": "DIR", "help": "write results.jsonl to this new directory"}
     yield "--rdma-stream", {"metavar": "PATH", "help": "write result lines to PATH for a supervisor"}
     yield (

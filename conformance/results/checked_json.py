@@ -34,9 +34,11 @@ def _check_depth(value: Any) -> None:
         if not level:
             return
         level = [
-            inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
             if isinstance(inner, dict | list)
-        ]  # fmt: skip
+        ]
     raise ValueError("nested too deeply")
 
 

@@ -51,8 +51,13 @@ class DefectWaiver:
 
     def as_data(self) -> WaiverFacts:
         """What a result says of the waiver that it has."""
-        return {"for": self.target, "issue": self.issue, "owner": self.owner, "expires": self.expires.isoformat(),
-                "place": str(self.location)}  # fmt: skip
+        return {
+            "for": self.target,
+            "issue": self.issue,
+            "owner": self.owner,
+            "expires": self.expires.isoformat(),
+            "place": str(self.location),
+        }
 
     def problems(self, results: Sequence[ResultRecord], today: date) -> Iterator[str]:
         """What is wrong with it in a run; nothing if its cases were not judged."""

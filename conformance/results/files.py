@@ -15,9 +15,16 @@ from conformance.errors import UserError
 
 # What says that a file cannot be where a user wants it.
 _WRONG_PLACE = (
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
     errno.EEXIST,
-)  # fmt: skip
+)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

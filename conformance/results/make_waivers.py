@@ -41,9 +41,10 @@ def waivers_text(runs: Sequence[Run], owner: str, issue: str, expires: date) -> 
     lines = ["# Known defects, by their fingerprints; made by `rdma-cts waivers` from the runs of these stacks:"]
     lines += [f"#   {run.header['stack']}, {run.driver}, kernel {run.header['env'].get('kernel', '?')}" for run in runs]
     blocks = [
-        block for driver in dict.fromkeys(run.driver for run in runs)
+        block
+        for driver in dict.fromkeys(run.driver for run in runs)
         for block in _of_driver([run for run in runs if run.driver == driver], owner, issue, expires)
-    ]  # fmt: skip
+    ]
     return "\n".join([*lines, "waivers:" if blocks else "waivers: []", *("\n".join(block) for block in blocks)]) + "\n"
 
 
@@ -96,9 +97,12 @@ def _unsteady(case: str, runs: Sequence[Run]) -> str:
     count: Counter[str] = Counter()
     for kernel in {run.header["env"].get("kernel") for run in runs}:
         own = Counter(
-            str(record["verdict"]) for run in runs if run.header["env"].get("kernel") == kernel
-            for record in run.results if record["case"] == case and record["verdict"] not in INCOMPLETE
-        )  # fmt: skip
+            str(record["verdict"])
+            for run in runs
+            if run.header["env"].get("kernel") == kernel
+            for record in run.results
+            if record["case"] == case and record["verdict"] not in INCOMPLETE
+        )
         count += own if len(own) > 1 else Counter()
     if not count:
         return ""

@@ -63,12 +63,21 @@ def deviations(points: Points, repro: str) -> list[Deviation]:
             continue
         explained = explain(points, number)
         text = points.space.text(explained.smallest)
-        found.append({
-            "when": explained.when, "clause": outcome.clause, "minimal": explained.minimal,
-            "verdict": Verdict(outcome.verdict), "expected": outcome.expected, "observed": outcome.observed,
-            "count": counts[number], "of": explained.of, "smallest": points.space.labels(explained.smallest),
-            "rules": [outcome.rule], "repro": f"{repro}#{text}",
-        })  # fmt: skip
+        found.append(
+            {
+                "when": explained.when,
+                "clause": outcome.clause,
+                "minimal": explained.minimal,
+                "verdict": Verdict(outcome.verdict),
+                "expected": outcome.expected,
+                "observed": outcome.observed,
+                "count": counts[number],
+                "of": explained.of,
+                "smallest": points.space.labels(explained.smallest),
+                "rules": [outcome.rule],
+                "repro": f"{repro}#{text}",
+            }
+        )
     return sorted(found, key=lambda each: -each["count"])
 
 
@@ -78,9 +87,11 @@ def _with_procedure(deviation: Deviation, case: Case) -> Deviation:
     labels = ",".join(f"{axis}={label}" for axis, label in deviation["smallest"].items())
     point = case.sweep.point_case(case, labels)
     return {
-        **deviation, "set_up": set_up_of(point), "call": str(point.when),
+        **deviation,
+        "set_up": set_up_of(point),
+        "call": str(point.when),
         "afterwards": [str(step) for step in point.afterwards],
-    }  # fmt: skip
+    }
 
 
 def _headline(found: list[Deviation]) -> str:

@@ -44,10 +44,14 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
     cases = {case.id for case in suite.cases}
     nodes = reader.items(fields.get("waivers"), "waivers")
     of_defects = [_is_of_defect(node) for node in nodes]
-    found = [_waiver(node, reader, cases, suite.registry, today)
-             for node, of_defect in zip(nodes, of_defects, strict=True) if not of_defect]  # fmt: skip
-    defects = [_defect_waiver(node, reader, today)
-               for node, of_defect in zip(nodes, of_defects, strict=True) if of_defect]  # fmt: skip
+    found = [
+        _waiver(node, reader, cases, suite.registry, today)
+        for node, of_defect in zip(nodes, of_defects, strict=True)
+        if not of_defect
+    ]
+    defects = [
+        _defect_waiver(node, reader, today) for node, of_defect in zip(nodes, of_defects, strict=True) if of_defect
+    ]
     waivers = [waiver for waiver in found if waiver]
     known = [waiver for waiver in defects if waiver]
     every: list[Waiver | DefectWaiver] = [*waivers, *known]
@@ -219,8 +223,11 @@ def waivers_schema() -> dict[str, Any]:
     of_defect = _object(
         {
             "defect": {"type": "string", "pattern": f"^{_FINGERPRINT.pattern}$", "description": "its fingerprint"},
-            "also": {"type": "array", "items": {"type": "string", "pattern": f"^{_FINGERPRINT.pattern}$"},
-                     "description": "other fingerprints of the same defect"},
+            "also": {
+                "type": "array",
+                "items": {"type": "string", "pattern": f"^{_FINGERPRINT.pattern}$"},
+                "description": "other fingerprints of the same defect",
+            },
             "title": {**text, "description": "what is wrong, for people"},
             "observed": _object(
                 {"severity": {"enum": [each.label for each in Severity], "description": "how bad it is at most"}},
@@ -230,13 +237,15 @@ def waivers_schema() -> dict[str, Any]:
             "unsteady": {
                 "type": "array",
                 "description": "those of them in which it does not always show",
-                "items": _object({"case": text, "seen": {**text, "description": "such as PASS or CRASH, seen 1 of 4"}},
-                                 ["case", "seen"]),
+                "items": _object(
+                    {"case": text, "seen": {**text, "description": "such as PASS or CRASH, seen 1 of 4"}},
+                    ["case", "seen"],
+                ),
             },
             **shared,
         },
         ["defect", "where", "observed", "issue", "owner", "expires"],
-    )  # fmt: skip
+    )
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A file of waivers of rdma-cts",
@@ -245,6 +254,4 @@ def waivers_schema() -> dict[str, Any]:
 
 
 def _object(properties: Mapping[str, Any], required: Collection[str] = ()) -> dict[str, Any]:
-    return {
-        "type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False,
-    }  # fmt: skip
+    return {"type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False}

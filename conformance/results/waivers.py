@@ -105,8 +105,13 @@ class Waiver:
 
     def as_data(self) -> WaiverFacts:
         """What a result says of the waiver that it has."""
-        return {"for": self.target, "issue": self.issue, "owner": self.owner, "expires": self.expires.isoformat(),
-                "place": str(self.location)}  # fmt: skip
+        return {
+            "for": self.target,
+            "issue": self.issue,
+            "owner": self.owner,
+            "expires": self.expires.isoformat(),
+            "place": str(self.location),
+        }
 
 
 @dataclass(frozen=True)

@@ -149,9 +149,7 @@ class Confirmation:
 
     @staticmethod
     def _about(violation: Violation, confirmed: bool, by: str) -> ConfirmationRecord:
-        about: ConfirmationRecord = {
-            "type": "confirmation", "case": violation.case, "confirmed": confirmed, "by": by,
-        }  # fmt: skip
+        about: ConfirmationRecord = {"type": "confirmation", "case": violation.case, "confirmed": confirmed, "by": by}
         return {**about, "point": violation.point} if violation.point else about
 
     def _may_search(self) -> bool:

@@ -101,7 +101,21 @@ def _read(raw: bytes) -> Record | None:
 
 def _lost(case: str, verdict: Verdict, reason: str, worker: Worker) -> ResultRecord:
     return {
-        "type": "result", "case": case, "rules": [], "level": "", "entry": "", "layer": "", "verdict": verdict,
-        "effective": verdict, "waiver": None, "reason": reason, "call": "", "expected": {}, "observed": {},
-        "source": {}, "kernel": {"log": worker.console_tail(_EVIDENCE_LINES)}, "duration_us": None, "repro": "",
-    }  # fmt: skip
+        "type": "result",
+        "case": case,
+        "rules": [],
+        "level": "",
+        "entry": "",
+        "layer": "",
+        "verdict": verdict,
+        "effective": verdict,
+        "waiver": None,
+        "reason": reason,
+        "call": "",
+        "expected": {},
+        "observed": {},
+        "source": {},
+        "kernel": {"log": worker.console_tail(_EVIDENCE_LINES)},
+        "duration_us": None,
+        "repro": "",
+    }

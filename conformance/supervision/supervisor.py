@@ -62,9 +62,17 @@ class Supervisor:
         """
         self._suite = suite
         self.recording = Recording(
-            suite.registry, cases, results, listener, header, reproduction, boot_id, prior, waivers,
+            suite.registry,
+            cases,
+            results,
+            listener,
+            header,
+            reproduction,
+            boot_id,
+            prior,
+            waivers,
             profile or Profile(),
-        )  # fmt: skip
+        )
         self.listener = listener
         self.console = console
         self.deadline_s = deadline_s or CASE_DEADLINE_S
@@ -124,9 +132,14 @@ class Supervisor:
         # On a device of this host, what took the process down may have damaged the kernel.
         repeats_losses = not self.recording.boot_id
         confirmation = Confirmation(
-            found, self.recording.append_confirmation, self.recording.examiner, self._suite.find, self.listener.say,
-            self.deadline_s, repeats_losses,
-        )  # fmt: skip
+            found,
+            self.recording.append_confirmation,
+            self.recording.examiner,
+            self._suite.find,
+            self.listener.say,
+            self.deadline_s,
+            repeats_losses,
+        )
         confirmation.run(*starts)
 
     def _stop(self) -> None:
@@ -176,9 +189,15 @@ class Supervisor:
             self._workers.add(worker)
             number = self.recording.worker_started()
         session = Session(
-            worker, number, batch, self.recording, self._changed, self.deadline_s, self._external_ends,
+            worker,
+            number,
+            batch,
+            self.recording,
+            self._changed,
+            self.deadline_s,
+            self._external_ends,
             lambda: self._stopped,
-        )  # fmt: skip
+        )
         try:
             session.listen()
         finally:

@@ -61,9 +61,9 @@ class Columns:
 
     def _numbers(self, part: Varying[Argument] | Varying[Flags], inner_points: range) -> int | array[int]:
         axes = [axis for axis in self._inner if axis.name in part.axes]
-        keys = itertools.product(*(
-            (self._outer[name],) if name in self._outer else range(self._size(name)) for name in part.axes
-        ))  # fmt: skip
+        keys = itertools.product(
+            *((self._outer[name],) if name in self._outer else range(self._size(name)) for name in part.axes)
+        )
         # A combination that no point of the sweep has is absent.
         table = array("Q", (self._number(part.values[key]) if key in part.values else 0 for key in keys))
         if len(axes) < 2:

@@ -43,8 +43,10 @@ def explain(points: Points, number: int) -> Explanation:
     """The explanation of the points with the outcome `number`."""
     own = points.outcomes[number]
     same = (own.expected, own.rule, own.clause)
-    marks = [int((each.expected, each.rule, each.clause) == same and each.verdict not in _NOT_TESTED)
-             for each in points.outcomes]  # fmt: skip
+    marks = [
+        int((each.expected, each.rule, each.clause) == same and each.verdict not in _NOT_TESTED)
+        for each in points.outcomes
+    ]
     marks[number] = 2
     table = bytes(0 if each == OUTSIDE else marks[each] for each in points.index)
     smallest = min(
@@ -224,9 +226,10 @@ class _Set:
             marks[tuple(int(values[number] == value) for number, value in variables)] = mark
         symbols = [Symbol(f"x{number}") for number in range(len(variables))]
         found = SOPform(
-            symbols, [list(bits) for bits, mark in marks.items() if mark == 2],
+            symbols,
+            [list(bits) for bits, mark in marks.items() if mark == 2],
             [list(bits) for bits, mark in marks.items() if mark == 0],
-        )  # fmt: skip
+        )
         terms = [self._term(term, symbols, variables) for term in _parts(found, "Or")]
         return " | ".join(text for _, text in sorted(terms))
 

@@ -18,9 +18,15 @@ from conformance.model.vocabulary import NULL
 
 # Calls that do not change the set-up, so that the next point can use it, too.
 _REPEATABLE = (
-    "ibv_reg_mr", "ibv_reg_mr_iova", "ibv_reg_dmabuf_mr", "ibv_advise_mr", "ibv_alloc_mw", "traffic", "local_traffic",
+    "ibv_reg_mr",
+    "ibv_reg_mr_iova",
+    "ibv_reg_dmabuf_mr",
+    "ibv_advise_mr",
+    "ibv_alloc_mw",
+    "traffic",
+    "local_traffic",
     "resident",
-)  # fmt: skip
+)
 # The maximum number of points of a group, for loops in Python and in C.
 MAX_GROUP, MAX_GROUP_IN_C = 4096, 16384
 PointNumbers = range | array  # type: ignore[type-arg]
@@ -88,8 +94,11 @@ def groups(sweep: Sweep, outer: Sequence[str], seed: int | None = None, largest:
     for start in starts:
         inner_points: PointNumbers = range(len(rest))
         if inside is not None:
-            included = inside[start : start + len(rest)] if isinstance(rest, range) else bytes(
-                map(inside.__getitem__, map(start.__add__, rest)))  # fmt: skip
+            included = (
+                inside[start : start + len(rest)]
+                if isinstance(rest, range)
+                else bytes(map(inside.__getitem__, map(start.__add__, rest)))
+            )
             inner_points = array("I", itertools.compress(inner_points, included))
         if seed is not None:
             inner_points = array("I", inner_points)

@@ -32,11 +32,19 @@ class _Call(ctypes.Structure):
 
 class _Loop(ctypes.Structure):
     _fields_ = (
-        ("plain", _Call), ("optional", _Call), ("access", _Column), ("optional_mask", ctypes.c_uint64),
-        ("release", ctypes.c_void_p), ("context", ctypes.c_uint64), ("pd", _Column),
-        ("addr", _Column), ("length", _Column), ("codes", ctypes.c_void_p),
-        ("region", ctypes.c_void_p), ("error", ctypes.c_int),
-    )  # fmt: skip
+        ("plain", _Call),
+        ("optional", _Call),
+        ("access", _Column),
+        ("optional_mask", ctypes.c_uint64),
+        ("release", ctypes.c_void_p),
+        ("context", ctypes.c_uint64),
+        ("pd", _Column),
+        ("addr", _Column),
+        ("length", _Column),
+        ("codes", ctypes.c_void_p),
+        ("region", ctypes.c_void_p),
+        ("error", ctypes.c_int),
+    )
 
 
 class Descriptor(ctypes.Structure):
@@ -60,21 +68,32 @@ class Before(ctypes.Structure):
     """
 
     _fields_ = (
-        ("on", ctypes.c_void_p), ("pd", ctypes.c_uint64), ("addr", ctypes.c_uint64), ("length", ctypes.c_uint64),
-        ("reg", ctypes.c_void_p), ("reg_optional", ctypes.c_void_p), ("rereg", ctypes.c_void_p),
-        ("dereg", ctypes.c_void_p), ("optional_mask", ctypes.c_uint64),
-    )  # fmt: skip
+        ("on", ctypes.c_void_p),
+        ("pd", ctypes.c_uint64),
+        ("addr", ctypes.c_uint64),
+        ("length", ctypes.c_uint64),
+        ("reg", ctypes.c_void_p),
+        ("reg_optional", ctypes.c_void_p),
+        ("rereg", ctypes.c_void_p),
+        ("dereg", ctypes.c_void_p),
+        ("optional_mask", ctypes.c_uint64),
+    )
 
 
 # In the order of rdma_cts_layout of loop.c.
 LAYOUT = (
-    ("sizeof(struct column)", ctypes.sizeof(_Column)), ("sizeof(struct call)", ctypes.sizeof(_Call)),
-    ("sizeof(struct loop)", ctypes.sizeof(_Loop)), ("offset of release", _Loop.release.offset),
-    ("offset of codes", _Loop.codes.offset), ("offset of error", _Loop.error.offset),
-    ("sizeof(struct region)", ctypes.sizeof(IbvMr)), ("sizeof(struct descriptor)", ctypes.sizeof(Descriptor)),
-    ("offset of fd", Descriptor.fd.offset), ("sizeof(struct before)", ctypes.sizeof(Before)),
+    ("sizeof(struct column)", ctypes.sizeof(_Column)),
+    ("sizeof(struct call)", ctypes.sizeof(_Call)),
+    ("sizeof(struct loop)", ctypes.sizeof(_Loop)),
+    ("offset of release", _Loop.release.offset),
+    ("offset of codes", _Loop.codes.offset),
+    ("offset of error", _Loop.error.offset),
+    ("sizeof(struct region)", ctypes.sizeof(IbvMr)),
+    ("sizeof(struct descriptor)", ctypes.sizeof(Descriptor)),
+    ("offset of fd", Descriptor.fd.offset),
+    ("sizeof(struct before)", ctypes.sizeof(Before)),
     ("offset of optional_mask", Before.optional_mask.offset),
-)  # fmt: skip
+)
 
 
 def _library() -> ctypes.CDLL | None:
@@ -107,19 +126,35 @@ class Loop:
     """One run of the loop. `codes` gets 0 for a region as requested, else errno + 1."""
 
     def __init__(
-        self, codes: array[int], plain: Call, optional: Call, optional_mask: int, release: Callable[..., object],
-        context: int, pd: int | array[int], access: int | array[int], addr: int | array[int], length: int | array[int],
-    ) -> None:  # fmt: skip
+        self,
+        codes: array[int],
+        plain: Call,
+        optional: Call,
+        optional_mask: int,
+        release: Callable[..., object],
+        context: int,
+        pd: int | array[int],
+        access: int | array[int],
+        addr: int | array[int],
+        length: int | array[int],
+    ) -> None:
         """`optional` is called at points whose access has a bit of `optional_mask`.
 
         A region must have `context` and `pd`.
         """
         self._kept: list[object] = [codes]
         self._loop = _Loop(
-            plain=self._call(plain), optional=self._call(optional), access=self._column(access),
-            optional_mask=optional_mask, release=address(release), context=context, pd=self._column(pd),
-            addr=self._column(addr), length=self._column(length), codes=codes.buffer_info()[0],
-        )  # fmt: skip
+            plain=self._call(plain),
+            optional=self._call(optional),
+            access=self._column(access),
+            optional_mask=optional_mask,
+            release=address(release),
+            context=context,
+            pd=self._column(pd),
+            addr=self._column(addr),
+            length=self._column(length),
+            codes=codes.buffer_info()[0],
+        )
         self._at, self._size = ctypes.c_uint64(0), len(codes)
 
     def _call(self, call: Call) -> _Call:

@@ -42,8 +42,11 @@ class Outcome:
     def as_data(self) -> OutcomeFacts:
         """The outcome in the form of the side file."""
         data: OutcomeFacts = {
-            "verdict": Verdict(self.verdict), "expected": self.expected, "observed": self.observed, "rule": self.rule,
-        }  # fmt: skip
+            "verdict": Verdict(self.verdict),
+            "expected": self.expected,
+            "observed": self.observed,
+            "rule": self.rule,
+        }
         if self.clause:
             data["clause"] = self.clause
         if self.notes:
@@ -114,10 +117,16 @@ class Points:
             raise ValueError(wrong)
         space = Space.of_data(data["axes"])
         outcomes = [
-            Outcome(each["verdict"], each["expected"], each["observed"], each["rule"], each.get("clause", ""),
-                    tuple(each.get("notes", ())))
+            Outcome(
+                each["verdict"],
+                each["expected"],
+                each["observed"],
+                each["rule"],
+                each.get("clause", ""),
+                tuple(each.get("notes", ())),
+            )
             for each in data["outcomes"]
-        ]  # fmt: skip
+        ]
         if not 0 < space.size <= MAX_POINTS:
             raise ValueError(f"a space of {space.size} points")
         index = decode_index(data["index"], space.size)

@@ -136,8 +136,9 @@ class RegistrationLoop:
         arguments = {**context.case.when.arguments, **self._sweep.row.when.arguments}
         return {
             key: columns.column(argument, group.inner_points)
-            for key, argument in arguments.items() if not isinstance(argument, str)
-        }  # fmt: skip
+            for key, argument in arguments.items()
+            if not isinstance(argument, str)
+        }
 
     def _calls(
         self, context: CaseContext, pd: Pd, column: Mapping[str, int | array[int]]

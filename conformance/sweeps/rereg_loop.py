@@ -89,7 +89,7 @@ class ReregLoop:
                 _either(flags, _CHANGE_PD if new_pd else 0, new_pd.pointer if new_pd else 0, pd.pointer),
                 _either(flags, _CHANGE_TRANSLATION, new_addr, addr),
                 _either(flags, _CHANGE_TRANSLATION, new_length, length),
-            )  # fmt: skip
+            )
         else:
             ibv_context, release, expected = 0, native.function("rdma_cts_write_dereg"), (0, addr, length)
         loop = native.Loop(codes, call, call, 0, release, ibv_context, expected[0], 0, *expected[1:])
@@ -106,9 +106,12 @@ class ReregLoop:
 
     @staticmethod
     def _run_to_end(
-        loop: native.Loop, group: Group, record: PointObservations, observe: Callable[[int], Observation],
+        loop: native.Loop,
+        group: Group,
+        record: PointObservations,
+        observe: Callable[[int], Observation],
         release: Callable[..., object],
-    ) -> tuple[list[str], dict[int, int]]:  # fmt: skip
+    ) -> tuple[list[str], dict[int, int]]:
         """Runs the loop to its end, and observes points with an unexpected region as a row."""
         not_released: list[str] = []
         unexpected: dict[int, int] = {}
@@ -137,10 +140,15 @@ class ReregLoop:
             return native.Before(on=on, pd=pd.handle, addr=addr, length=length)
         raw = self._entry.raw
         return native.Before(
-            pd=pd.pointer, addr=addr, length=length, reg=native.address(raw("ibv_reg_mr")),
-            reg_optional=native.address(raw("ibv_reg_mr_iova2")), rereg=native.address(raw("ibv_rereg_mr")),
-            dereg=native.address(raw("ibv_dereg_mr")), optional_mask=OPTIONAL_ACCESS,
-        )  # fmt: skip
+            pd=pd.pointer,
+            addr=addr,
+            length=length,
+            reg=native.address(raw("ibv_reg_mr")),
+            reg_optional=native.address(raw("ibv_reg_mr_iova2")),
+            rereg=native.address(raw("ibv_rereg_mr")),
+            dereg=native.address(raw("ibv_dereg_mr")),
+            optional_mask=OPTIONAL_ACCESS,
+        )
 
 
 def _either(flags: int | array[int], flag: int, if_set: int, if_not: int) -> int | array[int]:

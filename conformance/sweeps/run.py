@@ -47,9 +47,13 @@ _LOG_LINES = 40
 _MOST_LOST = 64
 # The rule that a set-up violates which was refused at one point and done when it was made again, by the refused call.
 _RULE_OF_SETUP = {
-    "ibv_reg_mr": "REG-17", "ibv_reg_mr_iova": "IOVA-04", "ibv_reg_dmabuf_mr": "DMA-01", "ibv_alloc_mw": "BIND-16",
-    "ibv_bind_mw": "BIND-01", "post_bind_mw": "BIND-14",
-}  # fmt: skip
+    "ibv_reg_mr": "REG-17",
+    "ibv_reg_mr_iova": "IOVA-04",
+    "ibv_reg_dmabuf_mr": "DMA-01",
+    "ibv_alloc_mw": "BIND-16",
+    "ibv_bind_mw": "BIND-01",
+    "post_bind_mw": "BIND-14",
+}
 _HEX = re.compile(r"0x[0-9a-f]+")
 
 
@@ -266,9 +270,10 @@ class _SweepPass:
     def try_lost_again(self, points: Points) -> bool:
         """Sends again what had to arrive over an unreliable transport and was lost. Returns whether there was any."""
         lost = [
-            number for number, (outcome, example) in enumerate(zip(points.outcomes, points.examples, strict=True))
+            number
+            for number, (outcome, example) in enumerate(zip(points.outcomes, points.examples, strict=True))
             if outcome.verdict == Verdict.FAIL and outcome.expected == "success" and self._is_lost(example["observed"])
-        ]  # fmt: skip
+        ]
         found = [point for point, number in enumerate(points.index) if number in lost][:_MOST_LOST]
         for point in found:
             seen = self.record.observations[self.record.codes[point]]

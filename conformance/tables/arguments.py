@@ -8,15 +8,7 @@ from __future__ import annotations
 import re
 
 from conformance.model import quantity, vocabulary
-from conformance.model.case import (
-    Argument,
-    Arguments,
-    Expectation,
-    Flags,
-    SgeSpec,
-    Step,
-    Value,
-)  # fmt: skip
+from conformance.model.case import Argument, Arguments, Expectation, Flags, SgeSpec, Step, Value
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import CALLS, NULL, ArgumentSpec
 from conformance.verbs import ENUMS, INT_BITS
@@ -26,9 +18,7 @@ from conformance.yamldoc.reader import Reader, suggestion
 _BIT = re.compile(r"bit ([0-9]{1,9})")
 _THEN_KEYS = ("outcome", *vocabulary.EXPECTATIONS)
 # The names of keys of `then` in messages, if they differ from the key.
-_THEN_NAMES = {
-    "mr": "expectation of the MR", "rkey": "expectation of the rkey", "because": "reason of a refusal",
-}  # fmt: skip
+_THEN_NAMES = {"mr": "expectation of the MR", "rkey": "expectation of the rkey", "because": "reason of a refusal"}
 _FLAG_WORDS = {"ibv_access_flags": "access flag", "ibv_rereg_mr_flags": "rereg flag", "ibv_send_flags": "send flag"}
 
 Names = dict[str, str]

@@ -20,8 +20,9 @@ GIVEN_KEYS = ("memory", "dmabufs", "pds", "mrs", "qps", "windows", "memlock")
 # No address space of Linux is larger.
 _MAX_MEMORY = 1 << 57
 _BUFFERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "memory": ("memory", vocabulary.MEMORY_KINDS), "dmabufs": ("a dma-buf", vocabulary.DMABUF_KINDS),
-}  # fmt: skip
+    "memory": ("memory", vocabulary.MEMORY_KINDS),
+    "dmabufs": ("a dma-buf", vocabulary.DMABUF_KINDS),
+}
 
 
 @dataclass
@@ -85,9 +86,12 @@ def names_of(given: Given) -> Names:
     """The name and kind of each object."""
     names: Names = {"pd": "pd", **dict.fromkeys(given.pds, "pd")}
     for objects, kind in (
-        (given.memory, "memory"), (given.dmabufs, "dmabuf"), (given.mrs, "mr"), (given.qps, "qp"),
+        (given.memory, "memory"),
+        (given.dmabufs, "dmabuf"),
+        (given.mrs, "mr"),
+        (given.qps, "qp"),
         (given.windows, "window"),
-    ):  # fmt: skip
+    ):
         names |= dict.fromkeys(objects, kind)
     return names
 

@@ -29,9 +29,23 @@ from conformance.yamldoc.reader import Reader
 
 _TABLE_KEYS = ("verb", "about", "cases", "entries", "given", "rows", "retired")
 _ROW_KEYS = (
-    "id", "about", "rules", "needs", "each", "entries", "given", "before", "call", "when", "then", "afterwards",
-    "note", "hazardous", "tier", "sweep",
-)  # fmt: skip
+    "id",
+    "about",
+    "rules",
+    "needs",
+    "each",
+    "entries",
+    "given",
+    "before",
+    "call",
+    "when",
+    "then",
+    "afterwards",
+    "note",
+    "hazardous",
+    "tier",
+    "sweep",
+)
 _INSTEAD = {"each": "write its axes in the sweep", "then": "write the expectations in the sweep's expect"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]*")
 _ROW_ID = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}")

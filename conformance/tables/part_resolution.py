@@ -96,8 +96,10 @@ class PartResolver:
         return FlagsUnion(tuple(parts))
 
     def _subsets(self, node: Node, axis: Axis, read: Callable[[Reader, Node], Flags]) -> FlagSubsets:
-        single = [read(self._reader, self._text.fill(node, [axis], [1 << bit], self._reader))
-                  for bit in range(len(axis.flags))]  # fmt: skip
+        single = [
+            read(self._reader, self._text.fill(node, [axis], [1 << bit], self._reader))
+            for bit in range(len(axis.flags))
+        ]
         return FlagSubsets(axis.name, tuple(flags.mask for flags in single), axis.flags)
 
     def _note_duplicates(self, node: Node, parts: Sequence[FlagsPart]) -> None:
@@ -137,8 +139,9 @@ class PartResolver:
         """The arguments of a call that depend on axes. `names` are the existing objects with their kinds."""
         return {
             key: self._argument(call, key, node, names)
-            for key, node in nodes.items() if key in vocabulary.CALLS[call] and names_in(node)
-        }  # fmt: skip
+            for key, node in nodes.items()
+            if key in vocabulary.CALLS[call] and names_in(node)
+        }
 
     def _argument(self, call: str, key: str, node: Node, names: Names) -> ArgumentTemplate:
         spec = vocabulary.CALLS[call][key]

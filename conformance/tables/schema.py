@@ -199,17 +199,23 @@ def _sweep() -> Schema:
         {"required": ["then", "rule"]},
         *({"required": [key], "not": {"required": ["rule"]}} for key in ("needs", NEEDS_OF)),
     ]
-    clause = _object({
-        "if": {**_TEXT, "description": "where it holds; without it, at every point that is left"},
-        "then": {**then, "description": "what must come there"},
-        "rule": {"type": "string", "pattern": f"^{RULE_ID.pattern}$", "description": "which rule says so"},
-        "needs": {**_list(_ref("capability"), least=1), "description": "what the points need of the device"},
-        NEEDS_OF: {"type": "string", "description": "an axis of access flags: each needs what FLAG_NEEDS says"},
-    }) | {"oneOf": either}  # fmt: skip
+    clause = _object(
+        {
+            "if": {**_TEXT, "description": "where it holds; without it, at every point that is left"},
+            "then": {**then, "description": "what must come there"},
+            "rule": {"type": "string", "pattern": f"^{RULE_ID.pattern}$", "description": "which rule says so"},
+            "needs": {**_list(_ref("capability"), least=1), "description": "what the points need of the device"},
+            NEEDS_OF: {"type": "string", "description": "an axis of access flags: each needs what FLAG_NEEDS says"},
+        }
+    ) | {"oneOf": either}
     return _object(
         {
-            "axes": {"type": "object", "minProperties": 1, "propertyNames": {"pattern": _NAME},
-                     "additionalProperties": axis},
+            "axes": {
+                "type": "object",
+                "minProperties": 1,
+                "propertyNames": {"pattern": _NAME},
+                "additionalProperties": axis,
+            },
             "where": {**_TEXT, "description": "which points of the product there are"},
             "points": {
                 "anyOf": [
@@ -221,7 +227,7 @@ def _sweep() -> Schema:
             "expect": {"type": "array", "minItems": 1, "items": clause},
         },
         required=("axes", "points", "expect"),
-    )  # fmt: skip
+    )
 
 
 def _rows_of(verb: str) -> Schema:
@@ -387,20 +393,11 @@ def _new_name() -> Schema:
 
 def _named(value: Schema) -> Schema:
     """A mapping from names of new objects or axes."""
-    return _or_axis({
-        "type": "object",
-        "propertyNames": _ref("new name"),
-        "additionalProperties": _or_axis(value),
-    })  # fmt: skip
+    return _or_axis({"type": "object", "propertyNames": _ref("new name"), "additionalProperties": _or_axis(value)})
 
 
 def _object(properties: Mapping[str, Any], required: Iterable[str] = ()) -> Schema:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(required),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False}
 
 
 def _ref(name: str) -> Schema:

@@ -32,9 +32,12 @@ _LABEL = re.compile(r"[A-Za-z0-9_.:*+-]+")
 
 
 def read_sweep(
-    reader: Reader, node: Node, template: tuple[str, Node | None, Mapping[str, Node], Node], registry: Registry,
+    reader: Reader,
+    node: Node,
+    template: tuple[str, Node | None, Mapping[str, Node], Node],
+    registry: Registry,
     rules: tuple[str, ...],
-) -> tuple[Sweep, RowBody] | None:  # fmt: skip
+) -> tuple[Sweep, RowBody] | None:
     """Returns the sweep of a row, and the row's body at the first point, with arguments as text; None after mistakes.
 
     `template` has the row's call, the table's `given`, the row's other fields, and its own node.
@@ -61,8 +64,10 @@ def read_sweep(
         return None
     where = _expression(reader, fields.get("where"), space, registry)
     if where is not None and predicate.capabilities_in(where):
-        reader.note(fields["where"].location, "where selects the same points on every device;"
-                    " conditions on the device belong in expect")  # fmt: skip
+        reader.note(
+            fields["where"].location,
+            "where selects the same points on every device; conditions on the device belong in expect",
+        )
     clauses = _clauses(reader, fields.get("expect"), text, registry, rules)
     stated = _stated(reader, fields.get("points"))
     if len(reader.mistakes) > before:

@@ -16,12 +16,7 @@ _LENGTH = Parameter(
     unit="bytes",
     discrepancy=SIZE_T_AS_INT,
 )
-_ACCESS = Parameter(
-    "access",
-    "int",
-    "The rights of the region: 0 or an OR of access flags.",
-    enum="ibv_access_flags",
-)
+_ACCESS = Parameter("access", "int", "The rights of the region: 0 or an OR of access flags.", enum="ibv_access_flags")
 
 _SUCCESS = "A pointer to the new region, whose lkey is for local SGEs and whose rkey is for peers."
 _FAILURE = "NULL; current pages add that errno is the reason."
@@ -73,11 +68,7 @@ REG_MR_IOVA = Verb(
     document=DOCUMENT,
     linkage=Linkage.MACRO,
     command="REG_MR",
-    notes=(
-        "An access at iova reaches addr + (iova - hca_va).",
-        "hca_va 0 has the effect of ZERO_BASED.",
-        _RIGHTS,
-    ),
+    notes=("An access at iova reaches addr + (iova - hca_va).", "hca_va 0 has the effect of ZERO_BASED.", _RIGHTS),
     discrepancies=(_REASONS,),
     since="25",
 )

@@ -36,11 +36,7 @@ REREG_MR = Verb(
         Parameter("pd", "struct ibv_pd *", "With CHANGE_PD, the protection domain to move to."),
         Parameter("addr", "void *", "With CHANGE_TRANSLATION, the new first byte in the process."),
         Parameter(
-            "length",
-            "size_t",
-            "With CHANGE_TRANSLATION, the new size.",
-            unit="bytes",
-            discrepancy=SIZE_T_AS_INT,
+            "length", "size_t", "With CHANGE_TRANSLATION, the new size.", unit="bytes", discrepancy=SIZE_T_AS_INT
         ),
         Parameter("access", "int", "The new rights: 0 or an OR of access flags.", enum="ibv_access_flags"),
     ),

@@ -230,19 +230,4 @@ REREG_ATTR = Struct(
     dialect=EXPERIMENTAL,
 )
 
-ALL = (
-    DEVICE_OPS,
-    DEVICE,
-    CONTEXT_OPS,
-    CONTEXT,
-    PD,
-    MR,
-    MW,
-    MW_BIND_INFO,
-    MW_BIND,
-    SGE,
-    COMP_CHANNEL,
-    CQ,
-    SRQ,
-    QP,
-)
+ALL = (DEVICE_OPS, DEVICE, CONTEXT_OPS, CONTEXT, PD, MR, MW, MW_BIND_INFO, MW_BIND, SGE, COMP_CHANNEL, CQ, SRQ, QP)

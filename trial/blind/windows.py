@@ -95,8 +95,9 @@ class OldKeyReadsUntilTheRegionIsGone(Device):
         super().__init__(stack, seed)
         self._ghosts: dict[int, Window] = {}
 
-    def bind(self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int,
-             queue: int) -> None:  # fmt: skip
+    def bind(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+    ) -> None:
         if window.kind == 1 and window.region and window.region is not region:
             ghost = Window(1, window.domain, window.key, window.region, window.addr, window.length, window.access)
             self._ghosts[window.key] = ghost
@@ -258,8 +259,10 @@ class WriteWindowsServeAtomics(Device):
     """A window with REMOTE_WRITE serves atomics as well."""
 
     def window_allows(self, window: Window, right: int) -> bool:
-        return super().window_allows(window, right & ~REMOTE_ATOMIC | REMOTE_WRITE if right == REMOTE_ATOMIC and
-                                     window.access & REMOTE_WRITE else right)  # fmt: skip
+        return super().window_allows(
+            window,
+            right & ~REMOTE_ATOMIC | REMOTE_WRITE if right == REMOTE_ATOMIC and window.access & REMOTE_WRITE else right,
+        )
 
 
 @violates("BIND-07")
@@ -340,8 +343,9 @@ class RightsOfTheBindBefore(Device):
         super().__init__(stack, seed)
         self._rights: dict[int, int] = {}
 
-    def bind(self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int,
-             queue: int) -> None:  # fmt: skip
+    def bind(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+    ) -> None:
         super().bind(window, region, addr, length, access, key, queue)
         if region is not None and length:
             old = self._rights.get(id(window), 0) & ~ZERO_BASED
@@ -415,8 +419,9 @@ class FirstByteOfTheWindowClosed(Device):
 class WindowOfTheLongestBinding(Device):
     """A window bound anew to a shorter range of the same region keeps the longer length."""
 
-    def bind(self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int,
-             queue: int) -> None:  # fmt: skip
+    def bind(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+    ) -> None:
         old = window.length if window.region is region and window.addr == addr else 0
         super().bind(window, region, addr, length, access, key, queue)
         if length and region is not None:
@@ -522,8 +527,9 @@ class UnsignaledBindComesLate(Device):
         finally:
             self._unsignaled = False
 
-    def bind(self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int,
-             queue: int) -> None:  # fmt: skip
+    def bind(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+    ) -> None:
         if self._unsignaled:
             self._later.append((2, window, region, addr, length, access, key, queue))
         else:
@@ -546,8 +552,9 @@ class SendAfterABindIsSkipped(Device):
 
     _bound = 0
 
-    def bind(self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int,
-             queue: int) -> None:  # fmt: skip
+    def bind(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+    ) -> None:
         super().bind(window, region, addr, length, access, key, queue)
         self._bound = queue
 
@@ -764,8 +771,9 @@ class LengthOfABindOfThirtyTwoBits(Device):
     def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
         return super().bind_refused(window, region, addr, length & 0xFFFFFFFF, access)
 
-    def bind(self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int,
-             queue: int) -> None:  # fmt: skip
+    def bind(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+    ) -> None:
         super().bind(window, region, addr, length & 0xFFFFFFFF, access, key, queue)
 
 
@@ -963,8 +971,9 @@ class UnbindWithoutRegionNeverAnswers(Device):
 class UnbindWithoutRegionLeavesItOpen(Device):
     """An unbind without a region completes with success, but the window's new key opens the old range."""
 
-    def bind(self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int,
-             queue: int) -> None:  # fmt: skip
+    def bind(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+    ) -> None:
         if region is None and window.region is not None:
             self.replace_key(window, key)
         else:
@@ -975,8 +984,9 @@ class UnbindWithoutRegionLeavesItOpen(Device):
 class UnbindWithoutRegionEndsTheQueue(Device):
     """An unbind without a region completes with success and takes the queue pair to ERR."""
 
-    def bind(self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int,
-             queue: int) -> None:  # fmt: skip
+    def bind(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+    ) -> None:
         super().bind(window, region, addr, length, access, key, queue)
         self._ends = region is None
 

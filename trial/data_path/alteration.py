@@ -14,13 +14,7 @@ from conformance.verbs import ENUMS
 from trial.data_path.memory import content_at, put
 from trial.data_path.objects import QueuePair, Sent
 from trial.data_path.replaced import ReplacedPath
-from trial.data_path.structures import (
-    COMPARE_SWAP,
-    WRITE_WITH_IMM,
-    Element,
-    SendRequest,
-    elements_at,
-)
+from trial.data_path.structures import COMPARE_SWAP, WRITE_WITH_IMM, Element, SendRequest, elements_at
 
 _STATES = ENUMS["ibv_qp_state"]
 _NO_KEY = 0x00FF_FF00  # no device here has so many objects
@@ -52,8 +46,9 @@ class DataPath(ReplacedPath):
         """Whether the queue pair is in the state RTS."""
         attributes = ctypes.create_string_buffer(2 * _ATTRIBUTES)
         at = ctypes.addressof(attributes)
-        failed = _library().ibv_query_qp(ctypes.c_void_p(queue.pointer), ctypes.c_void_p(at), _STATE,
-                                         ctypes.c_void_p(at + _ATTRIBUTES))  # fmt: skip
+        failed = _library().ibv_query_qp(
+            ctypes.c_void_p(queue.pointer), ctypes.c_void_p(at), _STATE, ctypes.c_void_p(at + _ATTRIBUTES)
+        )
         return not failed and int.from_bytes(attributes.raw[:4], "little") == _STATES.value_of("RTS")
 
     def gather(self, elements: Sequence[Element]) -> bytes | None:

@@ -67,9 +67,17 @@ class Provider:
         opcode = _NAMES[request.opcode]
         imm = int(request.imm)
         posted = SendRequest(
-            opcode, request.wr_id, sges, request.flags, request.remote_addr, request.rkey, socket.ntohl(imm), imm,
-            request.target.atomic.compare_add, request.target.atomic.swap,
-        )  # fmt: skip
+            opcode,
+            request.wr_id,
+            sges,
+            request.flags,
+            request.remote_addr,
+            request.rkey,
+            socket.ntohl(imm),
+            imm,
+            request.target.atomic.compare_add,
+            request.target.atomic.swap,
+        )
         if opcode == "BIND_MW":
             window = self.windows[request.bind.window]
             window.held.rkey = window.rkey

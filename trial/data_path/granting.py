@@ -6,15 +6,7 @@ Each decides for a request that the real device refuses at which address it is c
 from __future__ import annotations
 
 from trial.data_path.alteration import DataPath
-from trial.data_path.objects import (
-    ON_DEMAND,
-    REMOTE_ATOMIC,
-    REMOTE_READ,
-    REMOTE_WRITE,
-    QueuePair,
-    Region,
-    Sent,
-)
+from trial.data_path.objects import ON_DEMAND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, QueuePair, Region, Sent
 from trial.data_path.structures import FETCH_ADD, READ, WRITE, WRITE_WITH_IMM, SendRequest
 from trial.violation import violates
 
@@ -107,9 +99,13 @@ class EndedKeyBesideAnother(_Ended):
     """The key of a deregistered region still works while another region covers the same memory."""
 
     def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
-        return any(each.addr < region.addr + region.length and region.addr < each.addr + each.length
-                   and each.pd == region.pd and each.lkey not in [local.lkey for local in sent.elements]
-                   for each in self.objects.live_regions())  # fmt: skip
+        return any(
+            each.addr < region.addr + region.length
+            and region.addr < each.addr + each.length
+            and each.pd == region.pd
+            and each.lkey not in [local.lkey for local in sent.elements]
+            for each in self.objects.live_regions()
+        )
 
 
 class _EndedSource(Granting):
@@ -168,9 +164,14 @@ class RightsOfAnotherRegionRead(_WithoutRight):
 
     def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
         place = region.place(sent.remote_addr, sent.length) or 0
-        return any(each is not region and each.access & REMOTE_READ and each.pd == region.pd
-                   and each.addr <= place and place + sent.length <= each.addr + each.length
-                   for each in self.objects.live_regions())  # fmt: skip
+        return any(
+            each is not region
+            and each.access & REMOTE_READ
+            and each.pd == region.pd
+            and each.addr <= place
+            and place + sent.length <= each.addr + each.length
+            for each in self.objects.live_regions()
+        )
 
 
 @violates("REG-06")
@@ -194,8 +195,10 @@ class RevokedReadingGoesOn(_WithoutRight):
     """A region that has lost REMOTE_READ by a re-registration can still be read."""
 
     def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
-        return any(each.ended == "changed" and each.addr == region.addr and each.access & REMOTE_READ
-                   for each in self.objects.regions)  # fmt: skip
+        return any(
+            each.ended == "changed" and each.addr == region.addr and each.access & REMOTE_READ
+            for each in self.objects.regions
+        )
 
 
 @violates("REG-05")
@@ -267,5 +270,7 @@ class RevokedAtomicsGoOn(_WithoutRight):
     right = REMOTE_ATOMIC
 
     def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
-        return any(each.ended == "changed" and each.addr == region.addr and each.access & REMOTE_ATOMIC
-                   for each in self.objects.regions)  # fmt: skip
+        return any(
+            each.ended == "changed" and each.addr == region.addr and each.access & REMOTE_ATOMIC
+            for each in self.objects.regions
+        )

@@ -16,9 +16,15 @@ _ACCESS = ENUMS["ibv_access_flags"]
 LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, ZERO_BASED, ON_DEMAND, RELAXED_ORDERING = (
     _ACCESS.value_of(name)
     for name in (
-        "LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "ZERO_BASED", "ON_DEMAND", "RELAXED_ORDERING",
+        "LOCAL_WRITE",
+        "REMOTE_WRITE",
+        "REMOTE_READ",
+        "REMOTE_ATOMIC",
+        "ZERO_BASED",
+        "ON_DEMAND",
+        "RELAXED_ORDERING",
     )
-)  # fmt: skip
+)
 
 
 @dataclass

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from trial.data_path.granting import Granting
-from trial.data_path.objects import (
-    LOCAL_WRITE,
-    REMOTE_ATOMIC,
-    REMOTE_READ,
-    REMOTE_WRITE,
-    QueuePair,
-    Region,
-    Sent,
-)
+from trial.data_path.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, QueuePair, Region, Sent
 from trial.data_path.structures import WRITE_WITH_IMM
 from trial.violation import violates
 
@@ -64,8 +56,10 @@ class OldDomainReadsOn(_OtherDomain):
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
         found = super().granted(queue, sent)
         region = self.objects.region(sent.rkey)
-        was = any(each.ended == "changed" and region and each.addr == region.addr and each.pd == self.peer_pd(queue)
-                  for each in self.objects.regions)  # fmt: skip
+        was = any(
+            each.ended == "changed" and region and each.addr == region.addr and each.pd == self.peer_pd(queue)
+            for each in self.objects.regions
+        )
         return found if was else None
 
     def allowed(self, sent: Sent, region: Region) -> bool:
@@ -91,8 +85,11 @@ class TagsNotReadWithReads(Granting):
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
         if not sent.reads or self.objects.valid(sent.rkey):
             return None
-        places = (each.place(sent.remote_addr, sent.length) for each in self.objects.live_regions()
-                  if each.rkey >> 8 == sent.rkey >> 8 and each.access & REMOTE_READ)  # fmt: skip
+        places = (
+            each.place(sent.remote_addr, sent.length)
+            for each in self.objects.live_regions()
+            if each.rkey >> 8 == sent.rkey >> 8 and each.access & REMOTE_READ
+        )
         return next((each for each in places if each is not None), None)
 
 
@@ -102,8 +99,11 @@ class TagsOfLkeysIgnored(Granting):
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
         region = self.objects.region(sent.rkey)
-        wrong = any(not self.objects.source(each.lkey) and any(known.lkey >> 8 == each.lkey >> 8
-                    for known in self.objects.live_regions()) for each in sent.elements)  # fmt: skip
+        wrong = any(
+            not self.objects.source(each.lkey)
+            and any(known.lkey >> 8 == each.lkey >> 8 for known in self.objects.live_regions())
+            for each in sent.elements
+        )
         fine = region and region.access & REMOTE_WRITE and sent.writes and wrong
         return region.place(sent.remote_addr, sent.length) if region and fine else None
 

@@ -96,9 +96,13 @@ class ReplacedPath(Alteration):
         """The bench on which cases run: the real one, with the data path altered."""
         pd = real.alloc_pd()
         replacements: dict[str, Callable[..., int]] = {
-            "alloc_mw": self._alloc_mw, "bind_mw": self._bind_mw, "dealloc_mw": self._dealloc_mw,
-            "poll_cq": self._poll_cq, "post_send": self._post_send, "post_recv": self._post_recv,
-        }  # fmt: skip
+            "alloc_mw": self._alloc_mw,
+            "bind_mw": self._bind_mw,
+            "dealloc_mw": self._dealloc_mw,
+            "poll_cq": self._poll_cq,
+            "post_send": self._post_send,
+            "post_recv": self._post_recv,
+        }
         self._operations = Operations(pd.context_pointer, replacements, self.faults)
         pd.close()
         return DataPathBench(real, self)
@@ -183,8 +187,9 @@ class ReplacedPath(Alteration):
         region = self.objects.region(_rkey_of_region(info.mr)) if info.mr else None
         self._end(sent.window, "rebound" if info.length else "unbound")
         if info.length:
-            self.objects.bindings.append(Binding(sent.window, kind, pd, sent.rkey, region, info.addr, info.length,
-                                                 info.access, queue.number))  # fmt: skip
+            self.objects.bindings.append(
+                Binding(sent.window, kind, pd, sent.rkey, region, info.addr, info.length, info.access, queue.number)
+            )
 
     def _bind_mw(self, qp: int, window: int, address: int) -> int:
         self._due()

@@ -18,9 +18,17 @@ FENCE, SIGNALED, SOLICITED, INLINE = 1, 2, 4, 8
 # enum ibv_wc_opcode, and those of requests by their opcode
 RECV, RECV_WITH_IMM = 128, 129
 COMPLETED_AS = {
-    WRITE: 1, WRITE_WITH_IMM: 1, SEND: 0, SEND_WITH_IMM: 0, READ: 2, COMPARE_SWAP: 3, FETCH_ADD: 4, LOCAL_INV: 6,
-    BIND_MW: 5, SEND_WITH_INV: 0,
-}  # fmt: skip
+    WRITE: 1,
+    WRITE_WITH_IMM: 1,
+    SEND: 0,
+    SEND_WITH_IMM: 0,
+    READ: 2,
+    COMPARE_SWAP: 3,
+    FETCH_ADD: 4,
+    LOCAL_INV: 6,
+    BIND_MW: 5,
+    SEND_WITH_INV: 0,
+}
 # enum ibv_wc_status
 SUCCESS, WR_FLUSH_ERR, REM_ACCESS_ERR = 0, 5, 10
 REFUSED = (9, 10, 11)  # REM_INV_REQ_ERR, REM_ACCESS_ERR, REM_OP_ERR
@@ -60,9 +68,17 @@ class SendRequest(ctypes.Structure):
     """struct ibv_send_wr."""
 
     _fields_ = (
-        ("wr_id", c_uint64), ("next", c_void_p), ("elements", c_void_p), ("count", c_int), ("opcode", c_int),
-        ("flags", c_uint32), ("imm", c_uint32), ("target", _Target), ("srqn", c_uint32), ("bind", _PostedBind),
-    )  # fmt: skip
+        ("wr_id", c_uint64),
+        ("next", c_void_p),
+        ("elements", c_void_p),
+        ("count", c_int),
+        ("opcode", c_int),
+        ("flags", c_uint32),
+        ("imm", c_uint32),
+        ("target", _Target),
+        ("srqn", c_uint32),
+        ("bind", _PostedBind),
+    )
 
     @property
     def remote_addr(self) -> int:
@@ -102,10 +118,20 @@ class WorkCompletion(ctypes.Structure):
     """struct ibv_wc."""
 
     _fields_ = (
-        ("wr_id", c_uint64), ("status", c_int), ("opcode", c_int), ("vendor_err", c_uint32), ("byte_len", c_uint32),
-        ("imm", c_uint32), ("qp_num", c_uint32), ("src_qp", c_uint32), ("flags", c_uint32), ("pkey_index", c_uint16),
-        ("slid", c_uint16), ("sl", c_uint8), ("dlid_path_bits", c_uint8),
-    )  # fmt: skip
+        ("wr_id", c_uint64),
+        ("status", c_int),
+        ("opcode", c_int),
+        ("vendor_err", c_uint32),
+        ("byte_len", c_uint32),
+        ("imm", c_uint32),
+        ("qp_num", c_uint32),
+        ("src_qp", c_uint32),
+        ("flags", c_uint32),
+        ("pkey_index", c_uint16),
+        ("slid", c_uint16),
+        ("sl", c_uint8),
+        ("dlid_path_bits", c_uint8),
+    )
 
 
 def elements_at(address: int, count: int) -> tuple[Element, ...]:

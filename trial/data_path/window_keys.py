@@ -5,13 +5,7 @@ from __future__ import annotations
 from trial.data_path.granting import Granting
 from trial.data_path.objects import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Binding, QueuePair, Sent
 from trial.data_path.refusing import Refusing
-from trial.data_path.structures import (
-    BIND_MW,
-    SUCCESS,
-    WR_FLUSH_ERR,
-    WRITE_WITH_IMM,
-    WorkCompletion,
-)
+from trial.data_path.structures import BIND_MW, SUCCESS, WR_FLUSH_ERR, WRITE_WITH_IMM, WorkCompletion
 from trial.violation import violates
 
 

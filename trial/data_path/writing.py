@@ -5,13 +5,7 @@ from __future__ import annotations
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
 from trial.data_path.objects import ON_DEMAND, RELAXED_ORDERING, QueuePair, Sent
-from trial.data_path.structures import (
-    INLINE,
-    SUCCESS,
-    WRITE_WITH_IMM,
-    SendRequest,
-    WorkCompletion,
-)
+from trial.data_path.structures import INLINE, SUCCESS, WRITE_WITH_IMM, SendRequest, WorkCompletion
 from trial.violation import violates
 
 _PACKET, _PAGE = 1024, 4096

@@ -21,7 +21,10 @@ from trial.personas.windows import WindowsOfTwoGigabytes
 MASKS: Mapping[type[Device], tuple[str, ...]] = {
     # The driver never sees the flag.
     RelaxedOrderingIgnored: (
-        "remote-atomic-alone-relaxed", "no-binding-of-relaxed", "relaxed-refused", "relaxed-not-visible",
+        "remote-atomic-alone-relaxed",
+        "no-binding-of-relaxed",
+        "relaxed-refused",
+        "relaxed-not-visible",
         "relaxed-atomics-refused",
     ),
     # They begin at lengths that are refused before.
@@ -44,7 +47,7 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     BindFaultsAreFoundInCompletions: ("foreign-region-bound", "region-of-any-domain", "queue-pair-of-any-domain"),
     # Nothing tells the state of a queue pair.
     NoQueryOfQueuePairs: ("responder-goes-on",),
-}  # fmt: skip
+}
 
 
 def masked(persona: Persona) -> frozenset[str]:

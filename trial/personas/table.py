@@ -71,7 +71,7 @@ _CORE: Mapping[type[Device], str] = {
     HandlesAreReused: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr, by uobj_alloc",
 }
 _CHANGES: Mapping[type[Device], str] = {
-    NoChangeIsACommandError: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_rereg_mr",
+    NoChangeIsACommandError: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_rereg_mr"
 }
 
 
@@ -89,7 +89,8 @@ _MLX5 = Persona(
     "mlx5",
     _without(f"{_HW}/mlx5/main.c: mlx5_ib_query_device", *_FLUSHING),
     {
-        **_CORE, **_CHANGES,
+        **_CORE,
+        **_CHANGES,
         NoZeroBasedTypeOne: "providers/mlx5/qp.c: mlx5_bind_mw",
         NoBindOfZeroBasedRegions: "providers/mlx5/qp.c: mlx5_bind_mw",
         WindowsOfTwoGigabytes: "providers/mlx5/qp.c: set_bind_wr",
@@ -99,29 +100,31 @@ _MLX5 = Persona(
         OnlyFlushedAdviceIsFollowed: f"{_HW}/mlx5/odp.c: mlx5_ib_advise_mr_prefetch, which queues what is not flushed",
         FailuresCarryVendorErrors: "providers/mlx5/cq.c: mlx5_handle_error_cqe",
     },
-)  # fmt: skip
+)
 
 _MLX4 = Persona(
     "mlx4",
     _without("providers/mlx4/mlx4.c: mlx4_ctx_ops", *_PAGING, "reg_dmabuf_mr", *_FLUSHING),
     {
-        **_CORE, **_CHANGES,
+        **_CORE,
+        **_CHANGES,
         KeysStayAfterAChange: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
         NoWritingOfReadOnlyPins: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
         PinnedForWriting: f"{_HW}/mlx4/mr.c: mlx4_get_umem_mr",
         RelaxedOrderingIgnored: f"{_HW}/mlx4/mr.c: mlx4_ib_reg_user_mr, by convert_access",
         FailuresCarryVendorErrors: "providers/mlx4/cq.c: mlx4_handle_error_cqe",
     },
-)  # fmt: skip
+)
 
 _IRDMA_PROVIDER = "providers/irdma/umain.c: irdma_uctx_ops"
 _IRDMA_PART = f"{_HW}/irdma/verbs.c: irdma_reg_user_mr, which wants the provider's part of the command"
 _IRDMA: Mapping[type[Device], str] = {
-    **_CORE, **_CHANGES,
+    **_CORE,
+    **_CHANGES,
     AbsentTypesAreInvalid: "providers/irdma/uverbs.c: irdma_ucreate_qp_ex",
     RelaxedOrderingIgnored: f"{_HW}/irdma/verbs.c: irdma_hwreg_mr, by irdma_get_mr_access",
     FailuresCarryVendorErrors: f"{_HW}/irdma/verbs.c: irdma_process_cqe",
-}  # fmt: skip
+}
 _IRDMA_THIRD = Persona(
     "irdma",
     _without(_IRDMA_PROVIDER, *_PAGING, *_FLUSHING, "uc", "xrc"),
@@ -183,13 +186,14 @@ _HNS = Persona(
         **_without("providers/hns/hns_roce_u_verbs.c: check_qp_create_mask", "uc"),
     },
     {
-        **_CORE, **_CHANGES,
+        **_CORE,
+        **_CHANGES,
         LowestFreeKey: f"{_HW}/hns/hns_roce_mr.c: alloc_mr_key, by ida_alloc_range",
         KeysStayAfterAChange: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
         NoChangeAfterAFailedOne: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
         RelaxedOrderingIgnored: f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr",
     },
-)  # fmt: skip
+)
 
 _EFA = Persona(
     "efa",
@@ -331,6 +335,19 @@ _SIW = Persona(
 )
 
 PERSONAS = (
-    _MLX5, _MLX4, _IRDMA_THIRD, _IRDMA_SECOND, _IRDMA_IWARP, _BNXT_RE, _HNS, _EFA, _MANA, _ERDMA, _CXGB4, _QEDR,
-    _QEDR_IWARP, _IONIC, _SIW,
-)  # fmt: skip
+    _MLX5,
+    _MLX4,
+    _IRDMA_THIRD,
+    _IRDMA_SECOND,
+    _IRDMA_IWARP,
+    _BNXT_RE,
+    _HNS,
+    _EFA,
+    _MANA,
+    _ERDMA,
+    _CXGB4,
+    _QEDR,
+    _QEDR_IWARP,
+    _IONIC,
+    _SIW,
+)

@@ -88,9 +88,14 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
         elif judgement.verdict == Verdict.BROKEN:
             broken.append(f"{case.id}: {judgement.reason}")
     return CleanRun(
-        persona.name, dict(verdicts), frozenset(passed), tuple(failed), tuple(broken), findings,
+        persona.name,
+        dict(verdicts),
+        frozenset(passed),
+        tuple(failed),
+        tuple(broken),
+        findings,
         time.process_time() - started,
-    )  # fmt: skip
+    )
 
 
 def outcome(persona: Persona, clean: CleanRun, findings: Sequence[Finding] = ()) -> Outcome:
@@ -130,8 +135,10 @@ def try_personas(
     if not violations:
         yield from map(outcome, personas, cleans)
         return
-    plain = [frozenset(each.by) if each.outcome == KILLED else frozenset() for each in in_processes(
-        lambda number: try_violation(violations[number], cases), len(violations), jobs)]  # fmt: skip
+    plain = [
+        frozenset(each.by) if each.outcome == KILLED else frozenset()
+        for each in in_processes(lambda number: try_violation(violations[number], cases), len(violations), jobs)
+    ]
     for persona, clean in zip(personas, cleans, strict=True):
 
         def tried(number: int, persona: Persona = persona, clean: CleanRun = clean) -> Finding | None:

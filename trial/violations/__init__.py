@@ -27,14 +27,29 @@ from trial.violations import (
 )
 
 _THEMES = (
-    registration, memory, rights, extent, kinds, translation, dmabufs, changing, revoking, codes, advising,
-    binding, windows, window_requests, special_regions, lists_and_lengths,
-    declaring, statuses, completing, claiming,
-)  # fmt: skip
+    registration,
+    memory,
+    rights,
+    extent,
+    kinds,
+    translation,
+    dmabufs,
+    changing,
+    revoking,
+    codes,
+    advising,
+    binding,
+    windows,
+    window_requests,
+    special_regions,
+    lists_and_lengths,
+    declaring,
+    statuses,
+    completing,
+    claiming,
+)
 VIOLATIONS: tuple[Violation, ...] = tuple(violations_in(_THEMES))
 # Rules that no driver can break in a way that a case could detect, and why.
-UNTRIABLE = {
-    "REREG-15": "a driver may reuse resources or not: the behaviour is recorded and never fails",
-}
+UNTRIABLE = {"REREG-15": "a driver may reuse resources or not: the behaviour is recorded and never fails"}
 
 __all__ = ["UNTRIABLE", "VIOLATIONS", "Violation"]

@@ -8,11 +8,7 @@ from collections.abc import Callable
 
 from conformance.bench.work_requests import BindInfo, SendRequest
 from reference.device import Device
-from reference.objects import (
-    Domain,
-    Region,
-    Window,
-)
+from reference.objects import Domain, Region, Window
 from reference.queues import Queue
 from trial.violation import violates
 
@@ -199,8 +195,9 @@ class SendOvertakesTheBind(Device):
 
     late: Callable[[], None] | None = None
 
-    def bind(self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int,
-             queue: int) -> None:  # fmt: skip
+    def bind(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+    ) -> None:
         self.late = functools.partial(super().bind, window, region, addr, length, access, key, queue)
 
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:

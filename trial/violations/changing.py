@@ -7,12 +7,7 @@ import errno
 from conformance.bench.calls import Pd
 from reference.device import Device
 from reference.objects import LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, Domain, Refused, Region
-from reference.reregistration import (
-    CHANGE_ACCESS,
-    CHANGE_PD,
-    CHANGE_TRANSLATION,
-    Change,
-)
+from reference.reregistration import CHANGE_ACCESS, CHANGE_PD, CHANGE_TRANSLATION, Change
 from trial.violation import violates
 
 Wanted = tuple[Domain, int, int, int, int]

@@ -37,8 +37,11 @@ class LengthIsAnInt(Device):
     """The header's ibv_reg_mr takes its length as an int."""
 
     def header(self) -> str:
-        return _replaced(super().header(), "ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length",
-                         "ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, int length")  # fmt: skip
+        return _replaced(
+            super().header(),
+            "ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length",
+            "ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, int length",
+        )
 
 
 @violates("API-01")

@@ -6,16 +6,7 @@ import errno
 
 from reference.device import Device
 from reference.memory import PAGE
-from reference.objects import (
-    HUGETLB,
-    LOCAL_WRITE,
-    MW_BIND,
-    ON_DEMAND,
-    RELAXED_ORDERING,
-    ZERO_BASED,
-    Refused,
-    Region,
-)
+from reference.objects import HUGETLB, LOCAL_WRITE, MW_BIND, ON_DEMAND, RELAXED_ORDERING, ZERO_BASED, Refused, Region
 from trial.violation import violates
 
 

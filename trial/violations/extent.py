@@ -89,8 +89,10 @@ class RelaxedNotVisible(Device):
     """With RELAXED_ORDERING the last page arrives after the completion."""
 
     def put(self, addr: int, content: bytes) -> bool:
-        relaxed = any(isinstance(each, Region) and each.access & RELAXED_ORDERING and each.addr <= addr < each.addr
-                      + each.length for each in self.keys.values())  # fmt: skip
+        relaxed = any(
+            isinstance(each, Region) and each.access & RELAXED_ORDERING and each.addr <= addr < each.addr + each.length
+            for each in self.keys.values()
+        )
         return super().put(addr, content[:-PAGE] if relaxed and len(content) > PAGE else content)
 
 

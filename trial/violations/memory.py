@@ -8,12 +8,7 @@ import errno
 from conformance.bench.calls import IbvMr, Pd
 from reference.device import Device
 from reference.memory import PAGE
-from reference.objects import (
-    HUGETLB,
-    ON_DEMAND,
-    RELAXED_ORDERING,
-    Region,
-)
+from reference.objects import HUGETLB, ON_DEMAND, RELAXED_ORDERING, Region
 from trial.violation import violates
 
 

@@ -7,15 +7,7 @@ import errno
 from conformance.bench.calls import Return
 from reference.device import Device
 from reference.memory import PAGE
-from reference.objects import (
-    LOCAL_WRITE,
-    ON_DEMAND,
-    REMOTE_READ,
-    Domain,
-    Refused,
-    Region,
-    Window,
-)
+from reference.objects import LOCAL_WRITE, ON_DEMAND, REMOTE_READ, Domain, Refused, Region, Window
 from reference.stack import WHOLE, Stack
 from trial.violation import violates
 

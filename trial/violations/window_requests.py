@@ -58,8 +58,9 @@ class WrappingBindIsCutAtTheRegion(Device):
             length = region.iova + region.length - addr
         return super().bind_refused(window, region, addr, length, access)
 
-    def bind(self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int,
-             queue: int) -> None:  # fmt: skip
+    def bind(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+    ) -> None:
         if region is not None and addr + length > SPACE:
             length = region.iova + region.length - addr
         super().bind(window, region, addr, length, access, key, queue)
@@ -187,8 +188,9 @@ class RefusedBindRenamesTheKey(Device):
 class UnbindKeepsTheOldKey(Device):
     """A bind without a region succeeds, and the window stays as it was."""
 
-    def bind(self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int,
-             queue: int) -> None:  # fmt: skip
+    def bind(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+    ) -> None:
         if region is not None:
             super().bind(window, region, addr, length, access, key, queue)
 
