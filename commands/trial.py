@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from commands.written import out_directory
+from commands.output import out_directory
 from conformance.errors import PROGRAM, UserError
 from conformance.model.kind import Kind
 from conformance.run_options import given_path

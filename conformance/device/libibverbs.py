@@ -17,8 +17,6 @@ from typing import Any, Protocol, cast
 from conformance.bench.calls import ABSENT, Mr, Pd, Return, Sge
 from conformance.verbs import OPTIONAL_ACCESS
 
-# The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
-DIALECTS = ("mainline", "experimental")
 _EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
 
 

@@ -16,6 +16,8 @@ from conformance.model.kind import BY_CALL, Kind
 from conformance.model.positions import CONTENTS, POSITIONS
 
 ENTRIES = ("libibverbs", "uverbs")
+# The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
+DIALECTS = ("mainline", "experimental")
 OUTCOMES = {
     "success": "the call succeeds, by the convention of its manual page",
     "refused": "the call fails, by the convention of its manual page",
