@@ -327,3 +327,73 @@ class AdvisedRegionsAreClosed(Device):
         found = super().element(domain, advice, sge)
         self.advised(sge.lkey).usable = False
         return found
+
+
+class _SomeElementsServed(Device):
+    """All elements of a list are checked, and only some are followed."""
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        self.__dict__["_served"] = [(sge.addr, sge.length) for sge in self.served(sg_list)]
+        super().advise(pd, advice, flags, sg_list)
+
+    def served(self, sg_list: Sequence[Sge]) -> Sequence[Sge]:
+        """The elements that are followed."""
+        raise NotImplementedError
+
+    def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
+        return (addr, length) not in self.__dict__["_served"] or super().follow(addr, length, advice, flags)
+
+
+@violates("ADV-13")
+class FirstElementServed(_SomeElementsServed):
+    """Only the pages of the first element of a list are brought in."""
+
+    def served(self, sg_list: Sequence[Sge]) -> Sequence[Sge]:
+        return sg_list[:1]
+
+
+@violates("ADV-04")
+class LastElementServed(_SomeElementsServed):
+    """Only the pages of the last element of a list are brought in."""
+
+    def served(self, sg_list: Sequence[Sge]) -> Sequence[Sge]:
+        return sg_list[-1:]
+
+
+@violates("ADV-13")
+class FirstRegionServed(_SomeElementsServed):
+    """Only the pages of the first region of a list are brought in."""
+
+    def served(self, sg_list: Sequence[Sge]) -> Sequence[Sge]:
+        return [sge for sge in sg_list if sge.lkey == sg_list[0].lkey]
+
+
+@violates("ADV-13")
+class LaterElementsOnlyToRead(Device):
+    """PREFETCH_WRITE brings in the pages of later elements for reading only."""
+
+    first = True
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        self.first = True
+        super().advise(pd, advice, flags, sg_list)
+
+    def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
+        for_this = advice if self.first else PREFETCH
+        self.first = False
+        return super().follow(addr, length, for_this, flags)
+
+
+@violates("ADV-10")
+class RightsOfTheFirstTwoElements(Device):
+    """PREFETCH_WRITE looks at the rights of the first two elements only."""
+
+    looked_at = 0
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        self.looked_at = 0
+        super().advise(pd, advice, flags, sg_list)
+
+    def not_writable(self, region: Region) -> bool:
+        self.looked_at += 1
+        return self.looked_at <= 2 and super().not_writable(region)

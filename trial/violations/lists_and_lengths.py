@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
-from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, Domain, Region, Window
+from reference.objects import LOCAL_WRITE, ON_DEMAND, REMOTE_ATOMIC, Domain, Region, Window
 from reference.queues import Queue
 from trial.violation import violates
 
@@ -80,6 +80,16 @@ class HugeRegionsAreRefused(Device):
     def range_fault(self, addr: int, length: int, access: int) -> int:
         huge = 4 * _GIB < length < 1 << 40
         return errno.ENOMEM if huge else super().range_fault(addr, length, access)
+
+
+@violates("REG-25")
+class PinnedPagesBeginAgain(Device):
+    """Beyond 256 MiB of a pinned region its first pages come again."""
+
+    def translate(self, region: Region, addr: int) -> int:
+        found = super().translate(region, addr)
+        beyond = not region.access & ON_DEMAND and found - region.addr >= _GIB // 4
+        return found - _GIB // 4 if beyond else found
 
 
 @violates("REG-26")

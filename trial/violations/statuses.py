@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.bench.work_requests import SendRequest
+from conformance.bench.work_requests import Completion, SendRequest
 from reference.device import Device
 from reference.queues import FLUSHED, Queue
 from trial.violation import violates
@@ -81,6 +81,30 @@ class ReceiverErrorIsAnAccessError(Device):
 
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
         super().complete(queue, request, "REM_ACCESS_ERR" if status == "REM_OP_ERR" else status)
+
+
+class _ReceiverStatus(Device):
+    """A receive whose memory refuses the message completes with another status."""
+
+    status = ""
+
+    def complete_receive(self, peer: Queue, done: Completion) -> None:
+        wrong = done.status == "LOC_PROT_ERR"
+        super().complete_receive(peer, done._replace(status=self.status) if wrong else done)
+
+
+@violates("STAT-05")
+class RefusedReceiveIsFlushed(_ReceiverStatus):
+    """A receive whose memory refuses the message is reported as flushed."""
+
+    status = "WR_FLUSH_ERR"
+
+
+@violates("STAT-05")
+class RefusedReceiveIsALengthError(_ReceiverStatus):
+    """A receive whose memory refuses the message is reported as too short."""
+
+    status = "LOC_LEN_ERR"
 
 
 @violates("STAT-06")

@@ -1,0 +1,164 @@
+"""Violations of on-demand regions by a device that has pages of its own: which ones it brings in, for what, and when."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import NamedTuple
+
+from reference.device import Device
+from reference.memory import PAGE
+from reference.objects import ON_DEMAND, REMOTE_ATOMIC, REMOTE_READ, Domain, Region
+from trial.violation import violates
+
+
+class _Use(NamedTuple):
+    """One access of an on-demand region: its first byte in this process, its length, and what it does."""
+
+    addr: int
+    length: int
+    writes: bool
+    atomic: bool
+
+
+class _DevicePages(Device):
+    """A device that knows which pages of an on-demand region it has used, and whether it has written to them."""
+
+    def used(self) -> dict[int, bool]:
+        """By address, the pages that have been used, and whether one of the uses was a write."""
+        found: dict[int, bool] = self.__dict__.setdefault("_used", {})
+        return found
+
+    def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
+        found = super().remote(rkey, domain, queue, addr, length, right)
+        region = self.found(rkey)
+        return self._seen(region, found, length, right != REMOTE_READ, right == REMOTE_ATOMIC)
+
+    def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
+        return self._seen(self.found(lkey), super().local(lkey, domain, addr, length, write), length, write, False)
+
+    def _seen(self, region: object, found: int | None, length: int, writes: bool, atomic: bool) -> int | None:
+        if found is None or not isinstance(region, Region) or not region.access & ON_DEMAND:
+            return found
+        answer = self.placed(_Use(found, length, writes, atomic), region)
+        for page in self.pages_of(found, length):
+            self.used()[page] = self.used().get(page, False) or writes
+        return answer
+
+    def pages_of(self, addr: int, length: int) -> range:
+        """The addresses of the pages of a range."""
+        return range(addr // PAGE * PAGE, addr + length, PAGE)
+
+    def placed(self, use: _Use, region: Region) -> int | None:
+        """Where the device finds the bytes; None if it refuses."""
+        raise NotImplementedError
+
+    def elsewhere(self, use: _Use) -> int:
+        """Memory of the device alone, with what the pages hold now."""
+        content = self.memory.read(use.addr, use.length) or bytes(use.length)
+        buffer = ctypes.create_string_buffer(content, use.length)
+        self.__dict__.setdefault("_kept", []).append(buffer)
+        return ctypes.addressof(buffer)
+
+
+@violates("REG-12")
+class ReadPagesAreWritten(_DevicePages):
+    """A page that was brought in to be read is written without another fault: the bytes go to the shared page."""
+
+    def placed(self, use: _Use, region: Region) -> int | None:
+        read_only = self.used().get(use.addr // PAGE * PAGE) is False
+        return self.elsewhere(use) if use.writes and read_only else use.addr
+
+
+@violates("REG-12")
+class FirstPageDecides(_DevicePages):
+    """Of an operation on two pages only the first is looked at; if that is there, the second has to be there too."""
+
+    def placed(self, use: _Use, region: Region) -> int | None:
+        pages = self.pages_of(use.addr, use.length)
+        there = [page in self.used() for page in pages]
+        return None if there[0] and not all(there) else use.addr
+
+
+@violates("REG-12")
+class LastPageDecides(_DevicePages):
+    """Of an operation on two pages only the last is looked at; if that is there, the first has to be there too."""
+
+    def placed(self, use: _Use, region: Region) -> int | None:
+        there = [page in self.used() for page in self.pages_of(use.addr, use.length)]
+        return None if there[-1] and not all(there) else use.addr
+
+
+@violates("REG-12")
+class AtomicsBringNothingIn(_DevicePages):
+    """An atomic on a page that the device has not used yet is refused."""
+
+    def placed(self, use: _Use, region: Region) -> int | None:
+        return None if use.atomic and use.addr // PAGE * PAGE not in self.used() else use.addr
+
+
+@violates("REG-12")
+class AtomicWritesBringNothingIn(_DevicePages):
+    """A write of eight bytes to a page that the device has not used yet is refused."""
+
+    def placed(self, use: _Use, region: Region) -> int | None:
+        fresh = use.writes and use.length == 8 and use.addr // PAGE * PAGE not in self.used()
+        return None if fresh else use.addr
+
+
+@violates("REG-12")
+class PagesAreBroughtInForWriting(_DevicePages):
+    """A page is brought in for writing also if it is to be read, which fails for read-only memory."""
+
+    def placed(self, use: _Use, region: Region) -> int | None:
+        return use.addr if self.memory.fault_in(use.addr, use.length, write=True) else None
+
+
+@violates("REG-12")
+class ReadOnlyMemoryIsWrittenAround(_DevicePages):
+    """A write to memory that the process may only read succeeds, and goes to a page of the device."""
+
+    def placed(self, use: _Use, region: Region) -> int | None:
+        writable = self.memory.fault_in(use.addr, use.length, write=True)
+        return use.addr if writable or not use.writes else self.elsewhere(use)
+
+
+class _Stale(_DevicePages):
+    """A page that was used once is not looked for any more: what it held then is what is read, and writes are lost."""
+
+    def placed(self, use: _Use, region: Region) -> int | None:
+        page = use.addr // PAGE * PAGE
+        copies = self.__dict__.setdefault("_copies", {})
+        if not self.misses(page, region):
+            return use.addr
+        if page in copies:
+            return int(copies[page]) + use.addr - page
+        copies[page] = self.elsewhere(_Use(page, PAGE, use.writes, use.atomic))
+        return use.addr
+
+    def misses(self, page: int, region: Region) -> bool:
+        """Whether the device does not learn when the page goes away."""
+        raise NotImplementedError
+
+
+@violates("REG-12")
+class LastPagesGoUnseen(_Stale):
+    """The device does not learn when the last page of a region goes away."""
+
+    def misses(self, page: int, region: Region) -> bool:
+        return page + PAGE >= region.addr + region.length
+
+
+@violates("REG-12")
+class FirstPagesGoUnseen(_Stale):
+    """The device does not learn when the first page of a region goes away."""
+
+    def misses(self, page: int, region: Region) -> bool:
+        return page <= region.addr
+
+
+@violates("REG-12")
+class InnerPagesGoUnseen(_Stale):
+    """The device does not learn when a page in the middle of a region goes away."""
+
+    def misses(self, page: int, region: Region) -> bool:
+        return region.addr < page and page + PAGE < region.addr + region.length
