@@ -14,7 +14,9 @@ class _EndWraps(Device):
 
     def wrapped(self, region: Region, addr: int, length: int) -> int | None:
         """The address in this process of an operation that a sum in 64 bits lets pass; None for any other."""
-        passes = addr >= region.iova and addr + length >= SPACE and (addr + length) % SPACE <= region.iova + region.length
+        passes = (
+            addr >= region.iova and addr + length >= SPACE and (addr + length) % SPACE <= region.iova + region.length
+        )
         return region.addr if passes else None
 
 

@@ -1,4 +1,4 @@
-"""Violations of on-demand regions by a device that has pages of its own: which ones it brings in, for what, and when."""
+"""Violations of on-demand regions by a device that knows its pages: which ones it brings in, for what, and when."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class _Use(NamedTuple):
 class _DevicePages(Device):
     """A device that knows which pages of an on-demand region it has used, and whether it has written to them."""
 
-    def used(self) -> dict[int, bool]:
-        """By address, the pages that have been used, and whether one of the uses was a write."""
-        found: dict[int, bool] = self.__dict__.setdefault("_used", {})
-        return found
+    def used(self, region: Region) -> dict[int, bool]:
+        """By address, the pages of a region that have been used, and whether one of the uses was a write."""
+        found: dict[int, dict[int, bool]] = self.__dict__.setdefault("_used", {})
+        return found.setdefault(region.handle, {})
 
     def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
         found = super().remote(rkey, domain, queue, addr, length, right)
@@ -41,7 +41,7 @@ class _DevicePages(Device):
             return found
         answer = self.placed(_Use(found, length, writes, atomic), region)
         for page in self.pages_of(found, length):
-            self.used()[page] = self.used().get(page, False) or writes
+            self.used(region)[page] = self.used(region).get(page, False) or writes
         return answer
 
     def pages_of(self, addr: int, length: int) -> range:
@@ -65,7 +65,7 @@ class ReadPagesAreWritten(_DevicePages):
     """A page that was brought in to be read is written without another fault: the bytes go to the shared page."""
 
     def placed(self, use: _Use, region: Region) -> int | None:
-        read_only = self.used().get(use.addr // PAGE * PAGE) is False
+        read_only = self.used(region).get(use.addr // PAGE * PAGE) is False
         return self.elsewhere(use) if use.writes and read_only else use.addr
 
 
@@ -75,7 +75,7 @@ class FirstPageDecides(_DevicePages):
 
     def placed(self, use: _Use, region: Region) -> int | None:
         pages = self.pages_of(use.addr, use.length)
-        there = [page in self.used() for page in pages]
+        there = [page in self.used(region) for page in pages]
         return None if there[0] and not all(there) else use.addr
 
 
@@ -84,7 +84,7 @@ class LastPageDecides(_DevicePages):
     """Of an operation on two pages only the last is looked at; if that is there, the first has to be there too."""
 
     def placed(self, use: _Use, region: Region) -> int | None:
-        there = [page in self.used() for page in self.pages_of(use.addr, use.length)]
+        there = [page in self.used(region) for page in self.pages_of(use.addr, use.length)]
         return None if there[-1] and not all(there) else use.addr
 
 
@@ -93,7 +93,7 @@ class AtomicsBringNothingIn(_DevicePages):
     """An atomic on a page that the device has not used yet is refused."""
 
     def placed(self, use: _Use, region: Region) -> int | None:
-        return None if use.atomic and use.addr // PAGE * PAGE not in self.used() else use.addr
+        return None if use.atomic and use.addr // PAGE * PAGE not in self.used(region) else use.addr
 
 
 @violates("REG-12")
@@ -101,7 +101,7 @@ class AtomicWritesBringNothingIn(_DevicePages):
     """A write of eight bytes to a page that the device has not used yet is refused."""
 
     def placed(self, use: _Use, region: Region) -> int | None:
-        fresh = use.writes and use.length == 8 and use.addr // PAGE * PAGE not in self.used()
+        fresh = use.writes and use.length == 8 and use.addr // PAGE * PAGE not in self.used(region)
         return None if fresh else use.addr
 
 
@@ -128,11 +128,11 @@ class _Stale(_DevicePages):
     def placed(self, use: _Use, region: Region) -> int | None:
         page = use.addr // PAGE * PAGE
         copies = self.__dict__.setdefault("_copies", {})
-        if not self.misses(page, region):
+        if not self.misses(page, region) or use.addr + use.length > page + PAGE:
             return use.addr
-        if page in copies:
-            return int(copies[page]) + use.addr - page
-        copies[page] = self.elsewhere(_Use(page, PAGE, use.writes, use.atomic))
+        if (region.handle, page) in copies:
+            return int(copies[region.handle, page]) + use.addr - page
+        copies[region.handle, page] = self.elsewhere(_Use(page, PAGE, use.writes, use.atomic))
         return use.addr
 
     def misses(self, page: int, region: Region) -> bool:
