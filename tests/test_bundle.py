@@ -36,7 +36,7 @@ from reference.stack import without
 from reports.digest import read
 from reports.terminal import QUIET, summary
 from samples import numbered
-from trial.violations import VIOLATIONS
+from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
 DEFAULT = Selection(tier="default").apply(SUITE)
