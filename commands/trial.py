@@ -1,7 +1,7 @@
 """`rdma-cts trial`: tests the suite itself, against references and altered real calls that break one rule at a time.
 
-Only the arguments of its subcommands; what they do is in reference_trial.py, guest_trial.py, mended_trial.py and
-reproduction.py.
+Only the arguments of its subcommands. Not for what they do (trial/reference_runs.py, guest_runs.py, mended_runs.py and
+reproduction.py).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from commands import guest_trial, mended_trial, reference_trial, reproduction
 from commands.written import out_directory
 from conformance.run_options import given_path
 from conformance.tables.suite import Suite, load_suite
-from fixtures.softroce.recipe import DEFAULT_STACK, STACKS
+from fixtures.guest.recipe import DEFAULT_STACK, STACKS
+from trial import guest_runs, mended_runs, reference_runs, reproduction
 from trial.searching import FIRST_SEED
 
 NAME = "trial"
@@ -33,11 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         command.add_argument("--out", type=out_directory, metavar="DIR", help="write the findings there")
         return command
 
-    reference = add("reference", reference_trial.reference, "the reference, with one rule broken at a time")
-    data_path = add("data-path", reference_trial.data_path, "the reference, with altered requests and completions")
-    personas = add("personas", reference_trial.personas, "references that behave as the drivers of known devices")
+    reference = add("reference", reference_runs.reference, "the reference, with one rule broken at a time")
+    data_path = add("data-path", reference_runs.data_path, "the reference, with altered requests and completions")
+    personas = add("personas", reference_runs.personas, "references that behave as the drivers of known devices")
     personas.add_argument("personas", nargs="*", metavar="NAME", help="these (default: all of them)")
-    guest = add("guest", guest_trial.guest, "real calls on Soft-RoCE in the guest, altered")
+    guest = add("guest", guest_runs.guest, "real calls on Soft-RoCE in the guest, altered")
     for command in (reference, personas):
         command.add_argument(
             "--blind", action="store_true", help="the violations that were written without sight of the cases instead"
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     guest.add_argument("--shuffled", type=int, metavar="N", help="unaltered: every row N times, in shuffled orders")
     _add_seed(guest, "shuffled orders")
 
-    mended = add("mended", mended_trial.execute, "the mended stack, with each of its changes left out in turn")
+    mended = add("mended", mended_runs.execute, "the mended stack, with each of its changes left out in turn")
     mended.add_argument("run", type=given_path, metavar="DIR", help="a run on the stack as shipped")
     mended.add_argument("--change", action="append", default=[], metavar="NAME", help="only this change")
     mended.add_argument("--list", action="store_true", help="only list the changes")
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reproducers.add_argument("--whole", action="store_true", help="also programs of its passes")
     _add_jobs(reproducers)
 
-    sequences = add("sequences", reference_trial.sequences, "random sequences on a reference, compared with another")
+    sequences = add("sequences", reference_runs.sequences, "random sequences on a reference, compared with another")
     sequences.add_argument("seconds", type=float, metavar="SECONDS", help="how long")
     _add_selection(sequences)
     _add_seed(sequences, "sequences")

@@ -15,7 +15,6 @@ import pytest
 import bad_driver
 import samples
 from actors import HEADER, Stage, ran, start
-from commands import reference_trial
 from commands.__main__ import main
 from conformance import judging
 from conformance.errors import UserError
@@ -30,7 +29,7 @@ from conformance.tables.suite import ROOT, Suite, load_suite
 from patience import PATIENCE_S
 from reference.bench import ReferenceBench
 from reference.device import Device
-from trial import nearest, sequences
+from trial import nearest, reference_runs, sequences
 from trial.catalogue import VIOLATIONS
 from trial.comparison import Comparison, Divergence, Subject
 from trial.running import judgement_on, on_the_reference
@@ -234,7 +233,7 @@ def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: pytest.C
 def test_a_trial_tells_the_sequence_that_shows_a_violation(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reference_trial, "for_seconds", lambda seconds: for_sequences(100))
+    monkeypatch.setattr(reference_runs, "for_seconds", lambda seconds: for_sequences(100))
     command = ["trial", "sequences", "9", "--seed", "5", "--violation", "one-byte-too-long"]
     assert main(command) == 1
     assert ROW in capsys.readouterr().out
