@@ -17,7 +17,7 @@ from conformance.model import vocabulary
 from conformance.tables import arguments, given, loader, rules_file
 from conformance.tables.schema import rules_schema, table_schema
 from conformance.tables.suite import CASES, ROOT
-from conformance.verbs import ENUMS
+from conformance.verbs import ENUMS, ArgumentSpec
 
 VALIDATORS = {
     "table": jsonschema.Draft202012Validator(table_schema()),
@@ -94,7 +94,7 @@ def test_every_call_has_its_arguments(call: str) -> None:
 
 
 def test_a_new_call_and_a_new_kind_of_memory_appear_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {"access": vocabulary.ArgumentSpec("flags", "ibv_access_flags")}
+    own = {"access": ArgumentSpec("flags", "ibv_access_flags")}
     monkeypatch.setattr(vocabulary, "CALLS", {**vocabulary.CALLS, "ibv_new_verb": own})
     monkeypatch.setattr(vocabulary, "MEMORY_KINDS", {**vocabulary.MEMORY_KINDS, "pmem": "persistent memory"})
     text = json.dumps(table_schema())

@@ -16,7 +16,7 @@ from conformance.tables.expansion import PLACEHOLDER
 from conformance.tables.rules_file import EXCEPT, FLAGS, QUOTE, UNQUOTED
 from conformance.tables.sweep_reader import FACTOR, NEEDS_OF, SUBSETS
 from conformance.tables.unknown_bits import FLAG_ENUMS, PARTS, UNKNOWN, WHICH
-from conformance.verbs import ENUMS
+from conformance.verbs import ENUMS, ArgumentSpec
 from conformance.yamldoc.nodes import MAX_NUMBER
 
 Schema = dict[str, Any]
@@ -313,7 +313,7 @@ def _parameters(call: str) -> dict[str, Schema]:
     return {key: _parameter(parameter) for key, parameter in vocabulary.CALLS[call].items()}
 
 
-def _parameter(parameter: vocabulary.ArgumentSpec) -> Schema:
+def _parameter(parameter: ArgumentSpec) -> Schema:
     """The schema of an argument. Raises KeyError for a kind of parameter that is missing below."""
     default = parameter.default
     described: Schema = {} if default is None else {"description": f"{default or 'nothing'} if left out"}
