@@ -22,7 +22,7 @@ from conformance.model.kind import Kind
 from conformance.model.rules import Registry
 from conformance.tables.suite import CASES, ROOT, Suite
 from conformance.verbs import ENUMS, VERBS, Linkage, Verb
-from fixtures.softroce import recipe
+from fixtures.guest import recipe
 from reference import stack
 from reference.bench import ReferenceBench
 from reference.device import Device
@@ -142,7 +142,7 @@ def stacks(recipes: Mapping[str, recipe.Recipe] | None = None) -> Iterator[str]:
     """A stack of the guest."""
     for name, each in (recipe.STACKS if recipes is None else recipes).items():
         if each.stack != name:
-            yield f"the stack {name} calls itself {each.stack}: write stack={name!r} in fixtures/softroce/recipe.py"
+            yield f"the stack {name} calls itself {each.stack}: write stack={name!r} in fixtures/guest/recipe.py"
 
 
 def kinds(known: Collection[Kind] = tuple(Kind)) -> Iterator[str]:

@@ -21,7 +21,7 @@ from conformance.tables.loader import parse_table
 from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.verbs import ENUMS, VERBS, Linkage
 from conformance.yamldoc.nodes import read_bytes
-from fixtures.softroce.recipe import STACKS, Recipe
+from fixtures.guest.recipe import STACKS, Recipe
 from samples import registry
 from trial import violations
 from trial.altering import Alteration, AlteredEntry
@@ -166,7 +166,7 @@ def test_a_report_that_cannot_be_chosen(tmp_path: Path) -> None:
 
 
 def test_a_stack_with_another_name() -> None:
-    only(extending.stacks({**STACKS, "duke": Recipe()}), "duke", "fixtures/softroce/recipe.py")
+    only(extending.stacks({**STACKS, "duke": Recipe()}), "duke", "fixtures/guest/recipe.py")
 
 
 def test_a_kind_of_case_without_its_parts() -> None:

@@ -61,11 +61,11 @@ def test_every_real_file_validates(name: str) -> None:
     assert [error.message for error in validator.iter_errors(data)] == []
 
 
-def test_most_malformed_files_do_not_validate() -> None:
+def test_most_malformed_documents_do_not_validate() -> None:
     readable = refused = 0
-    for name in corpus.FILES:
+    for name, text in corpus.DOCUMENTS.items():
         try:
-            data = yaml.safe_load((corpus.FOLDER / name).read_bytes())
+            data = yaml.safe_load(text)
         except (yaml.YAMLError, ValueError):
             continue
         readable += 1
