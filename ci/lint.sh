@@ -9,7 +9,7 @@ python=${RDMA_CTS_PYTHON:-python3}
 tools=$cache/lint/$(sha256sum "$list" | cut -c 1-16)-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 if [ ! -e "$tools/complete" ]; then
     if ! "$python" -c 'import ensurepip' 2>/dev/null; then
-        sh fixtures/install-packages.sh python3-venv || exit 3
+        sh fixtures/system/install-packages.sh python3-venv || exit 3
     fi
     echo "ci/lint.sh: installing $(grep -c == "$list") packages into $tools"
     rm -rf "$tools"

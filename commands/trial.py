@@ -11,8 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from commands import mended_trial, reproduction
-from commands.programs import messages_from_guest
 from commands.written import out_directory
 from conformance.errors import PROGRAM, UserError
 from conformance.model.kind import Kind
@@ -20,10 +18,12 @@ from conformance.run_options import given_path
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
 from conformance.yamldoc.reader import suggestion
-from fixtures.softroce.recipe import DEFAULT_STACK, STACKS
+from fixtures.guest.recipe import DEFAULT_STACK, STACKS
 from reference.bench import ReferenceBench
 from reference.device import Device
-from trial import report
+from targets.programs import messages_from_guest
+from trial import mended_runs as mended_trial
+from trial import report, reproduction
 from trial.alterations import ALTERATIONS
 from trial.blind import BLIND_PERMITTED_VARIANTS, BLIND_VIOLATIONS
 from trial.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED

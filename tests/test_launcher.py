@@ -16,8 +16,8 @@ import pytest
 from commands import doctor
 from conformance.errors import UserError
 from conformance.tables.suite import ROOT
-from fixtures import packages, readiness
-from fixtures.softroce.recipe import recipe_for
+from fixtures.guest.recipe import recipe_for
+from fixtures.system import packages, readiness
 from patience import PATIENCE_S
 
 LAUNCHER = ROOT / "rdma-cts"

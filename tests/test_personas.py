@@ -15,6 +15,7 @@ import pytest
 
 from commands.__main__ import main
 from conformance.model.case import Case
+from conformance.model.transport import IWARP as IWARP_TRANSPORT
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
@@ -66,6 +67,14 @@ def test_only_what_the_driver_violates_fails(persona: Persona) -> None:
     assert (found.wrong, found.passed) == ((), True)
     assert found.verdicts[Verdict.PASS] > 300
     assert Verdict.BROKEN not in found.verdicts
+
+
+@in_turn("persona")
+def test_a_run_begins_with_the_port(persona: Persona) -> None:
+    transport, chosen = persona.port.begin()
+    assert chosen == persona.port.chosen
+    assert transport.iba is persona.stack.has("iba_statuses")
+    assert (transport is IWARP_TRANSPORT) is (persona.name in IWARP)
 
 
 @in_turn("persona")

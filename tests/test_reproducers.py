@@ -17,8 +17,6 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
-from commands.reproducer import basis_of
-from commands.reproduction import AGREED, DIFFERS, NOT_MADE, REPRODUCED, Trying, _finding, compare, passed
 from conformance.defects import symptoms_of
 from conformance.judging import Basis
 from conformance.model.capability import Capabilities
@@ -30,10 +28,11 @@ from reproducers.cut import cut
 from reproducers.layout import WIDTH, statement
 from reproducers.mail import WIDTH as MAIL_WIDTH
 from reproducers.mail import mail
-from reproducers.of_runs import file_name, programs_of, reproducer, unknown_device
+from reproducers.of_runs import basis_of, file_name, programs_of, reproducer, unknown_device
 from reproducers.program import MOST_LINES, Program
 from reproducers.writer import Inexpressible
 from samples import result
+from trial.reproduction import AGREED, DIFFERS, NOT_MADE, REPRODUCED, Trying, _finding, compare, passed
 
 SUITE = load_suite()
 RECORDED = Path(__file__).with_name("recorded_violations")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
-from commands.programs import messages_from_guest
 from conformance.errors import UserError
 from conformance.execution.runner import Unwatched
 from conformance.model.case import Case
@@ -21,6 +20,7 @@ from conformance.tables.tiers import DEFAULT, of_tier
 from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.objects import ON_DEMAND, Domain, Region
+from targets.programs import messages_from_guest
 from trial import report
 from trial.alterations import ALTERATIONS
 from trial.blind import BLIND_PERMITTED_VARIANTS

@@ -55,6 +55,7 @@ from trial.personas.registering import (
     PinningFaultsAreEfault,
     UnsupportedFlagsAreInvalid,
 )
+from trial.personas.sysfs_port import EFA, INFINIBAND, IWARP, MANA
 from trial.personas.windows import (
     BindsOnReliableConnectionsOnly,
     NoBindOfZeroBasedRegions,
@@ -100,6 +101,7 @@ _MLX5 = Persona(
         OnlyFlushedAdviceIsFollowed: f"{_HW}/mlx5/odp.c: mlx5_ib_advise_mr_prefetch, which queues what is not flushed",
         FailuresCarryVendorErrors: "providers/mlx5/cq.c: mlx5_handle_error_cqe",
     },
+    port=INFINIBAND,
 )
 
 _MLX4 = Persona(
@@ -162,6 +164,7 @@ _IRDMA_IWARP = Persona(
     },
     claims=_IRDMA_SECOND.claims,
     raw_registration=_IRDMA_PART,
+    port=IWARP,
 )
 
 _BNXT_RE = Persona(
@@ -201,6 +204,7 @@ _EFA = Persona(
         **_without("providers/efa/verbs.c: efa_create_qp", "rc", "uc", "xrc"),
         **_without("providers/efa/verbs.c: efa_check_qp_attr", "rc_srq"),
         **_without("providers/efa/efa.c: efa_ctx_ops", *_PAGING, *_CHANGING, *_WINDOWS),
+        **_without(f"{_HW}/efa/efa_verbs.c: efa_port_link_layer, of no standard", "iba_statuses"),
         **_without(f"{_HW}/efa/efa_verbs.c: efa_reg_mr", "atomics", "zero_based", *_FLUSHING),
     },
     {
@@ -211,6 +215,7 @@ _EFA = Persona(
         NoPostingInError: "providers/efa/verbs.c: efa_post_send_validate, efa_post_recv_validate",
         NoAsynchronousEvents: f"{_HW}/efa/efa_main.c: efa_process_eqe, which knows no events of queue pairs",
     },
+    port=EFA,
 )
 
 _MANA = Persona(
@@ -229,6 +234,7 @@ _MANA = Persona(
         NoPostingInError: "providers/mana/wr.c: mana_ib_post_send",
         RelaxedOrderingIgnored: f"{_HW}/mana/mr.c: mana_ib_verbs_to_gdma_access_flags",
     },
+    port=MANA,
 )
 
 _ERDMA = Persona(
@@ -251,6 +257,7 @@ _ERDMA = Persona(
         RelaxedOrderingIgnored: f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr, by to_erdma_access_flags",
     },
     hides=_without("providers/erdma/erdma_verbs.c: erdma_push_one_sqe, though it is an RNIC", "immediate_data"),
+    port=IWARP,
 )
 
 _CXGB4 = Persona(
@@ -272,6 +279,7 @@ _CXGB4 = Persona(
         StateOfTheProgram: "providers/cxgb4/verbs.c: c4iw_query_qp",
     },
     claims=_without(f"{_HW}/cxgb4/provider.c: c4iw_register_device", "mw_type_1"),
+    port=IWARP,
 )
 
 _QEDR_COMMON: Mapping[type[Device], str] = {
@@ -299,6 +307,7 @@ _QEDR_IWARP = Persona(
         ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
         StateOfTheProgram: f"{_HW}/qedr/verbs.c: qedr_query_qp",
     },
+    port=IWARP,
 )
 
 _IONIC = Persona(
@@ -332,6 +341,7 @@ _SIW = Persona(
         LibraryIgnoresUnselectedAccess: "providers/siw/siw.c: siw_context_ops, without a verb to look at it",
     },
     raw_registration="providers/siw/siw.c: siw_reg_mr, whose part of the command has the key's tag",
+    port=IWARP,
 )
 
 PERSONAS = (
