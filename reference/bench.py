@@ -22,7 +22,7 @@ from conformance.model.transport import INFINIBAND, IWARP, UNSPECIFIED, Transpor
 from conformance.model.vocabulary import ENTRIES
 from reference import header
 from reference.device import Device
-from reference.entries import Kernel, Library
+from reference.entries import KernelAnswers, LibraryAnswers, ReferenceEntry
 from reference.memory import HUGEPAGE, PAGE, FileRange, Range
 from reference.objects import ACCESS, Domain, Refused, Region, Window
 from reference.queues import Queue
@@ -201,8 +201,9 @@ class ReferenceBench:
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Device()
         self.findings = Findings()
-        self.library = Library(self.device)
-        self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": Kernel(self.device)}
+        self.library = ReferenceEntry(self.device, LibraryAnswers())
+        kernel = ReferenceEntry(self.device, KernelAnswers())
+        self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": kernel}
 
     def entry(self, name: str) -> Entry:
         """Returns the exact calls of one of vocabulary.ENTRIES."""

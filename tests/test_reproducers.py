@@ -264,7 +264,7 @@ def test_a_trial_without_a_run_is_one_line_with_status_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["trial", "--reproducers"]) == 2
+    assert main(["trial", "reproducers"]) == 2
     assert "there is no run to make programs of" in capsys.readouterr().err
 
 
