@@ -22,8 +22,8 @@ from commands.unforeseen import explained
 from conformance import derived
 from conformance.errors import UserError
 from conformance.tables.suite import VERSION
-from fixtures.cache import cache_directory
-from reports.digest import one_line
+from fixtures.system.cache import cache_directory
+from reports.text import one_line
 
 # The commands in the order of the help text; _MODULES has the module names that differ from the command.
 COMMANDS = (

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from conformance.errors import PROGRAM, UserError
 from conformance.yamldoc.reader import suggestion
-from reports.digest import one_line
+from reports.text import one_line
 
 NAME = "rdma-cts"  # before messages
 _CHOICE = re.compile(r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)", re.DOTALL)

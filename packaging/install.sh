@@ -12,8 +12,8 @@ mkdir -p "$suite" "$root/usr/bin" "$root/usr/share/man/man1"
 cd "$project"
 PYTHONPATH=$project PYTHONDONTWRITEBYTECODE=1 "${RDMA_CTS_PYTHON:-/usr/bin/python3}" packaging/man_page.py \
     >"$root/usr/share/man/man1/rdma-cts.1"
-find ./cases ./ci ./commands ./conformance ./fixtures ./profiles ./reference ./reports ./reproducers ./trial \
-    ./waivers ./conftest.py ./tox.ini ./rdma-cts \
+find ./bundles ./cases ./ci ./commands ./conformance ./fixtures ./profiles ./reference ./reports ./reproducers ./runs \
+    ./targets ./trial ./waivers ./conftest.py ./tox.ini ./rdma-cts \
     -name __pycache__ -prune -o -type f ! -name '*.pyc' -exec sh -c '
     suite=$1
     shift

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from conformance.defects import Symptom, symptoms_of
 from conformance.errors import UserError
@@ -15,6 +16,8 @@ from conformance.model.fault import Effect
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Rule
 from conformance.model.verdict import Verdict
+from conformance.results.records import read_results
+from conformance.results.rejudge import known_capabilities
 from conformance.tables.suite import Suite
 from reproducers.cut import cut
 from reproducers.layout import WIDTH
@@ -43,6 +46,11 @@ def programs_of(results: Iterable[ResultRecord], suite: Suite, basis: Basis) -> 
                 yield Made(symptom, reproducer(symptom.name, suite, basis, symptom))
             except Inexpressible as reason:
                 yield Made(symptom, None, str(reason))
+
+
+def basis_of(path: Path) -> Basis:
+    """What is known of the device of a recorded run."""
+    return Basis(known_capabilities(read_results(path)))
 
 
 def unknown_device() -> Basis:

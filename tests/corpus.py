@@ -1,6 +1,7 @@
-"""The malformed files of tests/malformed: reading them, and the mistakes that they must cause.
+"""The malformed documents of tests/malformed: reading them, and the mistakes that they must cause.
 
-A file begins with comments of the form `# expect LINE:COLUMN FRAGMENT`, one for each mistake in it. An optional
+A file there holds the documents of one topic, each below a line `=== name`. A document begins with comments of the form
+`# expect LINE:COLUMN FRAGMENT`, one for each mistake in it, counted from its own first line. An optional
 `# folder NAME` is the folder of the verb to which it belongs. Not a test itself.
 """
 
@@ -15,10 +16,24 @@ from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import ROOT
 from samples import registry
 
-FOLDER = Path(__file__).parent / "malformed"
-FILES = sorted(path.name for path in FOLDER.glob("*.yaml"))
+_FOLDER = Path(__file__).parent / "malformed"
+_NAME = re.compile(rb"^=== ([a-z0-9_]+)\n", re.MULTILINE)
 _EXPECT = re.compile(rb"# expect ([0-9]+:[0-9]+) (.+)\r?\n")
 _IN_FOLDER = re.compile(rb"# folder ([a-z_]+)\n")
+
+
+def _documents() -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for path in sorted(_FOLDER.glob("*.txt")):
+        _, *parts = _NAME.split(path.read_bytes())
+        for name, data in zip(parts[::2], parts[1::2], strict=True):
+            assert name.decode() not in found, f"{path.name} has another document {name.decode()}"
+            found[name.decode()] = data
+    return found
+
+
+# The bytes of each document, by name.
+DOCUMENTS = _documents()
 
 
 @dataclass(frozen=True)
@@ -30,17 +45,17 @@ class Expected:
 
 
 def expectations(data: bytes) -> list[Expected]:
-    """Returns the mistakes that the comments at the beginning of the file expect, in their order."""
+    """Returns the mistakes that the comments at the beginning of the document expect, in their order."""
     return [Expected(location.decode(), fragment.decode()) for location, fragment in _EXPECT.findall(data)]
 
 
 def mistakes(name: str, scratch: Path) -> list[str]:
-    """Returns the mistakes in a file, each as `line:column: message`. Files `rules_*` are rules, others tables."""
-    data = (FOLDER / name).read_bytes()
+    """Returns the mistakes in a document of rules (`rules_*`) or a table, each as `line:column: message`."""
+    data = DOCUMENTS[name]
     folder = _IN_FOLDER.search(data)
     home = scratch / "cases" / (folder[1].decode() if folder else "reg_mr")
     home.mkdir(parents=True)
-    path = home / ("rules.yaml" if is_rules(name) else name)
+    path = home / ("rules.yaml" if is_rules(name) else f"{name}.yaml")
     path.write_bytes(data)
     if is_rules(name):
         found = read_registry([scratch / "cases"], ROOT)[1]
@@ -50,5 +65,5 @@ def mistakes(name: str, scratch: Path) -> list[str]:
 
 
 def is_rules(name: str) -> bool:
-    """Returns whether a file of the corpus has rules and is not a table."""
+    """Returns whether a document of the corpus has rules and is not a table."""
     return name.startswith("rules_")

@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from commands import bundle_file, verify
+from bundles import archive as bundle_file
+from bundles.archive import MANIFEST, Manifest, Member, pack, unpack
+from bundles.claims import claims
+from commands import verify
 from commands.__main__ import main
-from commands.bundle_claims import claims
-from commands.bundle_file import MANIFEST, Manifest, Member, pack, unpack
-from commands.plan import Plan, write_plan
 from conformance.errors import UserError
 from conformance.model.rules import Registry
 from conformance.results.records import encode
@@ -35,8 +35,9 @@ from reference.device import Device
 from reference.stack import without
 from reports.digest import read
 from reports.terminal import QUIET, summary
+from runs.plan import Plan, write_plan
 from samples import numbered
-from trial.violations import VIOLATIONS
+from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
 DEFAULT = Selection(tier="default").apply(SUITE)

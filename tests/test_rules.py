@@ -1,6 +1,6 @@
 """The registry of rules: permanent ids, and the mistakes that a file of rules can have.
 
-The malformed files of rules are in tests/malformed and run by test_tables.py.
+The malformed documents of rules are in tests/malformed and run by test_tables.py.
 """
 
 from __future__ import annotations

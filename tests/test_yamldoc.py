@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import corpus
 from conformance.tables.suite import ROOT
 from conformance.yamldoc import nodes
 from conformance.yamldoc.nodes import MAX_BYTES, MAX_DEPTH, Node, TextError, read_bytes, read_file
@@ -143,17 +144,17 @@ def test_a_file_beyond_the_bound_is_not_read(tmp_path: Path) -> None:
         read_file(path)
 
 
-@pytest.mark.parametrize("folder", ["cases", "tests/malformed"])
-def test_libyaml_and_pyyaml_read_every_file_alike(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(path: Path) -> object:
+def test_libyaml_and_pyyaml_read_everything_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(name: str, data: bytes) -> object:
         try:
-            return nodes.read_bytes(path.read_bytes(), path.name)
+            return nodes.read_bytes(data, name)
         except nodes.TextError as error:
             return error.mistakes
 
     assert nodes._FAST is not None, "this PyYAML is built without libyaml: use that of python3-yaml"
-    files = [path for path in sorted((ROOT / folder).rglob("*.yaml")) if path.is_file()]
-    assert files
-    both = {path: read(path) for path in files}
+    tables = {str(path): path.read_bytes() for path in sorted((ROOT / "cases").rglob("*.yaml"))}
+    assert tables
+    texts = {**tables, **corpus.DOCUMENTS}
+    both = {name: read(name, data) for name, data in texts.items()}
     monkeypatch.setattr(nodes, "_FAST", None)
-    assert {path: read(path) for path in files} == both
+    assert {name: read(name, data) for name, data in texts.items()} == both

@@ -70,8 +70,11 @@ def _about_device(kernel: KernelEvidence) -> range | None:
 
 
 def _naming(kernel: KernelEvidence) -> Callable[[str], bool]:
-    """Whether a line names a suspect. The list of all modules, which follows a complaint, names everybody."""
-    named = re.compile(rf"\b(?:{'|'.join(map(re.escape, kernel.get('suspects', ())))})")
+    """Whether a line names a suspect, alone or in front of the name of a function.
+
+    The list of all modules, which follows a complaint, names everybody.
+    """
+    named = re.compile(rf"\b(?:{'|'.join(map(re.escape, kernel.get('suspects', ())))})(?=_|\b)")
     return lambda line: _MODULES not in line and bool(named.search(line))
 
 

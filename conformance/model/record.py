@@ -41,6 +41,7 @@ class PreflightFacts(TypedDict, total=False):
     """What was tried before the first case; see model.preflight.Findings."""
 
     pairs: dict[str, str]
+    operations: dict[str, str]
     refused_write: str
     renews_by_reset: bool
     tells_state: bool

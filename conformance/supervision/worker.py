@@ -32,7 +32,7 @@ class WorkerEnd:
 
 
 class Worker(Protocol):
-    """One instance of the process that runs cases; see fixtures.softroce.guest.Guest.
+    """One instance of the process that runs cases; see fixtures.guest.guest.Guest.
 
     `next_line` returns a line, an empty one at the end of the stream, or None after `timeout` seconds. `stuck_reason`
     says why no other worker can use the device, or is empty. `kill` may be called from another thread."""
