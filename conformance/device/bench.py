@@ -66,15 +66,6 @@ class DeviceBench:
         self.max_read_elements = device.max_read_elements
         if device.transport is IWARP:
             device.open_connection_manager()
-        self._find_mr_pointer()
-
-    def _find_mr_pointer(self) -> None:
-        """Registers an MR with pyverbs, so that the device's Pointers find where such an object keeps its pointer."""
-        from pyverbs.mr import MR
-
-        pd = self.alloc_pd()
-        self.device.pointers.find_mr_offset(MR(pd.pyverbs, self.page, 0))
-        pd.close()
 
     def entry(self, name: str) -> Entry:
         """The calls of an entry, one of vocabulary.ENTRIES."""
