@@ -18,7 +18,7 @@ from types import ModuleType
 from commands.arguments import NAME, Parser, help_text
 from commands.endings import SIGNALLED, Terminated, crash_report, heed_signals
 from commands.output import Output
-from conformance import derived
+from conformance import cache
 from conformance.errors import UserError
 from conformance.tables.suite import VERSION
 from fixtures.system.cache import cache_directory
@@ -114,7 +114,7 @@ def keep_derived_files(given: Sequence[str]) -> None:
     A run on a device of this host writes nothing outside of its output directory, so one keeps them only with --guest.
     """
     if given[:1] != ["run"] or "--guest" in given:
-        os.environ.setdefault(derived.DIRECTORY, str(cache_directory() / "derived" / "host"))
+        os.environ.setdefault(cache.DIRECTORY, str(cache_directory() / "derived" / "host"))
 
 
 def run_as_program() -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from conformance import derived
+from conformance import cache
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.rules import Registry
@@ -69,7 +69,7 @@ class Suite:
 def load_suite(extra: Sequence[Path] = ()) -> Suite:
     """Returns the project's rules and tables together with those in the folders `extra`.
 
-    What an earlier process has read from the same files is not read again (derived.py). Raises UserError with one line
+    What an earlier process has read from the same files is not read again (cache.py). Raises UserError with one line
     for each mistake.
     """
     for folder in extra:
@@ -78,10 +78,10 @@ def load_suite(extra: Sequence[Path] = ()) -> Suite:
         if not any(folder.glob("*/*.yaml")) and not stray_files(folder, ROOT):
             raise UserError(f"{folder}: no table in this folder", hint=f"tables belong in {folder}/VERB/")
     try:
-        name = f"suite-{_digest_of_sources([CASES, *extra])}.pickle" if derived.path_of("") else ""
+        name = f"suite-{_digest_of_sources([CASES, *extra])}.pickle" if cache.path_of("") else ""
     except OSError:
         name = ""  # reading the tables says which file cannot be read
-    path = derived.kept(name) if name else None
+    path = cache.lookup(name) if name else None
     if path is not None:
         with contextlib.suppress(Exception):  # whatever is wrong with the file: the tables are read anew
             found = pickle.loads(path.read_bytes())
@@ -89,7 +89,7 @@ def load_suite(extra: Sequence[Path] = ()) -> Suite:
                 return found
     suite = _read_suite(extra)
     if name:
-        derived.keep(name, pickle.dumps(suite, pickle.HIGHEST_PROTOCOL))
+        cache.store(name, pickle.dumps(suite, pickle.HIGHEST_PROTOCOL))
     return suite
 
 
@@ -107,7 +107,7 @@ def _digest_of_sources(folders: Sequence[Path]) -> str:
     for path in paths:
         if path.is_file():
             parts += [str(path).encode(errors="surrogateescape"), path.read_bytes()]
-    return derived.digest_of(parts)
+    return cache.digest_of(parts)
 
 
 def _read_suite(extra: Sequence[Path]) -> Suite:

@@ -31,8 +31,8 @@ def path_of(name: str) -> Path | None:
     return Path(folder) / name if folder else None
 
 
-def kept(name: str) -> Path | None:
-    """The file of this name if it has been kept."""
+def lookup(name: str) -> Path | None:
+    """The file of this name if there is one."""
     path = path_of(name)
     if path is None:
         return None
@@ -45,7 +45,7 @@ def kept(name: str) -> Path | None:
     return path
 
 
-def keep(name: str, content: bytes) -> None:
+def store(name: str, content: bytes) -> None:
     """Keeps a file, whole or not at all. What cannot be kept is computed again the next time, without a message."""
     path = path_of(name)
     if path is None:
