@@ -366,7 +366,7 @@ def test_a_report_says_it_beside_each_violation(mixed: Path, form: str) -> None:
 def test_the_summaries_have_the_figures_and_what_was_not_confirmed(mixed: Path) -> None:
     run = read(mixed)
     assert list(confirmation_texts.summary(run)) == [
-        "violations tried again alone: 1 confirmed, 1 not confirmed",
+        "confirmation: 1 of 2 reproduced in isolation",
         f"{IDS[11]}: {NOT_CONFIRMED}",
     ]
     assert all(line in terminal.summary(run, mixed) for line in confirmation_texts.summary(run))
