@@ -45,7 +45,7 @@ class Session:
     ) -> None:
         """`batch` are the cases that the worker was given. `lock` is held to use `recording` and `external_ends`, which
         counts by case how often a worker was killed externally. `stopped`: the run has ended, so that the end of the
-        worker is no result."""
+        worker is not a result."""
         self._worker = worker
         self._number = number
         self._batch = frozenset(batch)
@@ -166,7 +166,7 @@ class Session:
         self._seen.add(case)
 
     def _handle_malformed(self, problem: str) -> None:
-        """A line that the harness has marked as its own, and that is no record."""
+        """A line that the harness has marked as its own, and that is not a record."""
         if self._in_flight:
             self._break(f"the worker sent a malformed line: {problem}")
         elif not self._header:
