@@ -10,7 +10,7 @@ from conformance.defects import Severity, severity_of, symptoms_of
 from conformance.judging import judge
 from conformance.model.fault import FaultKind
 from conformance.model.observation import Observation
-from conformance.model.record_shape import completed_result
+from conformance.model.record_shape import completed
 from conformance.model.verdict import Verdict
 from conformance.results.records import result_record
 from samples import case, registry
@@ -82,7 +82,7 @@ def test_a_request_completes_whatever_becomes_of_it(expected: str, step: str, se
     assert (judgement.fault is not None) == (verdict == Verdict.HANG)
     if judgement.fault:
         assert judgement.fault.kind is FaultKind.NO_COMPLETION
-        symptoms = list(symptoms_of(completed_result(result_record(of, registry(), judgement, after(**seen)), "")))
+        symptoms = list(symptoms_of(completed(result_record(of, registry(), judgement, after(**seen)), "")))
         assert [severity_of(each) for each in symptoms] == [Severity.HANG]
 
 
