@@ -38,7 +38,7 @@ MEMORY_KINDS = {
     "hole": "readable and writable memory whose second page is unmapped",
     "shared": "shared memory of an anonymous file, readable and writable",
     "sparse": "private anonymous memory of any size that reserves nothing, and whose pages have not been accessed yet",
-    "repeated": "a shared file of 1025 pages, mapped again and again, so that much can be pinned",
+    "repeated": "a shared file of 1031 pages, mapped again and again, so that much can be pinned",
     "huge": "memory of huge pages of the system's default size",
     "persistent": "persistent memory: the device DAX that the run was given",
 }
@@ -131,7 +131,13 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "fill": {"memory": _MEMORY},
     "unmap": {"memory": _MEMORY},
     "move": {"memory": _MEMORY},
-    "discard": {"memory": _MEMORY, "how": ArgumentSpec("word", "how", "DONTNEED", words=tuple(DISCARDS))},
+    # Without `addr` and `length` of all of the memory.
+    "discard": {
+        "memory": _MEMORY,
+        "addr": ArgumentSpec("quantity", default=""),
+        "length": ArgumentSpec("quantity", default=""),
+        "how": ArgumentSpec("word", "how", "DONTNEED", words=tuple(DISCARDS)),
+    },
     "fork": {"memory": _MEMORY, "child": ArgumentSpec("word", "child", words=FORK_CHILDREN)},
     "join": {"memory": _MEMORY},
     "resident": {"memory": _MEMORY, "pages": ArgumentSpec("word", "pages", "present", words=tuple(PAGES))},
