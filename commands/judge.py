@@ -14,6 +14,7 @@ from commands import case_options, report
 from commands.output import show
 from commands.written import out_directory
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
+from conformance.results.effective import with_effective
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
 from conformance.results.rejudge import Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
@@ -83,7 +84,7 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
                 if each.kept
                 else file.prepared(each.record, suite.find(each.record["case"]))
             )
-            results.append(waivers.applied(record, header) if waivers else record)
+            results.append(with_effective(record, header, waivers))
             file.append(results[-1])
         confirmations = _still_valid(recorded, results)
         for confirmation in confirmations:

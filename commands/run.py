@@ -146,6 +146,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
             _plan(options, suite, cases, chosen, plan, out)
             header: SupervisorFacts = {
                 "stack": chosen.stack,
+                "subject": options.judged_subject,
                 "seed": options.seed,
                 "tier": options.tier,
                 "argv": [NAME, *arguments.argv],

@@ -23,6 +23,7 @@ from conformance.device.libibverbs import DIALECTS
 from conformance.errors import PROGRAM
 from conformance.model.case import Case
 from conformance.model.vocabulary import TIERS
+from conformance.results.effective import DEVICE, STACK, SUBJECTS
 from conformance.supervision import CASE_DEADLINE_S
 from conformance.tables.suite import ROOT
 from conformance.tables.tiers import DEFAULT, SEQUENCES_S
@@ -154,6 +155,7 @@ class RunOptions:
     cases: tuple[Path, ...] = ()
     profile: Path | None = None
     waivers: Path | None = None
+    subject: str | None = None
     no_confirm: bool = False
     dialect: str | None = None
     deadline: float = CASE_DEADLINE_S
@@ -202,6 +204,11 @@ class RunOptions:
         """
         alone = self.of_case(case)
         return shlex.join([PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()])
+
+    @property
+    def judged_subject(self) -> str:
+        """What the run passes judgement on, once the target is determined."""
+        return self.subject or (STACK if self.guest else DEVICE)
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -439,6 +446,14 @@ OPTIONS: Mapping[str, Option] = {
             GENERAL,
             "FILE",
             given_path,
+            decides=False,
+        ),
+        Option(
+            "subject",
+            "--subject",
+            "what is judged; what the kernel's core or libibverbs answers fails no device (default: the device,"
+            " in the guest the stack)",
+            choices=SUBJECTS,
             decides=False,
         ),
         Option("no_confirm", "--no-confirm", "do not try each violation again alone", decides=False),

@@ -28,6 +28,7 @@ from conformance.model.record import (
 )
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
+from conformance.results.effective import with_effective
 from conformance.results.prior_sessions import PriorSessions, stack_change
 from conformance.results.records import encode, footer_record, result_record
 from conformance.results.waivers import Waivers
@@ -193,8 +194,8 @@ class Recording:
 
     def append(self, record: ResultRecord) -> None:
         """Records a result that is prepared."""
-        if self._waivers and self.header:
-            record = self._waivers.applied(record, self.header)
+        if self.header:
+            record = with_effective(record, self.header, self._waivers)
         self.done[record["case"]] = record
         self._file.append(record)
         self._listener.result_recorded(record, len(self.done), len(self.cases))
