@@ -11,9 +11,6 @@ from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.waivers import Waivers
 
-DEVICE, STACK = "device", "stack"
-SUBJECTS = (DEVICE, STACK)
-
 
 def with_effective(record: ResultRecord, header: HeaderRecord, waivers: Waivers | None) -> ResultRecord:
     """The result with its effective verdict in the run of this header."""
@@ -21,6 +18,6 @@ def with_effective(record: ResultRecord, header: HeaderRecord, waivers: Waivers 
         record = waivers.applied(record, header)
     elif record["effective"] == Verdict.STACK:
         record = {**record, "effective": record["verdict"]}
-    if header.get("subject") == DEVICE and record["effective"] in VIOLATIONS and is_of_stack(record):
+    if header.get("subject") == "device" and record["effective"] in VIOLATIONS and is_of_stack(record):
         return {**record, "effective": Verdict.STACK}
     return record
