@@ -370,7 +370,7 @@ def test_the_summaries_have_the_figures_and_what_was_not_confirmed(mixed: Path) 
         f"{IDS[11]}: {NOT_CONFIRMED}",
     ]
     assert all(line in terminal.summary(run, mixed) for line in confirmation_texts.summary(run))
-    assert "1 confirmed, 1 not confirmed" in str(renderer("markdown").render([run]))
+    assert "1 of 2 reproduced in isolation" in str(renderer("markdown").render([run]))
     data = json.loads(renderer("summary").render([run]))
     assert data["confirmation"] == {"confirmed": 1, "not_confirmed": 1, "not_tried": 0, "unconfirmed": [IDS[11]]}
 
@@ -396,5 +396,5 @@ def test_a_damaged_record_is_one_line(tmp_path: Path, mixed: Path, record: dict[
 
 def test_judging_again_keeps_what_was_tried(tmp_path: Path, mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["judge", str(mixed), "--out", str(tmp_path / "again")]) == 1
-    assert "1 confirmed, 1 not confirmed" in str(renderer("markdown").render([read(tmp_path / "again")]))
+    assert "1 of 2 reproduced in isolation" in str(renderer("markdown").render([read(tmp_path / "again")]))
     assert read_results(tmp_path / "again").confirmations == read_results(mixed).confirmations
