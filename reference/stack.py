@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conformance.model import capability
+from conformance.model import capability, on_demand
 
 # The capabilities that a device declares. The suite finds out others by calls, as on a real stack.
 DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(0, 0, 0, 0)))
@@ -82,8 +82,7 @@ OPTIONAL = (
     "advise_mr",
 )
 # The capabilities that depend on another one.
-_OPERATIONS = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
-_DEPENDENT = {"odp": ("odp_implicit", *_OPERATIONS), "rereg_mr": ("rereg_translation",)}
+_DEPENDENT = {"odp": ("odp_implicit", *on_demand.NAMES), "rereg_mr": ("rereg_translation",)}
 
 
 def without(*names: str) -> Stack:

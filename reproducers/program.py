@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from conformance.model import on_demand
 from conformance.model.capability import PRECONDITIONS
 from conformance.model.case import Case, Step
 from conformance.model.kind import Kind
@@ -34,10 +35,7 @@ _DECLARED: Mapping[str, str] = {
     "mw_type_2": "device.orig_attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)",
     "odp": "device.odp_caps.general_caps & IBV_ODP_SUPPORT",
     "odp_implicit": "device.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT",
-    **{
-        f"odp_{name.lower()}": f"device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_{name}"
-        for name in ("SEND", "RECV", "WRITE", "READ", "ATOMIC")
-    },
+    **{name: f"device.{member} & {bit}" for name, (member, bit) in on_demand.DECLARED_BY.items()},
     "flush_global": "device.device_cap_flags_ex >> 38 & 1",
     "flush_persistent": "device.device_cap_flags_ex >> 39 & 1",
     "atomic_write": "device.device_cap_flags_ex >> 40 & 1",

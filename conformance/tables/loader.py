@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.model import capability, vocabulary
+from conformance.model import capability, on_demand, vocabulary
 from conformance.model.case import Case, Flags
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
@@ -238,7 +238,11 @@ def _needs_of_operations(row: RowBody) -> list[str]:
         elements = step.arguments.get("sg_list")
         if step.call == "post_receive" and isinstance(elements, tuple) and len(elements) > 1:
             needs.append("lists")
-        needs += [capability.ON_DEMAND_NEEDS.get(key) for key in keys[2:] if "ON_DEMAND" in _registered_flags(row)]
+        if "ON_DEMAND" in _registered_flags(row):
+            via = row.given.qps.get(str(step.arguments.get("via")))
+            needs.append(
+                on_demand.needed(step.call, operation, via.kind if via else str(step.arguments.get("qp_type")))
+            )
     return [need for need in needs if need]
 
 
