@@ -99,11 +99,11 @@ def test_defects_do_not_depend_on_the_order_of_the_results_nor_on_which_others_t
 
 
 def test_one_cause_that_shows_at_many_rules_is_one_defect() -> None:
-    found = {defect.title: defect for defect in defects_of(results("siw"))}
-    ignored = found["data through a region with addresses of its own go elsewhere or are lost under SUCCESS"]
+    found = {defect.fingerprint: defect for defect in defects_of(results("siw"))}
+    ignored = found["9d4c5e172cfa"]
     assert ignored.rules == ("IOVA-01", "IOVA-02", "IOVA-03", "IOVA-06", "REG-11")
     assert len(ignored.cases) == 30
-    assert found["RDMA_READ through a key of a region moves bytes that it must not"].severity is Severity.MEMORY
+    assert found["34c74b10f9f8"].severity is Severity.MEMORY
 
 
 def test_the_most_severe_defect_comes_first_and_each_result_counts_once() -> None:
@@ -139,7 +139,7 @@ def test_severity_is_that_of_what_was_observed(name: str) -> None:
             elif severity is Severity.NOT_REFUSED:
                 assert done
             elif severity is Severity.VALID_REFUSED:
-                assert failed
+                assert failed or any(each.get("unacknowledged") and each.get("moved") == "nothing" for each in seen)
             else:
                 assert severity is Severity.WRONG_REPORT
 
@@ -147,7 +147,7 @@ def test_severity_is_that_of_what_was_observed(name: str) -> None:
 LINES = {
     "traffic(op=SEND) returned 0, completed with SUCCESS, and moved bytes that it should not": Effect.MOVED,
     "traffic returned 0, completed with SUCCESS, but nothing has arrived; no remote byte changed": Effect.MISPLACED,
-    "traffic should succeed, returned 0, completed with SUCCESS, and nothing arrived": Effect.MISPLACED,
+    "traffic should succeed, returned 0, completed with SUCCESS, and nothing arrived": Effect.REFUSED,
     "traffic returned 0, completed with SUCCESS, before its data was there": Effect.MISPLACED,
     "traffic returned 0, completed with SUCCESS, and changed bytes beside the buffer of the peer": Effect.MISPLACED,
     "traffic returned 0, completed with SUCCESS, remote bytes changed: 8 at -64": Effect.MISPLACED,

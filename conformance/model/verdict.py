@@ -9,7 +9,7 @@ class Verdict(StrEnum):
     """What is concluded from one result. Their order is that of severity: the first is the worst."""
 
     CRASH = "CRASH"  # the kernel or process under test died in the case
-    HANG = "HANG"  # it gave no answer within the deadline
+    HANG = "HANG"  # it, or a request, gave no answer within the deadline
     FAIL = "FAIL"  # it departed from what a document says
     BROKEN = "BROKEN"  # the harness or the environment failed: says nothing about the device
     MISSED = "MISSED"  # planned and not run
