@@ -58,10 +58,13 @@ MEANING: Mapping[str, str] = {
     name: f"{of}_odp_caps of ibv_query_device_ex has IBV_ODP_SUPPORT_{operation.upper()}"
     for name, (of, operation) in _ALL.items()
 }
-# The member of struct ibv_device_attr_ex, and the bit in it, by capability.
+# The member of struct ibv_device_attr_ex, and the bit in it, by capability. Older headers have no names for the last two.
 DECLARED_BY: Mapping[str, tuple[str, str]] = {
-    name: (f"odp_caps.per_transport_caps.{of}_odp_caps", f"IBV_ODP_SUPPORT_{operation.upper()}")
-    for name, (of, operation) in _ALL.items()
+    name: (
+        f"odp_caps.per_transport_caps.{of}_odp_caps",
+        f"{_BITS[each]:#x}" if each in ("flush", "atomic_write") else f"IBV_ODP_SUPPORT_{each.upper()}",
+    )
+    for name, (of, each) in _ALL.items()
 }
 
 

@@ -98,8 +98,9 @@ int main(int argc, char **argv)
     SET_UP(!ibv_query_device_ex(context, NULL, &device));
     if (!(device.device_cap_flags_ex >> 39 & 1) ||
         !(device.odp_caps.per_transport_caps.rc_odp_caps &
-        IBV_ODP_SUPPORT_WRITE))
-        errx(77, "not declared: flush_persistent, odp_write");
+        IBV_ODP_SUPPORT_WRITE) ||
+        !(device.odp_caps.per_transport_caps.rc_odp_caps & 0x40))
+        errx(77, "not declared: flush_persistent, odp_write, odp_flush");
     size_t buf_size = 2 * PAGE;
     unsigned char *buf = mmap(NULL, buf_size, PROT_READ | PROT_WRITE,
         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
