@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conformance.model import capability, on_demand
+from conformance.model import capability
 
 # The capabilities that a device declares. The suite finds out others by calls, as on a real stack.
 DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(0, 0, 0, 0)))
@@ -82,7 +82,12 @@ OPTIONAL = (
     "advise_mr",
 )
 # The capabilities that depend on another one.
-_DEPENDENT = {"odp": ("odp_implicit", *on_demand.NAMES), "rereg_mr": ("rereg_translation",)}
+_OPERATIONS = [
+    capability.on_demand(transport, operation)
+    for transport, operations in capability.ODP_OPERATIONS.items()
+    for operation in operations
+]
+_DEPENDENT = {"odp": ("odp_implicit", *_OPERATIONS), "rereg_mr": ("rereg_translation",)}
 
 
 def without(*names: str) -> Stack:

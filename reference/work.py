@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import Completion, SendRequest
-from conformance.model import on_demand
+from conformance.model.capability import need_on_demand
 from conformance.model.transport import IWARP
 from reference.access import RIGHTS
 from reference.binding import Binding
@@ -79,7 +79,7 @@ class Work(Binding):
     def carry_out(self, queue: Queue, request: SendRequest) -> str:
         """Carries out a request and returns its status."""
         plain = "SEND" if request.opcode in _SENDS else request.opcode
-        self.on_demand_need = on_demand.of_request(plain, queue.kind)
+        self.on_demand_need = _need_on_demand(plain, queue.kind)
         if request.opcode == "BIND_MW":
             return self.posted_bind(queue, request)
         if request.opcode == "LOCAL_INV":
@@ -248,7 +248,7 @@ class Work(Binding):
         if peer.kind == "UD" and content is not None:  # a datagram is preceded by its global route header
             content, length = bytes(_GRH) + content, length + _GRH
         wr_id, sges = self.next_receive(peer)
-        self.on_demand_need = on_demand.of_request("RECV", peer.kind)
+        self.on_demand_need = _need_on_demand("RECV", peer.kind)
         status, answer = SUCCESS, SUCCESS
         if content is not None and len(content) > sum(sge.length for sge in sges):
             status, answer = "LOC_LEN_ERR", "REM_INV_REQ_ERR"
@@ -274,6 +274,12 @@ class Work(Binding):
     def next_receive(self, queue: Queue) -> tuple[int, tuple[Sge, ...]]:
         """Removes and returns the receive that the next message consumes: the oldest one."""
         return queue.receives.popleft()
+
+
+def _need_on_demand(opcode: str, kind: str) -> str:
+    """The capability that a request needs for on-demand memory, or RECV for a receive that a message consumes."""
+    call = "local_traffic" if opcode in ("SEND", "RECV") else "traffic"
+    return need_on_demand(call, opcode, kind) or ""
 
 
 def _fitting(sges: Sequence[Sge], length: int) -> list[Sge]:

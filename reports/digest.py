@@ -25,7 +25,7 @@ from conformance.tables.suite import CASES, POINT, load_suite, tables_digest
 from reports.text import flat, format_count, format_value, plain
 
 # The standing of a rule, by its verdict; in the order of the summary sentence.
-VERIFIED, VIOLATED, WAIVED = "verified", "violated", "waived"
+VERIFIED, VIOLATED, WAIVED, OF_STACK = "verified", "violated", "waived", "of the stack"
 UNSUPPORTED, UNREACHABLE, UNDECIDED, NOT_RUN = "unsupported", "unreachable", "undecided", "not run"
 STANDING: Mapping[str, str] = {
     Verdict.PASS: VERIFIED,
@@ -33,16 +33,18 @@ STANDING: Mapping[str, str] = {
     Verdict.CRASH: VIOLATED,
     Verdict.HANG: VIOLATED,
     Verdict.WAIVED: WAIVED,
+    Verdict.STACK: OF_STACK,
     Verdict.UNSUPPORTED: UNSUPPORTED,
     Verdict.UNREACHABLE: UNREACHABLE,
     Verdict.BROKEN: UNDECIDED,
     Verdict.MISSED: UNDECIDED,
 }
-STANDINGS = (VERIFIED, VIOLATED, WAIVED, UNSUPPORTED, UNREACHABLE, UNDECIDED, NOT_RUN)
+STANDINGS = (VERIFIED, VIOLATED, WAIVED, OF_STACK, UNSUPPORTED, UNREACHABLE, UNDECIDED, NOT_RUN)
 _PHRASES: Mapping[str, str] = {
     VERIFIED: "verified",
     VIOLATED: "violated",
     WAIVED: "waived",
+    OF_STACK: "violated by the stack on every device",
     UNSUPPORTED: "unsupported by this device",
     UNREACHABLE: "unreachable on this stack",
     UNDECIDED: "undecided",
@@ -204,13 +206,13 @@ class Digest:
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
-        """The defects that the violations come to, the most severe first; those that are waived last."""
+        """The defects that the violations come to, the most severe first; those waived or of the stack last."""
         return tuple(defects_of(self.results))
 
     @property
     def open_defects(self) -> tuple[Defect, ...]:
-        """The defects that are not waived."""
-        return tuple(defect for defect in self.defects if not defect.waived)
+        """The defects that are neither waived nor of the stack."""
+        return tuple(defect for defect in self.defects if not (defect.waived or defect.of_stack))
 
     @cached_property
     def severities(self) -> Mapping[Severity, int]:

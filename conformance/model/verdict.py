@@ -14,6 +14,7 @@ class Verdict(StrEnum):
     BROKEN = "BROKEN"  # the harness or the environment failed: says nothing about the device
     MISSED = "MISSED"  # planned and not run
     WAIVED = "WAIVED"  # only as an effective verdict: of a violation that a waiver covers
+    STACK = "STACK"  # only as an effective verdict, of a run about a device: of what the stack answers on every one
     UNREACHABLE = "UNREACHABLE"  # this stack cannot be brought into the situation
     UNSUPPORTED = "UNSUPPORTED"  # the device does not declare the capability, and refuses properly
     PASS = "PASS"

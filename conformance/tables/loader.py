@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.model import capability, on_demand, vocabulary
+from conformance.model import capability, vocabulary
 from conformance.model.case import Case, Flags
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
@@ -240,9 +240,8 @@ def _needs_of_operations(row: RowBody) -> list[str]:
             needs.append("lists")
         if "ON_DEMAND" in _registered_flags(row):
             via = row.given.qps.get(str(step.arguments.get("via")))
-            needs.append(
-                on_demand.needed(step.call, operation, via.kind if via else str(step.arguments.get("qp_type")))
-            )
+            kind = via.kind if via else str(step.arguments.get("qp_type", "RC"))
+            needs.append(capability.need_on_demand(step.call, operation, kind))
     return [need for need in needs if need]
 
 
