@@ -31,7 +31,7 @@ from conformance.run_options import RunOptions, given_path
 from conformance.supervision import Start, Supervisor, Worker
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite
-from conformance.tables.tiers import ordered
+from conformance.tables.tiers import left_out, ordered
 from reports.digest import read
 from reports.progress import Progress
 from reports.terminal import NORMAL, QUIET, VERBOSE, summary
@@ -146,6 +146,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None =
                 "stack": chosen.stack,
                 "seed": options.seed,
                 "tier": options.tier,
+                "left_out": len(left_out(suite.cases, [case.id for case in cases])),
                 "argv": [NAME, *arguments.argv],
                 "under_test": {"given": chosen.given},
                 "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None,

@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from conformance.defects import Defect, Severity, Symptom
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
+from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points, verdict_on
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
 from reports import confirmation, evidence, pictures
@@ -379,7 +379,7 @@ def hashes(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
 
 
 def _rank(verdict: str) -> int:
-    return VERDICTS.index(verdict) if verdict in VERDICTS else len(VERDICTS)
+    return OF_RULES.index(Verdict(verdict)) if verdict in OF_RULES else len(OF_RULES)
 
 
 def outcome_text(outcome: Outcome) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from conformance.defects import Defect
-from conformance.model.verdict import VERDICTS
+from conformance.model.verdict import OF_RULES
 from reports import confirmation, evidence
 from reports.digest import Digest
 from reports.rule_ids import format_rules
@@ -38,9 +38,9 @@ def _run(run: Digest) -> Iterator[str]:
     yield "| verdict | rules | cases |"
     yield "|---|---:|---:|"
     rules = list(run.verdicts.values())
-    for verdict in reversed(VERDICTS):
-        if run.counts.get(verdict):
-            yield f"| {verdict} | {rules.count(verdict)} | {run.counts[verdict]} |"
+    for verdict in reversed(OF_RULES):
+        if verdict in rules or run.counts.get(verdict):
+            yield f"| {verdict} | {rules.count(verdict)} | {run.counts.get(verdict, 0)} |"
     for line in confirmation.summary(run):
         yield ""
         yield escaped(line)

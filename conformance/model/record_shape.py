@@ -71,6 +71,7 @@ HEADER: HeaderRecord = {
     "rules": {},
     "seed": None,
     "planned": [],
+    "controls": {},
     "argv": [],
     "started": "",
 }
@@ -97,6 +98,7 @@ RESULT: ResultRecord = {
     "claimed": "",
     "notes": [],
     "set_up": {"given": [], "before": []},
+    "evidence": [],
     "space": {},
     "points": {},
     "rule_verdicts": {},

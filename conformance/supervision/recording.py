@@ -133,9 +133,9 @@ class Recording:
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
         """The header of the run: of the worker's only what the worker alone can know."""
-        rules = {rule.id: rule.as_data() for rule in self._registry.values()}
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
-        header = cast(HeaderRecord, {**own, **self._header_facts, "rules": rules, "planned": list(self.cases)})
+        known = {"rules": self._registry.as_data(), "controls": dict(self._registry.needs.controls)}
+        header = cast(HeaderRecord, {**own, **self._header_facts, **known, "planned": list(self.cases)})
         header["under_test"] = {**worker_header.get("under_test", {}), **self._header_facts.get("under_test", {})}
         return header
 

@@ -6,7 +6,7 @@ Not for the type of a rule (model/rules.py) and not for tables (loader.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from conformance.model import capability, vocabulary
@@ -21,7 +21,9 @@ FILE_NAME = "rules.yaml"
 REQUIRED = ("id", "statement", "document", "section", "level", "layer", "needs", "since", "failure_means")
 # A rule has exactly one of these: the words of its document, or the reason why they are not given.
 QUOTE, UNQUOTED = "quote", "unquoted"
-KEYS = (*REQUIRED, QUOTE, UNQUOTED)
+# What verifies the rule, if that is not all that its cases can show; and of which stacks it speaks, if not of all.
+EVIDENCE, CONDITIONAL = "evidence", "conditional"
+KEYS = (*REQUIRED, QUOTE, UNQUOTED, EVIDENCE, CONDITIONAL)
 # Of a predicate that is true where any flag of an enumeration is, beside those that are excepted.
 FLAGS, EXCEPT = "flags of", "except"
 _PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
@@ -99,7 +101,9 @@ def _predicate(reader: Reader, name: str, node: Node) -> str:
 def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
     before = len(reader.mistakes)
     fields = reader.mapping(node, "a rule", KEYS, REQUIRED)
-    texts = {key: reader.text(fields.get(key), key) for key in fields if key not in ("level", "layer", "needs")}
+    texts = {
+        key: reader.text(fields.get(key), key) for key in fields if key not in ("level", "layer", "needs", EVIDENCE)
+    }
     if QUOTE in fields and UNQUOTED in fields:
         reader.note((node.keys or {})[UNQUOTED], f"a rule with the key {QUOTE!r} cannot have {UNQUOTED!r} too")
     elif isinstance(node.value, dict) and QUOTE not in fields and UNQUOTED not in fields:
@@ -107,6 +111,7 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
     level = reader.word(fields.get("level"), "level", LEVELS)
     layer = reader.word(fields.get("layer"), "layer", LAYERS)
     needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
+    evidence = tuple(reader.text(item, "a part of the evidence") or "" for item in _items(reader, fields))
     if (id_ := texts.get("id")) and not RULE_ID.fullmatch(id_):
         reader.note(fields["id"].location, f"invalid rule id {quoted(id_)}; write e.g. REG-15")
     if len(reader.mistakes) > before:
@@ -125,4 +130,10 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
         since=str(texts["since"]),
         failure_means=str(texts["failure_means"]),
         location=fields["id"].location,
+        evidence=evidence,
+        conditional=texts.get(CONDITIONAL) or "",
     )
+
+
+def _items(reader: Reader, fields: Mapping[str, Node]) -> Iterable[Node]:
+    return reader.items(fields[EVIDENCE], EVIDENCE) if EVIDENCE in fields else ()
