@@ -28,14 +28,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from commands.guests import Guests  # noqa: E402
 from conformance.results.records import read_results  # noqa: E402
 from conformance.run_options import RunOptions  # noqa: E402
-from fixtures.cache import cache_directory  # noqa: E402
-from fixtures.softroce.guest import boot  # noqa: E402
-from fixtures.softroce.image import ensure_image  # noqa: E402
-from fixtures.softroce.job import Job  # noqa: E402
-from fixtures.softroce.recipe import Recipe  # noqa: E402
+from fixtures.guest.guest import boot  # noqa: E402
+from fixtures.guest.image import ensure_image  # noqa: E402
+from fixtures.guest.job import Job  # noqa: E402
+from fixtures.guest.recipe import Recipe  # noqa: E402
+from fixtures.system.cache import cache_directory  # noqa: E402
+from targets.guests import Guests  # noqa: E402
 
 CASE = "reg_mr/access_flags/local-write-alone"
 

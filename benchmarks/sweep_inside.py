@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from conformance.device.device import Device
+from conformance.device.limits import obey_locked_memory_limit
 from conformance.device.native_exchange import COMPILE_THRESHOLD
 from conformance.execution.runner import RunContext, Unwatched, no_progress
 from conformance.judging import Basis
@@ -23,7 +24,6 @@ from conformance.tables.suite import CASES, ROOT
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import read_bytes
 from fixtures.bench import DeviceBench
-from fixtures.limits import obey_locked_memory_limit
 
 THEIRS = ("test_mr", "test_odp")
 PORT = Path("/dev/virtio-ports/rdma-cts.results")

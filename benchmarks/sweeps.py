@@ -17,13 +17,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from commands.guests import SUITE_PARTS
 from conformance.tables.suite import ROOT
-from fixtures.cache import cache_directory
-from fixtures.softroce.guest import boot
-from fixtures.softroce.image import ensure_image
-from fixtures.softroce.job import Job
-from fixtures.softroce.recipe import recipe_for
+from fixtures.guest.guest import boot
+from fixtures.guest.image import ensure_image
+from fixtures.guest.job import Job
+from fixtures.guest.recipe import recipe_for
+from fixtures.system.cache import cache_directory
+from targets.guests import SUITE_PARTS
 
 OWN = ("sweep_floor.c", "sweep_inside.py", "rdma_core_tests.py")
 _SILENCE_S = 900.0

@@ -9,13 +9,11 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from bundles.archive import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
+from bundles.claims import claims
 from commands import case_options, verify
 from commands.arguments import Parser
-from commands.bundle_claims import claims
-from commands.bundle_file import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
 from commands.output import show
-from commands.plan import FILE_NAME as PLAN
-from commands.plan import read_plan
 from commands.run_arguments import add_arguments as add_run_arguments
 from commands.run_arguments import options_from
 from commands.written import is_standard_output, out_path, write_out
@@ -25,6 +23,8 @@ from conformance.results.points import points_path
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.run_options import given_path
 from reports.digest import Digest, read
+from runs.plan import FILE_NAME as PLAN
+from runs.plan import read_plan
 
 NAME = "bundle"
 HELP = "Pack a run with everything that is needed to judge it anew elsewhere (see verify)."

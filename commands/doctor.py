@@ -8,17 +8,17 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from commands import hosts
 from commands.output import show
 from conformance.errors import PROGRAM, UserError
 from conformance.run_options import word
-from fixtures import packages
-from fixtures.cache import cache_directory
-from fixtures.readiness import MISSING, NOTE, OK, Finding, Host, device_findings, packages_finding, works
-from fixtures.softroce import accelerator, privileges
-from fixtures.softroce.build import NEEDED_BYTES
-from fixtures.softroce.image import damage_of, image_folder
-from fixtures.softroce.recipe import DEFAULT_STACK, STACKS, Recipe, recipe_for
+from fixtures.guest import accelerator, privileges
+from fixtures.guest.build import NEEDED_BYTES
+from fixtures.guest.image import damage_of, image_folder
+from fixtures.guest.recipe import DEFAULT_STACK, STACKS, Recipe, recipe_for
+from fixtures.system import packages
+from fixtures.system.cache import cache_directory
+from fixtures.system.readiness import MISSING, NOTE, OK, Finding, Host, device_findings, packages_finding, works
+from targets import hosts
 
 NAME = "doctor"
 HELP = "Show what is missing on this host for each way of running, and how to get it."

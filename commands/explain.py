@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import re
-from pathlib import Path
 
 from commands import case_options
-from commands.explanations import of_case, of_defect, of_rule
 from commands.output import show
-from conformance.defects import Defect
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
-from conformance.results.records import FILE_NAME
 from conformance.run_options import given_path
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
-from reports.digest import Digest, read
+from reports.digest import read
+from reports.explanations import FINGERPRINT, defect_of, of_case, of_defect, of_rule
+from runs.folder import OUT, latest
 
 NAME = "explain"
 HELP = "Explain a rule, a case, a point of a sweep or a defect: source, set-up, last verdict, what a failure means."
-
-OUT = Path("out")  # where runs write their results by default
-FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # its beginning suffices if no other defect's begins like that
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,12 +48,6 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def latest(folder: Path) -> Path | None:
-    """The run in `folder` whose results were written last; None if there is none."""
-    files = sorted(folder.glob(f"*/{FILE_NAME}"), key=lambda file: file.stat().st_mtime)
-    return files[-1].parent if files else None
-
-
 def _case(suite: Suite, wanted: str) -> Case:
     found = suite.find(wanted)
     if found is None:
@@ -69,15 +57,3 @@ def _case(suite: Suite, wanted: str) -> Case:
             hint=f"{PROGRAM} list shows all cases, {PROGRAM} list --rules all rules",
         )
     return found
-
-
-def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Digest]:
-    """The defect of a run with a fingerprint that begins so. Raises UserError; `option` names another run."""
-    if run is None:
-        raise UserError(f"there is no run to look for the defect {wanted} in", hint=f"{option} DIR names one")
-    found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]
-    if len(found) != 1:
-        many = ", ".join(defect.fingerprint for defect in found)
-        what = f"the fingerprints {many} begin with {wanted}" if many else f"{run.directory} has no defect {wanted}"
-        raise UserError(what, hint=f"{PROGRAM} report {run.directory} shows all defects")
-    return found[0], run

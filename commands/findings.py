@@ -8,16 +8,16 @@ from pathlib import Path
 import yaml
 
 from commands import case_options
-from commands.reproducer import basis_of
 from commands.written import out_directory
 from conformance.errors import UserError
 from conformance.regular_file import read_regular
 from conformance.results.files import make_directory, not_written, write_through
 from conformance.run_options import given_path
-from fixtures.softroce.changes import FOLDER as CHANGES
-from fixtures.softroce.changes import read_changes
+from fixtures.guest.changes import FOLDER as CHANGES
+from fixtures.guest.changes import read_changes
 from reports.digest import read
 from reproducers.findings import FOLDER, PAGE, Run, findings_of, page
+from reproducers.of_runs import basis_of
 
 NAME = "findings"
 HELP = "Write a page of the defects in several runs, one for each stack, with C programs that show them."
@@ -66,7 +66,7 @@ def _mended() -> dict[str, str]:
     """By fingerprint, the changes of the mended stack that mend a defect, as links, with texts for a mailing list."""
     found: dict[str, list[str]] = {}
     for change in read_changes():
-        source = f"../fixtures/softroce/{CHANGES.name}/{change.name}.yaml"
+        source = f"../fixtures/guest/{CHANGES.name}/{change.name}.yaml"
         for fingerprint in change.defects:
             link = f"[{change.name}]({source}) ([text]({FOLDER}/{change.name}.txt))"
             found.setdefault(fingerprint, []).append(link)

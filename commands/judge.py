@@ -24,8 +24,9 @@ from conformance.tables.profile import read_profile
 from conformance.tables.suite import VERSION, Suite
 from conformance.tables.tiers import left_out
 from reports.comparison import Change, compare
-from reports.digest import Digest, one_line, read
+from reports.digest import Digest, read
 from reports.terminal import REPORT
+from reports.text import one_line
 
 NAME = "judge"
 HELP = "Judge recorded observations again by the current rules and tables, without a device."

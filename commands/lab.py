@@ -1,7 +1,7 @@
 """A lab: the same cases on several hosts at once, each in a run of its own, and one page about all of them.
 
 Each host has a `rdma-cts run --host` of its own, so that nothing that happens to one touches the others. Not for the
-file (lab_file.py), nor for the page (reports/lab.py).
+file (runs/lab_file.py), nor for the page (reports/lab.py).
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from datetime import datetime
 from pathlib import Path
 
 from commands import case_options, report
-from commands.lab_file import OF_HOSTS, LabHost, read_lab
-from commands.plan import FILE_NAME as PLAN
-from commands.plan import LabPlan, read_plan, write_lab_plan
 from commands.run_arguments import recorded_options
-from commands.run_folder import run_folder
 from conformance.errors import PROGRAM, UserError
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import GUEST, OPTIONS, RunOptions
 from conformance.tables.profile import read_profile
-from fixtures.processes import die_with_parent
+from fixtures.system.processes import die_with_parent
 from reports import lab as page
-from reports.digest import Digest, one_line, read
+from reports.digest import Digest, read
 from reports.progress import Progress
 from reports.terminal import QUIET, VERBOSE
+from reports.text import one_line
+from runs.folder import run_folder
+from runs.lab_file import OF_HOSTS, LabHost, read_lab
+from runs.plan import FILE_NAME as PLAN
+from runs.plan import LabPlan, read_plan, write_lab_plan
 
 # Options that a lab cannot be given, by name, and why.
 _REFUSED = {

@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from commands import builds, case_options, run_arguments
+from commands import case_options, run_arguments
 from commands.output import show
-from commands.run_folder import WORK, tidied
 from commands.unforeseen import explained
 from commands.written import out_directory
 from conformance.errors import UserError
@@ -31,10 +30,10 @@ from conformance.results.writer import ResultsFile
 from conformance.run_options import BUILDS, CASES, GENERAL, WHERE, RunOptions, budget_seconds
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import ROOT
-from fixtures.cache import cache_directory
-from fixtures.processes import signal_name
-from fixtures.softroce.image import renew_image
-from fixtures.softroce.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS, recipe_for
+from fixtures.guest.image import renew_image
+from fixtures.guest.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS, recipe_for
+from fixtures.system.cache import cache_directory
+from fixtures.system.processes import signal_name
 from reports.comparison import Comparison, compare
 from reports.digest import Digest, read
 from reports.history import (
@@ -50,6 +49,8 @@ from reports.history import (
     read_history,
 )
 from reports.morning import Morning, summary_of
+from runs.folder import WORK, tidied
+from targets import builds
 
 NAME = "nightly"
 HELP = "Run the cases on several stacks, each compared with its last good night; exit status 1 if one has regressed."

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, TextIO
 
-from reports.digest import one_line
+from reports.text import one_line
 
 
 def show(lines: Iterable[str], to: TextIO | None = None) -> None:

@@ -7,11 +7,11 @@ import tempfile
 from pathlib import Path
 
 from commands import run_arguments
-from commands.guests import Guests
-from commands.run_folder import tidied
 from conformance.errors import PROGRAM, UserError
 from conformance.run_options import BUILDS, WHERE
-from fixtures.softroce.start import templates_wanted
+from fixtures.guest.start import templates_wanted
+from runs.folder import tidied
+from targets.guests import Guests
 
 NAME = "prepare"
 HELP = "Make the guest's image and template, and run nothing."

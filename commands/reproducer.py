@@ -8,21 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from commands import case_options
-from commands.explain import FINGERPRINT, OUT, defect_of, latest
 from commands.output import show
 from commands.written import STANDARD_OUTPUT, out_path, write_out
 from conformance.defects import Symptom
 from conformance.errors import UserError
-from conformance.judging import Basis
 from conformance.results.files import make_directory, write_through
-from conformance.results.records import read_results
-from conformance.results.rejudge import known_capabilities
 from conformance.run_options import given_path
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
+from reports.explanations import FINGERPRINT, defect_of
 from reproducers.mail import mail
-from reproducers.of_runs import Made, file_name, programs_of, reproducer, unknown_device
+from reproducers.of_runs import Made, basis_of, file_name, programs_of, reproducer, unknown_device
 from reproducers.writer import Inexpressible
+from runs.folder import OUT, latest
 
 NAME = "reproducer"
 HELP = "Make a C program of libibverbs alone that shows a violation, or the text to report it with."
@@ -103,11 +101,6 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UserError("--history is only for --mail")
     if arguments.all and arguments.out == STANDARD_OUTPUT:
         raise UserError("--all writes files, and - is standard output, no directory", hint="--out DIR names one")
-
-
-def basis_of(path: Path) -> Basis:
-    """What is known of the device of a recorded run."""
-    return Basis(known_capabilities(read_results(path)))
 
 
 def _symptom(wanted: str, run: Digest | None) -> Symptom | None:

@@ -1,6 +1,7 @@
 """`rdma-cts run`: runs the cases on a device of this host, or in the Soft-RoCE guest.
 
-Connects the engine, the target and the reports. Not for choosing the target and starting workers there (target.py).
+Connects the engine, the target and the reports. Not for choosing the target and starting workers there
+(targets/target.py).
 """
 
 from __future__ import annotations
@@ -13,12 +14,7 @@ from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
 
-from commands import builds, case_options, hosts, lab, report, run_arguments, target
-from commands.durations import expected_durations
-from commands.guests import Guests, guest_driver
-from commands.plan import FILE_NAME as PLAN_FILE_NAME
-from commands.plan import LAB_FILE_NAME, LabPlan, Plan, read_lab_plan, read_plan, write_plan
-from commands.run_folder import run_folder, tidied
+from commands import case_options, lab, report, run_arguments
 from commands.written import out_directory
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
@@ -35,6 +31,12 @@ from conformance.tables.tiers import left_out, ordered
 from reports.digest import read
 from reports.progress import Progress
 from reports.terminal import NORMAL, QUIET, VERBOSE, summary
+from runs.durations import expected_durations
+from runs.folder import run_folder, tidied
+from runs.plan import FILE_NAME as PLAN_FILE_NAME
+from runs.plan import LAB_FILE_NAME, LabPlan, Plan, read_lab_plan, read_plan, write_plan
+from targets import builds, hosts, target
+from targets.guests import Guests, guest_driver
 
 NAME = "run"
 HELP = "Run the cases on a device of this host or, without one, in the Soft-RoCE guest."

@@ -15,8 +15,8 @@ from typing import Any
 from commands.arguments import NAME, Parser
 from conformance.errors import UserError
 from conformance.run_options import OPTIONS, RunOptions
-from fixtures.softroce.driver import DEFAULT_DRIVER, DRIVERS
-from fixtures.softroce.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS
+from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
+from fixtures.guest.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS
 
 # Choices that are defined in fixtures/, which conformance/ does not import, and their defaults.
 _CHOICES = {"stack": ((*STACKS, *MENDED_STACKS), DEFAULT_STACK), "driver": (tuple(DRIVERS), DEFAULT_DRIVER)}

@@ -8,7 +8,7 @@ import subprocess
 
 from conformance.errors import UserError
 from conformance.tables.suite import ROOT
-from fixtures import packages
+from fixtures.system import packages
 
 NAME = "test"
 HELP = "Run the project's own tests; arguments after `--` go to pytest."

@@ -1,7 +1,7 @@
 """`rdma-cts verify`: judges a bundled run anew, and says in one sentence what it supports.
 
 Verdicts, waivers and conclusions are derived from the bundled observations alone; those that were recorded are only
-compared with them. Not for the file of a bundle (bundle_file.py).
+compared with them. Not for the file of a bundle (bundles/archive.py).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 
+from bundles.archive import PROFILE, WAIVERS, Manifest, unpack
+from bundles.claims import remark, wrong_claim
 from commands import case_options
-from commands.bundle_claims import remark, wrong_claim
-from commands.bundle_file import PROFILE, WAIVERS, Manifest, unpack
 from commands.judge import write_judged
 from commands.output import show
 from conformance.errors import UserError
@@ -32,7 +32,8 @@ from conformance.run_options import given_path
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT, SMOKE, left_out
-from reports.digest import Digest, digest, format_count, one_line, plain
+from reports.digest import Digest, digest
+from reports.text import format_count, one_line, plain
 
 NAME = "verify"
 HELP = "Judge a bundled run anew, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was changed."

@@ -9,14 +9,14 @@ import stat
 import sys
 from pathlib import Path
 
-from commands import plan
 from commands.output import show
-from commands.run_folder import OUT
 from conformance.errors import UserError
 from conformance.results import points, records
 from conformance.results.files import not_written, write_through
 from conformance.run_options import given_path
 from reports.history import OUTCOME_FILE
+from runs import plan
+from runs.folder import OUT
 
 STANDARD_OUTPUT = Path("-")
 RECORDED = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)  # what reports are made from, and never replace

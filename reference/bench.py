@@ -18,11 +18,11 @@ from conformance.header import Check
 from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings
-from conformance.model.transport import INFINIBAND, IWARP
+from conformance.model.transport import INFINIBAND, IWARP, UNSPECIFIED, Transport
 from conformance.model.vocabulary import ENTRIES
 from reference import header
 from reference.device import Device
-from reference.entries import Kernel, Library
+from reference.entries import KernelAnswers, LibraryAnswers, ReferenceEntry
 from reference.memory import HUGEPAGE, PAGE, FileRange, Range
 from reference.objects import ACCESS, Domain, Refused, Region, Window
 from reference.queues import Queue
@@ -125,13 +125,21 @@ class HeldQueue:
         return [polled.popleft() for _ in range(min(count, len(polled)))]
 
 
+def _transport(device: Device) -> Transport:
+    """That of a stack: no statuses of the specification, but all else of it, has only what follows no standard."""
+    has = device.stack.has
+    if has("iba_statuses"):
+        return INFINIBAND
+    return UNSPECIFIED if has("immediate_data") and has("read_sinks") else IWARP
+
+
 class HeldPair:
     """Two queue pairs that are connected to each other."""
 
     def __init__(self, bench: ReferenceBench, spec: QpSpec, requester: Pd, responder: Pd) -> None:
         self._bench, self._device, self._state = bench, bench.device, spec.state
         self._spec = spec, requester, responder
-        self.transport = INFINIBAND if self._device.stack.has("iba_statuses") else IWARP
+        self.transport = _transport(self._device)
         self.lingering: set[Refusal] = set()
         self._create(*self._spec)
 
@@ -193,8 +201,9 @@ class ReferenceBench:
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Device()
         self.findings = Findings()
-        self.library = Library(self.device)
-        self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": Kernel(self.device)}
+        self.library = ReferenceEntry(self.device, LibraryAnswers())
+        kernel = ReferenceEntry(self.device, KernelAnswers())
+        self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": kernel}
 
     def entry(self, name: str) -> Entry:
         """Returns the exact calls of one of vocabulary.ENTRIES."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from dataclasses import replace
 
-from conformance.bench.calls import IbvMr, Pd, Return
+from conformance.bench.calls import IbvMr, Pd, Return, Sge
 from reference.advice import Advice
 from reference.header import own_header
 from reference.memory import PAGE
@@ -26,6 +27,18 @@ class Device(Reregistration, Advice, Work):
         if self.offsets_differ(addr, hca_va):
             raise Refused(errno.EINVAL)
         return self.register(pd, addr, length, hca_va, access)
+
+    def reg_dmabuf_mr(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
+        """ibv_reg_dmabuf_mr. Raises Refused."""
+        return self.register_dmabuf(pd, offset, length, iova, fd, access)
+
+    def dereg_mr(self, mr: int) -> None:
+        """ibv_dereg_mr. Raises Refused."""
+        self.deregister(mr)
+
+    def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        """ibv_advise_mr. Raises Refused."""
+        self.advise(pd, advice, flags, sg_list)
 
     def offsets_differ(self, addr: int, hca_va: int) -> bool:
         """Returns whether addr and hca_va have offsets in their pages that the device cannot take together."""

@@ -1,64 +1,113 @@
 """The exact calls of both entries, answered by the reference device.
 
-The same interface as device/libibverbs.py and device/uverbs.py. Not for the behaviour (device.py and its parts).
+The same interface as device/libibverbs.py and device/uverbs.py: a verb is the device's method of its name, and what an
+entry returns for a new region, for a refusal and for a change is that entry's answer. Not for the behaviour (device.py
+and its parts).
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from conformance.bench.calls import Mr, Pd, Return, Sge
+from conformance.bench.calls import IbvMr, Mr, Pd, Return
+from conformance.verbs import Convention, Verb, of_method
 from reference.device import Device
 from reference.objects import Refused, Region
 from reference.reregistration import CHANGE_PD, CHANGE_TRANSLATION, INPUT, Change
 
 
-class Library:
-    """The libibverbs entry."""
+class Answers(Protocol):
+    """What an entry returns."""
+
+    name: str
+
+    def made(self, struct: IbvMr) -> Return: ...
+    def refused(self, device: Device, verb: Verb, errno: int) -> Return: ...
+    def changed(self, device: Device, mr: Mr, change: Change, pd: Pd | None) -> Return: ...
+
+
+class LibraryAnswers:
+    """A pointer or NULL, and the codes of the pages."""
 
     name = "libibverbs"
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
-
-    def _made(self, pd: Pd, addr: int, length: int, register: Callable[[], Region]) -> Return:
-        try:
-            region = register()
-        except Refused as refused:
-            return Return(0, self._device.reported_errno(refused.errno))
-        struct = self._device.structure(region, pd, addr, length)
+    def made(self, struct: IbvMr) -> Return:
+        """The structure of a new region."""
         pointer = ctypes.addressof(struct)
         return Return(pointer, 0, Mr(struct, pointer))
 
-    def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
-        """ibv_reg_mr."""
-        device = self._device
-        return self._made(pd, addr, length, lambda: device.reg_mr(pd.handle, addr, length, access))
+    def refused(self, device: Device, verb: Verb, errno: int) -> Return:
+        """NULL with errno, or the value of errno."""
+        if verb.convention is Convention.POINTER_OR_NULL:
+            return Return(0, device.reported_errno(errno))
+        return Return(errno, errno)
 
-    def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
-        """ibv_reg_mr_iova."""
-        device = self._device
-        return self._made(pd, addr, length, lambda: device.reg_mr_iova(pd.handle, addr, length, hca_va, access))
+    def changed(self, device: Device, mr: Mr, change: Change, pd: Pd | None) -> Return:
+        """ibv_rereg_mr: 0, or a code of enum ibv_rereg_mr_err_code."""
+        code, error, region = device.rereg_code(mr.handle, change)
+        if region:
+            _update_structure(device, mr, region, change, pd)
+        return Return(code, error, layer=self.name if code == INPUT else "kernel")
 
-    def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
-        """ibv_reg_dmabuf_mr."""
-        device = self._device
-        return self._made(
-            pd, offset, length, lambda: device.register_dmabuf(pd.handle, offset, length, iova, fd, access)
-        )
+
+class KernelAnswers:
+    """0 or errno, also where the page of the library defines other codes."""
+
+    name = "uverbs"
+
+    def made(self, struct: IbvMr) -> Return:
+        """A region that the library does not know."""
+        return Return(0, 0, Mr(struct))
+
+    def refused(self, device: Device, verb: Verb, errno: int) -> Return:
+        """The errno."""
+        return Return(errno, errno)
+
+    def changed(self, device: Device, mr: Mr, change: Change, pd: Pd | None) -> Return:
+        """REREG_MR; only the keys in the structure change, because the kernel returns nothing else."""
+        mr.struct.lkey, mr.struct.rkey = device.reported_keys(device.change(mr.handle, change))
+        return Return(0, 0)
+
+
+class ReferenceEntry:
+    """One entry."""
+
+    def __init__(self, device: Device, answers: Answers) -> None:
+        self._device, self._answers = device, answers
+        self.name = answers.name
+
+    def __getattr__(self, name: str) -> Callable[..., Return]:
+        """A verb: the device's method of this name, which takes handles for objects."""
+        return functools.partial(self._verb, of_method(name))
+
+    def _verb(self, verb: Verb, *arguments: Any) -> Return:
+        handles = [getattr(each, "handle", each) for each in arguments]
+        return self._answered(verb, lambda: self._made(verb, getattr(self._device, verb.method)(*handles), arguments))
+
+    def _answered(self, verb: Verb, call: Callable[[], Return]) -> Return:
+        try:
+            return call()
+        except Refused as refused:
+            return self._answers.refused(self._device, verb, refused.errno)
+
+    def _made(self, verb: Verb, made: Region | None, arguments: tuple[Any, ...]) -> Return:
+        if made is None:
+            return Return(0, 0)
+        given = dict(zip((each.name for each in verb.parameters), arguments, strict=False))
+        addr = given["addr"] if "addr" in given else given["offset"]
+        return self._answers.made(self._device.structure(made, given["pd"], addr, given["length"]))
 
     def dereg_mr(self, mr: Mr) -> Return:
         """ibv_dereg_mr: 0, or the value of errno."""
-        return self._device.dereg_answer(_code(lambda: self._device.deregister(mr.handle)))
+        return self._device.dereg_answer(self._verb(of_method("dereg_mr"), mr))
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """ibv_rereg_mr: 0, or a code of enum ibv_rereg_mr_err_code."""
+        """ibv_rereg_mr."""
         change = Change(flags, pd.handle if pd else None, addr, length, access)
-        code, error, region = self._device.rereg_code(mr.handle, change)
-        if region:
-            _update_structure(self._device, mr, region, change, pd)
-        return Return(code, error, layer="libibverbs" if code == INPUT else "kernel")
+        return self._answered(of_method("rereg_mr"), lambda: self._answers.changed(self._device, mr, change, pd))
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         """The vendor's ibv_rereg_mr: 0, or the value of errno."""
@@ -67,69 +116,6 @@ class Library:
         if region:
             _update_structure(self._device, mr, region, change, pd)
         return Return(code, max(0, code))
-
-    def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
-        """ibv_advise_mr: 0, or the value of errno."""
-        return _code(lambda: self._device.advise(pd.handle, advice, flags, sg_list))
-
-
-class Kernel:
-    """The uverbs entry. It returns 0 or errno, also where the page of the library defines other codes."""
-
-    name = "uverbs"
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-
-    def _made(self, pd: Pd, addr: int, length: int, register: Callable[[], Region]) -> Return:
-        try:
-            region = register()
-        except Refused as refused:
-            return Return(refused.errno, refused.errno)
-        return Return(0, 0, Mr(self._device.structure(region, pd, addr, length)))
-
-    def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
-        """REG_MR with the address as the IOVA."""
-        device = self._device
-        return self._made(pd, addr, length, lambda: device.reg_mr(pd.handle, addr, length, access))
-
-    def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
-        """REG_MR."""
-        device = self._device
-        return self._made(pd, addr, length, lambda: device.reg_mr_iova(pd.handle, addr, length, hca_va, access))
-
-    def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
-        """REG_DMABUF_MR."""
-        device = self._device
-        return self._made(
-            pd, offset, length, lambda: device.register_dmabuf(pd.handle, offset, length, iova, fd, access)
-        )
-
-    def dereg_mr(self, mr: Mr) -> Return:
-        """DEREG_MR."""
-        return self._device.dereg_answer(_code(lambda: self._device.deregister(mr.handle)))
-
-    def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """REREG_MR; only the keys in the structure change, because the kernel returns nothing else."""
-        change = Change(flags, pd.handle if pd else None, addr, length, access)
-        try:
-            region = self._device.change(mr.handle, change)
-        except Refused as refused:
-            return Return(refused.errno, refused.errno)
-        mr.struct.lkey, mr.struct.rkey = self._device.reported_keys(region)
-        return Return(0, 0)
-
-    def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
-        """ADVISE_MR."""
-        return _code(lambda: self._device.advise(pd.handle, advice, flags, sg_list))
-
-
-def _code(call: Callable[[], object]) -> Return:
-    try:
-        call()
-    except Refused as refused:
-        return Return(refused.errno, refused.errno)
-    return Return(0, 0)
 
 
 def _update_structure(device: Device, mr: Mr, region: Region, change: Change, pd: Pd | None) -> None:

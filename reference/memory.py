@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from fixtures import memory
+from conformance.device import memory
 
 PAGE = mmap.PAGESIZE
 HUGEPAGE = 2 << 20

@@ -54,6 +54,10 @@ class Regions:
         self.keys: dict[int, Region | Window] = {}
         self._random = random.Random(seed)
         self._next = 1
+        self.setup()
+
+    def setup(self) -> None:
+        """Makes what a subclass keeps; called at the end of the constructor."""
 
     # Numbers
 

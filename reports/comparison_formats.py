@@ -9,9 +9,10 @@ from typing import Any
 
 from reports import confirmation
 from reports.comparison import FAILING, GONE, KINDS, NEW, NOT_DECIDED, REGRESSED, UNDECIDED, Change, Comparison, stacks
-from reports.digest import Digest, format_count
+from reports.digest import Digest
 from reports.junit import clean
 from reports.markdown import code, escaped
+from reports.text import format_count
 
 SCHEMA = "rdma-cts-comparison/1"
 _MOST_IN_MARKDOWN = 50  # changes of each kind

@@ -1,19 +1,18 @@
 """The digest of a recorded run: its rules with their verdicts, and a summary in one sentence.
 
 Every report starts here. Results files may come from untrusted sources, so this module completes their records and
-replaces control characters; each renderer escapes for its own syntax. Not for layout, and not for the shape of records
-(conformance/model/record_shape.py).
+replaces control characters (text.py); each renderer escapes for its own syntax. Not for layout, and not for the shape
+of records (conformance/model/record_shape.py).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from conformance.defects import Defect, Severity, count_by_severity, defects_of, worst_severity
 from conformance.errors import UserError
@@ -40,6 +39,7 @@ from conformance.results.records import Recorded, read_results
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
 from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
 from conformance.tables.tiers import SMOKE, left_out
+from reports.text import flat, format_count, format_value, plain
 
 _PHRASES: Mapping[str, str] = {
     VERIFIED: "verified",
@@ -423,59 +423,3 @@ def _rules_of(cases: Collection[str], header: HeaderRecord) -> frozenset[str]:
     suite = _suite_of(header) if cases else None
     ids = {case.partition(POINT)[0] for case in cases}
     return frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules) if suite else frozenset()
-
-
-def one_line(text: str) -> str:
-    """The text as one line that cannot control a terminal or mislead a reader.
-
-    A tab becomes a space; every character that is not printable (control codes, marks that change the direction of
-    writing, lone surrogates) becomes `?`.
-    """
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else " " if each == "\t" else "?" for each in text)
-
-
-def plain(value: Any) -> Any:
-    """The same data with `one_line` applied to every text in it."""
-    if isinstance(value, str):
-        return one_line(value)
-    if isinstance(value, Mapping):
-        return {plain(key): plain(each) for key, each in value.items()}
-    if isinstance(value, Sequence):
-        return [plain(each) for each in value]
-    return value
-
-
-def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested data as pairs of a dotted name and a text."""
-    for key, value in data.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{name}.")
-        elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
-            one = name.removesuffix("s")
-            for number, each in enumerate(value, 1):
-                yield from flat(each if isinstance(each, Mapping) else {"": each}, f"{one} {number}: ")
-        else:
-            yield name, _format_leaf(value)
-
-
-def format_count(number: int | float, one: str) -> str:
-    """A number of things: `1 point`, `1,024 points`."""
-    return f"{number:,} {one}{'' if number == 1 else 's'}"
-
-
-def format_value(data: Any) -> str:
-    """Data as one line of text."""
-    if isinstance(data, Mapping):
-        return ", ".join(f"{name} {text}" for name, text in flat(data) if text)
-    return "nothing" if data is None else str(data)
-
-
-def _format_leaf(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(_format_leaf(each) for each in value) or "none"
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "none"}[value]
-    return str(value)

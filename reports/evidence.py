@@ -11,7 +11,8 @@ from conformance.model.record import Deviation, ResultRecord, SetUp
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.conclusions import format_points
 from reports import confirmation
-from reports.digest import Digest, flat
+from reports.digest import Digest
+from reports.text import flat
 
 POINT = (
     "A point is one combination of arguments in a case that tries all of them; CASE#axis=value,... names it, and"

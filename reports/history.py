@@ -22,7 +22,8 @@ from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.records import FILE_NAME as RESULTS
 from reports import summary
-from reports.digest import one_line, plain, read
+from reports.digest import read
+from reports.text import one_line, plain
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"

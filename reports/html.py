@@ -25,9 +25,10 @@ from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS
 from conformance.results.conclusions import format_points, verdict_on
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
 from reports import confirmation, evidence, pictures
-from reports.digest import Digest, RuleFacts, flat, format_count, format_value
+from reports.digest import Digest, RuleFacts
 from reports.points import read_points
 from reports.rule_ids import format_rules
+from reports.text import flat, format_count, format_value
 
 FILE_NAME = "report.html"
 TEMPLATES = Path(__file__).with_name("templates")

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from conformance.model.verdict import VIOLATIONS
-from reports.digest import Digest, RuleFacts, format_count
+from reports.digest import Digest, RuleFacts
 from reports.html import FILE_NAME as REPORT
 from reports.html import environment
+from reports.text import format_count
 
 FILE_NAME = "lab.html"
 # What may be another one on each of several equal hosts, and says nothing.

@@ -15,7 +15,7 @@ from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
-from reports.digest import one_line, plain
+from reports.text import one_line, plain
 
 
 def read_points(directory: Path, record: ResultRecord) -> Points | None:

@@ -15,8 +15,8 @@ from typing import TextIO
 from conformance.model.preflight import format_findings
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
-from reports.digest import format_count, one_line
 from reports.terminal import NORMAL, QUIET, VERBOSE, can_redraw, coloured, device_line
+from reports.text import format_count, one_line
 
 _EVERY = 50  # cases between two plain lines
 _BAR, _LEAST_BAR = 24, 4  # characters, on a wide terminal and on the narrowest that has a bar at all

@@ -17,8 +17,9 @@ from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, Verdict
 from conformance.results.conclusions import verdict_on
 from reports import confirmation
-from reports.digest import Digest, format_count, one_line
+from reports.digest import Digest
 from reports.rule_ids import format_rules
+from reports.text import format_count, one_line
 
 _COLOURS: dict[str, str] = {
     Verdict.PASS: "32",

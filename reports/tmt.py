@@ -12,7 +12,8 @@ from typing import Any
 
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
-from reports.digest import Digest, one_line
+from reports.digest import Digest
+from reports.text import one_line
 
 _RESULT = {
     Verdict.PASS: "pass",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from conformance.model.case import Arguments, Expectation, SgeSpec, Step
 from conformance.model.quantity import Quantity
-from conformance.model.vocabulary import NULL
-from conformance.verbs import ENUMS
+from conformance.model.vocabulary import CALLS, NULL
+from conformance.verbs import ENUMS, VERBS
 from reproducers import expressions
 from reproducers.expressions import identifier
 from reproducers.writer import Inexpressible, Writer, documented
@@ -16,25 +16,39 @@ _INVENTED_HANDLE = "0xfffffff0"  # a handle that the kernel does not assign
 
 def registration(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str:
     """The expression of a registration. Raises Inexpressible."""
-    domain = identifier(str(arguments["pd"]))
+    if not raw:
+        return f"{call}({', '.join(_operands(writer, call, arguments))})"
+    if "fd" in arguments:
+        raise Inexpressible("it registers a dma-buf by the kernel's command")
+    _commands(writer, "uverbs_reg_mr")
+    addr = writer.number(arguments["addr"])
+    iova = writer.number(arguments["hca_va"]) if "hca_va" in arguments else addr
     length, access = writer.number(arguments["length"]), writer.access(arguments["access"])
-    if call == "ibv_reg_dmabuf_mr":
-        if raw:
-            raise Inexpressible("it registers a dma-buf by the kernel's command")
-        offset, iova, fd = writer.number(arguments["offset"]), writer.number(arguments["iova"]), str(arguments["fd"])
-        if fd not in writer.case.given.dmabufs and fd != "minus_one":
-            raise Inexpressible("it needs a descriptor of another kind")
-        number = "-1" if fd == "minus_one" else f"{identifier(fd)}_fd"
-        return f"ibv_reg_dmabuf_mr({domain}, {offset}, {length}, {iova}, {number}, {access})"
-    if raw:
-        _commands(writer, "uverbs_reg_mr")
-        addr = writer.number(arguments["addr"])
-        iova = writer.number(arguments["hca_va"]) if "hca_va" in arguments else addr
-        return f"uverbs_reg_mr({domain}, {addr}, {length}, {iova}, {access})"
-    addr = writer.pointer(arguments["addr"])
-    if call == "ibv_reg_mr_iova":
-        return f"ibv_reg_mr_iova({domain}, {addr}, {length}, {writer.number(arguments['hca_va'])}, {access})"
-    return f"ibv_reg_mr({domain}, {addr}, {length}, {access})"
+    return f"uverbs_reg_mr({identifier(str(arguments['pd']))}, {addr}, {length}, {iova}, {access})"
+
+
+def _operands(writer: Writer, call: str, arguments: Arguments) -> list[str]:
+    """The arguments of a verb as its prototype takes them. Raises Inexpressible."""
+    texts = []
+    for parameter in VERBS[call].parameters:
+        given, spec = arguments[parameter.name], CALLS[call][parameter.name]
+        if spec.of == "dmabuf":
+            texts.append(_descriptor(writer, str(given)))
+        elif spec.kind == "object":
+            texts.append("NULL" if given == NULL else identifier(str(given)))
+        elif spec.kind == "flags":
+            texts.append(writer.access(given, spec.of))
+        elif spec.kind == "value":
+            texts.append(expressions.value(given, spec.of))
+        else:
+            texts.append(writer.pointer(given) if parameter.ctype == "void *" else writer.number(given))
+    return texts
+
+
+def _descriptor(writer: Writer, fd: str) -> str:
+    if fd not in writer.case.given.dmabufs and fd != "minus_one":
+        raise Inexpressible("it needs a descriptor of another kind")
+    return "-1" if fd == "minus_one" else f"{identifier(fd)}_fd"
 
 
 def _commands(writer: Writer, piece: str) -> None:
@@ -180,6 +194,14 @@ def advise(writer: Writer, step: Step) -> None:
         writer.say(f"{domain}->handle = handle;")
     kept, should = wanted(step.then, step.then.errno or documented(step))
     _answer(writer, step, kept, should)
+
+
+def plain(writer: Writer, step: Step) -> None:
+    """A verb that returns 0 or an errno and is called as its prototype says."""
+    if writer.raw:
+        raise Inexpressible(f"it makes {step.call} by the kernel's command")
+    writer.assign("error", f"{step.call}({', '.join(_operands(writer, step.call, step.arguments))})")
+    _answer(writer, step, *wanted(step.then, step.then.errno or documented(step)))
 
 
 def _sge(writer: Writer, element: SgeSpec) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE, refusal
 from conformance.model.vocabulary import FLUSHES, NULL
+from conformance.verbs import VERBS, product_of
 from reproducers import calls
 from reproducers.calls import bind_call, bound, wanted
 from reproducers.expressions import identifier
@@ -337,9 +338,7 @@ def discard(writer: Writer, step: Step) -> None:
 
 
 STEPS: Mapping[str, Callable[[Writer, Step], None]] = {
-    "ibv_reg_mr": calls.register,
-    "ibv_reg_mr_iova": calls.register,
-    "ibv_reg_dmabuf_mr": calls.register,
+    **{name: calls.register if product_of(verb) else calls.plain for name, verb in VERBS.items()},
     "ibv_dereg_mr": calls.dereg,
     "ibv_rereg_mr": calls.rereg,
     "ibv_advise_mr": calls.advise,

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.cache import cache_directory
-from fixtures.softroce.build import bootstrap, mmdebstrap_command
-from fixtures.softroce.image import locked
-from fixtures.softroce.recipe import recipe_for
+from fixtures.guest.build import bootstrap, mmdebstrap_command
+from fixtures.guest.image import locked
+from fixtures.guest.recipe import recipe_for
+from fixtures.system.cache import cache_directory
 from patience import PATIENCE_S
 
 SUITE = "bookworm"  # the oldest whose Python the suite runs on

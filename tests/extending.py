@@ -14,34 +14,23 @@ from pathlib import Path
 import yaml
 
 from commands import report
-from conformance.bench.interface import Entry
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.uverbs import Uverbs
-from conformance.execution.steps import STEPS
+from conformance.execution.steps import STEPS, call_verb
 from conformance.model import capability, vocabulary
 from conformance.model.kind import Kind
 from conformance.model.rules import Registry
 from conformance.tables.suite import CASES, ROOT, Suite
-from conformance.verbs import ENUMS, VERBS
-from fixtures.softroce import recipe
+from conformance.verbs import ENUMS, VERBS, Linkage, Verb
+from fixtures.guest import recipe
 from reference import stack
 from reference.bench import ReferenceBench
-from reference.entries import Kernel, Library
-from trial import violations
+from reference.device import Device
+from trial import catalogue
 
-ENTRY_CLASSES = {
-    Libibverbs: "conformance/device/libibverbs.py",
-    Uverbs: "conformance/device/uverbs.py",
-    Library: "reference/entries.py",
-    Kernel: "reference/entries.py",
-}
 # The ending of a call of a vendor's dialect; its verb is in VENDOR_VERBS.
 _DIALECT = "_experimental"
 _CAPABILITY = "conformance/model/capability.py"
-
-
-def _public(kind: type) -> set[str]:
-    return {name for name, value in vars(kind).items() if callable(value) and not name.startswith("_")}
 
 
 def flags(names: Collection[str] = ENUMS["ibv_access_flags"].short_names) -> Iterator[str]:
@@ -57,19 +46,11 @@ def flags(names: Collection[str] = ENUMS["ibv_access_flags"].short_names) -> Ite
             yield f"flag {name} needs {need!r}, which is no capability: add it to MEANING in {_CAPABILITY}"
 
 
-def described(calls: Collection[str] = vocabulary.CALLS, verbs: Collection[str] = VERBS) -> Iterator[str]:
-    """A verb: its description, its arguments in tables, and what a step of it does."""
+def described(calls: Collection[str] = vocabulary.CALLS) -> Iterator[str]:
+    """A verb: its description, and what a step of it does."""
     folders = {path.parent.name: path for path in sorted(CASES.glob("*/rules.yaml"))}
     yield from not_callable({str(yaml.safe_load(path.read_text())["verb"]): path for path in folders.values()}, calls)
-    for verb in verbs:
-        if verb not in calls:
-            yield f"{verb} is described and cannot be called: add it to CALLS in conformance/model/vocabulary.py"
     for call in calls:
-        if call.startswith("ibv_") and call.removesuffix(_DIALECT) not in verbs:
-            yield (
-                f"{call} has no description: add a Verb to a module of conformance/verbs/, and list it in VERBS of"
-                " conformance/verbs/__init__.py"
-            )
         if call not in STEPS and call not in (kind.traits.call for kind in Kind):
             yield f"no step makes the call {call}: add a function to STEPS in conformance/execution/steps.py"
 
@@ -79,44 +60,38 @@ def not_callable(files: Mapping[str, Path], calls: Collection[str]) -> Iterator[
     for verb, path in files.items():
         if verb not in calls and verb not in vocabulary.VERBS:
             where = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-            yield f"{where} is about {verb}, an unknown call: add it to CALLS in conformance/model/vocabulary.py"
+            yield f"{where} is about {verb}, which is not described: add a Verb to a module of conformance/verbs/"
 
 
-def entries(classes: Mapping[type, str] = ENTRY_CLASSES, protocol: type = Entry) -> Iterator[str]:
-    """A verb: its method at every entry."""
-    expected = _public(protocol)
-    methods = {call.removeprefix("ibv_") for call in vocabulary.CALLS}
-    for kind, file in classes.items():
-        for name in sorted(expected - _public(kind)):
-            yield f"class {kind.__name__} lacks the method {name} of Entry: add it to {file}"
-        for name in sorted(_public(kind) & methods - expected):
-            yield f"class Entry lacks the method {name} of {kind.__name__}: add it to conformance/bench/interface.py"
+def entries(verbs: Mapping[str, Verb] = VERBS) -> Iterator[str]:
+    """A verb: what an entry cannot derive from its description."""
+    for verb in verbs.values():
+        own = f"the method {verb.method}"
+        plain = STEPS.get(verb.name, call_verb) is call_verb
+        if plain and verb.linkage is Linkage.INLINE and verb.method not in vars(Libibverbs):
+            yield f"{verb.name} has no symbol: add {own} to Libibverbs in conformance/device/libibverbs.py"
+        if verb.command and verb.method not in vars(Uverbs):
+            yield f"the kernel's command {verb.command} is not called: add {own} to conformance/device/uverbs.py"
+        if plain and not hasattr(Device, verb.method):
+            yield f"the reference lacks {verb.name}: add {own} to a class of reference/, such as Device"
 
 
 def rules(suite: Suite, registry: Registry) -> Iterator[str]:
     """A rule: a case, and a seeded violation."""
     proved = {rule for case in suite.cases for rule in case.rules}
-    violated = {each.rule for each in violations.VIOLATIONS}
+    violated = {each.rule for each in catalogue.VIOLATIONS}
     for rule in registry.values():
         if rule.id not in proved:
             folder = Path(rule.location.file).parent
             yield f"{rule.location}: rule {rule.id} has no case: add a row to a table of {folder}/"
-        if rule.id not in violated and rule.id not in violations.UNTRIABLE:
+        if rule.id not in violated and rule.id not in catalogue.UNTRIABLE:
             yield (
-                f'{rule.location}: rule {rule.id} has no seeded violation: add a class with @violates("{rule.id}") to a'
-                " module of trial/violations/, or the reason why there is none to UNTRIABLE in"
-                " trial/violations/__init__.py"
+                f'{rule.location}: rule {rule.id} has no seeded violation: mark one with @violates("{rule.id}") in a'
+                " module of trial/mutants/, or the reason why there is none to UNTRIABLE in"
+                " trial/catalogue.py"
             )
-    for rule_id in sorted((violated | set(violations.UNTRIABLE)) - set(registry)):
+    for rule_id in sorted((violated | set(catalogue.UNTRIABLE)) - set(registry)):
         yield f"a seeded violation names {rule_id}, which is no rule: add it to a rules.yaml in cases/"
-
-
-def violation_modules(folder: Path = ROOT / "trial" / "violations") -> Iterator[str]:
-    """A seeded violation: a module that nobody imports has none."""
-    themes = {Path(str(module.__file__)).stem for module in violations._THEMES}
-    for path in sorted(folder.glob("[!_]*.py")):
-        if path.stem not in themes:
-            yield f"trial/violations/{path.name} is not read: add it to _THEMES in trial/violations/__init__.py"
 
 
 def capabilities(meaning: Collection[str] = capability.MEANING) -> Iterator[str]:
@@ -159,7 +134,7 @@ def stacks(recipes: Mapping[str, recipe.Recipe] | None = None) -> Iterator[str]:
     """A stack of the guest."""
     for name, each in (recipe.STACKS if recipes is None else recipes).items():
         if each.stack != name:
-            yield f"the stack {name} calls itself {each.stack}: write stack={name!r} in fixtures/softroce/recipe.py"
+            yield f"the stack {name} calls itself {each.stack}: write stack={name!r} in fixtures/guest/recipe.py"
 
 
 def kinds(known: Collection[Kind] = tuple(Kind)) -> Iterator[str]:

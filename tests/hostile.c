@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define PAGE 4096ul
-#define AROUND 3 /* pages that fixtures/memory.py maps around what is asked for */
+#define AROUND 3 /* pages that conformance/device/memory.py maps around what is asked for */
 #define UVERBS 0x1b
 #define PORT "/dev/virtio-ports/rdma-cts.results"
 #define DESCRIPTORS 1024

@@ -15,11 +15,11 @@ from typing import Any
 
 from conformance import derived
 from conformance.tables.suite import ROOT
-from fixtures.cache import cache_directory
-from fixtures.softroce import derivation
-from fixtures.softroce.guest import Guest, Job, boot
-from fixtures.softroce.image import ensure_image
-from fixtures.softroce.recipe import recipe_for
+from fixtures.guest import derivation
+from fixtures.guest.guest import Guest, Job, boot
+from fixtures.guest.image import ensure_image
+from fixtures.guest.recipe import recipe_for
+from fixtures.system.cache import cache_directory
 from patience import PATIENCE_S
 
 # The parts of the project that a host has on which it is run.

@@ -32,6 +32,15 @@ def sections(path: Path) -> dict[str, str]:
     return {"": _spaced(re.sub(r"\n\s*\*(?!/)", "\n", path.read_text(encoding="utf-8")))}
 
 
+def installed_release() -> int:
+    """The release of rdma-core that is installed for developers."""
+    folders = [*Path("/usr").glob("lib*/pkgconfig"), *Path("/usr/lib").glob("*/pkgconfig")]
+    file = next(folder / "libibverbs.pc" for folder in folders if (folder / "libibverbs.pc").exists())
+    found = re.search(r"^Version: \d+\.\d+\.(\d+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    assert found, file
+    return int(found[1])
+
+
 def stands(quote: str, text: str) -> bool:
     """Whether the text has these words, in this order and without others; `[…]` stands for any others."""
     return re.search(".*?".join(re.escape(part.strip()) for part in _spaced(quote).split("[…]")), text) is not None

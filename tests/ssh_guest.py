@@ -17,15 +17,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance.tables.suite import ROOT
-from fixtures.cache import cache_directory
-from fixtures.packages import find_program
-from fixtures.softroce import job as jobs
-from fixtures.softroce import qemu
-from fixtures.softroce.guest import Guest
-from fixtures.softroce.image import Image, ensure_image
-from fixtures.softroce.job import Job
-from fixtures.softroce.machine import machine_for
-from fixtures.softroce.recipe import recipe_for
+from fixtures.guest import job as jobs
+from fixtures.guest import qemu
+from fixtures.guest.guest import Guest
+from fixtures.guest.image import Image, ensure_image
+from fixtures.guest.job import Job
+from fixtures.guest.machine import machine_for
+from fixtures.guest.recipe import recipe_for
+from fixtures.system.cache import cache_directory
+from fixtures.system.packages import find_program
 from patience import await_true
 
 BOOT_S = 600.0  # it only bounds a hang

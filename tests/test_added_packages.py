@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from commands import builds
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
-from fixtures.softroce import added, build, image
-from fixtures.softroce.build import Built
-from fixtures.softroce.image import ensure_image
-from fixtures.softroce.recipe import Recipe
+from fixtures.guest import added, build, image
+from fixtures.guest.build import Built
+from fixtures.guest.image import ensure_image
+from fixtures.guest.recipe import Recipe
+from targets import builds
 
 
 def _base(recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> Built:

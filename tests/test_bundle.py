@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from commands import bundle_file, verify
+from bundles import archive as bundle_file
+from bundles.archive import MANIFEST, Manifest, Member, pack, unpack
+from bundles.claims import claims
+from commands import verify
 from commands.__main__ import main
-from commands.bundle_claims import claims
-from commands.bundle_file import MANIFEST, Manifest, Member, pack, unpack
-from commands.plan import Plan, write_plan
 from conformance.errors import UserError
 from conformance.model.rules import Registry
 from conformance.results.records import encode
@@ -35,8 +35,9 @@ from reference.device import Device
 from reference.stack import without
 from reports.digest import read
 from reports.terminal import QUIET, summary
+from runs.plan import Plan, write_plan
 from samples import numbered
-from trial.violations import VIOLATIONS
+from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
 DEFAULT = Selection(tier="default").apply(SUITE)
@@ -119,7 +120,9 @@ def about(results: bytes, near: Path) -> dict[str, Any]:
 def test_a_run_in_which_nothing_is_violated(whole: Path, capsys: Says) -> None:
     status, said = verified(whole, capsys)
     assert status == 0
-    assert re.fullmatch(r"partial: \d+ rules unreachable here; no rule was violated \(exit status 0\)", said.splitlines()[-1])
+    assert re.fullmatch(
+        r"partial: \d+ rules unreachable here; no rule was violated \(exit status 0\)", said.splitlines()[-1]
+    )
     assert f"{len(DEFAULT):,} results judged anew" in said
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conformance.errors import UserError
-from fixtures.softroce import capacity
+from fixtures.guest import capacity
 
 GUEST_MB = 2048
 NEEDED_MB = 2304

@@ -20,10 +20,10 @@ from clean_tree import Tree, unpacked
 from conformance.model.verdict import Verdict
 from conformance.results.records import Recorded, encode, read_results
 from conformance.tables.suite import ROOT
-from fixtures import packages
-from fixtures.cache import cache_directory
-from fixtures.softroce.image import ensure_image
-from fixtures.softroce.recipe import STACKS, recipe_for
+from fixtures.guest.image import ensure_image
+from fixtures.guest.recipe import STACKS, recipe_for
+from fixtures.system import packages
+from fixtures.system.cache import cache_directory
 from patience import PATIENCE_S
 from reports import tmt
 from samples import result

@@ -18,7 +18,7 @@ from conformance.header.answers import ask
 from conformance.header.program import Answers, Toolchain
 from conformance.tables import suite as suites
 from conformance.tables.suite import CASES, load_suite
-from fixtures.softroce import derivation, job
+from fixtures.guest import derivation, job
 from patience import PATIENCE_S
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from conformance.errors import UserError
-from fixtures.softroce import build, driver
-from fixtures.softroce.driver import DRIVERS, driver_for, ensure_module, module_digest
-from fixtures.softroce.image import Image
-from fixtures.softroce.recipe import SCRIPTS, STACKS, Recipe, recipe_for
+from fixtures.guest import build, driver
+from fixtures.guest.driver import DRIVERS, driver_for, ensure_module, module_digest
+from fixtures.guest.image import Image
+from fixtures.guest.recipe import SCRIPTS, STACKS, Recipe, recipe_for
 
 SIW = DRIVERS["siw"]
 KERNEL = "7.0-test"

@@ -19,18 +19,16 @@ from conformance.model.kind import Kind, Traits
 from conformance.model.rules import Registry
 from conformance.tables.loader import parse_table
 from conformance.tables.suite import ROOT, Suite, load_suite
-from conformance.verbs import ENUMS, VERBS
+from conformance.verbs import ENUMS, VERBS, Linkage
 from conformance.yamldoc.nodes import read_bytes
-from fixtures.softroce.recipe import STACKS, Recipe
+from fixtures.guest.recipe import STACKS, Recipe
 from samples import registry
-from trial import violations
 from trial.altering import Alteration, AlteredEntry
 
 CHECKS: tuple[Callable[[], Iterable[str]], ...] = (
     extending.flags,
     extending.described,
     extending.entries,
-    extending.violation_modules,
     extending.capabilities,
     extending.preconditions,
     extending.formats,
@@ -99,17 +97,8 @@ def test_rules_of_a_verb_that_tables_cannot_call() -> None:
     only(
         extending.not_callable(files, vocabulary.CALLS),
         "cases/new/rules.yaml",
-        "CALLS in conformance/model/vocabulary.py",
+        "a Verb to a module of conformance/verbs/",
     )
-
-
-def test_a_verb_that_is_described_only() -> None:
-    only(extending.described(verbs=(*VERBS, "ibv_new")), "ibv_new", "CALLS in conformance/model/vocabulary.py")
-
-
-def test_a_call_that_is_not_described(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extending, "STEPS", {**STEPS, "ibv_new": None})
-    only(extending.described((*vocabulary.CALLS, "ibv_new")), "ibv_new", "VERBS of conformance/verbs/__init__.py")
 
 
 def test_a_call_without_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,23 +106,18 @@ def test_a_call_without_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     only(extending.described(), "ibv_reg_mr", "STEPS in conformance/execution/steps.py")
 
 
-@pytest.mark.parametrize("kind", extending.ENTRY_CLASSES, ids=lambda kind: str(kind.__name__))
-def test_an_entry_without_a_verb(kind: type) -> None:
-    file = extending.ENTRY_CLASSES[kind]
-    protocol = type("Entry", (), {**vars(Entry), "never_mr": lambda self, mr: None})
-    only(
-        extending.entries({kind: file}, protocol),
-        f"class {kind.__name__} lacks the method never_mr",
-        f"add it to {file}",
-    )
-    assert (ROOT / file).exists()
-
-
-def test_a_verb_that_only_one_entry_has() -> None:
-    names = [name for name in vars(Entry) if name != "rereg_mr"]
-    protocol = type("Entry", (), {name: vars(Entry)[name] for name in names if name not in ("__dict__", "__weakref__")})
-    file = {kind: file for kind, file in extending.ENTRY_CLASSES.items() if "libibverbs" in file}
-    only(extending.entries(file, protocol), "lacks the method rereg_mr", "add it to conformance/bench/interface.py")
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        ({"linkage": Linkage.INLINE}, ("ibv_never_mr has no symbol", "conformance/device/libibverbs.py")),
+        ({"command": "NEVER_MR"}, ("the kernel's command NEVER_MR", "conformance/device/uverbs.py")),
+        ({}, ("the reference lacks ibv_never_mr", "a class of reference/")),
+    ],
+)
+def test_a_verb_that_an_entry_cannot_call(change: dict[str, Any], parts: tuple[str, ...]) -> None:
+    verb = dataclasses.replace(VERBS["ibv_reg_mr"], name="ibv_never_mr", **{"command": "", **change})
+    found = [each for each in extending.entries({verb.name: verb}) if not change or "reference" not in each]
+    only(found, *parts)
 
 
 def test_a_verb_without_a_hook_is_called_through_an_alteration() -> None:
@@ -147,17 +131,12 @@ def test_a_rule_without_a_case_and_without_a_violation(suite: Suite) -> None:
     without_case, without_violation = extending.rules(suite, more)
     assert "rule REG-99 has no case: add a row to a table of cases/reg_mr/" in without_case
     assert '@violates("REG-99")' in without_violation
-    assert "trial/violations/__init__.py" in without_violation
+    assert "trial/catalogue.py" in without_violation
 
 
 def test_a_violation_of_no_rule(suite: Suite) -> None:
     fewer = Registry(rule for rule in suite.registry.values() if rule.id != "REG-15")
     only(extending.rules(suite, fewer), "a seeded violation names REG-15", "rules.yaml in cases/")
-
-
-def test_a_module_of_violations_that_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(violations, "_THEMES", violations._THEMES[1:])
-    only(extending.violation_modules(), "registration.py is not read", "_THEMES in trial/violations/__init__.py")
 
 
 def test_a_capability_that_nothing_finds_out() -> None:
@@ -180,7 +159,7 @@ def test_a_report_that_cannot_be_chosen(tmp_path: Path) -> None:
 
 
 def test_a_stack_with_another_name() -> None:
-    only(extending.stacks({**STACKS, "duke": Recipe()}), "duke", "fixtures/softroce/recipe.py")
+    only(extending.stacks({**STACKS, "duke": Recipe()}), "duke", "fixtures/guest/recipe.py")
 
 
 def test_a_kind_of_case_without_its_parts() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from commands import coverage, explanations
+from commands import coverage
 from commands.__main__ import main
 from commands.report import FORMATS
 from conformance.errors import UserError
@@ -29,7 +29,7 @@ from conformance.results.rejudge import rejudge
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import Suite, load_suite
 from planned import planned_run
-from reports import terminal
+from reports import explanations, terminal
 from reports.comparison import compare
 from reports.digest import read
 

@@ -18,9 +18,10 @@ from commands.__main__ import main
 from conformance.results.records import Recorded, footer_record, read_results
 from made_history import RULES, SUITE, run_of, write_run
 from reports import history_page, summary
-from reports.digest import digest, plain
+from reports.digest import digest
 from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, Cell, Outcome, read_history
 from reports.history_page import HistoryPage
+from reports.text import plain
 from samples import registry
 from test_page import CONTRAST, MARKUP, browser, media
 

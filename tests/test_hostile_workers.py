@@ -26,11 +26,11 @@ from conformance.results.records import Recorded, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Supervisor, Worker
 from conformance.tables.suite import ROOT
-from fixtures import console as consoles
-from fixtures.marks import new_mark
-from fixtures.softroce.freezing import await_event
-from fixtures.softroce.guest import Guest
-from fixtures.softroce.request import MARK, ONLY, Request, encode
+from fixtures.guest.freezing import await_event
+from fixtures.guest.guest import Guest
+from fixtures.guest.request import MARK, ONLY, Request, encode
+from fixtures.system import console as consoles
+from fixtures.system.marks import new_mark
 from patience import PATIENCE_S, longer_and_longer
 from reports import terminal
 from reports.digest import read

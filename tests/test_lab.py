@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 from lxml import html
 
-from commands.lab_file import LabHost, read_lab
-from commands.plan import Plan, write_plan
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, footer_record
@@ -25,6 +23,8 @@ from patience import PATIENCE_S, await_true
 from reports import lab
 from reports.digest import Digest, digest
 from reports.lab import Column
+from runs.lab_file import LabHost, read_lab
+from runs.plan import Plan, write_plan
 from samples import header, numbered, registry, result
 
 SUITE = numbered(3)

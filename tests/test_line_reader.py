@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from conformance.pytest_plugin.recorder import Stream
-from fixtures import console, line_reader
-from fixtures.line_reader import LineReader
-from fixtures.marks import new_mark, unmarked
+from fixtures.system import console, line_reader
+from fixtures.system.line_reader import LineReader
+from fixtures.system.marks import new_mark, unmarked
 from patience import PATIENCE_S
 
 

@@ -25,7 +25,7 @@ from conformance.model import capability, vocabulary
 from conformance.tables.loader import parse_table
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT
-from conformance.verbs import ENUMS
+from conformance.verbs import ENUMS, ArgumentSpec
 from conformance.yamldoc.nodes import Mistake, Node, TextError, read_bytes
 from patience import PATIENCE_S
 from samples import registry
@@ -200,7 +200,7 @@ QUANTITIES = st.sampled_from(["buf", "buf.size - 1", "1 page", "SIZE_MAX", "mr.r
 SIZES = st.sampled_from(["1 page", 4096, "1 MiB", "2 hugepages"])
 FLAGS = st.lists(words("LOCAL_WRITE", "REMOTE_WRITE", "MW_BIND", "bit 12", "$q"), max_size=2, unique=True)
 SGES = st.lists(mapping({"addr": QUANTITIES, "length": QUANTITIES, "lkey": QUANTITIES}), max_size=2)
-OF_KIND: dict[str, Callable[[vocabulary.ArgumentSpec], st.SearchStrategy[Any]]] = {
+OF_KIND: dict[str, Callable[[ArgumentSpec], st.SearchStrategy[Any]]] = {
     "object": lambda parameter: words(parameter.of, parameter.default or "pd"),
     "quantity": lambda parameter: QUANTITIES,
     "flags": lambda parameter: FLAGS if "access" in parameter.of else st.just([]),

@@ -14,13 +14,13 @@ import pytest
 
 from commands.__main__ import main
 from commands.run import _kept as kept_text
-from commands.run_folder import run_folder
 from commands.variables import VARIABLES
 from conformance.results.records import encode
 from conformance.tables.suite import ROOT
-from fixtures import packages
-from fixtures.softroce import privileges
+from fixtures.guest import privileges
+from fixtures.system import packages
 from patience import PATIENCE_S
+from runs.folder import run_folder
 from samples import header, numbered, result
 
 COMMAND = (sys.executable, "-m", "commands")
@@ -147,7 +147,7 @@ INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS
 
 def test_every_variable_is_in_the_help_and_on_its_page(capsys: pytest.CaptureFixture[str]) -> None:
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    parts = ("commands", "conformance", "fixtures", "rdma-cts")
+    parts = ("bundles", "commands", "conformance", "fixtures", "runs", "targets", "rdma-cts")
     paths = [ROOT / name for name in files.split("\0") if name.startswith(parts)]
     read = {
         found

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from conformance.device import memory, persistent
+from conformance.device.limits import check_lockable, locked_memory_limit, obey_locked_memory_limit
+from conformance.device.memory import PAGE, REPEATED_PAGES, Memory, allocate
 from conformance.errors import HostLacks, UserError
 from conformance.kernel import paging
 from conformance.model.vocabulary import MEMORY_KINDS
-from fixtures import memory, persistent
-from fixtures.limits import check_lockable, locked_memory_limit, obey_locked_memory_limit
-from fixtures.memory import PAGE, REPEATED_PAGES, Memory, allocate
 
 SIZE = 3 * PAGE
 SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge", "persistent"})
@@ -288,6 +288,7 @@ def test_repeated_memory_repeats_its_pages_after_an_uneven_number() -> None:
         assert ctypes.string_at(again + PAGE + 8, 1) == b"\0"
     finally:
         made.close()
+    assert all((2**high - 2**low) % REPEATED_PAGES for high in range(64) for low in range(high))
 
 
 def test_sparse_memory_is_larger_than_the_machine() -> None:

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from commands.builds import refuse_beside_mended
 from conformance.errors import UserError
 from conformance.results.records import Recorded, footer_record
 from conformance.run_options import RunOptions
-from fixtures.softroce import build
-from fixtures.softroce.changes import Change, Edit
-from fixtures.softroce.image import Image
-from fixtures.softroce.mending import chosen_changes, ensure_each, ensure_mended, mended_digest
-from fixtures.softroce.recipe import MENDED_STACKS, STACKS, recipe_for
+from fixtures.guest import build
+from fixtures.guest.changes import Change, Edit
+from fixtures.guest.image import Image
+from fixtures.guest.mending import chosen_changes, ensure_each, ensure_mended, mended_digest
+from fixtures.guest.recipe import MENDED_STACKS, STACKS, recipe_for
 from reports import html, markdown, terminal
 from reports.digest import digest
 from samples import header, numbered, registry, result
+from targets.builds import refuse_beside_mended
 
 KERNEL = "7.0-test"
 RECIPE = recipe_for("forky-mended")

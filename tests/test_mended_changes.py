@@ -10,7 +10,7 @@ import pytest
 from conformance.errors import UserError
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT
-from fixtures.softroce.changes import Change, Edit, apply, read_changes
+from fixtures.guest.changes import Change, Edit, apply, read_changes
 
 FILE = "linux/rxe_mw.c"
 SOURCE = """\
@@ -143,5 +143,5 @@ def test_each_change_of_the_project_names_rules_that_exist_and_quotes_little_of_
 def test_the_page_has_a_line_for_each_change() -> None:
     page = (ROOT / "docs" / "mended-stack.md").read_text(encoding="utf-8")
     for each in read_changes():
-        (line,) = [line for line in page.splitlines() if f"(../fixtures/softroce/mended/{each.name}.yaml)" in line]
+        (line,) = [line for line in page.splitlines() if f"(../fixtures/guest/mended/{each.name}.yaml)" in line]
         assert f"| {', '.join(each.rules)} |" in line, each.name

@@ -12,7 +12,7 @@ import pytest
 from conformance.model.verdict import Verdict
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
-from fixtures.softroce.changes import read_changes
+from fixtures.guest.changes import read_changes
 from patience import PATIENCE_S
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]

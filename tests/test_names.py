@@ -13,7 +13,19 @@ from conformance.tables.suite import ROOT
 
 FILES = sorted(
     file
-    for folder in ("conformance", "fixtures", "reports", "commands", "reference", "trial", "benchmarks", "tests")
+    for folder in (
+        "bundles",
+        "runs",
+        "targets",
+        "conformance",
+        "fixtures",
+        "reports",
+        "commands",
+        "reference",
+        "trial",
+        "benchmarks",
+        "tests",
+    )
     for file in (ROOT / folder).rglob("*.py")
 )
 

@@ -22,8 +22,8 @@ from conformance.errors import UserError
 from conformance.results.records import Recorded
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import load_suite
-from fixtures.softroce.build import Progress
-from fixtures.softroce.recipe import Recipe
+from fixtures.guest.build import Progress
+from fixtures.guest.recipe import Recipe
 from made_history import SUITE, option, run_of, write_run
 from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, format_night, read_history
 from reports.history_page import NOT_RUN as NOTHING

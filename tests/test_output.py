@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from commands import listing, run_folder
+from commands import listing
 from commands.__main__ import main
 from commands.output import show
 from conformance.errors import UserError
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
-from fixtures import cache
+from fixtures.system import cache
 from patience import PATIENCE_S
+from runs import folder as run_folder
 
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 ONE_CASE = "run --guest --yes --only reg_mr/registration/last-byte"

@@ -13,11 +13,11 @@ import pytest
 from conformance.model.record import HeaderRecord
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
-from fixtures.cache import cache_directory
-from fixtures.digests import sha256_of
-from fixtures.softroce.build import find_tool
-from fixtures.softroce.image import ensure_image
-from fixtures.softroce.recipe import recipe_for
+from fixtures.guest.build import find_tool
+from fixtures.guest.image import ensure_image
+from fixtures.guest.recipe import recipe_for
+from fixtures.system.cache import cache_directory
+from fixtures.system.digests import sha256_of
 from patience import PATIENCE_S
 
 pytestmark = pytest.mark.guest

@@ -15,10 +15,10 @@ from clean_tree import HOME, Tree, unpacked
 from commands.__main__ import COMMANDS
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT, VERSION
-from fixtures import packages
-from fixtures.cache import cache_directory
-from fixtures.softroce.image import ensure_image
-from fixtures.softroce.recipe import recipe_for
+from fixtures.guest.image import ensure_image
+from fixtures.guest.recipe import recipe_for
+from fixtures.system import packages
+from fixtures.system.cache import cache_directory
 from patience import PATIENCE_S
 
 NAME = f"rdma-cts-{VERSION}"

@@ -12,7 +12,7 @@ from conformance.errors import UserError
 from conformance.model.case import QpSpec
 from conformance.model.transport import INFINIBAND, IWARP, ROCE, Transport
 from conformance.pytest_plugin.options import check_peer
-from fixtures import usable
+from fixtures.system import usable
 
 
 def device(name: str, transport: Transport = ROCE, **declared: bool) -> Any:

@@ -84,6 +84,22 @@ def test_infiniband_uses_its_first_gid(made: Any) -> None:
     port.check(1)
 
 
+def test_where_no_interface_is_behind_a_gid_none_is_asked_for(made: Any) -> None:
+    port = made("Unknown", (LINK_LOCAL, V1, ""))  # EFA
+    assert port.choose(port.gids()) == 0
+    port.check(0)
+    with pytest.raises(UserError, match="this GID of port 1 of any0 is empty") as caught:
+        port.check(1)
+    assert caught.value.hint == f"usable: 0 ({LINK_LOCAL})"
+
+
+def test_without_any_gid_there_nothing_can_be_sent(made: Any) -> None:
+    port = made("Unknown")
+    with pytest.raises(UserError, match="port 1 of any0 has no GID, so that nothing can be sent") as caught:
+        port.choose(port.gids())
+    assert (caught.value.status, caught.value.hint) == (3, "name another with --port or --device")
+
+
 @pytest.mark.parametrize(
     ("gids", "hint"),
     [
@@ -188,6 +204,7 @@ def test_the_transport_is_that_of_the_node_and_its_link(tmp_path: Path) -> None:
         ("1: CA", "InfiniBand", "InfiniBand"),
         ("1: CA", "Ethernet", "RoCE"),
         ("4: RNIC", "Ethernet", "iWARP"),
+        ("7: unspecified", "Unknown", "unspecified"),
     ):
         folder = tmp_path / name / "ports" / "1"
         folder.mkdir(parents=True)

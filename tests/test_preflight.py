@@ -127,35 +127,86 @@ def test_a_device_that_moves_bytes_is_let_pass_and_nothing_is_left(made: Callabl
 @pytest.mark.parametrize(
     ("device", "message"),
     [
+        (Lost("SEND", "RETRY_EXC_ERR"), "SEND completed with RETRY_EXC_ERR, and its data did not arrive"),
+        (Lost("SEND", "SUCCESS"), "SEND completed with SUCCESS, and its data did not arrive"),
         (Lost("RDMA_WRITE", "RETRY_EXC_ERR"), "RDMA_WRITE completed with RETRY_EXC_ERR, and its data did not arrive"),
-        (Lost("RDMA_WRITE", "SUCCESS"), "RDMA_WRITE completed with SUCCESS, and its data did not arrive"),
-        (Lost("RDMA_READ", "SUCCESS"), "RDMA_READ completed with SUCCESS, and its data did not arrive"),
-        (Lost("RDMA_READ", "REM_ACCESS_ERR"), "RDMA_READ completed with REM_ACCESS_ERR, and its data did not arrive"),
-        (NotPosted(), "an RDMA_WRITE could not be posted: EINVAL"),
+        (Lost("RDMA_READ", "RNR_RETRY_EXC_ERR"), "RDMA_READ completed with RNR_RETRY_EXC_ERR, and its data"),
+        (NotPosted(), "a SEND or its receive could not be posted: EINVAL"),
     ],
 )
-def test_a_device_that_moves_none_ends_the_run(device: Device, message: str) -> None:
+def test_what_nobody_answers_ends_the_run(device: Device, message: str) -> None:
     with closing(ReferenceBench(device)) as bench, pytest.raises(UserError, match=message) as caught:
         preflight(bench)
     assert caught.value.status == 3
     assert "--gid-index" in caught.value.hint
 
 
-def test_a_message_that_does_not_arrive_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def shortened(self: Device, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
-        return Device.deliver(self, queue, b"\0" * len(content or b""), imm, length)
+def test_what_completes_nowhere_ends_the_run() -> None:
+    class Silent(Device):
+        def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
+            if request.opcode != "RDMA_READ":
+                super().complete(queue, request, status)
 
-    class Zeroing(Device):
-        deliver = shortened
+    with pytest.raises(UserError, match="RDMA_READ gave no completion"):
+        found_on(ReferenceBench(Silent()))
 
-    with closing(ReferenceBench(Zeroing())) as bench, pytest.raises(UserError, match="SEND completed with SUCCESS"):
-        preflight(bench)
+
+class Zeroing(Device):
+    """Messages arrive without their content."""
+
+    def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
+        return super().deliver(queue, b"\0" * len(content or b""), imm, length)
+
+
+class Registering(Device):
+    """Registrations are refused with the errno that `refused` gives for their access."""
+
+    def __init__(self, refused: Callable[[int], int]) -> None:
+        super().__init__()
+        self._refused = refused
+
+    def access_fault(self, access: int) -> int:
+        return super().access_fault(access) or self._refused(access)
+
+
+@pytest.mark.parametrize(
+    ("device", "operation", "answer"),
+    [
+        (Lost("RDMA_WRITE", "SUCCESS"), "RDMA_WRITE", "completed with SUCCESS, and its data did not arrive"),
+        (Lost("RDMA_READ", "REM_ACCESS_ERR"), "RDMA_READ", "completed with REM_ACCESS_ERR, and its data did not"),
+        (Lost("RDMA_WRITE", "LOC_PROT_ERR"), "RDMA_WRITE", "completed with LOC_PROT_ERR, and its data did not"),
+        (Zeroing(), "SEND", "completed with SUCCESS and SUCCESS, and its data did not arrive"),
+    ],
+)
+def test_what_the_device_answers_is_for_the_cases(device: Device, operation: str, answer: str) -> None:
+    found = found_on(ReferenceBench(device))
+    assert [name for name, what in found.operations.items() if what != "works"] == [operation]
+    assert answer in found.operations[operation]
+    assert found.pairs["RC"] == "works"
+    assert found.renews_by_reset is True
+    (line,) = [each for each in format_findings(found.as_data()) if each.startswith(operation)]
+    assert line.endswith("; the cases judge that")
+
+
+def test_a_device_that_registers_nothing_is_let_pass() -> None:
+    found = found_on(ReferenceBench(Registering(lambda access: 14)))
+    refused = "registering the local side's memory was refused with EFAULT"
+    assert set(found.operations.values()) == {refused}
+    assert found.refused_write == refused
+    assert found.pairs == {"RC": "works", "UC": refused, "UD": refused, "RC_SRQ": refused}
+
+
+def test_only_what_is_needed_is_asked_of_the_device() -> None:
+    with closing(ReferenceBench(Registering(lambda access: 0 if access & 1 else 22))) as bench:
+        assert set(preflight(bench).operations.values()) == {"works"}
+        assert bench.capabilities() == ReferenceBench().capabilities()
 
 
 def test_what_was_found_is_told() -> None:
     found = found_on(ReferenceBench())
     assert found.as_data() == {
         "pairs": {"RC": "works", "UC": "works", "UD": "works", "RC_SRQ": "works"},
+        "operations": {"RDMA_WRITE": "works", "RDMA_READ": "works", "SEND": "works"},
         "refused_write": "REM_ACCESS_ERR",
         "renews_by_reset": True,
         "tells_state": True,

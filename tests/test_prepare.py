@@ -15,7 +15,7 @@ from conformance.run_options import RunOptions
 
 
 class FakeGuests:
-    """Stands in for commands.guests.Guests; `obstacle` is why no guest can be resumed."""
+    """Stands in for targets.guests.Guests; `obstacle` is why no guest can be resumed."""
 
     obstacle = ""
     asked: Sequence[Any] = ()

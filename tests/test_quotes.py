@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -15,15 +14,6 @@ from samples import registry
 UNCHECKED = {"vendor documentation, Memory Region Re-registration"}
 QUOTED = {rule.id: rule for rule in registry().values() if rule.quote}
 CHECKED = [id_ for id_, rule in QUOTED.items() if rule.document not in UNCHECKED]
-
-
-def installed_release() -> int:
-    """The release of rdma-core that is installed for developers."""
-    folders = [*Path("/usr").glob("lib*/pkgconfig"), *Path("/usr/lib").glob("*/pkgconfig")]
-    file = next(folder / "libibverbs.pc" for folder in folders if (folder / "libibverbs.pc").exists())
-    found = re.search(r"^Version: \d+\.\d+\.(\d+)", file.read_text(encoding="utf-8"), re.MULTILINE)
-    assert found, file
-    return int(found[1])
 
 
 def sections_of(rule: Rule) -> str:
@@ -40,7 +30,7 @@ def test_the_document_has_the_words(id_: str) -> None:
     rule = QUOTED[id_]
     if pages.stands(rule.quote, sections_of(rule)):
         return
-    release = installed_release()
+    release = pages.installed_release()
     if release < int(rule.since):
         pytest.skip(f"{rule.document} of rdma-core {release} is older than these words, which came with {rule.since}")
     pytest.fail(f"{rule.document} of rdma-core {release} does not have in {rule.section}: {rule.quote}")

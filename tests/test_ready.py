@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.softroce.ready import ReadySession
-from fixtures.softroce.request import Request, recorded_to
+from fixtures.guest.ready import ReadySession
+from fixtures.guest.request import Request, recorded_to
 
 PORT = "/dev/port"
 OPTIONS = ("--rdma-alone", "--rdma-device", "rxe0")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
-from commands.durations import Durations
 from conformance.regular_file import MOST_BYTES, open_regular, read_regular
+from runs.durations import Durations
 
 OLD = Path(__file__).with_name("old_results")
 # What reads the results of a run, RUN.

@@ -31,7 +31,7 @@ from patience import PATIENCE_S, await_true
 from project import Project
 
 ADDRESS = Address("host.invalid")
-# In place of fixtures/usable.py: the host has a device that only the tests know.
+# In place of fixtures/system/usable.py: the host has a device that only the tests know.
 USABLE = """\
 def the_only_device():
     return "fake0"
@@ -66,8 +66,8 @@ class StandIn:
     def _tree(self, project: Project) -> list[tuple[Path, str]]:
         """The suite with the device of the tests, whose host needs no bindings."""
         own = {
-            "fixtures/usable.py": USABLE,
-            "fixtures/packages.txt": "remote python3-yaml module:yaml = =\n",
+            "fixtures/system/usable.py": USABLE,
+            "fixtures/system/packages.txt": "remote python3-yaml module:yaml = =\n",
             "fixtures/hosts/protocol.py": (ROOT / "fixtures/hosts/protocol.py")
             .read_text()
             .replace(f"ALIVE_S = {protocol.ALIVE_S}", "ALIVE_S = 0.2"),

@@ -22,6 +22,7 @@ import pytest
 
 from conformance.bench.calls import Return, Sge
 from conformance.bench.work_requests import Completion, SendRequest
+from conformance.device import memory
 from conformance.device.mirror import Mirror
 from conformance.device.queue_pairs import DevicePair
 from conformance.device.remote_peer import Endpoint, PeerRefused, RemoteDevice, RemoteDomain, RemoteQueue
@@ -31,10 +32,10 @@ from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings
 from conformance.model.transport import ROCE
 from conformance.tables.suite import ROOT
-from fixtures import memory, usable
 from fixtures.hosts import peer, requester
 from fixtures.hosts.address import Address, peer_of
 from fixtures.hosts.archive import PARTS, PEER_PARTS, packed
+from fixtures.system import usable
 from patience import PATIENCE_S, await_true
 
 SIZE = 3 * memory.PAGE - 100

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from actors import HEADER, IDS, SILENCE, Stage, failed, killed, passed, ran, start, verdicts
-from commands.plan import LabPlan, Plan, read_plan, write_lab_plan, write_plan
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import ROOT
 from patience import PATIENCE_S
+from runs.plan import LabPlan, Plan, read_plan, write_lab_plan, write_plan
 from samples import header
 
 UNBROKEN = [HEADER, start(0), passed(0), start(1), failed(1), *ran(2, 3)[1:]]

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samples
-from commands import builds, run, run_arguments, target
-from commands.plan import Plan, read_plan, write_plan
+from commands import run, run_arguments
 from conformance.device.libibverbs import DIALECTS
 from conformance.device.native_exchange import NativeConnection
 from conformance.device.queue_pairs import DeviceQueue
@@ -28,9 +27,12 @@ from conformance.pytest_plugin.options import add_options
 from conformance.run_options import COMPLETION_DEADLINE_S, GUEST, HOST, OPTIONS, RunOptions, completion_deadline_s
 from conformance.supervision import CASE_DEADLINE_S
 from conformance.tables.suite import ROOT
-from fixtures import bench, usable
-from fixtures.softroce.driver import DRIVERS
-from fixtures.softroce.recipe import STACKS
+from fixtures import bench
+from fixtures.guest.driver import DRIVERS
+from fixtures.guest.recipe import STACKS
+from fixtures.system import usable
+from runs.plan import Plan, read_plan, write_plan
+from targets import builds, target
 
 ROWS = """\
 - {id: harmless, rules: [REG-01], when: {access: []}, then: open}

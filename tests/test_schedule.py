@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import samples
-from commands.durations import Durations
 from conformance.supervision.schedule import START_S, Schedule
+from runs.durations import Durations
 
 COUNT = 12
 CASES = samples.numbered(COUNT).cases

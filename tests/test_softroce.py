@@ -24,14 +24,14 @@ import pytest
 from conformance.errors import UserError
 from conformance.supervision import TRIES
 from conformance.tables.suite import ROOT
-from fixtures import packages
-from fixtures.cache import cache_directory
-from fixtures.softroce import accelerator, build, cpio, image, job, kernel, mirror
-from fixtures.softroce.build import Built
-from fixtures.softroce.guest import Guest, boot
-from fixtures.softroce.image import Image, ensure_image, renew_image
-from fixtures.softroce.job import Job
-from fixtures.softroce.recipe import STACKS, Recipe, recipe_for
+from fixtures.guest import accelerator, build, cpio, image, job, kernel, mirror
+from fixtures.guest.build import Built
+from fixtures.guest.guest import Guest, boot
+from fixtures.guest.image import Image, ensure_image, renew_image
+from fixtures.guest.job import Job
+from fixtures.guest.recipe import STACKS, Recipe, recipe_for
+from fixtures.system import packages
+from fixtures.system.cache import cache_directory
 from patience import PATIENCE_S, await_true, longer_and_longer
 
 PORT = "/dev/virtio-ports/rdma-cts.results"
@@ -312,7 +312,7 @@ def test_a_build_that_is_killed_leaves_no_mount_and_no_process(tmp_path: Path) -
     (tmp_path / "place").mkdir()
     script = f"mount -t tmpfs none {tmp_path}/place && echo mounted && exec sleep 1000.125"
     program = (
-        "import sys; from pathlib import Path; from fixtures.softroce.build import run_logged;"
+        "import sys; from pathlib import Path; from fixtures.guest.build import run_logged;"
         f"run_logged(['sh', '-c', {script!r}], Path({str(tmp_path / 'log')!r}), print, {{'mounted': 'mounted'}})"
     )
     with subprocess.Popen([sys.executable, "-uc", program], cwd=ROOT, stdout=subprocess.PIPE) as process:
@@ -660,8 +660,8 @@ def test_qemu_ends_with_the_program_that_started_it(
 ) -> None:
     pid = fake_qemu(f"echo '{UP}'; exec sleep infinity")
     code = (
-        "import sys; from pathlib import Path; from fixtures.softroce.guest import boot, Job\n"
-        "from fixtures.softroce.image import Image; p = Path('/nowhere')\n"
+        "import sys; from pathlib import Path; from fixtures.guest.guest import boot, Job\n"
+        "from fixtures.guest.image import Image; p = Path('/nowhere')\n"
         "g = boot(Image(p, p, p, '', '', ''), Job((), 'true'), console=Path(sys.argv[1]))\n"
         "print('up', flush=True); g.wait(None)\n"
     )
@@ -812,7 +812,7 @@ def test_a_guest_without_the_driver_says_why(real_image: Image, tmp_path: Path) 
 
 
 def test_a_stack_of_two_suites_asks_for_a_mirror_where_the_host_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fixtures.softroce.mirror.host_mirror", lambda: "")
+    monkeypatch.setattr("fixtures.guest.mirror.host_mirror", lambda: "")
     recipe = next(recipe for recipe in STACKS.values() if recipe.kernel_suite)
     with pytest.raises(UserError, match="RDMA_CTS_MIRROR"):
         build.bootstrap_command(recipe, Path("root"))

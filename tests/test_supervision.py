@@ -19,7 +19,7 @@ from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import TRIES, Supervisor, Worker, session, supervisor
 from conformance.tables.suite import load_suite
-from fixtures.host import HostWorker
+from fixtures.system.host import HostWorker
 from project import Project
 from samples import header
 

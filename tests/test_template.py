@@ -23,18 +23,18 @@ import pytest
 from conformance.errors import UserError
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
-from fixtures.softroce import freezing, qemu, request, template, trust
-from fixtures.softroce.freezing import CONSOLE, STATE, Ended, Failure
-from fixtures.softroce.guest import Guest
-from fixtures.softroce.image import Image
-from fixtures.softroce.ingredients import Ingredients
-from fixtures.softroce.job import Job
-from fixtures.softroce.machine import Machine
-from fixtures.softroce.qmp import Qmp, QmpError
-from fixtures.softroce.request import Request
-from fixtures.softroce.sparse import checksum, save
-from fixtures.softroce.start import Starter
-from fixtures.softroce.template import FILES, MANIFEST, Templates
+from fixtures.guest import freezing, qemu, request, template, trust
+from fixtures.guest.freezing import CONSOLE, STATE, Ended, Failure
+from fixtures.guest.guest import Guest
+from fixtures.guest.image import Image
+from fixtures.guest.ingredients import Ingredients
+from fixtures.guest.job import Job
+from fixtures.guest.machine import Machine
+from fixtures.guest.qmp import Qmp, QmpError
+from fixtures.guest.request import Request
+from fixtures.guest.sparse import checksum, save
+from fixtures.guest.start import Starter
+from fixtures.guest.template import FILES, MANIFEST, Templates
 from patience import PATIENCE_S
 
 FAILING_POINT = "reg_mr/access_space/huge-pages@uverbs#access=ON_DEMAND+HUGETLB"
@@ -490,7 +490,7 @@ def test_those_used_longest_ago_are_removed_above_the_bound_unless_in_use(
 def test_a_run_goes_on_without_templates_and_says_so_once(
     freezer: Freezer, ingredients: Ingredients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fixtures.softroce.start.ingredients_of", lambda *_: ingredients)
+    monkeypatch.setattr("fixtures.guest.start.ingredients_of", lambda *_: ingredients)
     monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
     freezer.failure = QmpError("QEMU closed its control channel")
     said: list[str] = []

@@ -12,12 +12,12 @@ import pytest
 
 from conformance.errors import UserError
 from conformance.kernel.build_ids import suspects_of, under_test
-from fixtures.digests import below
-from fixtures.rdma_core import find_rdma_core
-from fixtures.softroce.image import Image
-from fixtures.softroce.kernel import release_of
-from fixtures.softroce.recipe import Recipe
-from fixtures.softroce.under_test import Builds, UnderTest
+from fixtures.guest.image import Image
+from fixtures.guest.kernel import release_of
+from fixtures.guest.recipe import Recipe
+from fixtures.guest.under_test import Builds, UnderTest
+from fixtures.system.digests import below
+from fixtures.system.rdma_core import find_rdma_core
 
 RELEASE = "7.2.0-image"
 NEEDED = {"rdma_rxe": "ib_core", "ib_core": "", "virtio_blk": ""}

@@ -6,6 +6,7 @@ part. `rdma-cts run` never uses an alteration.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
@@ -14,6 +15,10 @@ from conformance.bench.calls import Mr, Pd, Return, Sge, Window
 from conformance.bench.interface import Bench, Entry, Pair, Queue
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.model.case import QpSpec
+from conformance.verbs import VERBS, product_of
+
+# The verbs that make a region.
+_REGISTRATIONS = {verb.method for verb in VERBS.values() if (product_of(verb) or ("",))[0] == "mr"}
 
 
 class Alteration:
@@ -26,6 +31,10 @@ class Alteration:
     def __init__(self) -> None:
         self.unreleased: list[Any] = []
         self.faults: list[BaseException] = []
+        self.setup()
+
+    def setup(self) -> None:
+        """Makes what an alteration keeps; called at the end of the constructor."""
 
     def bench(self, real: Bench) -> Any:
         """The bench on which cases run: the real one with altered calls."""
@@ -38,7 +47,7 @@ class Alteration:
                 release()
 
     def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
-        """One of the three registration verbs; `where` are its arguments between PD and access."""
+        """A verb that registers; `where` are its arguments between PD and access."""
         return getattr(entry, verb)(pd, *where, access)  # type: ignore[no-any-return]
 
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
@@ -89,33 +98,12 @@ class AlteredEntry:
         self._real, self._alteration = real, alteration
         self.name = real.name
 
-    def __getattr__(self, name: str) -> Any:
-        """A verb without a hook, as it is."""
-        return getattr(self._real, name)
-
-    def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
-        """ibv_reg_mr."""
-        return self._alteration.register(self._real, "reg_mr", pd, (addr, length), access)
-
-    def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
-        """ibv_reg_mr_iova."""
-        return self._alteration.register(self._real, "reg_mr_iova", pd, (addr, length, hca_va), access)
-
-    def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
-        """ibv_reg_dmabuf_mr."""
-        return self._alteration.register(self._real, "reg_dmabuf_mr", pd, (offset, length, iova, fd), access)
-
-    def dereg_mr(self, mr: Mr) -> Return:
-        """ibv_dereg_mr."""
-        return self._alteration.dereg_mr(self._real, mr)
-
-    def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """ibv_rereg_mr."""
-        return self._alteration.rereg_mr(self._real, mr, flags, pd, addr, length, access)
-
-    def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
-        """ibv_advise_mr."""
-        return self._alteration.advise_mr(self._real, pd, advice, flags, sg_list)
+    def __getattr__(self, verb: str) -> Any:
+        """A verb: one that registers goes through `register`, another one through the hook of its name, if any."""
+        if verb in _REGISTRATIONS:
+            return lambda pd, *where: self._alteration.register(self._real, verb, pd, where[:-1], where[-1])
+        hook = getattr(self._alteration, verb, None)
+        return functools.partial(hook, self._real) if hook else getattr(self._real, verb)
 
 
 class Wrapper:

@@ -1,6 +1,6 @@
 """The trial of the mended stack: each change left out alone has to bring back the violations of its defect, no others.
 
-What is selected and compared, and the table. Not for running it (commands/mended_trial.py).
+What is selected and compared, and the table. Not for running it (trial/mended_runs.py).
 """
 
 from __future__ import annotations

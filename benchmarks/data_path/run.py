@@ -17,12 +17,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from commands.guests import SUITE_PARTS  # noqa: E402
-from fixtures.cache import cache_directory  # noqa: E402
-from fixtures.softroce.guest import boot  # noqa: E402
-from fixtures.softroce.image import ensure_image  # noqa: E402
-from fixtures.softroce.job import Job  # noqa: E402
-from fixtures.softroce.recipe import Recipe  # noqa: E402
+from fixtures.guest.guest import boot  # noqa: E402
+from fixtures.guest.image import ensure_image  # noqa: E402
+from fixtures.guest.job import Job  # noqa: E402
+from fixtures.guest.recipe import Recipe  # noqa: E402
+from fixtures.system.cache import cache_directory  # noqa: E402
+from targets.guests import SUITE_PARTS  # noqa: E402
 
 GOAL = 3.0
 HERE = Path(__file__).parent

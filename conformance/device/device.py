@@ -20,6 +20,7 @@ from typing import Any
 
 from conformance.bench.calls import IbvPd
 from conformance.bench.interface import Refusal
+from conformance.device import port as ports
 from conformance.device.connection_manager import ConnectionManager
 from conformance.device.pointers import Pointers
 from conformance.device.port import SYSFS, Port
@@ -28,7 +29,7 @@ from conformance.kernel.netlink import RdmaNetlink
 from conformance.model.capability import DeviceAttributes, declared_capabilities
 from conformance.model.preflight import Findings
 from conformance.model.record import DeviceFacts, Environment
-from conformance.model.transport import INFINIBAND, IWARP, ROCE, Transport
+from conformance.model.transport import INFINIBAND, IWARP, ROCE, UNSPECIFIED, Transport
 
 _GRH_REQUIRED = 1 << 0  # IBV_QPF_GRH_REQUIRED of the flags of struct ibv_port_attr
 # enum rdma_driver_id of <rdma/ib_user_ioctl_verbs.h>, from 0 upwards.
@@ -299,7 +300,8 @@ def transport_of(device: Path, port: int) -> Transport:
     """The transport of a port, from the node type of its device and from its link layer."""
     if "RNIC" in _text_of(device / "node_type"):
         return IWARP
-    return INFINIBAND if _text_of(device / "ports" / str(port) / "link_layer") == "InfiniBand" else ROCE
+    layer = _text_of(device / "ports" / str(port) / "link_layer")
+    return {ports.INFINIBAND: INFINIBAND, ports.UNSPECIFIED: UNSPECIFIED}.get(layer, ROCE)
 
 
 def address_of(interface: str) -> str:

@@ -9,17 +9,25 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from conformance.bench.calls import ABSENT, Mr, Pd, Return, Sge
-from conformance.verbs import OPTIONAL_ACCESS
+from conformance.verbs import OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
+from conformance.verbs.reg_mr import REG_MR_IOVA
 
 # The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
 DIALECTS = ("mainline", "experimental")
 _EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
+_NUMBERS: Mapping[str, type] = {
+    "int": ctypes.c_int,
+    "uint32_t": ctypes.c_uint32,
+    "uint64_t": ctypes.c_uint64,
+    "size_t": ctypes.c_size_t,
+}
 
 
 class _BindingsPd(Pd, Protocol):
@@ -42,27 +50,19 @@ class Libibverbs:
         """
         self._library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
         self._absent: list[Callable[..., Any]] = []
-        pointer, size, word, long = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint64
-        declare = self._declare
-        self._reg_mr = declare("ibv_reg_mr", pointer, pointer, pointer, size, word)
-        self._reg_mr_iova = declare("ibv_reg_mr_iova", pointer, pointer, pointer, size, long, word)
+        exported = [verb for verb in VERBS.values() if verb.linkage is not Linkage.INLINE]
+        self._functions = {verb.name: self._declare(verb.name, *_types(verb)) for verb in exported}
         # A library without it has no optional flags, so that a program calls the others with them.
         optional = "ibv_reg_mr_iova2" if self.exports("ibv_reg_mr_iova2") else "ibv_reg_mr_iova"
-        self._reg_mr_iova2 = declare(optional, pointer, pointer, pointer, size, long, ctypes.c_uint)
-        self._reg_dmabuf_mr = declare("ibv_reg_dmabuf_mr", pointer, pointer, long, size, long, word, word)
-        self._dereg_mr = declare("ibv_dereg_mr", word, pointer)
-        self._rereg_mr = declare("ibv_rereg_mr", word, pointer, word, pointer, pointer, size, word)
-        # int (struct ibv_mr *, int flags, struct ibv_pd *, void *, size_t, uint64_t access, struct ibv_rereg_mr_attr *)
-        experimental = (word, pointer, word, pointer, pointer, size, long, pointer)
-        self._experimental_rereg: Callable[..., Any] | None = None
+        self._functions["ibv_reg_mr_iova2"] = self._declare(optional, *_types(REG_MR_IOVA)[:-1], ctypes.c_uint)
+        experimental = _types(VENDOR_VERBS["ibv_rereg_mr"])
         if dialect == "experimental":
-            library = ctypes.CDLL(
-                "libibverbs.so.1", use_errno=True
-            )  # a second handle, whose functions can have other types
-            self._experimental_rereg = library["ibv_rereg_mr"]
-            self._experimental_rereg.restype, self._experimental_rereg.argtypes = experimental[0], experimental[1:]
+            # A second handle, whose functions can have other types.
+            function = ctypes.CDLL("libibverbs.so.1", use_errno=True)["ibv_rereg_mr"]
+            function.restype, function.argtypes = experimental[0], experimental[1:]
+            self._functions[_EXPERIMENTAL_SYMBOL] = function
         elif self.exports(_EXPERIMENTAL_SYMBOL):
-            self._experimental_rereg = declare(_EXPERIMENTAL_SYMBOL, *experimental)
+            self._functions[_EXPERIMENTAL_SYMBOL] = self._declare(_EXPERIMENTAL_SYMBOL, *experimental)
 
     def _declare(self, name: str, result: type, *arguments: type) -> Callable[..., Any]:
         """The function of the library; for one that an older library lacks, one that answers EOPNOTSUPP."""
@@ -74,15 +74,17 @@ class Libibverbs:
         function.argtypes = arguments
         return function
 
-    def _call(self, function: Callable[..., Any], *arguments: int) -> Return:
-        ctypes.set_errno(0)
-        value = function(*arguments)
-        layer = self.name if function in self._absent else "kernel"
-        return Return(value or 0, ctypes.get_errno(), layer=layer)
+    def __getattr__(self, name: str) -> Callable[..., Return]:
+        """A verb that is called as its prototype says."""
+        return functools.partial(self._verb, of_method(name).name)
 
-    def _registration(self, function: Callable[..., Any], *arguments: int) -> Return:
-        returned = self._call(function, *arguments)
-        return replace(returned, mr=Mr.at(returned.value)) if returned.value else returned
+    def _verb(self, name: str, *arguments: Pd | Mr | int | None) -> Return:
+        """Calls a function; a pointer to an object is taken from the object, which may be None."""
+        function = self._functions[name]
+        ctypes.set_errno(0)
+        value = function(*(each if isinstance(each, int) else each.pointer if each else 0 for each in arguments)) or 0
+        mr = Mr.at(value) if value and function.restype is ctypes.c_void_p else None  # type: ignore[attr-defined]
+        return Return(value, ctypes.get_errno(), mr, self.name if function in self._absent else "kernel")
 
     def exports(self, symbol: str) -> bool:
         """Whether the loaded library has the symbol."""
@@ -90,14 +92,7 @@ class Libibverbs:
 
     def raw(self, symbol: str) -> Callable[..., Any]:
         """The ctypes function of a verb, for fast loops. ctypes.get_errno() returns its errno."""
-        return {
-            "ibv_reg_mr": self._reg_mr,
-            "ibv_reg_mr_iova": self._reg_mr_iova,
-            "ibv_reg_mr_iova2": self._reg_mr_iova2,
-            "ibv_reg_dmabuf_mr": self._reg_dmabuf_mr,
-            "ibv_dereg_mr": self._dereg_mr,
-            "ibv_rereg_mr": self._rereg_mr,
-        }[symbol]
+        return self._functions[symbol]
 
     def keep_from_children(self) -> None:
         """ibv_fork_init, so that registered ranges are kept from forked children even if the kernel copies on fork.
@@ -115,39 +110,29 @@ class Libibverbs:
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
         """ibv_reg_mr as in a C program: with optional flags, the macro of the header calls ibv_reg_mr_iova2."""
         if access & OPTIONAL_ACCESS:
-            return self._registration(self._reg_mr_iova2, pd.pointer, addr, length, addr, access)
-        return self._registration(self._reg_mr, pd.pointer, addr, length, access)
+            return self._verb("ibv_reg_mr_iova2", pd, addr, length, addr, access)
+        return self._verb("ibv_reg_mr", pd, addr, length, access)
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
         """ibv_reg_mr_iova, with the same choice of the function by a macro."""
-        function = self._reg_mr_iova2 if access & OPTIONAL_ACCESS else self._reg_mr_iova
-        return self._registration(function, pd.pointer, addr, length, hca_va, access)
-
-    def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
-        """ibv_reg_dmabuf_mr."""
-        return self._registration(self._reg_dmabuf_mr, pd.pointer, offset, length, iova, fd, access)
-
-    def dereg_mr(self, mr: Mr) -> Return:
-        """ibv_dereg_mr: 0, or the value of errno."""
-        return self._call(self._dereg_mr, mr.pointer)
+        optional = access & OPTIONAL_ACCESS
+        return self._verb("ibv_reg_mr_iova2" if optional else "ibv_reg_mr_iova", pd, addr, length, hca_va, access)
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         """ibv_rereg_mr: 0, or a code of enum ibv_rereg_mr_err_code."""
-        pointer = pd.pointer if pd else 0
-        returned = self._call(self._rereg_mr, mr.pointer, flags, pointer, addr, length, access)
-        return Return(returned.value, returned.errno, layer=_rereg_layer(returned))
+        returned = self._verb("ibv_rereg_mr", mr, flags, pd, addr, length, access)
+        return replace(returned, layer=_rereg_layer(returned))
 
     @property
     def has_experimental_rereg(self) -> bool:
         """Whether the vendor's dialect of ibv_rereg_mr can be called."""
-        return self._experimental_rereg is not None
+        return _EXPERIMENTAL_SYMBOL in self._functions
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         """The vendor's ibv_rereg_mr without an attr: 0, or the value of errno."""
-        if self._experimental_rereg is None:
+        if not self.has_experimental_rereg:
             raise LookupError("the loaded libibverbs has no experimental ibv_rereg_mr")
-        pointer = pd.pointer if pd else 0
-        return self._call(self._experimental_rereg, mr.pointer, flags, pointer, addr, length, access, 0)
+        return self._verb(_EXPERIMENTAL_SYMBOL, mr, flags, pd, addr, length, access, None)
 
     def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
         """ibv_advise_mr: 0, or the value of errno."""
@@ -155,6 +140,12 @@ class Libibverbs:
 
         elements = [SGE(sge.addr, sge.length, sge.lkey) for sge in sg_list]
         return exact(lambda: cast(_BindingsPd, pd).pyverbs.advise_mr(advice, flags, elements))
+
+
+def _types(verb: Verb) -> tuple[type, ...]:
+    """The ctypes of a verb's result and arguments; every pointer is a number."""
+    ctypes_ = (verb.returns, *(each.ctype for each in verb.parameters))
+    return tuple(ctypes.c_void_p if each.endswith("*") else _NUMBERS[each] for each in ctypes_)
 
 
 def _answering_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from mmap import PAGESIZE
 from struct import Struct
 from typing import Any
 
-from conformance.bench.calls import IbvAh, IbvMr, IbvMw, IbvPd, IbvSrq
+from conformance.bench.calls import IbvAh, IbvMr, IbvMw, IbvPd, IbvSrq, errno_name
 from conformance.device.posting import IbvQp
-from conformance.errors import UserError
+from conformance.errors import SetupRefused, UserError
+from conformance.verbs import ENUMS
 
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 # No process can map memory below this address (vm.mmap_min_addr).
@@ -98,21 +100,12 @@ class Pointers:
 
         return self._pointer(srq, matches)
 
-    def find_mr_offset(self, mr: Any) -> None:
-        """Finds the offset of the pointer with an MR that pyverbs has registered, so that `mr` can use it."""
-
-        def matches(pointer: int) -> bool:
-            struct = IbvMr.from_address(pointer)
-            return (struct.lkey, struct.rkey, struct.length) == (mr.lkey, mr.rkey, mr.length)
-
-        self._offset(mr, matches)
-
     @contextmanager
-    def mr(self, pointer: int) -> Iterator[Any]:
+    def mr(self, pointer: int, pd: Any) -> Iterator[Any]:
         """A pyverbs MR with the given struct ibv_mr *, or with NULL for 0.
 
-        Only for passing it to pyverbs within the block. It does not own the region. Raises LookupError before
-        `find_mr_offset`.
+        Only for passing it to pyverbs within the block. It does not own the region. `pd` is a pyverbs PD, in which a
+        region is registered the first time, to find the offset. Raises SetupRefused.
         """
         from pyverbs.mr import MR
 
@@ -120,12 +113,34 @@ class Pointers:
         if not pointer:
             yield wrapper
             return
+        if MR not in self._offsets:
+            self._find_mr_offset(pd)
         cell = ctypes.c_uint64.from_address(id(wrapper) + self._offsets[MR])
         cell.value = pointer
         try:
             yield wrapper
         finally:
             cell.value = 0  # else pyverbs would deregister the region with the wrapper
+
+    def _find_mr_offset(self, pd: Any) -> None:
+        from pyverbs.mr import MR
+        from pyverbs.pyverbs_error import PyverbsRDMAError
+
+        def matches(pointer: int) -> bool:
+            struct = IbvMr.from_address(pointer)
+            return (struct.lkey, struct.rkey, struct.length) == (mr.lkey, mr.rkey, mr.length)
+
+        memory = ctypes.create_string_buffer(4 * PAGESIZE)  # of which a whole page with room around it is registered
+        addr = (ctypes.addressof(memory) // PAGESIZE + 2) * PAGESIZE
+        try:
+            mr = MR(pd, PAGESIZE, ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE"), address=addr)
+        except PyverbsRDMAError as error:
+            raise SetupRefused("registering a page through the bindings", errno_name(error.error_code)) from error
+        try:
+            self._offset(mr, matches)
+        finally:
+            with suppress(PyverbsRDMAError):  # the cases report what a device does not release
+                mr.close()
 
 
 def _candidates(thing: Any) -> Iterator[int]:

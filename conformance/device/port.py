@@ -16,7 +16,9 @@ SYSFS = Path("/sys/class/infiniband")
 _INTERFACES = Path("/sys/class/net")
 # The states of enum ibv_port_state in which a port carries data; sysfs names them behind their number.
 _CARRYING = ("ARMED", "ACTIVE", "ACTIVE_DEFER")
-INFINIBAND, ROCE_1, ROCE_2 = "InfiniBand", "RoCE v1", "RoCE v2"
+# Link layers as sysfs names them; of the last one, as of EFA, no network interface is behind a GID.
+INFINIBAND, UNSPECIFIED = "InfiniBand", "Unknown"
+ROCE_1, ROCE_2 = "RoCE v1", "RoCE v2"
 _TYPES = {"IB/RoCE v1": ROCE_1, "RoCE v2": ROCE_2}
 _UP = 1  # IFF_UP of <linux/if.h>
 _NOT_CARRYING = ("down", "lowerlayerdown", "notpresent")  # operstate of an interface
@@ -30,7 +32,7 @@ class Gid:
     """One entry of a port's GID table, whose address is set.
 
     `kind` is empty if the kernel does not tell. `interface` is the network interface of RoCE, empty if there is none in
-    this network namespace; `up`: it carries data.
+    this network namespace; `up`: it carries data, or the link layer needs none.
     """
 
     index: int
@@ -66,9 +68,9 @@ class Port:
             self._check_gid(gid_index)
 
     @property
-    def is_infiniband(self) -> bool:
-        """Whether the port has InfiniBand's own link layer, with LIDs."""
-        return _text(self._folder / "link_layer") == INFINIBAND
+    def link_layer(self) -> str:
+        """The link layer as sysfs names it; InfiniBand's own has LIDs."""
+        return _text(self._folder / "link_layer")
 
     @property
     def pkey_index(self) -> int:
@@ -90,8 +92,8 @@ class Port:
         address = _text(self._folder / "gids" / str(index))
         if not set(address[20:]) - set("0:"):  # the second half names an interface
             return None
-        if self.is_infiniband:
-            return Gid(index, address, INFINIBAND)
+        if (layer := self.link_layer) in (INFINIBAND, UNSPECIFIED):
+            return Gid(index, address, layer if layer == INFINIBAND else "")
         attributes = self._folder / "gid_attrs"
         kind = _TYPES.get(_text(attributes / "types" / str(index)), "")
         if not attributes.is_dir():
@@ -109,17 +111,16 @@ class Port:
         """The index of the GID for loopback traffic, among those of `gids`. Raises UserError if none can be used.
 
         On InfiniBand the first, which every port has. On RoCE one whose interface is up: the last of version 2, and not
-        a link-local one if there is another.
+        a link-local one if there is another. On other link layers the same, of all entries.
         """
-        if self.is_infiniband:
+        if (layer := self.link_layer) == INFINIBAND:
             return 0
         usable = [gid for gid in gids if gid.up]
         if not usable:
-            raise UserError(
-                f"port {self.number} of {self.device} has no GID whose network interface is up",
-                hint=self._mending(gids),
-                status=3,
-            )
+            port, another = f"port {self.number} of {self.device}", "name another with --port or --device"
+            if layer == UNSPECIFIED:
+                raise UserError(f"{port} has no GID, so that nothing can be sent", hint=another, status=3)
+            raise UserError(f"{port} has no GID whose network interface is up", hint=self._mending(gids), status=3)
         return max(usable, key=_preference).index
 
     def _mending(self, gids: Sequence[Gid]) -> str:

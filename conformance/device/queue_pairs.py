@@ -248,7 +248,7 @@ class DeviceQueue:
         """ibv_bind_mw, the header's own checks included: 0 once posted, or the value of errno."""
         from pyverbs.mr import MWBind, MWBindInfo
 
-        with self.device.pointers.mr(info.mr.pointer if info.mr else 0) as wrapper:
+        with self.device.pointers.mr(info.mr.pointer if info.mr else 0, self.pyverbs_pd) as wrapper:
             request = MWBind(MWBindInfo(wrapper, info.addr, info.length, info.access), flags, wr_id)
         return exact(lambda: self.qp.bind_mw(cast(DeviceWindow, window).pyverbs, request))
 

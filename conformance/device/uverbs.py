@@ -14,9 +14,10 @@ import fcntl
 import os
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from conformance.bench.calls import IbvMr, Mr, Pd, Return, Sge
+from conformance.verbs import of_method
 
 _REG_MR, _REREG_MR, _DEREG_MR = 9, 11, 13  # enum ib_uverbs_write_cmds
 _OBJECT_MR = 7  # enum uverbs_default_objects
@@ -45,6 +46,11 @@ class Uverbs:
     def driver_id(self) -> int:
         """The device's value of enum rdma_driver_id."""
         return self._driver_id
+
+    def __getattr__(self, name: str) -> Callable[..., Return]:
+        """A verb that no command of the kernel expresses."""
+        of_method(name)
+        return lambda *arguments: Return(errno.EOPNOTSUPP, errno.EOPNOTSUPP, layer="libibverbs")
 
     def _write(self, command: int, body: bytes, response: int) -> int:
         header = struct.pack("=IHH", command, (8 + len(body)) // 4, response // 4)

@@ -18,6 +18,7 @@ from conformance.model.case import Argument, Case, Flags, QpSpec, Value
 from conformance.model.observation import Observation
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import NULL, PROBES
+from conformance.verbs import VERBS, leaves_objects, product_of
 
 # Of larger memory only so many bytes on both sides of a range are filled and compared.
 _EXAMINED, _MARGIN = 64 << 20, 64 << 10
@@ -41,7 +42,11 @@ def null_result(returned: Return) -> Observation:
 
 
 # Calls that neither create nor release an object.
-_WITHOUT_OBJECTS = (*PROBES, "ibv_advise_mr", "resident")
+_WITHOUT_OBJECTS = (
+    *PROBES,
+    *(name for name, verb in VERBS.items() if leaves_objects(verb) and not product_of(verb)),
+    "resident",
+)
 
 
 class CaseContext:

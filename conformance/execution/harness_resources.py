@@ -49,7 +49,8 @@ class HarnessResources:
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
         """Registered memory of `size` bytes. Each `use` has its own, which is replaced if a larger one is needed.
 
-        `access` are the rights of peers. Raises SetupRefused.
+        It is the middle of a mapping, so that a driver that takes too much can be used as well. `access` are the rights
+        of peers. Raises SetupRefused.
         """
         key = (pd.pointer, use, access)
         if key not in self._scratch or self._scratch[key].length < size:
@@ -58,15 +59,17 @@ class HarnessResources:
         return Sge(whole.addr, size, whole.lkey, whole.rkey)
 
     def _register(self, pd: Pd, size: int, access: int) -> Sge:
-        memory = self._bench.allocate("anonymous", size)
+        margin = self._bench.page
+        memory = self._bench.allocate("anonymous", size + 2 * margin)
         self._cleanup.callback(memory.close)
         entry = pd.device if isinstance(pd, RemoteDomain) else self._bench.entry("libibverbs")
-        returned = entry.reg_mr(pd, memory.addr, size, _LOCAL_WRITE | access)
+        addr = memory.addr + margin
+        returned = entry.reg_mr(pd, addr, size, _LOCAL_WRITE | access)
         if returned.mr is None:
             raise SetupRefused("registering the local side's memory", errno_name(returned.errno))
         mr = returned.mr
         self._cleanup.callback(lambda: entry.dereg_mr(mr))
-        return Sge(memory.addr, size, int(mr.struct.lkey), int(mr.struct.rkey))
+        return Sge(addr, size, int(mr.struct.lkey), int(mr.struct.rkey))
 
     def _next_wr_id(self) -> int:
         self._work_requests += 1

@@ -23,7 +23,7 @@ _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
 _OFFSET = 128  # bytes
-_ZERO_BASED = ENUMS["ibv_access_flags"].value_of("ZERO_BASED")
+_ZERO_BASED, _PLAIN = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ZERO_BASED", "LOCAL_WRITE"))
 _CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.value_of("CHANGE_TRANSLATION")
 
 
@@ -34,15 +34,16 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
     """
     entry = bench.entry(entry_name)
     pd = bench.alloc_pd()
-    memory = bench.allocate("anonymous", bench.page)
+    memory, length = bench.allocate("anonymous", 3 * bench.page), bench.page
+    addr = memory.addr + length  # no byte at an end of the mapping
     results = {"advise_mr": entry.advise_mr(pd, 0, 0, ())}
-    mr = entry.reg_mr(pd, memory.addr, memory.size, 0).mr
+    mr = entry.reg_mr(pd, addr, length, _PLAIN).mr
     regions: dict[str, Return] = {}
     if mr:
-        regions["zero_based"] = entry.reg_mr(pd, memory.addr, memory.size, _ZERO_BASED)
-        regions["iova_page_offset"] = entry.reg_mr_iova(pd, memory.addr + _OFFSET, _OFFSET, memory.addr, 0)
-        results["rereg_mr"] = entry.rereg_mr(mr, _CHANGE_ACCESS, None, 0, 0, 0)
-        results["rereg_translation"] = entry.rereg_mr(mr, _CHANGE_TRANSLATION, None, memory.addr, memory.size, 0)
+        regions["zero_based"] = entry.reg_mr(pd, addr, length, _PLAIN | _ZERO_BASED)
+        regions["iova_page_offset"] = entry.reg_mr_iova(pd, addr + _OFFSET, _OFFSET, addr, _PLAIN)
+        results["rereg_mr"] = entry.rereg_mr(mr, _CHANGE_ACCESS, None, 0, 0, _PLAIN)
+        results["rereg_translation"] = entry.rereg_mr(mr, _CHANGE_TRANSLATION, None, addr, length, 0)
     results["reg_dmabuf_mr"] = dmabuf = entry.reg_dmabuf_mr(pd, 0, bench.page, 0, -1, 0)
     for region in (mr, dmabuf.mr, *(returned.mr for returned in regions.values())):
         if region:
@@ -73,9 +74,10 @@ def _can_be_created(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
 
 def keeps_from_children(bench: Bench) -> bool:
     """Whether a registered page is kept from forked children; ibv_is_fork_initialized does not tell."""
-    pd, memory, entry = bench.alloc_pd(), bench.allocate("anonymous", bench.page), bench.entry("libibverbs")
-    mr = entry.reg_mr(pd, memory.addr, memory.size, 0).mr
-    kept = paging.kept_from_children(memory.addr)
+    pd, memory, entry = bench.alloc_pd(), bench.allocate("anonymous", 3 * bench.page), bench.entry("libibverbs")
+    addr = memory.addr + bench.page  # no byte at an end of the mapping
+    mr = entry.reg_mr(pd, addr, bench.page, _PLAIN).mr
+    kept = paging.kept_from_children(addr)
     if mr:
         entry.dereg_mr(mr)
     memory.close()

@@ -1,17 +1,19 @@
 """What is tried before any case, on pairs of the device itself, and what is found there.
 
-SEND, RDMA WRITE and RDMA READ must work: the positive control of all refusals. Where nothing arrives anyway, as on a
-device without loopback, every operation that must not be done would seem to be refused. What fails of that ends the
-run. Of the rest (how a refusal shows, whether a pair works again after RESET, ibv_query_qp, further types of pairs) it
-is found out what the device does, and the suite adapts. Not for judging the device.
+A message of no bytes must arrive: the positive control of all refusals. Where nothing arrives anyway, as on a device
+without loopback, every operation that must not be done would seem to be refused. What nobody answers is about the path,
+and ends the run. What the device answers is for the cases to judge, whatever it is: here it is only found out (what
+SEND, RDMA WRITE and RDMA READ come to, how a refusal shows, whether a pair works again after RESET, ibv_query_qp,
+further types of pairs), and the suite adapts. Not for judging the device.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from conformance.bench.calls import Pd, Sge, errno_name
 from conformance.bench.interface import Bench
@@ -35,12 +37,28 @@ _PATH_HINT = "give the port's network interface an address, or name another GID 
 # Types of pairs that a device may have beside RC, or instead of it.
 _OTHERS = ("UC", "UD", "RC_SRQ")
 _TRIES = 3  # of a message over an unreliable transport
+# What has to work on a pair of type RC.
+_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "SEND")
+_UNANSWERED = ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR")
+
+
+class _Outcome(NamedTuple):
+    """What became of an operation: `failed` says why it did not do what it should, and is empty if it did.
+
+    `answered`: an end has answered, so that the device is the reason, and not the path.
+    """
+
+    failed: str = ""
+    answered: bool = True
+
+
+_DONE = _Outcome()
 
 
 def preflight(bench: Bench) -> Findings:
-    """Returns what was found. Raises UserError (status 3) if what has to work does not.
+    """Returns what was found. Raises UserError (status 3) if nobody answers.
 
-    Of a device without reliable connections a message over another type has to work, if it has one.
+    Of a device without reliable connections a message over another type has to be answered, if it has one.
     """
     pd = bench.alloc_pd()
     try:
@@ -53,11 +71,10 @@ def preflight(bench: Bench) -> Findings:
 
 class _Preflight:
     def __init__(self, bench: Bench, resources: HarnessResources, pd: Pd) -> None:
-        self._bench, self._resources = bench, resources
-        self._other = resources.scratch(pd, _BYTES, "other", _RIGHTS)
-        self._closed = resources.scratch(pd, _BYTES, "closed")
+        self._bench, self._resources, self._pd = bench, resources, pd
 
     def findings(self) -> Findings:
+        self._bench.adapt(Findings(renews_by_reset=False))  # the way that needs least, until RESET was tried
         try:
             found = self._of_reliable(self._resources.connection("RC", "pd"))
         except SetupRefused as refused:
@@ -65,75 +82,96 @@ class _Preflight:
                 raise UserError(f"the device cannot be tested: {refused}", hint=_PATH_HINT, status=3) from refused
             found = Findings({"RC": NOT_OFFERED})
         others = {kind: self._of_type(kind) for kind in _OTHERS}
-        if NOT_OFFERED in found.pairs.values() and others["UD"] not in (WORKS, NOT_OFFERED):
-            raise UserError(f"loopback does not work on this device: {others['UD']}", hint=_HINT, status=3)
-        found = replace(found, pairs={**found.pairs, **others})
+        if NOT_OFFERED in found.pairs.values() and not others["UD"].answered:
+            raise UserError(f"loopback does not work on this device: {others['UD'].failed}", hint=_HINT, status=3)
+        found = replace(found, pairs={**found.pairs, **{kind: each.failed or WORKS for kind, each in others.items()}})
         self._bench.adapt(found)
         return found
 
     def _of_reliable(self, connection: LoopbackConnection) -> Findings:
         """What is found on a pair of type RC. Raises UserError."""
-        failed = self._basics(connection)
-        if failed and _has_peer(connection):
-            raise UserError(f"nothing arrives from the peer: {failed}", hint=_PEER_HINT, status=3)
-        if failed:
-            raise UserError(f"loopback does not work on this device: {failed}", hint=_HINT, status=3)
+        _check(connection, _sent(connection))
+        operations = {opcode: self._operation(connection, opcode) for opcode in _OPERATIONS}
         refused = self._refused_write(connection)
         tells_state = _tells_state(connection)
-        found = Findings({"RC": WORKS}, refused, tells_state, tells_state)
-        if connection.pair.renews_by_reset and tells_state:
-            connection.renew_if_stale()
-            if self._one_sided(connection, "RDMA_WRITE"):
-                found = replace(found, renews_by_reset=False)
+        found = Findings({"RC": WORKS}, operations, refused, tells_state, tells_state)
         self._bench.adapt(found)
-        if not connection.pair.renews_by_reset:
-            connection.stale = True
-            failed = self._basics(connection)
-            if failed:
-                message = f"a pair that was made anew after a refusal does not work on this device: {failed}"
-                raise UserError(message, hint="report this to the makers of the driver", status=3)
+        if connection.pair.renews_by_reset and self._fails_anew(connection, operations):
+            found = replace(found, renews_by_reset=False)
+            self._bench.adapt(found)
+        if not connection.pair.renews_by_reset and (failed := self._fails_anew(connection, operations)):
+            message = f"a pair that was made anew after a refusal does not work on this device: {failed}"
+            raise UserError(message, hint="report this to the makers of the driver", status=3)
         return found
 
-    def _basics(self, connection: LoopbackConnection) -> str:
-        """Why a pair of type RC does not do what has to work; empty if it does."""
+    def _fails_anew(self, connection: LoopbackConnection, operations: Mapping[str, str]) -> str:
+        """Renews the pair; why it no longer does what it did before, empty if it does."""
+        connection.stale = True
         connection.renew_if_stale()
-        return (
-            self._one_sided(connection, "RDMA_WRITE")
-            or self._one_sided(connection, "RDMA_READ")
-            or _sent(connection, self._own(connection), self._other)
-        )
+        failed = _sent(connection).failed
+        for opcode, before in operations.items():
+            if not failed and before == WORKS:
+                failed = self._tried(connection, opcode).failed
+        return failed
+
+    def _operation(self, connection: LoopbackConnection, opcode: str) -> str:
+        """WORKS, or what the device answers to an operation that has to work. Raises UserError if nobody answers."""
+        connection.renew_if_stale()
+        try:
+            outcome = self._tried(connection, opcode)
+        except SetupRefused as refused:
+            return str(refused)
+        _check(connection, outcome)
+        connection.stale = connection.stale or bool(outcome.failed)
+        return outcome.failed or WORKS
+
+    def _tried(self, connection: LoopbackConnection, opcode: str) -> _Outcome:
+        if opcode == "SEND":
+            return _sent(connection, self._own(connection), self._other())
+        return self._one_sided(connection, opcode)
+
+    def _other(self) -> Sge:
+        """The responder's memory. Raises SetupRefused."""
+        return self._resources.scratch(self._pd, _BYTES, "other", _RIGHTS)
 
     def _own(self, connection: LoopbackConnection) -> Sge:
-        """The requester's memory, which is on its device."""
+        """The requester's memory, which is on its device. Raises SetupRefused."""
         return self._resources.scratch(connection.pair.requester.pd, _BYTES, "own", _RIGHTS)
 
-    def _of_type(self, kind: str) -> str:
+    def _of_type(self, kind: str) -> _Outcome:
         """Whether a message arrives over a pair of this type."""
         try:
             connection = self._resources.connection(kind, "pd")
+            own, other = self._own(connection), self._other()
         except SetupRefused as refused:
-            return NOT_OFFERED if refused.not_offered else str(refused)
-        failed = ""
+            return _Outcome(NOT_OFFERED if refused.not_offered else str(refused))
+        outcome = _DONE
         for _ in range(_TRIES):
-            failed = _sent(connection, self._own(connection), self._other)
-            if not failed:
-                return WORKS
-        return failed
+            outcome = _sent(connection, own, other)
+            if not outcome.failed:
+                break
+        return outcome
 
-    def _one_sided(self, connection: LoopbackConnection, opcode: str) -> str:
-        """Why an operation of the requester on the responder's memory did not do all it should; empty if it did."""
+    def _one_sided(self, connection: LoopbackConnection, opcode: str) -> _Outcome:
+        """What becomes of an operation of the requester on the responder's memory."""
         content, reads = pattern(_BYTES), opcode == "RDMA_READ"
         before = (content, repeated(EMPTY, _BYTES)) if reads else (repeated(BEFORE, _BYTES), content)
-        exchange, target, local = self._exchange(connection, opcode, self._other, before)
+        exchange, target, local = self._exchange(connection, opcode, self._other(), before)
         if exchange.returned.value:
-            return f"an {opcode} could not be posted: {errno_name(abs(exchange.returned.value))}"
+            return _Outcome(f"an {opcode} could not be posted: {errno_name(abs(exchange.returned.value))}")
         arrived = (local if reads else target).content() == content
-        return "" if exchange.succeeded and arrived else _described(opcode, exchange.completions)
+        if exchange.succeeded and arrived:
+            return _DONE
+        return _Outcome(_described(opcode, exchange.completions), _answered(exchange.completions))
 
     def _refused_write(self, connection: LoopbackConnection) -> str:
         """What becomes of an RDMA WRITE to memory that peers must not write."""
         before = (repeated(BEFORE, _BYTES), pattern(_BYTES))
-        exchange, target, _ = self._exchange(connection, "RDMA_WRITE", self._closed, before)
+        try:
+            closed = self._resources.scratch(self._pd, _BYTES, "closed")
+            exchange, target, _ = self._exchange(connection, "RDMA_WRITE", closed, before)
+        except SetupRefused as refused:
+            return str(refused)
         connection.stale = True
         if exchange.returned.value:
             return f"refused when posted, with {errno_name(abs(exchange.returned.value))}"
@@ -156,27 +194,49 @@ class _Preflight:
             raise UserError(f"the device cannot be tested: {failure}", hint=_HINT, status=3) from failure
 
 
+def _check(connection: LoopbackConnection, outcome: _Outcome) -> None:
+    """Raises UserError if nobody has answered."""
+    if outcome.answered:
+        return
+    if _has_peer(connection):
+        raise UserError(f"nothing arrives from the peer: {outcome.failed}", hint=_PEER_HINT, status=3)
+    raise UserError(f"loopback does not work on this device: {outcome.failed}", hint=_HINT, status=3)
+
+
 def _has_peer(connection: LoopbackConnection) -> bool:
     """Whether the requester is on another device."""
     pair = connection.pair
     return pair.requester.pd.context_pointer != pair.responder.pd.context_pointer
 
 
-def _sent(connection: LoopbackConnection, own: Sge, other: Sge) -> str:
-    """Why a SEND to the responder did not arrive; empty if it did."""
+def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | None = None) -> _Outcome:
+    """What becomes of a SEND of memory to that of the responder, by default of one without bytes.
+
+    That one needs no region, so that nothing but the path and the queue pairs can keep it from arriving.
+    """
     requester, responder = connection.pair.requester, connection.pair.responder
     header = DATAGRAM_HEADER if requester.kind == "UD" else 0
-    content = pattern(_BYTES - header)
-    ctypes.memmove(own.addr, content, len(content))
-    ctypes.memset(other.addr, BEFORE, _BYTES)
-    part = own._replace(length=len(content))
-    for returned in (responder.post_receive((other,), 1), requester.post_send(SendRequest("SEND", 2, (part,)))):
+    content = pattern(_BYTES - header) if own and other else b""
+    if own and other:
+        ctypes.memmove(own.addr, content, len(content))
+        ctypes.memset(other.addr, BEFORE, _BYTES)
+    sinks, sources = ((other,) if other else NO_BYTES), ((own._replace(length=len(content)),) if own else ())
+    for returned in (responder.post_receive(sinks, 1), requester.post_send(SendRequest("SEND", 2, sources))):
         if returned.value:
-            return f"a SEND or its receive could not be posted: {errno_name(abs(returned.value))}"
+            refused = f"a SEND or its receive could not be posted: {errno_name(abs(returned.value))}"
+            return _Outcome(refused, answered=bool(own))
     found, received = requester.completions(1), responder.completions(1)
-    arrived = ctypes.string_at(other.addr + header, len(content)) == content
-    succeeded = [each.status for each in (*found, *received)] == ["SUCCESS", "SUCCESS"]
-    return "" if succeeded and arrived else _described("SEND", [*found, *received])
+    arrived = not other or ctypes.string_at(other.addr + header, len(content)) == content
+    statuses = [each.status for each in (*found, *received)]
+    if statuses == ["SUCCESS", "SUCCESS"] and arrived:
+        return _DONE
+    answered = bool(own) and (bool(received) or (_answered(found) and statuses != ["SUCCESS"]))
+    return _Outcome(_described("SEND", [*found, *received]), answered)
+
+
+def _answered(found: Sequence[Completion]) -> bool:
+    """Whether an end has answered: retries are exhausted, and nothing completes, where nobody does."""
+    return bool(found) and found[0].status not in _UNANSWERED
 
 
 def _tells_state(connection: LoopbackConnection) -> bool:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import cast
 
 from conformance.bench.calls import Mr, Return, Sge, Window, errno_name
 from conformance.bench.interface import Queue
@@ -15,11 +17,11 @@ from conformance.errors import SetupRefused
 from conformance.execution import element_lists, in_flight, memory_events, ordering, side_by_side, traffic
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, post_receives, state_of
 from conformance.execution.context import CaseContext, null_result, result_of
-from conformance.model.case import Step
+from conformance.model.case import Argument, Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import NOT_AWAITED, MrFields, Observation
-from conformance.model.vocabulary import NULL
-from conformance.verbs import ENUMS
+from conformance.model.vocabulary import CALLS, NULL
+from conformance.verbs import ENUMS, VERBS, ArgumentSpec, product_of
 
 # The kernel assigns small handles, so that it never assigns this one.
 _INVENTED_HANDLE = 0xFFFFFFF0
@@ -57,27 +59,29 @@ def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
     }
 
 
-def _reg_mr(context: CaseContext, step: Step) -> Observation:
-    addr, length, access = context.numbers(step.arguments, "addr", "length", "access")
-    returned = context.entry.reg_mr(context.pds[str(step.arguments["pd"])], addr, length, access)
-    return registered(context, step, returned, addr, length)
+def call_verb(context: CaseContext, step: Step) -> Observation:
+    """A verb that is called as its prototype says, with an observation by its page's convention."""
+    verb = VERBS[step.call]
+    with ExitStack() as stack:
+        values = {key: _value(context, spec, step.arguments[key], stack) for key, spec in CALLS[step.call].items()}
+        returned = getattr(context.entry, verb.method)(*values.values())
+    if product_of(verb):
+        addr = values["addr"] if "addr" in values else values["offset"]
+        return registered(context, step, returned, cast(int, addr), cast(int, values["length"]))
+    return result_of(returned)
 
 
-def _reg_mr_iova(context: CaseContext, step: Step) -> Observation:
-    addr, length, hca_va, access = context.numbers(step.arguments, "addr", "length", "hca_va", "access")
-    returned = context.entry.reg_mr_iova(context.pds[str(step.arguments["pd"])], addr, length, hca_va, access)
-    return registered(context, step, returned, addr, length)
-
-
-def _reg_dmabuf_mr(context: CaseContext, step: Step) -> Observation:
-    offset, length, iova, access = context.numbers(step.arguments, "offset", "length", "iova", "access")
-    fd, close = _descriptor(context, str(step.arguments["fd"]))
-    try:
-        returned = context.entry.reg_dmabuf_mr(context.pds[str(step.arguments["pd"])], offset, length, iova, fd, access)
-    finally:
+def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, stack: ExitStack) -> object:
+    """The value of an argument: an object, or a number. `stack` closes a descriptor that is only for this call."""
+    if spec.kind != "object":
+        return context.number(given)
+    if spec.of == "dmabuf":
+        fd, close = _descriptor(context, str(given))
         if close:
-            os.close(fd)
-    return registered(context, step, returned, offset, length)
+            stack.callback(os.close, fd)
+        return fd
+    objects: Mapping[str, object] = context.pds if spec.of == "pd" else context.mrs
+    return None if given == NULL else objects[str(given)]
 
 
 def _descriptor(context: CaseContext, name: str) -> tuple[int, bool]:
@@ -311,9 +315,7 @@ def _restore_rkey(context: CaseContext, step: Step) -> Observation:
 
 
 STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
-    "ibv_reg_mr": _reg_mr,
-    "ibv_reg_mr_iova": _reg_mr_iova,
-    "ibv_reg_dmabuf_mr": _reg_dmabuf_mr,
+    **dict.fromkeys(VERBS, call_verb),
     "ibv_dereg_mr": _dereg_mr,
     "ibv_rereg_mr": _rereg_mr,
     "ibv_rereg_mr_experimental": _rereg_mr_experimental,

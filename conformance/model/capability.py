@@ -25,7 +25,7 @@ MEANING: Mapping[str, str] = {
     "lists": "max_sge of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "read_sinks": "memory for the answer of an RDMA READ needs no right of peers: iWARP may want REMOTE_WRITE for it",
-    "iba_statuses": "the transport is InfiniBand or RoCE: the specification that defines the statuses is not iWARP's",
+    "iba_statuses": "the transport is InfiniBand or RoCE: the specification that defines the statuses is of no other",
     "odp_send": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_SEND",
     "odp_recv": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_RECV",
     "odp_write": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_WRITE",

@@ -17,13 +17,15 @@ WORKS, NOT_OFFERED = "works", "not offered"
 class Findings:
     """What preflight has found.
 
-    `pairs`: for each type of queue pair that was tried, WORKS, NOT_OFFERED, or what did not work. `refused_write`: what
-    became of an RDMA WRITE to memory that peers must not write; empty if none could be tried. `renews_by_reset`: a pair
-    works again after it was moved through RESET, or the transport does not do that anyway. `tells_state`: ibv_query_qp
-    tells that a queue pair is in the error state.
+    `pairs`: for each type of queue pair that was tried, WORKS, NOT_OFFERED, or what did not work. `operations`: the
+    same for what has to work on a pair of type RC. `refused_write`: what became of an RDMA WRITE to memory that peers
+    must not write; empty if none could be tried. `renews_by_reset`: a pair works again after it was moved through
+    RESET, or the transport does not do that anyway. `tells_state`: ibv_query_qp tells that a queue pair is in the error
+    state.
     """
 
     pairs: Mapping[str, str] = field(default_factory=dict)
+    operations: Mapping[str, str] = field(default_factory=dict)
     refused_write: str = ""
     renews_by_reset: bool = True
     tells_state: bool = True
@@ -32,6 +34,7 @@ class Findings:
         """The findings for the header of results."""
         return {
             "pairs": dict(self.pairs),
+            "operations": dict(self.operations),
             "refused_write": self.refused_write,
             "renews_by_reset": self.renews_by_reset,
             "tells_state": self.tells_state,
@@ -44,6 +47,11 @@ def format_findings(found: PreflightFacts) -> list[str]:
         f"two queue pairs of type {kind} were made, but {what}"
         for kind, what in found.get("pairs", {}).items()
         if what not in (WORKS, NOT_OFFERED)
+    ]
+    lines += [
+        f"{opcode} between two queue pairs of type RC: {what}; the cases judge that"
+        for opcode, what in found.get("operations", {}).items()
+        if what != WORKS
     ]
     if not found.get("tells_state", True):
         lines.append("ibv_query_qp does not tell of the error state: states are not judged, and pairs are made anew")

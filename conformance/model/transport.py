@@ -1,7 +1,8 @@
 """What differs between the transports of RDMA devices, as far as the suite has to know it.
 
 RoCE is InfiniBand's transport over Ethernet: what the InfiniBand Architecture Specification says of completions holds
-for it too. iWARP is defined by RFC 5040 to 5044, which know other operations and have no acknowledgements. Data only.
+for it too. iWARP is defined by RFC 5040 to 5044, which know other operations and have no acknowledgements. Others, such
+as EFA's, follow no public standard: no document demands statuses of them. Data only.
 """
 
 from __future__ import annotations
@@ -37,4 +38,5 @@ class Transport:
 INFINIBAND = Transport("InfiniBand")
 ROCE = Transport("RoCE")
 IWARP = Transport("iWARP", acknowledged=False, immediate_data=False, iba=False, read_sink=("REMOTE_WRITE",))
-TRANSPORTS = {each.name: each for each in (INFINIBAND, ROCE, IWARP)}
+UNSPECIFIED = Transport("unspecified", iba=False)
+TRANSPORTS = {each.name: each for each in (INFINIBAND, ROCE, IWARP, UNSPECIFIED)}

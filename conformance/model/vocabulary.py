@@ -14,6 +14,7 @@ from conformance import verbs
 from conformance.model.expected_errors import REASONS
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.positions import CONTENTS, POSITIONS
+from conformance.verbs import ArgumentSpec, arguments_of, product_of
 
 ENTRIES = ("libibverbs", "uverbs")
 OUTCOMES = {
@@ -37,7 +38,7 @@ MEMORY_KINDS = {
     "hole": "readable and writable memory whose second page is unmapped",
     "shared": "shared memory of an anonymous file, readable and writable",
     "sparse": "private anonymous memory of any size that reserves nothing, and whose pages have not been accessed yet",
-    "repeated": "a shared file of 1025 pages, mapped again and again, so that much can be pinned",
+    "repeated": "a shared file of 1031 pages, mapped again and again, so that much can be pinned",
     "huge": "memory of huge pages of the system's default size",
     "persistent": "persistent memory: the device DAX that the run was given",
 }
@@ -66,23 +67,6 @@ API_ITEMS = (
 )
 # The name of an object for which the call gets a null pointer.
 NULL = "NULL"
-
-
-@dataclass(frozen=True)
-class ArgumentSpec:
-    """One argument of a call. `kind` is the form in which tables write it, `of` what it refers to.
-
-    Kinds: object (the name of an object of the kind `of`: `pd`, `mr`, …), quantity (see quantity.py), flags
-    (a list of names from the enumeration `of`), value (one name from the enumeration `of`, or a number), word
-    (one of `words`), sges (a list of addr, length, lkey). `default` is used if a table omits the argument; with
-    None it is mandatory. `nullable` allows NULL for an object.
-    """
-
-    kind: str
-    of: str = ""
-    default: str | None = None
-    words: tuple[str, ...] = ()
-    nullable: bool = False
 
 
 # Calls that neither create nor destroy an object.
@@ -118,16 +102,7 @@ _ACCESS = ArgumentSpec("flags", "ibv_access_flags")
 _PD = ArgumentSpec("object", "pd", "pd")
 _ADDR = ArgumentSpec("quantity", default="buf.addr")
 _LENGTH = ArgumentSpec("quantity", default="buf.size")
-_MR = ArgumentSpec("object", "mr", "mr")
-_BIND = {
-    "qp": ArgumentSpec("object", "qp", "qp"),
-    "mw": ArgumentSpec("object", "window", "mw"),
-    "mr": ArgumentSpec("object", "mr", "mr", nullable=True),
-    "addr": _ADDR,
-    "length": _LENGTH,
-    "access": _ACCESS,
-    "send_flags": ArgumentSpec("flags", "ibv_send_flags", "SIGNALED"),
-}
+_BIND = arguments_of(verbs.VERBS["ibv_bind_mw"])
 
 _QP = ArgumentSpec("object", "qp", "qp")
 _MEMORY = ArgumentSpec("object", "memory", "buf")
@@ -135,52 +110,11 @@ _ROUNDS = ArgumentSpec("quantity", default="100")
 _POSITION = ArgumentSpec("word", "position", "whole", words=tuple(POSITIONS))
 _CONTENTS = ArgumentSpec("word", "contents", "made", words=tuple(CONTENTS))
 
-_REREG = {
-    "mr": _MR,
-    "flags": ArgumentSpec("flags", "ibv_rereg_mr_flags"),
-    "pd": ArgumentSpec("object", "pd", NULL, nullable=True),
-    "addr": ArgumentSpec("quantity", default="0"),
-    "length": ArgumentSpec("quantity", default="0"),
-    "access": ArgumentSpec("flags", "ibv_access_flags", ""),
-}
+# The vendor's dialect of a verb is a call of its own.
+_CALLABLE = {**verbs.VERBS, **{f"{name}_experimental": verb for name, verb in verbs.VENDOR_VERBS.items()}}
 
 CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
-    "ibv_reg_mr": {"pd": _PD, "addr": _ADDR, "length": _LENGTH, "access": _ACCESS},
-    "ibv_reg_mr_iova": {
-        "pd": _PD,
-        "addr": _ADDR,
-        "length": _LENGTH,
-        "hca_va": ArgumentSpec("quantity", default="buf.addr"),
-        "access": _ACCESS,
-    },
-    "ibv_reg_dmabuf_mr": {
-        "pd": _PD,
-        "offset": ArgumentSpec("quantity", default="0"),
-        "length": ArgumentSpec("quantity", default="dmabuf.size"),
-        "iova": ArgumentSpec("quantity", default="0"),
-        # The name of a dma-buf, or one of BAD_FDS.
-        "fd": ArgumentSpec("object", "dmabuf", "dmabuf"),
-        "access": _ACCESS,
-    },
-    "ibv_dereg_mr": {
-        "mr": _MR,
-        # The handle in the structure at the time of the call: its own, one that the kernel has never assigned, or
-        # that of a region that has been deregistered.
-        "handle": ArgumentSpec("word", "handle", "own", words=("own", "invented", "stale")),
-    },
-    "ibv_rereg_mr": _REREG,
-    "ibv_rereg_mr_experimental": _REREG,
-    "ibv_advise_mr": {
-        "pd": _PD,
-        "advice": ArgumentSpec("value", "ibv_advise_mr_advice"),
-        "flags": ArgumentSpec("flags", "ibv_advise_mr_flag", ""),
-        "sg_list": ArgumentSpec("sges"),
-        # The handle in the PD's structure at the time of the call.
-        "pd_handle": ArgumentSpec("word", "handle", "own", words=("own", "invented")),
-    },
-    "ibv_alloc_mw": {"pd": _PD, "type": ArgumentSpec("value", "ibv_mw_type")},
-    "ibv_dealloc_mw": {"mw": ArgumentSpec("object", "window", "mw")},
-    "ibv_bind_mw": _BIND,
+    **{name: arguments_of(verb) for name, verb in _CALLABLE.items()},
     # Not verbs with a page of their own, but operations that these pages refer to: posted requests and traffic.
     # Without `rkey` the new key is the next of the window's index.
     "post_bind_mw": {**_BIND, "rkey": ArgumentSpec("quantity", default="")},
@@ -197,7 +131,13 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "fill": {"memory": _MEMORY},
     "unmap": {"memory": _MEMORY},
     "move": {"memory": _MEMORY},
-    "discard": {"memory": _MEMORY, "how": ArgumentSpec("word", "how", "DONTNEED", words=tuple(DISCARDS))},
+    # Without `addr` and `length` of all of the memory.
+    "discard": {
+        "memory": _MEMORY,
+        "addr": ArgumentSpec("quantity", default=""),
+        "length": ArgumentSpec("quantity", default=""),
+        "how": ArgumentSpec("word", "how", "DONTNEED", words=tuple(DISCARDS)),
+    },
     "fork": {"memory": _MEMORY, "child": ArgumentSpec("word", "child", words=FORK_CHILDREN)},
     "join": {"memory": _MEMORY},
     "resident": {"memory": _MEMORY, "pages": ArgumentSpec("word", "pages", "present", words=tuple(PAGES))},
@@ -290,10 +230,7 @@ DEFAULT_CALLS = {kind.traits.folder: call for call, kind in BY_CALL.items()}
 BAD_FDS = ("closed", "regular_file", "minus_one")
 # What a call creates: the kind of the object, and its name in later steps.
 PRODUCTS: Mapping[str, tuple[str, str]] = {
-    "ibv_reg_mr": ("mr", "new"),
-    "ibv_reg_mr_iova": ("mr", "new"),
-    "ibv_reg_dmabuf_mr": ("mr", "new"),
-    "ibv_alloc_mw": ("window", "new_mw"),
+    **{name: product for name, verb in verbs.VERBS.items() if (product := product_of(verb))},
     "register_elsewhere": ("region of another process", "other_process"),
 }
 REGISTRATIONS = tuple(call for call, (kind, _) in PRODUCTS.items() if kind == "mr")

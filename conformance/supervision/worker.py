@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from conformance.model.fault import FaultKind
 from conformance.model.record import HeaderRecord, ResultRecord
 
 # The default deadline of a case, in seconds. A case takes milliseconds, one compiles a program; software emulation on a
@@ -19,14 +20,19 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """How a worker ended. `external`: neither the kernel nor the process under test caused it."""
+    """How a worker ended. `external`: neither the kernel nor the process under test caused it.
+
+    `kind` is what died otherwise, and `by` the signal or status with which a process ended.
+    """
 
     what: str = "the kernel or process under test died"
     external: bool = False
+    kind: FaultKind = FaultKind.KERNEL_DIED
+    by: str = ""
 
 
 class Worker(Protocol):
-    """One instance of the process that runs cases; see fixtures.softroce.guest.Guest.
+    """One instance of the process that runs cases; see fixtures.guest.guest.Guest.
 
     `next_line` returns a line, an empty one at the end of the stream, or None after `timeout` seconds. `stuck_reason`
     says why no other worker can use the device, or is empty. `kill` may be called from another thread."""

@@ -15,18 +15,10 @@ from conformance.model.row_template import StepTemplate
 from conformance.model.space import Space
 from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import NULL
+from conformance.verbs import VERBS, leaves_objects
 
 # Calls that do not change the set-up, so that the next point can use it, too.
-_REPEATABLE = (
-    "ibv_reg_mr",
-    "ibv_reg_mr_iova",
-    "ibv_reg_dmabuf_mr",
-    "ibv_advise_mr",
-    "ibv_alloc_mw",
-    "traffic",
-    "local_traffic",
-    "resident",
-)
+_REPEATABLE = (*(name for name, verb in VERBS.items() if leaves_objects(verb)), "traffic", "local_traffic", "resident")
 # The maximum number of points of a group, for loops in Python and in C.
 MAX_GROUP, MAX_GROUP_IN_C = 4096, 16384
 PointNumbers = range | array  # type: ignore[type-arg]

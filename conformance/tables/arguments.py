@@ -10,8 +10,8 @@ import re
 from conformance.model import quantity, vocabulary
 from conformance.model.case import Argument, Arguments, Expectation, Flags, SgeSpec, Step, Value
 from conformance.model.quantity import Quantity
-from conformance.model.vocabulary import CALLS, NULL, ArgumentSpec
-from conformance.verbs import ENUMS, INT_BITS
+from conformance.model.vocabulary import CALLS, NULL
+from conformance.verbs import ENUMS, INT_BITS, ArgumentSpec
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader, suggestion
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from conformance.model import quantity, vocabulary
 from conformance.model.case import Given, MemorySpec, MrSpec, QpSpec, WindowSpec
 from conformance.model.quantity import Quantity
+from conformance.tables import keys
 from conformance.tables.arguments import Names, read_arguments, read_flags, read_value
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Location, Node, quoted
 from conformance.yamldoc.reader import Reader
 
-GIVEN_KEYS = ("memory", "dmabufs", "pds", "mrs", "qps", "windows", "memlock")
 # No address space of Linux is larger.
 _MAX_MEMORY = 1 << 57
 _BUFFERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
@@ -30,14 +30,14 @@ class _Sections:
     """The sections of `given` by object name. An object of the row replaces one of the table with the same name."""
 
     named: dict[str, dict[str, Node]] = field(
-        default_factory=lambda: {key: {} for key in GIVEN_KEYS if key not in ("pds", "memlock")}
+        default_factory=lambda: {key: {} for key in keys.GIVEN if key not in ("pds", "memlock")}
     )
     pds: tuple[str, ...] = ()
     memlock: Quantity | None = None
     section_of: dict[str, str] = field(default_factory=lambda: {"pd": "pds"})
 
     def add(self, reader: Reader, node: Node) -> None:
-        fields = reader.mapping(node, "given", GIVEN_KEYS)
+        fields = reader.mapping(node, "given", keys.GIVEN)
         for section, content in self.named.items():
             named = reader.named(fields.get(section), section, quantity.RESERVED | set(vocabulary.RESERVED))
             for name, value in named.items():
@@ -133,7 +133,7 @@ def read_mr(reader: Reader, name: str, node: Node, names: Names) -> MrSpec:
 
 def read_qp(reader: Reader, node: Node, names: Names) -> QpSpec:
     """Reads a queue pair. `names` are the objects that exist before it."""
-    fields = reader.mapping(node, "a queue pair", ("type", "pd", "state", "sq_sig_all", "access"), ("type",))
+    fields = reader.mapping(node, "a queue pair", keys.QUEUE_PAIR, keys.required(keys.QUEUE_PAIR))
     kind = reader.word(fields.get("type"), "type of queue pair", ENUMS["ibv_qp_type"].short_names) or "RC"
     pds = [name for name, kind in names.items() if kind == "pd"]
     return QpSpec(
@@ -147,7 +147,7 @@ def read_qp(reader: Reader, node: Node, names: Names) -> QpSpec:
 
 def read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowSpec:
     """Reads the window `name`. `names` are the objects that exist before it."""
-    fields = reader.mapping(node, "a window", ("type", "pd", "bound"), ("type",))
+    fields = reader.mapping(node, "a window", keys.WINDOW, keys.required(keys.WINDOW))
     kind = read_value(reader, fields["type"], "ibv_mw_type") if "type" in fields else None
     number = kind.number if kind else 1
     pds = [known for known, kind in names.items() if kind == "pd"]

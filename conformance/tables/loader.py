@@ -17,6 +17,7 @@ from conformance.model.case import Case, Flags
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
 from conformance.model.sweep import Sweep
+from conformance.tables import keys
 from conformance.tables.expansion import MAX_CASES, bindings, slug, substitute
 from conformance.tables.retired import check_unused, read_retired
 from conformance.tables.row import KEYS as PART_KEYS
@@ -27,25 +28,6 @@ from conformance.tables.sweep_reader import read_sweep
 from conformance.yamldoc.nodes import Mistake, Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader
 
-_TABLE_KEYS = ("verb", "about", "cases", "entries", "given", "rows", "retired")
-_ROW_KEYS = (
-    "id",
-    "about",
-    "rules",
-    "needs",
-    "each",
-    "entries",
-    "given",
-    "before",
-    "call",
-    "when",
-    "then",
-    "afterwards",
-    "note",
-    "hazardous",
-    "tier",
-    "sweep",
-)
 _INSTEAD = {"each": "write its axes in the sweep", "then": "write the expectations in the sweep's expect"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]*")
 _ROW_ID = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}")
@@ -97,7 +79,7 @@ def read_table(path: Path, shown: str, registry: Registry) -> tuple[Table | None
 def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | None, list[Mistake]]:
     """Returns the table whose root node is `root`, or None and its mistakes. `path` gives the table its name."""
     reader = Reader()
-    fields = reader.mapping(root, "a table", _TABLE_KEYS, ("verb", "cases", "rows"))
+    fields = reader.mapping(root, "a table", keys.TABLE, keys.required(keys.TABLE))
     if not _NAME.fullmatch(path.stem):
         reader.note(root.location, f"invalid name of a table's file: {path.stem!r}; use a-z, 0-9 and _")
     verb = reader.word(fields.get("verb"), "verb", vocabulary.VERBS)
@@ -146,7 +128,7 @@ class _Rows:
     def expand(self, row: Node) -> list[Case]:
         """Returns the cases of one row: one for each combination of axis values and entries."""
         swept = isinstance(row.value, dict) and "sweep" in row.value
-        fields = self.reader.mapping(row, "a row", _ROW_KEYS, ("id", "rules", "sweep" if swept else "then"))
+        fields = self.reader.mapping(row, "a row", keys.ROW, (*keys.required(keys.ROW), "sweep" if swept else "then"))
         if not isinstance(row.value, dict):
             return []
         for key in ("each", "then") if swept else ():

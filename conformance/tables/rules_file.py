@@ -11,19 +11,14 @@ from pathlib import Path
 
 from conformance.model import capability, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID, Registry, Rule
-from conformance.tables import unknown_bits
+from conformance.tables import keys, unknown_bits
+from conformance.tables.keys import CONDITIONAL, EVIDENCE, QUOTE, UNQUOTED
 from conformance.tables.stray_files import display_path
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader
 
 FILE_NAME = "rules.yaml"
-REQUIRED = ("id", "statement", "document", "section", "level", "layer", "needs", "since", "failure_means")
-# A rule has exactly one of these: the words of its document, or the reason why they are not given.
-QUOTE, UNQUOTED = "quote", "unquoted"
-# What verifies the rule, if that is not all that its cases can show; and of which stacks it speaks, if not of all.
-EVIDENCE, CONDITIONAL = "evidence", "conditional"
-KEYS = (*REQUIRED, QUOTE, UNQUOTED, EVIDENCE, CONDITIONAL)
 # Of a predicate that is true where any flag of an enumeration is, beside those that are excepted.
 FLAGS, EXCEPT = "flags of", "except"
 _PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
@@ -54,7 +49,7 @@ def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[M
 
 
 def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str, Location]) -> None:
-    fields = reader.mapping(root, "a rules file", ("verb", "rules", "predicates", "retired"), ("verb", "rules"))
+    fields = reader.mapping(root, "a rules file", keys.RULES_FILE, keys.required(keys.RULES_FILE))
     verb = reader.word(fields.get("verb"), "verb", vocabulary.VERBS)
     for node in reader.items(fields.get("rules"), "rules"):
         rule = _read_rule(node, verb or "", reader)
@@ -100,7 +95,7 @@ def _predicate(reader: Reader, name: str, node: Node) -> str:
 
 def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
     before = len(reader.mistakes)
-    fields = reader.mapping(node, "a rule", KEYS, REQUIRED)
+    fields = reader.mapping(node, "a rule", keys.RULE, keys.required(keys.RULE))
     texts = {
         key: reader.text(fields.get(key), key) for key in fields if key not in ("level", "layer", "needs", EVIDENCE)
     }

@@ -12,11 +12,12 @@ from typing import Any
 
 from conformance.model import capability, quantity, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID
+from conformance.tables import keys
 from conformance.tables.expansion import PLACEHOLDER
-from conformance.tables.rules_file import EXCEPT, FLAGS, QUOTE, UNQUOTED
-from conformance.tables.sweep_reader import FACTOR, NEEDS_OF, SUBSETS
+from conformance.tables.rules_file import EXCEPT, FLAGS
+from conformance.tables.sweep_reader import FACTOR, SUBSETS
 from conformance.tables.unknown_bits import FLAG_ENUMS, PARTS, UNKNOWN, WHICH
-from conformance.verbs import ENUMS
+from conformance.verbs import ENUMS, ArgumentSpec
 from conformance.yamldoc.nodes import MAX_NUMBER
 
 Schema = dict[str, Any]
@@ -33,25 +34,7 @@ def table_schema() -> Schema:
     return {
         "$schema": _DIALECT,
         "title": "A table of cases of rdma-cts",
-        **_object(
-            {
-                "verb": {
-                    "enum": list(vocabulary.VERBS),
-                    "description": "the verb under test; the folder is named by it",
-                },
-                "about": {**_TEXT, "description": "what the table shows, for people"},
-                "cases": {"type": "integer", "minimum": 1, "description": "how many cases the rows expand to"},
-                "entries": _entries(),
-                "given": {"$ref": "#/$defs/given"},
-                "retired": {
-                    "type": "array",
-                    "items": _object({"id": _TEXT, "why": _TEXT}, required=("id", "why")),
-                    "description": "ids of cases that were given up, which are never used again",
-                },
-                "rows": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/row"}},
-            },
-            required=("verb", "cases", "rows"),
-        ),
+        **_keyed(keys.TABLE),
         "allOf": [_rows_of(verb) for verb in vocabulary.VERBS],
         "$defs": _definitions(),
     }
@@ -59,48 +42,33 @@ def table_schema() -> Schema:
 
 def rules_schema() -> Schema:
     """The schema of a file of rules."""
-    rule = {
-        "id": {"type": "string", "pattern": f"^{RULE_ID.pattern}$", "description": "permanent; never used again"},
-        "statement": {**_TEXT, "description": "the documented statement in our own words"},
-        "document": _TEXT,
-        "section": _TEXT,
-        "level": {"enum": list(LEVELS)},
-        "layer": {"enum": list(LAYERS), "description": "who enforces it"},
-        "needs": _list(_words(capability.NAMES)),
-        "since": {**_TEXT, "description": "the first rdma-core whose document says it, in quotes"},
-        "failure_means": {**_TEXT, "description": "what breaking it does to people"},
-    }
-    source = {
-        QUOTE: {**_TEXT, "description": "at most one sentence of the document, word for word; […] for words left out"},
-        UNQUOTED: {**_TEXT, "description": "why the document is not quoted, in our own words"},
-    }
+    return {"$schema": _DIALECT, "title": "The rules of a verb of rdma-cts", **_keyed(keys.RULES_FILE)}
+
+
+def _keyed(known: keys.Keys) -> Schema:
+    """A mapping with these keys."""
+    return _object({name: _of_key(key) for name, key in known.items()}, keys.required(known))
+
+
+def _of_key(key: keys.Key) -> Schema:
+    return {**SHAPES[key.shape](), **({"description": key.meaning} if key.meaning else {})}
+
+
+def _rule() -> Schema:
+    either = [{"required": [key]} for key in (keys.QUOTE, keys.UNQUOTED)]
+    return {"type": "array", "items": {**_keyed(keys.RULE), "oneOf": either}}
+
+
+def _predicates() -> Schema:
     derived = (
         _object({FLAGS: _words(FLAG_ENUMS), EXCEPT: _list({"type": "string"})}, required=(FLAGS,)),
         _object({UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}, required=(UNKNOWN,)),
     )
-    retired = _object({"id": rule["id"], "why": _TEXT}, required=("id", "why"))
-    properties: Schema = {
-        "verb": _words(vocabulary.VERBS),
-        "rules": {
-            "type": "array",
-            "items": {
-                **_object({**rule, **source}, required=tuple(rule)),
-                "oneOf": [{"required": [key]} for key in source],
-            },
-        },
-        "predicates": {
-            "type": "object",
-            "propertyNames": _new_name(),
-            "additionalProperties": {"anyOf": [_TEXT, *derived]},
-            "description": "conditions by name, for the `if` of sweeps",
-        },
-        "retired": {"type": "array", "items": retired},
-    }
-    return {
-        "$schema": _DIALECT,
-        "title": "The rules of a verb of rdma-cts",
-        **_object(properties, required=("verb", "rules")),
-    }
+    return {"type": "object", "propertyNames": _new_name(), "additionalProperties": {"anyOf": [_TEXT, *derived]}}
+
+
+def _retired(id_: Schema) -> Schema:
+    return {"type": "array", "items": _object({"id": id_, "why": _TEXT}, required=("id", "why"))}
 
 
 def _definitions() -> dict[str, Schema]:
@@ -120,9 +88,9 @@ def _definitions() -> dict[str, Schema]:
         "name": _or_axis(_object_name()),
         "name or NULL": _or_axis(_object_name(nullable=True)),
         "outcome": _or_axis({"enum": list(vocabulary.OUTCOMES), "description": _meanings(vocabulary.OUTCOMES)}),
-        "given": _given(),
+        "given": _keyed(keys.GIVEN),
         "row": _row(),
-        "sweep": _sweep(),
+        "sweep": _keyed(keys.SWEEP),
         "call": {
             "type": "object",
             "properties": {"call": _ref("call name")},
@@ -150,27 +118,7 @@ def _definitions() -> dict[str, Schema]:
 
 
 def _row() -> Schema:
-    return _object(
-        {
-            "id": {**_TEXT, "description": "unique in the table; $name stands for a value of the axis"},
-            "about": _TEXT,
-            "rules": _or_axis(_list(_or_axis({"type": "string", "pattern": f"^{RULE_ID.pattern}$"}), least=1)),
-            "needs": _or_axis(_list(_or_axis(_ref("capability")))),
-            "each": {**_named(_axis()), "description": "the axes"},
-            "entries": _or_axis(_entries()),
-            "given": _or_axis({"$ref": "#/$defs/given"}),
-            "before": _or_axis({"type": "array", "items": _or_axis({"$ref": "#/$defs/step before"})}),
-            "call": {**_ref("call name"), "description": "the judged call, if it is not the verb's own"},
-            "when": {"description": "the arguments of the verb's one call"},
-            "then": {"description": "what must come of it: an outcome, or a mapping with more"},
-            "afterwards": _or_axis({"type": "array", "items": _or_axis({"$ref": "#/$defs/step"})}),
-            "note": {**_TEXT, "description": "a remark for the result"},
-            "hazardous": _or_axis({"type": "boolean", "description": "it can take the kernel down"}),
-            "tier": {"enum": list(vocabulary.TIERS), "description": _meanings(vocabulary.TIERS)},
-            "sweep": {"$ref": "#/$defs/sweep"},
-        },
-        required=("id", "rules"),
-    ) | {
+    return _keyed(keys.ROW) | {
         "oneOf": [{"required": ["then"]}, {"required": ["sweep"], "not": {"required": ["each"]}}],
         "allOf": [_if_word("call", call, _judged(call)) for call in vocabulary.CALLS],
     }
@@ -183,8 +131,8 @@ def _axis() -> Schema:
     return {"anyOf": [written, _object(unknown, required=(UNKNOWN,))]}
 
 
-def _sweep() -> Schema:
-    """The sweep of a row. The loader checks the words in its expressions."""
+def _axes() -> Schema:
+    """The axes of a sweep. The loader checks the words in its expressions."""
     flags: Schema = {"anyOf": [_words(FLAG_ENUMS), _list({"type": "string"}, least=1)]}
     axis: Schema = {
         "anyOf": [
@@ -194,40 +142,21 @@ def _sweep() -> Schema:
             {"type": "object", "minProperties": 1, "propertyNames": {"not": {"enum": [SUBSETS, UNKNOWN]}}},
         ]
     }
-    then = _or_axis({"enum": list(vocabulary.OUTCOMES)}, {"type": "object", "required": ["outcome"]})
+    named: Schema = {"propertyNames": {"pattern": _NAME}, "additionalProperties": axis}
+    return {"type": "object", "minProperties": 1, **named}
+
+
+def _clauses() -> Schema:
     either = [
         {"required": ["then", "rule"]},
-        *({"required": [key], "not": {"required": ["rule"]}} for key in ("needs", NEEDS_OF)),
+        *({"required": [key], "not": {"required": ["rule"]}} for key in ("needs", keys.NEEDS_OF)),
     ]
-    clause = _object(
-        {
-            "if": {**_TEXT, "description": "where it holds; without it, at every point that is left"},
-            "then": {**then, "description": "what must come there"},
-            "rule": {"type": "string", "pattern": f"^{RULE_ID.pattern}$", "description": "which rule says so"},
-            "needs": {**_list(_ref("capability"), least=1), "description": "what the points need of the device"},
-            NEEDS_OF: {"type": "string", "description": "an axis of access flags: each needs what FLAG_NEEDS says"},
-        }
-    ) | {"oneOf": either}
-    return _object(
-        {
-            "axes": {
-                "type": "object",
-                "minProperties": 1,
-                "propertyNames": {"pattern": _NAME},
-                "additionalProperties": axis,
-            },
-            "where": {**_TEXT, "description": "which points of the product there are"},
-            "points": {
-                "anyOf": [
-                    {"type": "integer", "minimum": 1},
-                    {"type": "string", "pattern": rf"^\s*(?:{FACTOR})\s*(?:\*\s*(?:{FACTOR})\s*)*$"},
-                ],
-                "description": "how many points there are: a number, or a product with the sizes of derived axes",
-            },
-            "expect": {"type": "array", "minItems": 1, "items": clause},
-        },
-        required=("axes", "points", "expect"),
-    )
+    return {"type": "array", "minItems": 1, "items": _keyed(keys.CLAUSE) | {"oneOf": either}}
+
+
+def _points() -> Schema:
+    product = rf"^\s*(?:{FACTOR})\s*(?:\*\s*(?:{FACTOR})\s*)*$"
+    return {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": product}]}
 
 
 def _rows_of(verb: str) -> Schema:
@@ -244,20 +173,6 @@ def _judged(call: str) -> Schema:
 def _with_arguments(call: str, own: Schema) -> Schema:
     """A mapping with the arguments of a call and the properties `own`, and no others."""
     return {**_ref(f"arguments of {call}"), "properties": own, "unevaluatedProperties": False}
-
-
-def _given() -> Schema:
-    return _object(
-        {
-            "memory": _named(_sized(vocabulary.MEMORY_KINDS)),
-            "dmabufs": _named(_sized(vocabulary.DMABUF_KINDS)),
-            "pds": _or_axis(_list(_object_name())),
-            "mrs": _named(_mr()),
-            "qps": _named(_qp()),
-            "windows": _named(_window()),
-            "memlock": _quantity(),
-        }
-    )
 
 
 def _sized(kinds: Mapping[str, str]) -> Schema:
@@ -280,26 +195,6 @@ def _mr() -> Schema:
     }
 
 
-def _qp() -> Schema:
-    return _object(
-        {
-            "type": _or_axis(_words(ENUMS["ibv_qp_type"].short_names)),
-            "pd": _ref("name"),
-            "state": _or_axis(_words(vocabulary.QP_STATES)),
-            "sq_sig_all": _or_axis({"type": "boolean"}),
-            "access": {"$ref": "#/$defs/flags of ibv_access_flags"},
-        },
-        required=("type",),
-    )
-
-
-def _window() -> Schema:
-    # The bind is that of the described window, so that `mw` is excluded.
-    bound = _with_arguments(vocabulary.BINDS[0], {"mw": False})
-    window = {"type": _of_enum("ibv_mw_type"), "pd": _ref("name"), "bound": _or_axis(bound)}
-    return _object(window, required=("type",))
-
-
 def _arguments(call: str) -> Schema:
     """The arguments of a call. A schema that refers to this one adds other properties and excludes all further ones."""
     return {"type": "object", "properties": _parameters(call), "required": list(_required(call))}
@@ -313,7 +208,7 @@ def _parameters(call: str) -> dict[str, Schema]:
     return {key: _parameter(parameter) for key, parameter in vocabulary.CALLS[call].items()}
 
 
-def _parameter(parameter: vocabulary.ArgumentSpec) -> Schema:
+def _parameter(parameter: ArgumentSpec) -> Schema:
     """The schema of an argument. Raises KeyError for a kind of parameter that is missing below."""
     default = parameter.default
     described: Schema = {} if default is None else {"description": f"{default or 'nothing'} if left out"}
@@ -427,3 +322,54 @@ def _entries() -> Schema:
 
 def _meanings(words: Mapping[str, str]) -> str:
     return "; ".join(f"{word}: {meaning}" for word, meaning in words.items())
+
+
+# The forms of values, by the names that keys.py gives them.
+SHAPES: Mapping[str, Callable[[], Schema]] = {
+    "text": lambda: dict(_TEXT),
+    "string": lambda: {"type": "string"},
+    "count": lambda: {"type": "integer", "minimum": 1},
+    "truth": lambda: _or_axis({"type": "boolean"}),
+    "quantity": _quantity,
+    "name": lambda: _ref("name"),
+    "names": lambda: _or_axis(_list(_object_name())),
+    "subject": lambda: _words(vocabulary.VERBS),
+    "entries": _entries,
+    "entries or axis": lambda: _or_axis(_entries()),
+    "given": lambda: _ref("given"),
+    "given or axis": lambda: _or_axis(_ref("given")),
+    "rows": lambda: {"type": "array", "minItems": 1, "items": _ref("row")},
+    "steps": lambda: _or_axis({"type": "array", "items": _or_axis(_ref("step"))}),
+    "steps before": lambda: _or_axis({"type": "array", "items": _or_axis(_ref("step before"))}),
+    "call name": lambda: _ref("call name"),
+    "by call": dict,  # the call decides
+    "tier": lambda: {**_words(vocabulary.TIERS), "description": _meanings(vocabulary.TIERS)},
+    "sweep": lambda: _ref("sweep"),
+    "axes of a row": lambda: _named(_axis()),
+    "axes of a sweep": _axes,
+    "points": _points,
+    "clauses": _clauses,
+    "outcome of a point": lambda: _or_axis(_words(vocabulary.OUTCOMES), {"type": "object", "required": ["outcome"]}),
+    "rule id": lambda: {"type": "string", "pattern": f"^{RULE_ID.pattern}$"},
+    "rule ids": lambda: _or_axis(_list(_or_axis({"type": "string", "pattern": f"^{RULE_ID.pattern}$"}), least=1)),
+    "needs": lambda: _list(_words(capability.NAMES)),
+    "needs or axis": lambda: _or_axis(_list(_or_axis(_ref("capability")))),
+    "some needs": lambda: _list(_ref("capability"), least=1),
+    "memory by name": lambda: _named(_sized(vocabulary.MEMORY_KINDS)),
+    "dma-bufs by name": lambda: _named(_sized(vocabulary.DMABUF_KINDS)),
+    "regions by name": lambda: _named(_mr()),
+    "queue pairs by name": lambda: _named(_keyed(keys.QUEUE_PAIR)),
+    "windows by name": lambda: _named(_keyed(keys.WINDOW)),
+    "queue-pair type": lambda: _or_axis(_words(ENUMS["ibv_qp_type"].short_names)),
+    "queue-pair state": lambda: _or_axis(_words(vocabulary.QP_STATES)),
+    "access flags": lambda: _ref("flags of ibv_access_flags"),
+    "window type": lambda: _of_enum("ibv_mw_type"),
+    # The bind is that of the described window, so that `mw` is excluded.
+    "bind": lambda: _or_axis(_with_arguments(vocabulary.BINDS[0], {"mw": False})),
+    "level": lambda: _words(LEVELS),
+    "layer": lambda: _words(LAYERS),
+    "rules": _rule,
+    "predicates": _predicates,
+    "retired cases": lambda: _retired(_TEXT),
+    "retired rules": lambda: _retired(_of_key(keys.RULE["id"])),
+}

@@ -11,6 +11,7 @@ from conformance.model import capability, predicate
 from conformance.model.rules import Registry
 from conformance.model.space import MAX_POINTS, Axis, Space
 from conformance.model.sweep import Clause, Sweep, points_where
+from conformance.tables import keys
 from conformance.tables.arguments import read_then
 from conformance.tables.expansion import label, names_in
 from conformance.tables.row import RowBody
@@ -21,9 +22,6 @@ from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Node, quoted
 from conformance.yamldoc.reader import Reader
 
-KEYS = ("axes", "where", "points", "expect")
-NEEDS_OF = "needs of"
-CLAUSE_KEYS = ("if", "then", "rule", "needs", NEEDS_OF)
 SUBSETS = "subsets of"
 # One factor of `points`: a number, or the number of values of an axis that is derived from an enumeration of flags.
 FACTOR = rf"[1-9][0-9]*|(?:{SUBSETS}|{UNKNOWN}) [a-z_]+"
@@ -43,7 +41,7 @@ def read_sweep(
     `template` has the row's call, the table's `given`, the row's other fields, and its own node.
     """
     before = len(reader.mistakes)
-    fields = reader.mapping(node, "a sweep", KEYS, ("axes", "points", "expect"))
+    fields = reader.mapping(node, "a sweep", keys.SWEEP, keys.required(keys.SWEEP))
     named = reader.named(fields.get("axes"), "axes")
     if "axes" in fields and fields["axes"].value == {}:
         reader.note(fields["axes"].location, "a sweep without axes has only one point; write a row without a sweep")
@@ -196,16 +194,16 @@ def _clauses(
     clauses: list[Clause] = []
     items = reader.items(node, "expect")
     for item in items:
-        fields = reader.mapping(item, "an expectation", CLAUSE_KEYS)
+        fields = reader.mapping(item, "an expectation", keys.CLAUSE)
         if not isinstance(item.value, dict):
             continue
         text = str(fields["if"].value) if "if" in fields else ""
         when = _expression(reader, fields.get("if"), row.space, registry)
         needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
-        if len({"then", "needs", NEEDS_OF} & set(fields)) != 1:
+        if len({"then", "needs", keys.NEEDS_OF} & set(fields)) != 1:
             reader.note(item.location, "an expectation has either then (with the rule) or needs")
-        elif NEEDS_OF in fields:
-            clauses += _flag_clauses(reader, fields[NEEDS_OF], text, row.space, registry)
+        elif keys.NEEDS_OF in fields:
+            clauses += _flag_clauses(reader, fields[keys.NEEDS_OF], text, row.space, registry)
         elif "needs" in fields:
             clauses.append(Clause(text, when, None, needs=needs))
         else:

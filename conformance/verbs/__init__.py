@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from conformance.verbs import advise_mr, bind_mw, enums, reg_mr, rereg_mr, structs
+from conformance.verbs.forms import arguments_of, leaves_objects, product_of
 from conformance.verbs.types import (
     EXPERIMENTAL,
     INT_BITS,
     MAINLINE,
+    ArgumentSpec,
     Constant,
     Convention,
     Enum,
@@ -50,6 +52,13 @@ def dialects(name: str) -> tuple[str, ...]:
     return tuple(dialect for dialect, verbs in found if name in verbs)
 
 
+def of_method(name: str) -> Verb:
+    """Returns the verb of an entry's method, `reg_mr`. Raises AttributeError, as for any method that there is not."""
+    if f"ibv_{name}" not in VERBS:
+        raise AttributeError(f"no verb ibv_{name}")
+    return VERBS[f"ibv_{name}"]
+
+
 def enum_in(dialect: str, name: str) -> Enum:
     """Returns an enumeration as the document of a dialect defines it. Raises KeyError for an unknown name."""
     return VENDOR_ENUMS[name] if dialect == EXPERIMENTAL and name in VENDOR_ENUMS else ENUMS[name]
@@ -81,6 +90,7 @@ __all__ = [
     "VENDOR_STRUCTS",
     "VENDOR_VERBS",
     "VERBS",
+    "ArgumentSpec",
     "Constant",
     "Convention",
     "Enum",
@@ -91,8 +101,12 @@ __all__ = [
     "ReturnCode",
     "Struct",
     "Verb",
+    "arguments_of",
     "declaration",
     "dialects",
     "enum_in",
+    "leaves_objects",
+    "of_method",
+    "product_of",
     "structs_in",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from conformance.verbs.types import Convention, Linkage, Parameter, ReturnCode, Verb
+from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, ReturnCode, Verb
 
 
 def _code(name: str, *causes: str) -> ReturnCode:
@@ -24,9 +24,11 @@ ADVISE_MR = Verb(
             enum="ibv_advise_mr_advice",
             discrepancy="a printed listing has enum ib_uverbs_advise_mr_advice, which the IBV name is a macro for",
         ),
-        Parameter("flags", "uint32_t", "How to do it: 0 or FLUSH.", enum="ibv_advise_mr_flag", allowed=("FLUSH",)),
+        Parameter(
+            "flags", "uint32_t", "How to do it: 0 or FLUSH.", enum="ibv_advise_mr_flag", allowed=("FLUSH",), default=""
+        ),
         Parameter("sg_list", "struct ibv_sge *", "The ranges; each lkey must be of an ON_DEMAND region."),
-        Parameter("num_sge", "uint32_t", "How many ranges sg_list has.", unit="elements"),
+        Parameter("num_sge", "uint32_t", "How many ranges sg_list has.", unit="elements", implied=True),
     ),
     convention=Convention.ZERO_OR_ERRNO,
     success="0; with FLUSH the device has the pages, without it they may come later.",
@@ -68,4 +70,12 @@ ADVISE_MR = Verb(
         "Missing write access causes EFAULT in one sentence of the page and EPERM in another.",
     ),
     since="22",
+    only_in_tables=(
+        Parameter(
+            "pd_handle",
+            "uint32_t",
+            "The handle in the PD's structure at the time of the call.",
+            table=ArgumentSpec("word", "handle", "own", words=("own", "invented")),
+        ),
+    ),
 )

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from conformance.verbs.structs import SIZE_T_AS_INT
-from conformance.verbs.types import Convention, Linkage, Parameter, Verb
+from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb
 
 DOCUMENT = "ibv_reg_mr(3)"
 
 _PD = Parameter("pd", "struct ibv_pd *", "The protection domain that the region joins.")
-_ADDR = Parameter("addr", "void *", "The first byte of the region; 0 asks for an implicit ODP region.")
+_ADDR = Parameter(
+    "addr", "void *", "The first byte of the region; 0 asks for an implicit ODP region.", default="buf.addr"
+)
 _LENGTH = Parameter(
     "length",
     "size_t",
     "The size of the region; SIZE_MAX asks for an implicit ODP region.",
     unit="bytes",
     discrepancy=SIZE_T_AS_INT,
+    default="buf.size",
 )
 _ACCESS = Parameter("access", "int", "The rights of the region: 0 or an OR of access flags.", enum="ibv_access_flags")
 
@@ -59,6 +62,7 @@ REG_MR_IOVA = Verb(
             "The address that lkey and rkey use for the region's first byte.",
             unit="address",
             discrepancy="the page calls it hca_va, the header iova",
+            default="buf.addr",
         ),
         _ACCESS,
     ),
@@ -79,16 +83,17 @@ REG_DMABUF_MR = Verb(
     returns="struct ibv_mr *",
     parameters=(
         _PD,
-        Parameter("offset", "uint64_t", "Where in the dma-buf the region starts.", unit="bytes"),
-        Parameter("length", "size_t", "The size of the region.", unit="bytes"),
+        Parameter("offset", "uint64_t", "Where in the dma-buf the region starts.", unit="bytes", default="0"),
+        Parameter("length", "size_t", "The size of the region.", unit="bytes", default="dmabuf.size"),
         Parameter(
             "iova",
             "uint64_t",
             "The address that lkey and rkey use for the region's first byte; "
             "it lies as far into its page as offset does.",
             unit="address",
+            default="0",
         ),
-        Parameter("fd", "int", "The file descriptor of the dma-buf."),
+        Parameter("fd", "int", "The file descriptor of the dma-buf.", table=ArgumentSpec("object", "dmabuf", "dmabuf")),
         Parameter(
             "access",
             "int",
@@ -120,6 +125,15 @@ DEREG_MR = Verb(
     linkage=Linkage.EXPORTED,
     command="DEREG_MR",
     notes=("Fails while a memory window is bound to the region.",),
+    only_in_tables=(
+        Parameter(
+            "handle",
+            "uint32_t",
+            "The handle in the structure at the time of the call: its own, one that the kernel has never assigned, or "
+            "that of a region that has been deregistered.",
+            table=ArgumentSpec("word", "handle", "own", words=("own", "invented", "stale")),
+        ),
+    ),
 )
 
 ALL = (REG_MR, REG_MR_IOVA, REG_DMABUF_MR, DEREG_MR)

@@ -33,12 +33,19 @@ REREG_MR = Verb(
     parameters=(
         _MR,
         _FLAGS,
-        Parameter("pd", "struct ibv_pd *", "With CHANGE_PD, the protection domain to move to."),
-        Parameter("addr", "void *", "With CHANGE_TRANSLATION, the new first byte in the process."),
         Parameter(
-            "length", "size_t", "With CHANGE_TRANSLATION, the new size.", unit="bytes", discrepancy=SIZE_T_AS_INT
+            "pd", "struct ibv_pd *", "With CHANGE_PD, the protection domain to move to.", default="NULL", nullable=True
         ),
-        Parameter("access", "int", "The new rights: 0 or an OR of access flags.", enum="ibv_access_flags"),
+        Parameter("addr", "void *", "With CHANGE_TRANSLATION, the new first byte in the process.", default="0"),
+        Parameter(
+            "length",
+            "size_t",
+            "With CHANGE_TRANSLATION, the new size.",
+            unit="bytes",
+            discrepancy=SIZE_T_AS_INT,
+            default="0",
+        ),
+        Parameter("access", "int", "The new rights: 0 or an OR of access flags.", enum="ibv_access_flags", default=""),
     ),
     convention=Convention.ZERO_OR_CODE,
     success="0; the region has its new properties.",
@@ -74,9 +81,17 @@ EXPERIMENTAL_REREG_MR = Verb(
     parameters=(
         _MR,
         _FLAGS,
-        Parameter("pd", "struct ibv_pd *", "With CHANGE_PD, the new protection domain; else ignored."),
-        Parameter("addr", "void *", "With CHANGE_TRANSLATION, the new first byte; else ignored."),
-        Parameter("length", "size_t", "With CHANGE_TRANSLATION, the new size; else ignored.", unit="bytes"),
+        Parameter(
+            "pd",
+            "struct ibv_pd *",
+            "With CHANGE_PD, the new protection domain; else ignored.",
+            default="NULL",
+            nullable=True,
+        ),
+        Parameter("addr", "void *", "With CHANGE_TRANSLATION, the new first byte; else ignored.", default="0"),
+        Parameter(
+            "length", "size_t", "With CHANGE_TRANSLATION, the new size; else ignored.", unit="bytes", default="0"
+        ),
         Parameter(
             "access",
             "uint64_t",
@@ -84,8 +99,9 @@ EXPERIMENTAL_REREG_MR = Verb(
             enum="ibv_access_flags",
             allowed=("LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "ALLOCATE_MR"),
             discrepancy="the page says 'one of' the flags, where its purpose needs an OR",
+            default="",
         ),
-        Parameter("attr", "struct ibv_rereg_mr_attr *", "Reserved for extensions."),
+        Parameter("attr", "struct ibv_rereg_mr_attr *", "Reserved for extensions.", implied=True),
     ),
     convention=Convention.ZERO_OR_ERRNO,
     success="0; the region has its new properties.",

@@ -166,10 +166,29 @@ class Struct:
 
 
 @dataclass(frozen=True)
+class ArgumentSpec:
+    """One argument of a call in tables. `kind` is the form in which they write it, `of` what it refers to.
+
+    Kinds: object (the name of an object of the kind `of`: `pd`, `mr`, …), quantity (see quantity.py), flags
+    (a list of names from the enumeration `of`), value (one name from the enumeration `of`, or a number), word
+    (one of `words`), sges (a list of addr, length, lkey). `default` is used if a table omits the argument; with
+    None it is mandatory. `nullable` allows NULL for an object.
+    """
+
+    kind: str
+    of: str = ""
+    default: str | None = None
+    words: tuple[str, ...] = ()
+    nullable: bool = False
+
+
+@dataclass(frozen=True)
 class Parameter:
     """One argument. `enum`, `allowed` and `discrepancy` are as for `Field`; `unit` is that of a plain number.
 
-    For an object that is passed by pointer, `enum` and `allowed` restrict the type of the object.
+    For an object that is passed by pointer, `enum` and `allowed` restrict the type of the object. In tables it is
+    written as its type says (forms.py), with `default` and `nullable` as in ArgumentSpec; or as `table` says; or, for a
+    struct, as the arguments `written_as`. `implied`: tables do not write it.
     """
 
     name: str
@@ -179,6 +198,11 @@ class Parameter:
     allowed: tuple[str, ...] = ()
     discrepancy: str = ""
     unit: str = ""
+    default: str | None = None
+    nullable: bool = False
+    table: ArgumentSpec | None = None
+    written_as: tuple[Parameter, ...] = ()
+    implied: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,6 +230,7 @@ class Verb:
     conforms. `notes` are statements that do not belong to a single argument. `discrepancies` say where
     the documents contradict themselves, each other, or the header. `command` is the kernel's command that does
     the same, of enum ib_uverbs_write_cmds or enum uverbs_methods_mr; empty if it is not called at the uverbs entry.
+    `only_in_tables` are arguments that a table has besides those of the prototype.
     """
 
     name: str
@@ -224,6 +249,12 @@ class Verb:
     dialect: str = MAINLINE
     since: str = ""
     command: str = ""
+    only_in_tables: tuple[Parameter, ...] = ()
+
+    @property
+    def method(self) -> str:
+        """The name of the verb's method at an entry, `reg_mr`."""
+        return self.name.removeprefix("ibv_")
 
     @property
     def codes(self) -> dict[str, ReturnCode]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from reference.device import Device
 from reference.stack import Stack
+from trial.personas.sysfs_port import ETHERNET, SysfsPort
 
 _REACHED = ("swap", "persistent_memory")
 # What no driver has on Linux, because drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr refuses it for all.
@@ -24,6 +25,7 @@ class Persona:
     `lacks` are capabilities that it does not have. `claims` are those among them that it declares all the same, `hides`
     those that it has without declaring them. `behaves` are classes that override one decision of the reference.
     `raw_registration`: why the kernel's commands do not suffice to register memory, without the driver's own part.
+    `port`: what its port looks like before anything is opened.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Persona:
     claims: Mapping[str, str] = field(default_factory=dict)
     hides: Mapping[str, str] = field(default_factory=dict)
     raw_registration: str = ""
+    port: SysfsPort = ETHERNET
 
     @property
     def violates(self) -> Mapping[str, str]:

@@ -9,22 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reference.device import Device
-from trial.blind.permitted import (
-    BindFaultsAreFoundInCompletions,
-    BoundRegionIsEinval,
-    ChangeGivesANewIndex,
-    FailuresCarryVendorErrors,
-    HandlesAreReused,
-    HugetlbWithoutPagingRefused,
-    KeysHaveTagZero,
-    KeysStayAfterAChange,
-    LibraryIgnoresUnselectedAccess,
-    NoChangeOfOnDemandRegions,
-    OnDemandPagesAreBroughtInAtOnce,
-    OnlyFlushedAdviceIsFollowed,
-    RelaxedOrderingIgnored,
-    UnknownBitsAreNotSupported,
-)
+from trial.mutants.access_flags import HugetlbWithoutPagingRefused, UnknownBitsAreNotSupported
+from trial.mutants.advice_pages import OnlyFlushedAdviceIsFollowed
+from trial.mutants.bind_failures import FailuresCarryVendorErrors
+from trial.mutants.bind_posting import BindFaultsAreFoundInCompletions
+from trial.mutants.deregistration import BoundRegionIsEinval
+from trial.mutants.extent import HandlesAreReused
+from trial.mutants.keys import KeysHaveTagZero
+from trial.mutants.on_demand import OnDemandPagesAreBroughtInAtOnce
+from trial.mutants.ordering import RelaxedOrderingIgnored
+from trial.mutants.rereg_access import KeysKept, KeysOfAnotherIndex
+from trial.mutants.rereg_special import NoChangeOfOnDemandRegions
+from trial.mutants.rereg_structure import LibraryIgnoresUnselectedAccess
 from trial.personas.persona import Persona
 from trial.personas.queueing import (
     AbsentTypesAreInvalid,
@@ -55,6 +51,7 @@ from trial.personas.registering import (
     PinningFaultsAreEfault,
     UnsupportedFlagsAreInvalid,
 )
+from trial.personas.sysfs_port import EFA, INFINIBAND, IWARP, MANA
 from trial.personas.windows import (
     BindsOnReliableConnectionsOnly,
     NoBindOfZeroBasedRegions,
@@ -94,12 +91,13 @@ _MLX5 = Persona(
         NoZeroBasedTypeOne: "providers/mlx5/qp.c: mlx5_bind_mw",
         NoBindOfZeroBasedRegions: "providers/mlx5/qp.c: mlx5_bind_mw",
         WindowsOfTwoGigabytes: "providers/mlx5/qp.c: set_bind_wr",
-        ChangeGivesANewIndex: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr, where the key is replaced",
+        KeysOfAnotherIndex: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr, where the key is replaced",
         NoChangeOfOnDemandRegions: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr",
         OnDemandPagesAreBroughtInAtOnce: f"{_HW}/mlx5/mr.c: mlx5_ib_reg_user_mr, by mlx5_ib_init_odp_mr",
         OnlyFlushedAdviceIsFollowed: f"{_HW}/mlx5/odp.c: mlx5_ib_advise_mr_prefetch, which queues what is not flushed",
         FailuresCarryVendorErrors: "providers/mlx5/cq.c: mlx5_handle_error_cqe",
     },
+    port=INFINIBAND,
 )
 
 _MLX4 = Persona(
@@ -108,7 +106,7 @@ _MLX4 = Persona(
     {
         **_CORE,
         **_CHANGES,
-        KeysStayAfterAChange: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
+        KeysKept: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
         NoWritingOfReadOnlyPins: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
         PinnedForWriting: f"{_HW}/mlx4/mr.c: mlx4_get_umem_mr",
         RelaxedOrderingIgnored: f"{_HW}/mlx4/mr.c: mlx4_ib_reg_user_mr, by convert_access",
@@ -162,6 +160,7 @@ _IRDMA_IWARP = Persona(
     },
     claims=_IRDMA_SECOND.claims,
     raw_registration=_IRDMA_PART,
+    port=IWARP,
 )
 
 _BNXT_RE = Persona(
@@ -189,7 +188,7 @@ _HNS = Persona(
         **_CORE,
         **_CHANGES,
         LowestFreeKey: f"{_HW}/hns/hns_roce_mr.c: alloc_mr_key, by ida_alloc_range",
-        KeysStayAfterAChange: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
+        KeysKept: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
         NoChangeAfterAFailedOne: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
         RelaxedOrderingIgnored: f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr",
     },
@@ -201,6 +200,7 @@ _EFA = Persona(
         **_without("providers/efa/verbs.c: efa_create_qp", "rc", "uc", "xrc"),
         **_without("providers/efa/verbs.c: efa_check_qp_attr", "rc_srq"),
         **_without("providers/efa/efa.c: efa_ctx_ops", *_PAGING, *_CHANGING, *_WINDOWS),
+        **_without(f"{_HW}/efa/efa_verbs.c: efa_port_link_layer, of no standard", "iba_statuses"),
         **_without(f"{_HW}/efa/efa_verbs.c: efa_reg_mr", "atomics", "zero_based", *_FLUSHING),
     },
     {
@@ -211,6 +211,7 @@ _EFA = Persona(
         NoPostingInError: "providers/efa/verbs.c: efa_post_send_validate, efa_post_recv_validate",
         NoAsynchronousEvents: f"{_HW}/efa/efa_main.c: efa_process_eqe, which knows no events of queue pairs",
     },
+    port=EFA,
 )
 
 _MANA = Persona(
@@ -229,6 +230,7 @@ _MANA = Persona(
         NoPostingInError: "providers/mana/wr.c: mana_ib_post_send",
         RelaxedOrderingIgnored: f"{_HW}/mana/mr.c: mana_ib_verbs_to_gdma_access_flags",
     },
+    port=MANA,
 )
 
 _ERDMA = Persona(
@@ -251,6 +253,7 @@ _ERDMA = Persona(
         RelaxedOrderingIgnored: f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr, by to_erdma_access_flags",
     },
     hides=_without("providers/erdma/erdma_verbs.c: erdma_push_one_sqe, though it is an RNIC", "immediate_data"),
+    port=IWARP,
 )
 
 _CXGB4 = Persona(
@@ -272,6 +275,7 @@ _CXGB4 = Persona(
         StateOfTheProgram: "providers/cxgb4/verbs.c: c4iw_query_qp",
     },
     claims=_without(f"{_HW}/cxgb4/provider.c: c4iw_register_device", "mw_type_1"),
+    port=IWARP,
 )
 
 _QEDR_COMMON: Mapping[type[Device], str] = {
@@ -299,6 +303,7 @@ _QEDR_IWARP = Persona(
         ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
         StateOfTheProgram: f"{_HW}/qedr/verbs.c: qedr_query_qp",
     },
+    port=IWARP,
 )
 
 _IONIC = Persona(
@@ -332,6 +337,7 @@ _SIW = Persona(
         LibraryIgnoresUnselectedAccess: "providers/siw/siw.c: siw_context_ops, without a verb to look at it",
     },
     raw_registration="providers/siw/siw.c: siw_reg_mr, whose part of the command has the key's tag",
+    port=IWARP,
 )
 
 PERSONAS = (

@@ -73,8 +73,9 @@ class Outcome:
 
 
 def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
-    """Runs the cases on a persona after preflight, as on a device."""
+    """Runs the cases on a persona after its port was looked at and preflight, as on a device. Raises UserError."""
     started = time.process_time()
+    persona.port.begin()
     with closing(ReferenceBench(persona.kind()(persona.stack))) as bench:
         findings = preflight(bench)
     passed, failed, broken = set(), [], []

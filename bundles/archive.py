@@ -1,0 +1,257 @@
+"""The file of a bundle: tar in xz, written in one way only, so that the same run gives the same bytes.
+
+Reading compares every byte of it with what `pack` writes of the same files: names, sizes and hashes are those of the
+manifest, its first member, and all else is fixed. xz finds a changed byte of the compressed data by itself. Not for
+what a bundle holds (commands/bundle.py), nor for what it supports (commands/verify.py). docs/bundles.md has the layout.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import re
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from conformance.errors import UserError
+from conformance.regular_file import open_regular
+from conformance.results.checked_json import parse
+from conformance.results.files import not_written, write_atomically
+from conformance.results.records import FILE_NAME as RESULTS
+from reports.text import one_line, plain
+
+SCHEMA = "rdma-cts-bundle/1"
+_OTHER_SCHEMA = re.compile(r"rdma-cts-bundle/[0-9]{1,9}")
+SUFFIX = ".rdma-cts.tar.xz"
+MANIFEST, WAIVERS, PROFILE = "manifest.json", "waivers.yaml", "profile.yaml"
+MOST_BYTES = 256 << 20  # of all members; a default run has 4 MB
+_MOST_OF_MANIFEST = 8 << 20
+_MOST_FILES = 20_000
+_MEMORY = 128 << 20  # of the decompressor
+_CHECK = lzma.CHECK_SHA256
+_BLOCK = 512  # of tar
+_CHUNK = 1 << 16
+_NAME = re.compile(r"results\.jsonl|waivers\.yaml|profile\.yaml|console(-[0-9]+)?\.log|points/[^/]+\.json")
+_LONGEST_NAME = 255
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Member:
+    """The size in bytes and the SHA-256 of one file."""
+
+    size: int
+    sha256: str
+
+    @staticmethod
+    def of(data: bytes) -> Member:
+        """Those of a file with this content."""
+        return Member(len(data), hashlib.sha256(data).hexdigest())
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The first member: `about`, what the run was of, for people and programs, and the files in their order."""
+
+    about: Mapping[str, Any]
+    files: Mapping[str, Member]
+
+    @property
+    def unpacked(self) -> int:
+        """The size in bytes of all files together."""
+        return sum(member.size for member in self.files.values())
+
+    def encoded(self) -> bytes:
+        """The content of the file."""
+        data = {"schema": SCHEMA, **self.about, "files": {name: vars(member) for name, member in self.files.items()}}
+        return (json.dumps(data, indent=1) + "\n").encode("ascii")
+
+    @staticmethod
+    def of(content: bytes) -> Manifest:
+        """The manifest of this content. Raises ValueError if it is none, or not as `encoded` writes it."""
+        try:
+            data = dict(parse(content))
+            if data.pop("schema") != SCHEMA:
+                raise ValueError
+            files = {name: Member(**member) for name, member in data.pop("files").items()}
+            found = Manifest(plain(data), files)
+            sizes = [member.size for member in files.values()]
+            hashes = [member.sha256 for member in files.values()]
+            good = (
+                RESULTS in files
+                and len(files) <= _MOST_FILES
+                and list(files) == sorted(files)
+                and all(map(_is_name, files))
+                and all(type(size) is int and size >= 0 for size in sizes)
+                and all(map(_SHA256.fullmatch, hashes))
+                and found.encoded() == content
+            )
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError from error
+        if not good:
+            raise ValueError
+        return found
+
+
+def _is_name(name: str) -> bool:
+    return bool(_NAME.fullmatch(name)) and name.isprintable() and len(name.encode()) <= _LONGEST_NAME
+
+
+def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+    """Writes a bundle of these files. Raises UserError if one cannot be in a bundle, or it cannot be written."""
+    if odd := next((name for name in files if not _is_name(name)), None):
+        raise UserError(f"{one_line(odd)}: no file of this name can be in a bundle")
+    if len(files) > _MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
+        raise UserError(f"the run is too large for a bundle, which has at most {MOST_BYTES >> 20} MiB")
+    ordered = {name: files[name] for name in sorted(files)}
+    manifest = Manifest(about, {name: Member.of(data) for name, data in ordered.items()})
+    compressor = lzma.LZMACompressor(lzma.FORMAT_XZ, _CHECK, preset=6)
+    parts = []
+    for name, data in {MANIFEST: manifest.encoded(), **ordered}.items():
+        parts += [compressor.compress(part) for part in (_head(name, len(data)), data, _padding(len(data)))]
+    parts += [compressor.compress(_END), compressor.flush()]
+    write_atomically(path, b"".join(parts))
+
+
+_END = bytes(2 * _BLOCK)
+
+
+def _head(name: str, size: int) -> bytes:
+    """What stands before a member."""
+    member = tarfile.TarInfo(name)
+    member.size = size
+    return member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+
+
+def _padding(size: int) -> bytes:
+    return bytes(-size % _BLOCK)
+
+
+def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
+    """Writes the files of a bundle to an empty directory; returns its manifest and the SHA-256 of the bundle.
+
+    Raises UserError, with what is wrong, if any byte of it is not as `pack` writes it.
+    """
+    try:
+        with open_regular(path) as file:
+            source = _Source(file)
+            try:
+                return _unpacked(source, folder), source.sha256.hexdigest()
+            except _WrongError as error:
+                raise UserError(f"{path} is no bundle, or was changed: {error}") from error
+            except _OtherVersionError as error:
+                raise UserError(
+                    f"{path} is a bundle of another version, {error}, and this one reads {SCHEMA}",
+                    hint="take the version of rdma-cts that has made it",
+                ) from error
+            except lzma.LZMAError as error:
+                raise UserError(f"{path} is no bundle, or was changed: its compressed data are invalid") from error
+    except OSError as error:
+        if error.filename is not None and str(error.filename) != str(path):
+            raise not_written(Path(str(error.filename)), error) from error
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+
+
+class _WrongError(Exception):
+    """What is wrong with a bundle."""
+
+
+class _OtherVersionError(Exception):
+    """The schema of a bundle of another version."""
+
+
+def _schema_of(manifest: bytes) -> str:
+    """What a manifest says of its form; empty if it says nothing."""
+    try:
+        data = parse(manifest)
+    except ValueError:
+        return ""
+    return str(data.get("schema", "")) if isinstance(data, dict) else ""
+
+
+class _Source:
+    """The decompressed content of a file; `sha256` is of the file itself, as far as it was read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._xz = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+        self.sha256 = hashlib.sha256()
+
+    def read(self, size: int) -> Iterator[bytes]:
+        """So many bytes, in parts. Raises _WrongError if there are fewer."""
+        while size:
+            if self._xz.eof:
+                raise _WrongError("it ends too early")
+            part = self._xz.decompress(self._more(), min(size, _CHUNK))
+            size -= len(part)
+            yield part
+
+    def _more(self) -> bytes:
+        if not self._xz.needs_input:
+            return b""
+        data = self._file.read(_CHUNK)
+        if not data:
+            raise _WrongError("it ends too early")
+        self.sha256.update(data)
+        return data
+
+    def whole(self, size: int) -> bytes:
+        """So many bytes."""
+        return b"".join(self.read(size))
+
+    def end(self) -> None:
+        """Raises _WrongError unless this is the end of the file."""
+        while not self._xz.eof:
+            if self._xz.decompress(self._more(), 1):
+                raise _WrongError("something follows the last file")
+        if self._xz.check != _CHECK:
+            raise _WrongError("its compressed data have another checksum than those of bundles")
+        if self._xz.unused_data or self._file.read(1):
+            raise _WrongError("something follows the compressed data")
+
+
+def _unpacked(source: _Source, folder: Path) -> Manifest:
+    head = source.whole(_BLOCK)
+    try:
+        first = tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
+    except (tarfile.TarError, ValueError) as error:
+        raise _WrongError("it does not begin with a manifest") from error
+    size = first.size
+    if first.name != MANIFEST or not first.isreg() or not 0 <= size <= _MOST_OF_MANIFEST:
+        raise _WrongError("it does not begin with a manifest")
+    content = source.whole(size)
+    if (schema := _schema_of(content)) != SCHEMA and _OTHER_SCHEMA.fullmatch(schema):
+        raise _OtherVersionError(schema)
+    if head != _head(MANIFEST, size):
+        raise _WrongError(f"the archive is not as bundles are, at {MANIFEST}")
+    try:
+        manifest = Manifest.of(content)
+    except ValueError as error:
+        raise _WrongError("its manifest is invalid") from error
+    if manifest.unpacked > MOST_BYTES:
+        raise _WrongError(f"it is too large: a bundle has at most {MOST_BYTES >> 20} MiB unpacked")
+    _expect(source, _padding(size), MANIFEST)
+    for name, member in manifest.files.items():
+        _expect(source, _head(name, member.size), name)
+        found = hashlib.sha256()
+        target = folder / name
+        target.parent.mkdir(exist_ok=True)
+        with target.open("xb") as file:
+            for part in source.read(member.size):
+                found.update(part)
+                file.write(part)
+        if found.hexdigest() != member.sha256:
+            raise _WrongError(f"{one_line(name)} is not the file of the manifest")
+        _expect(source, _padding(member.size), name)
+    _expect(source, _END, "the end")
+    source.end()
+    return manifest
+
+
+def _expect(source: _Source, data: bytes, where: str) -> None:
+    if source.whole(len(data)) != data:
+        raise _WrongError(f"the archive is not as bundles are, at {one_line(where)}")

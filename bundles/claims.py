@@ -1,0 +1,84 @@
+"""What the manifest of a bundle says of its run, and whether that is true.
+
+Facts are compared whoever packed the bundle. Sentences and figures are put by the version that packed it: they are
+compared only if that is this one. Not for the manifest's own form (archive.py), nor for verdicts (commands/verify.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bundles.archive import Manifest
+from conformance.tables.suite import ROOT, VERSION
+from reports.digest import Digest
+from reports.text import one_line
+
+_RUN, _BUNDLED_BY = "run", "bundled_by"
+_FACTS = (
+    "device",
+    "driver",
+    "firmware",
+    "kernel",
+    "rdma-core",
+    "stack",
+    "transport",
+    "tier",
+    "seed",
+    "started",
+    "suite",
+    "tables",
+)
+_WORDING = ("conformance", "reports")  # the folders of what judges, and of what says what came of it
+
+
+def claims(run: Digest) -> dict[str, Any]:
+    """What a manifest says of a run."""
+    return {
+        _RUN: {name: text for name, text in run.facts.items() if text},
+        "under_test": run.header.get("under_test", {}),
+        "suite": dict(run.header["suite"]),
+        "words": run.short_sentence,
+        _BUNDLED_BY: packer(),
+    }
+
+
+def packer() -> dict[str, str]:
+    """What a manifest says of this version: its number, and the SHA-256 over the code that judges and words."""
+    found = hashlib.sha256()
+    for path in sorted(path for folder in _WORDING for path in (ROOT / folder).rglob("*.py")):
+        found.update(f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return {"version": VERSION, "engine_sha256": found.hexdigest()}
+
+
+def wrong_claim(manifest: Manifest, run: Digest) -> str:
+    """What the manifest says of something else than the run, as a clause; empty if there is nothing."""
+    said, true = dict(manifest.about), claims(run)
+    if _of_other_version(manifest):
+        named = said.get(_RUN)
+        names = [name for name in _FACTS if name in named] if isinstance(named, Mapping) else []
+        said, true = _facts(said, names), _facts(true, names)
+    wrong = next((key for key in (*true, *said) if said.get(key) != true.get(key)), None)
+    return f"`{one_line(wrong)}` of its manifest is not that of the run" if wrong is not None else ""
+
+
+def remark(manifest: Manifest, run: Digest) -> str:
+    """Says that another version has put the manifest in other words, which are not compared; empty if none has."""
+    own = {**claims(run), _BUNDLED_BY: None}
+    if not _of_other_version(manifest) or {**manifest.about, _BUNDLED_BY: None} == own:
+        return ""
+    by = manifest.about.get(_BUNDLED_BY)
+    version, engine = (str(by.get(key)) if isinstance(by, Mapping) else "?" for key in ("version", "engine_sha256"))
+    return f"manifest: the facts are those of the run; the words are of another version, {version} ({engine[:12]})"
+
+
+def _of_other_version(manifest: Manifest) -> bool:
+    return manifest.about.get(_BUNDLED_BY) != packer()
+
+
+def _facts(about: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """What is said, of the run only these facts; without what another version may put in another way."""
+    run = about.get(_RUN)
+    facts = {name: run.get(name) for name in names} if isinstance(run, Mapping) else run
+    return {**about, _RUN: facts, "words": None, _BUNDLED_BY: None}

@@ -1,0 +1,204 @@
+"""Memory of every kind that a case can request, with inaccessible guard pages on both sides.
+
+Uses libc's mmap, because Python's mmap module cannot leave holes and does not return addresses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.device import persistent
+from conformance.errors import HostLacks
+
+PAGE = mmap.PAGESIZE
+REPEATED_PAGES = 1031
+_NONE, _READ, _WRITE = 0, mmap.PROT_READ, mmap.PROT_WRITE
+_MAP_FIXED, _MAP_NORESERVE, _MAP_HUGETLB, _MAP_FIXED_NOREPLACE = 0x10, 0x4000, 0x40000, 0x100000
+_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+_FAILED = ctypes.c_void_p(-1).value
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+def hugepage_size() -> int:
+    """The system's default huge-page size in bytes; 2 MiB if the kernel does not report one."""
+    match = re.search(r"^Hugepagesize:\s+([0-9]+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    return int(match[1]) * 1024 if match else 2 << 20
+
+
+@dataclass
+class Memory:
+    """A range of `size` bytes at `addr`; `mapped` is what must be unmapped: (address, bytes).
+
+    `held` is a descriptor that holds a lock on the memory, -1 if there is none.
+    """
+
+    addr: int
+    size: int
+    mapped: tuple[int, int] | None
+    held: int = -1
+
+    def close(self) -> None:
+        """Unmaps the range and its guards. Further calls do nothing: the addresses may be in use again."""
+        if self.mapped:
+            _libc.munmap(*self.mapped)
+            self.mapped = None
+            if self.held >= 0:
+                os.close(self.held)
+
+
+def _map(addr: int | None, size: int, protection: int, flags: int, fd: int = -1, offset: int = 0) -> int:
+    address = _libc.mmap(addr, size, protection, flags, fd, offset)
+    if address in (None, _FAILED):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return int(address)
+
+
+def map_file(fd: int, size: int) -> int:
+    """Maps a file for reading and writing; returns the address. Raises OSError."""
+    return _map(None, size, _READ | _WRITE, mmap.MAP_SHARED, fd)
+
+
+def unmap(addr: int, size: int) -> None:
+    """Removes a mapping."""
+    _libc.munmap(addr, size)
+
+
+def _reserve(size: int, alignment: int) -> tuple[int, tuple[int, int]]:
+    """Reserves `size` aligned bytes between guard pages; returns their address, and (address, bytes) of the whole."""
+    total = size + 2 * alignment + PAGE
+    base = _map(None, total, _NONE, _PRIVATE | _MAP_NORESERVE)
+    inner = (base + PAGE + alignment - 1) // alignment * alignment
+    return inner, (base, total)
+
+
+def _private(protection: int) -> Callable[[int, int], None]:
+    def fill(addr: int, size: int) -> None:
+        _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
+        ctypes.memset(addr, 0, size)  # touches the pages, so that read-only memory has pages of its own
+        _libc.mprotect(addr, size, protection)
+
+    return fill
+
+
+def _untouched(addr: int, size: int) -> None:
+    _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
+
+
+def _sparse(addr: int, size: int) -> None:
+    _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED | _MAP_NORESERVE)
+
+
+def _repeated(addr: int, size: int) -> None:
+    """Maps a file again and again. No two powers of two differ by a multiple of the number of its pages, so that an
+    address without its upper bits is another page.
+    """
+    period = REPEATED_PAGES * PAGE
+    fd = os.memfd_create("rdma-cts")
+    try:
+        os.ftruncate(fd, period)
+        for start in range(0, size, period):
+            _map(addr + start, min(period, size - start), _READ | _WRITE, mmap.MAP_SHARED | _MAP_FIXED, fd)
+    finally:
+        os.close(fd)
+
+
+def _hole(addr: int, size: int) -> None:
+    _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
+    _libc.munmap(addr + PAGE, PAGE)
+
+
+def _writable_start(addr: int, size: int) -> None:
+    _private(_READ | _WRITE)(addr, size)
+    _libc.mprotect(addr + PAGE, size - PAGE, _READ)
+
+
+def _shared(addr: int, size: int) -> None:
+    fd = os.memfd_create("rdma-cts")
+    try:
+        os.ftruncate(fd, size)
+        _map(addr, size, _READ | _WRITE, mmap.MAP_SHARED | _MAP_FIXED, fd)
+    finally:
+        os.close(fd)
+
+
+def _huge(addr: int, size: int) -> None:
+    try:
+        _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED | _MAP_HUGETLB)
+    except OSError as error:
+        hint = "reserve some: sysctl vm.nr_hugepages=16"
+        raise HostLacks(f"this host has no {size} bytes of huge pages ({error.strerror})", hint) from error
+
+
+_FILL: dict[str, Callable[[int, int], None]] = {
+    "anonymous": _private(_READ | _WRITE),
+    "read_only": _private(_READ),
+    "writable_start": _writable_start,
+    "no_access": _private(_NONE),
+    "unmapped": unmap,
+    "untouched": _untouched,
+    "sparse": _sparse,
+    "repeated": _repeated,
+    "hole": _hole,
+    "shared": _shared,
+    "huge": _huge,
+}
+
+
+def allocate(kind: str, size: int) -> Memory:
+    """Memory of a kind of vocabulary.MEMORY_KINDS, `size` bytes rounded up to whole pages.
+
+    Raises HostLacks if this system has no memory of that kind left, OSError for other failures.
+    """
+    if kind == "persistent":
+        return _persistent(size)
+    unit = hugepage_size() if kind == "huge" else PAGE
+    rounded = max(1, -(-size // unit)) * unit
+    addr, mapped = _reserve(rounded, unit)
+    try:
+        _FILL[kind](addr, rounded)
+    except BaseException:
+        _libc.munmap(*mapped)
+        raise
+    return Memory(addr, size, mapped)
+
+
+def allocate_at(addr: int, size: int) -> Memory:
+    """Anonymous memory at an address, in whole pages, `size` bytes at least. Raises OSError if that is in use."""
+    rounded = max(1, -(-size // PAGE)) * PAGE
+    found = _map(addr, rounded, _READ | _WRITE, _PRIVATE | _MAP_FIXED_NOREPLACE)
+    memory = Memory(found, size, (found, rounded))
+    if found != addr:  # a kernel that does not know the flag takes the address as a wish
+        memory.close()
+        raise FileExistsError(errno.EEXIST, f"the memory at {addr:#x} is in use")
+    return memory
+
+
+def _persistent(size: int) -> Memory:
+    """Memory of the device that RDMA_CTS_PMEM names, mapped for reading and writing."""
+    device = persistent.device()
+    if device is None:
+        raise HostLacks("no persistent memory was given", f"name a device DAX in {persistent.VARIABLE}")
+    unit = max(PAGE, device.alignment)
+    rounded = max(1, -(-size // unit)) * unit
+    held, offset = device.take(rounded)
+    addr, mapped = _reserve(rounded, unit)
+    memory = Memory(addr, size, mapped, held)
+    try:
+        _map(addr, rounded, _READ | _WRITE, mmap.MAP_SHARED | _MAP_FIXED, held, offset)
+        ctypes.memset(addr, 0, size)
+    except BaseException:
+        memory.close()
+        raise
+    return memory

@@ -1,0 +1,112 @@
+"""The keys of the files in cases/, said once: the loader takes these and no others, and the JSON Schema publishes them.
+
+Not for the arguments of calls and the keys of `then`, which the vocabulary has (model/vocabulary.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+NEEDS_OF = "needs of"
+# A rule has exactly one of these: the words of its document, or the reason why they are not given.
+QUOTE, UNQUOTED = "quote", "unquoted"
+EVIDENCE, CONDITIONAL = "evidence", "conditional"
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a mapping: the name of the form of its value (SHAPES in schema.py), and its meaning for editors."""
+
+    shape: str
+    meaning: str = ""
+    required: bool = False
+
+
+Keys = Mapping[str, Key]
+
+TABLE: Keys = {
+    "verb": Key("subject", "the verb under test; the folder is named by it", required=True),
+    "about": Key("text", "what the table shows, for people"),
+    "cases": Key("count", "how many cases the rows expand to", required=True),
+    "entries": Key("entries"),
+    "given": Key("given"),
+    "retired": Key("retired cases", "ids of cases that were given up, which are never used again"),
+    "rows": Key("rows", required=True),
+}
+ROW: Keys = {
+    "id": Key("text", "unique in the table; $name stands for a value of the axis", required=True),
+    "about": Key("text"),
+    "rules": Key("rule ids", required=True),
+    "needs": Key("needs or axis"),
+    "each": Key("axes of a row", "the axes"),
+    "entries": Key("entries or axis"),
+    "given": Key("given or axis"),
+    "before": Key("steps before"),
+    "call": Key("call name", "the judged call, if it is not the verb's own"),
+    "when": Key("by call", "the arguments of the verb's one call"),
+    "then": Key("by call", "what must come of it: an outcome, or a mapping with more"),
+    "afterwards": Key("steps"),
+    "note": Key("text", "a remark for the result"),
+    "hazardous": Key("truth", "it can take the kernel down"),
+    "tier": Key("tier"),
+    "sweep": Key("sweep"),
+}
+GIVEN: Keys = {
+    "memory": Key("memory by name"),
+    "dmabufs": Key("dma-bufs by name"),
+    "pds": Key("names"),
+    "mrs": Key("regions by name"),
+    "qps": Key("queue pairs by name"),
+    "windows": Key("windows by name"),
+    "memlock": Key("quantity"),
+}
+QUEUE_PAIR: Keys = {
+    "type": Key("queue-pair type", required=True),
+    "pd": Key("name"),
+    "state": Key("queue-pair state"),
+    "sq_sig_all": Key("truth"),
+    "access": Key("access flags"),
+}
+WINDOW: Keys = {"type": Key("window type", required=True), "pd": Key("name"), "bound": Key("bind")}
+SWEEP: Keys = {
+    "axes": Key("axes of a sweep", required=True),
+    "where": Key("text", "which points of the product there are"),
+    "points": Key("points", "how many points there are: a number, or a product with the sizes of derived axes", True),
+    "expect": Key("clauses", required=True),
+}
+CLAUSE: Keys = {
+    "if": Key("text", "where it holds; without it, at every point that is left"),
+    "then": Key("outcome of a point", "what must come there"),
+    "rule": Key("rule id", "which rule says so"),
+    "needs": Key("some needs", "what the points need of the device"),
+    NEEDS_OF: Key("string", "an axis of access flags: each needs what FLAG_NEEDS says"),
+}
+RULES_FILE: Keys = {
+    "verb": Key("subject", required=True),
+    "rules": Key("rules", required=True),
+    "predicates": Key("predicates", "conditions by name, for the `if` of sweeps"),
+    "retired": Key("retired rules"),
+}
+RULE: Keys = {
+    "id": Key("rule id", "permanent; never used again", required=True),
+    "statement": Key("text", "the documented statement in our own words", required=True),
+    "document": Key("text", required=True),
+    "section": Key("text", required=True),
+    "level": Key("level", required=True),
+    "layer": Key("layer", "who enforces it", required=True),
+    "needs": Key("needs", required=True),
+    "since": Key("text", "the first rdma-core whose document says it, in quotes", required=True),
+    "failure_means": Key("text", "what breaking it does to people", required=True),
+    QUOTE: Key("text", "at most one sentence of the document, word for word; […] for words left out"),
+    UNQUOTED: Key("text", "why the document is not quoted, in our own words"),
+    EVIDENCE: Key(
+        "names", "what verifies it, if that is not all that its cases can show: refused RDMA_WRITE at uverbs"
+    ),
+    CONDITIONAL: Key("text", "the situation of which it speaks, if a stack need not have it"),
+}
+
+
+def required(keys: Keys) -> tuple[str, ...]:
+    """Returns the keys that a mapping must have."""
+    return tuple(name for name, key in keys.items() if key.required)

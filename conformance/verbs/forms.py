@@ -1,0 +1,59 @@
+"""How the arguments of a verb are written in tables: derived from its parameters.
+
+A parameter's C type and enumeration determine its form; what they do not show (a default, a descriptor that stands for
+a dma-buf, a struct that tables write field by field) the parameter says. Not for arguments of calls that are not verbs,
+which the vocabulary describes itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from conformance.verbs.types import ArgumentSpec, Parameter, Verb
+
+# The kind of object behind a pointer, as tables name it.
+OBJECTS: Mapping[str, str] = {
+    "struct ibv_pd *": "pd",
+    "struct ibv_mr *": "mr",
+    "struct ibv_mw *": "window",
+    "struct ibv_qp *": "qp",
+}
+# The name of the one that a table means if it names none.
+_USUAL = {"window": "mw"}
+# What a verb creates: the kind of the object, and its name in later steps.
+_PRODUCTS = {"struct ibv_mr *": ("mr", "new"), "struct ibv_mw *": ("window", "new_mw")}
+
+
+def arguments_of(verb: Verb) -> dict[str, ArgumentSpec]:
+    """The arguments of a verb in tables, by name, in the order of the prototype."""
+    return dict(_arguments((*verb.parameters, *verb.only_in_tables)))
+
+
+def product_of(verb: Verb) -> tuple[str, str] | None:
+    """What a verb creates: the kind of the object and its name in later steps, or None."""
+    return _PRODUCTS.get(verb.returns)
+
+
+def leaves_objects(verb: Verb) -> bool:
+    """Whether a verb leaves every region, window and queue pair as it was; it may create another one."""
+    return not {spec.of for spec in arguments_of(verb).values() if spec.kind == "object"} & {"mr", "window", "qp"}
+
+
+def _arguments(parameters: tuple[Parameter, ...]) -> Iterator[tuple[str, ArgumentSpec]]:
+    for each in parameters:
+        if each.written_as:
+            yield from _arguments(each.written_as)
+        elif not each.implied:
+            yield each.name, each.table or _spec(each)
+
+
+def _spec(parameter: Parameter) -> ArgumentSpec:
+    default, enum = parameter.default, parameter.enum
+    if parameter.ctype in OBJECTS:
+        kind = OBJECTS[parameter.ctype]
+        return ArgumentSpec("object", kind, default or _USUAL.get(kind, kind), nullable=parameter.nullable)
+    if parameter.ctype == "struct ibv_sge *":
+        return ArgumentSpec("sges")
+    if enum:
+        return ArgumentSpec("value" if parameter.ctype.startswith("enum ") else "flags", enum, default)
+    return ArgumentSpec("quantity", default=default)

@@ -1,0 +1,209 @@
+"""What `rdma-cts explain` says of a rule, a case, a point of a sweep and a defect. Not for finding them."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+
+from conformance.defects import Defect
+from conformance.errors import PROGRAM, UserError
+from conformance.model.case import Case
+from conformance.model.kind import Kind
+from conformance.model.record import ResultRecord
+from conformance.model.rules import Rule
+from conformance.model.set_up import set_up_of
+from conformance.model.verdict import VERDICTS, VIOLATIONS
+from conformance.results.conclusions import headline, verdict_on
+from conformance.results.sweep_record import clauses
+from conformance.sweeps.outcome import OUTSIDE
+from conformance.tables.suite import POINT, Suite
+from reports import confirmation, evidence
+from reports.digest import Digest
+from reports.points import read_points
+from reports.text import flat, format_count
+
+_WIDTH = 100
+_CASES = 12
+_ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
+FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # its beginning suffices if no other defect's begins like that
+
+
+def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
+    """A rule: what it says, what proves it, and the latest verdict."""
+    yield f"{rule.id}  {rule.document}, {rule.section}"
+    yield ""
+    yield from _wrapped(rule.statement)
+    yield ""
+    yield from _documented(rule)
+    yield ""
+    yield f"level {rule.level}, since rdma-core {rule.since}, enforced by: {rule.layer}"
+    yield f"defined in {rule.location.file}:{rule.location.line}"
+    if rule.needs:
+        yield f"needs: {', '.join(rule.needs)}"
+    yield ""
+    yield "If it fails:"
+    yield from _wrapped(rule.failure_means)
+    yield ""
+    cases = [case for case in suite.cases if rule.id in case.rules]
+    results = {record["case"]: record for record in run.results} if run else {}
+    if run:
+        yield f"Last verdict: {run.verdicts.get(rule.id, 'not run')}  ({run.name}; {run.directory})"
+        if rule.id in run.restrictions:
+            yield from _wrapped(run.restrictions[rule.id])
+        yield ""
+    yield f"{format_count(len(cases), 'case')} {'proves' if len(cases) == 1 else 'prove'} it:"
+    by_rank = sorted(cases, key=lambda case: _rank(rule, results.get(case.id)))
+    for case in by_rank[:_CASES]:
+        record = results.get(case.id)
+        verdict = verdict_on(rule.id, record) if record else "-"
+        yield f"  {verdict:<11}  {case.id}  {case.location.file}:{case.location.line}"
+        if record and verdict_on(rule.id, record) in VIOLATIONS:
+            reason, repro = headline(rule.id, record)
+            yield from _wrapped(reason, "      ")
+            yield f"      {repro}"
+    if len(cases) > _CASES:
+        yield f"  and {len(cases) - _CASES} more: {PROGRAM} list --rule {rule.id}"
+    if any(results[case.id]["space"] for case in cases if case.id in results):
+        yield ""
+        yield from _wrapped(evidence.POINT)
+
+
+def _rank(rule: Rule, record: ResultRecord | None) -> int:
+    return VERDICTS.index(verdict_on(rule.id, record)) if record else len(VERDICTS)
+
+
+def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
+    """A case or a point of a sweep: what it does, what it proves, and what came in the latest run."""
+    yield f"{case.id}  {case.location.file}:{case.location.line}"
+    if case.about:
+        yield from _wrapped(case.about)
+    yield ""
+    yield from _steps(case)
+    yield f"entry:      {_ENTRIES.get(case.entry, case.entry)}"
+    if case.needs:
+        yield f"needs:      {', '.join(case.needs)}"
+    if case.hazardous:
+        yield "hazard:     the call can crash the kernel, so the case runs in a guest of its own"
+    for id_ in case.rules:
+        rule = suite.registry[id_]
+        yield ""
+        yield f"{rule.id}  {rule.document}, {rule.section}"
+        yield from _wrapped(rule.statement)
+        yield from _documented(rule)
+        yield from _wrapped(f"If it fails: {rule.failure_means}")
+    if run:
+        yield ""
+        name = case.id.partition(POINT)[0]
+        record = next((record for record in run.results if record["case"] == name), None)
+        yield from _of_point(case, record, run) if record and case.kind is Kind.POINT else _of_result(record, run)
+
+
+def _steps(case: Case) -> Iterator[str]:
+    """What the case does, in order. A sweep has the set-up of its first point, and what it expects by clauses."""
+    if case.kind is not Kind.SWEEP:
+        set_up = set_up_of(case)
+        yield from (f"given:      {line}" for line in set_up["given"])
+        yield from (f"before:     {line}" for line in set_up["before"])
+    yield f"call:       {case.when}"
+    if case.sweep:
+        if case.kind is Kind.SWEEP:
+            axes = ", ".join(axis.name for axis in case.sweep.space.axes)
+            yield f"swept:      {format_count(case.sweep.size, 'point')}, each one call, over the axes {axes}"
+            yield f"set-up:     that of a point: {PROGRAM} explain {case.id}{POINT}AXIS=VALUE,..."
+        for clause in clauses(case):
+            yield f"expect:     {'; '.join(f'{name} {text}' for name, text in flat(clause))}"
+    else:
+        yield f"expect:     {'; '.join(f'{name} {text}' for name, text in flat(case.when.then.as_data()))}"
+    for step in case.afterwards:
+        yield f"afterwards: {step}: {'; '.join(f'{name} {text}' for name, text in flat(step.then.as_data()))}"
+
+
+def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
+    yield f"Last verdict: {record['effective'] if record else 'not run'}  ({run.name}; {run.directory})"
+    if record is None:
+        return
+    yield from _wrapped(record["reason"])
+    for defect in run.defects_in(record["case"]):
+        yield from _wrapped(f"defect {defect.fingerprint}, {defect.severity.label}: {defect.title}")
+    if record["observed"]:
+        yield f"  observed: {evidence.format_fields(evidence.own(record['observed']))}"
+        yield from (
+            f"  observed afterwards: {evidence.format_fields(each)}" for each in evidence.later(record["observed"])
+        )
+    yield from (f"  {line}" for each in record["deviations"] for line in evidence.deviation(each))
+    if record["verdict"] in VIOLATIONS:
+        yield f"  answered by: {evidence.answered(run, record)}"
+    yield from (f"  kernel: {text}" for text in record["kernel"]["log"])
+    if confirmed := confirmation.of_case(run, record["case"]):
+        yield from _wrapped(f"tried again: {confirmed}")
+    yield f"  {record['repro']}"
+
+
+def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
+    """What came at one point of a sweep."""
+    points = read_points(run.directory, record)
+    name = case.id.partition(POINT)[2]
+    assert case.sweep is not None
+    same = points is not None and points.space.as_data() == case.sweep.space.as_data()
+    number = points.index[case.point] if points and same and case.point is not None else OUTSIDE
+    if points is None or number == OUTSIDE:
+        why = "the file of its points is not there" if points is None else "the sweep had another space then"
+        yield f"Last verdict: not known, because {why}  ({run.name}; {run.directory})"
+        return
+    outcome = points.outcomes[number]
+    yield f"Last verdict: {outcome.verdict}  ({run.name}; {run.directory})"
+    yield from _wrapped(f"{outcome.rule} expects {outcome.expected}: {outcome.observed}")
+    yield from (f"  remark: {note}" for note in outcome.notes)
+    if confirmed := confirmation.of_point(run, record["case"], name):
+        yield from _wrapped(f"tried again: {confirmed}")
+    yield f"  {record['repro']}{POINT}{name}"
+
+
+def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
+    """A defect: how bad it is, what shows it, and its first symptom in full."""
+    first = defect.first
+    yield f"defect {defect.fingerprint}  ({run.name}; {run.directory})"
+    yield from _wrapped(defect.title)
+    yield ""
+    yield f"severity:    {defect.severity.label}"
+    yield from _wrapped(defect.severity.meaning)
+    yield f"answered by: {defect.answering}"
+    yield f"shows in:    {format_count(len(defect.cases), 'case')}, {format_count(defect.points, 'call')}"
+    yield ""
+    for id_ in defect.rules:
+        if facts := run.rules.get(id_):
+            yield from _wrapped(f"{id_}: {facts.statement}")
+            yield from _wrapped(f"the document: {facts.documented}", "    ")
+    yield ""
+    yield f"The first of its cases: {first.name}"
+    yield from (f"  {line}" for line in evidence.lines(run, first.record))
+    yield ""
+    yield "Its cases:"
+    for name in dict.fromkeys(symptom.name for symptom in defect.symptoms[:_CASES]):
+        yield f"  {name}"
+    if len(defect.symptoms) > _CASES:
+        yield f"  and {len(defect.symptoms) - _CASES} more"
+
+
+def _documented(rule: Rule) -> list[str]:
+    """The words of the rule's document, or why they are not given."""
+    return _wrapped(f'The document: "{rule.quote}"' if rule.quote else f"The document is not quoted: {rule.unquoted}")
+
+
+def _wrapped(text: str, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Digest]:
+    """The defect of a run with a fingerprint that begins so. Raises UserError; `option` names another run."""
+    if run is None:
+        raise UserError(f"there is no run to look for the defect {wanted} in", hint=f"{option} DIR names one")
+    found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]
+    if len(found) != 1:
+        many = ", ".join(defect.fingerprint for defect in found)
+        what = f"the fingerprints {many} begin with {wanted}" if many else f"{run.directory} has no defect {wanted}"
+        raise UserError(what, hint=f"{PROGRAM} report {run.directory} shows all defects")
+    return found[0], run

@@ -1,0 +1,62 @@
+"""Text of others made safe to print, and numbers and values as people read them. Not for what a report says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+
+def one_line(text: str) -> str:
+    """The text as one line that cannot control a terminal or mislead a reader.
+
+    A tab becomes a space; every character that is not printable (control codes, marks that change the direction of
+    writing, lone surrogates) becomes `?`.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else " " if each == "\t" else "?" for each in text)
+
+
+def plain(value: Any) -> Any:
+    """The same data with `one_line` applied to every text in it."""
+    if isinstance(value, str):
+        return one_line(value)
+    if isinstance(value, Mapping):
+        return {plain(key): plain(each) for key, each in value.items()}
+    if isinstance(value, Sequence):
+        return [plain(each) for each in value]
+    return value
+
+
+def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested data as pairs of a dotted name and a text."""
+    for key, value in data.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{name}.")
+        elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+            one = name.removesuffix("s")
+            for number, each in enumerate(value, 1):
+                yield from flat(each if isinstance(each, Mapping) else {"": each}, f"{one} {number}: ")
+        else:
+            yield name, _format_leaf(value)
+
+
+def format_count(number: int | float, one: str) -> str:
+    """A number of things: `1 point`, `1,024 points`."""
+    return f"{number:,} {one}{'' if number == 1 else 's'}"
+
+
+def format_value(data: Any) -> str:
+    """Data as one line of text."""
+    if isinstance(data, Mapping):
+        return ", ".join(f"{name} {text}" for name, text in flat(data) if text)
+    return "nothing" if data is None else str(data)
+
+
+def _format_leaf(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_format_leaf(each) for each in value) or "none"
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    return str(value)

@@ -1,0 +1,86 @@
+"""The directory of a run: tidied before and after it, and removed if nothing has come of the run.
+
+Not for the files in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from conformance.results.files import not_written
+from conformance.results.records import FILE_NAME
+
+OUT = Path("out")  # where runs have their directories by default
+WORK = "work-"  # how the names of temporary directories begin
+
+
+@contextmanager
+def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
+    """The directory of a run: `given`, which the run makes, or a new one in OUT, named by the time and `what`.
+
+    After the block, it and its parents are removed if they did not exist before, and nothing is left in them. Consoles
+    on which nothing came are nothing. Raises UserError if a new one cannot be made.
+    """
+    made = [folder for folder in ((given, *given.parents) if given else (OUT,)) if not folder.exists()]
+    out = given or _new_folder(what)
+    if not given:
+        made.insert(0, out)
+    try:
+        yield out
+    finally:
+        with contextlib.suppress(OSError):  # of the first directory that is not empty
+            if made:
+                _remove_empty_consoles(out)
+            for folder in made:
+                folder.rmdir()
+
+
+@contextmanager
+def tidied(out: Path) -> Iterator[None]:
+    """Removes temporary directories after the block, and before it those of a session that was killed.
+
+    For a process that has locked the results in `out`: the directories of another one that runs are the same.
+    """
+    _remove_work(out)
+    try:
+        yield
+    finally:
+        _remove_work(out)
+
+
+def latest(folder: Path) -> Path | None:
+    """The run in `folder` whose results were written last; None if there is none."""
+    files = sorted(folder.glob(f"*/{FILE_NAME}"), key=lambda file: file.stat().st_mtime)
+    return files[-1].parent if files else None
+
+
+def _new_folder(what: str) -> Path:
+    """A new directory for a run, named by the time; runs that begin in the same second get different ones."""
+    name = f"{datetime.now():%Y%m%dT%H%M%S}-{what}"
+    for number in itertools.count(1):
+        folder = OUT / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise not_written(folder, error) from error
+    raise AssertionError("there is always another name")
+
+
+def _remove_empty_consoles(out: Path) -> None:
+    for console in out.glob("console*.log"):
+        if not console.stat().st_size:
+            console.unlink()
+
+
+def _remove_work(out: Path) -> None:
+    for folder in out.glob(f"{WORK}*"):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,149 @@
+"""Reads the file of a lab: its hosts, what is on each of them, and which are equal. Every mistake has its location.
+
+Not for running on them (commands/lab.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance.errors import UserError
+from conformance.run_options import OPTIONS
+from conformance.yamldoc.nodes import Node, TextError, quoted, read_file
+from conformance.yamldoc.reader import Reader
+from fixtures.hosts.address import Address, peer_of
+from reports import lab as page
+from runs.plan import LAB_FILE_NAME
+
+# What a host has of its own: options of a run, by the names of their fields.
+OF_HOSTS = (
+    "device",
+    "port",
+    "gid_index",
+    "peer",
+    "profile",
+    "waivers",
+    "console",
+    "power_cycle",
+    "return_within",
+    "hazardous",
+    "shared",
+)
+_PATHS = ("profile", "waivers")
+_NUMBERS = ("port", "gid_index", "return_within")
+_OWN_FILES = (LAB_FILE_NAME, page.FILE_NAME)  # beside the directories of the hosts
+# What reads the file that an option names, by the name of the option. Raises UserError for a mistake in that file.
+Readers = Mapping[str, Callable[[Path], object]]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+
+
+@dataclass(frozen=True)
+class LabHost:
+    """A host of a lab. Hosts with the same `group` are equal; it is empty for one that has no equal.
+
+    `options` are values of RunOptions by name, with `host` among them.
+    """
+
+    name: str
+    group: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_lab(path: Path, readers: Readers) -> list[LabHost]:
+    """The hosts in a file, in its order. Raises UserError with a line for each mistake, also in a file it names."""
+    try:
+        root = read_file(path, str(path))
+    except TextError as error:
+        raise UserError(*map(str, error.mistakes)) from error
+    reader = Reader()
+    fields = reader.mapping(root, "a lab", ("groups", "hosts"), ("hosts",))
+    groups = {
+        name: _options(reader.mapping(node, f"the group {name}", OF_HOSTS), reader, path.parent, readers)
+        for name, node in reader.named(fields.get("groups"), "groups").items()
+    }
+    nodes = reader.items(fields.get("hosts"), "hosts")
+    if "hosts" in fields and not nodes and not reader.mistakes:
+        reader.note(fields["hosts"].location, "a lab has at least one host")
+    hosts = [_host(node, reader, groups, path.parent, readers) for node in nodes]
+    met: dict[str, Node] = {}
+    for node, host in zip(nodes, hosts, strict=True):
+        if host.name and met.setdefault(host.name, node) is not node:
+            reader.note(node.location, f"the name {host.name} is given twice (first at {met[host.name].location})")
+    if reader.mistakes:
+        raise UserError(*map(str, reader.mistakes))
+    return hosts
+
+
+def _host(
+    node: Node, reader: Reader, groups: Mapping[str, Mapping[str, Any]], folder: Path, readers: Readers
+) -> LabHost:
+    fields = reader.mapping(node, "a host", ("name", "host", "group", *OF_HOSTS), ("host",))
+    address = _address(fields.get("host"), reader)
+    name = reader.text(fields.get("name"), "name") or (address.host if address else "")
+    if name and not _NAME.fullmatch(name):
+        where = fields.get("name", node).location
+        reader.note(where, f"{quoted(name)} is no name of a directory: give the host a `name` of letters and digits")
+    if name in _OWN_FILES:
+        reader.note(
+            fields.get("name", node).location, f"{name} is a file of the lab itself: give the host another `name`"
+        )
+    group = reader.word(fields.get("group"), "group", groups) or ""
+    own = {key: value for key, value in fields.items() if key in OF_HOSTS}
+    options = {**groups.get(group, {}), **_options(own, reader, folder, readers), "host": str(address)}
+    return LabHost(name, group, options)
+
+
+def _address(node: Node | None, reader: Reader) -> Address | None:
+    text = reader.text(node, "host")
+    if not text or not node:
+        return None
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        reader.note(node.location, str(error))
+        return None
+
+
+def _options(fields: Mapping[str, Node], reader: Reader, folder: Path, readers: Readers) -> dict[str, Any]:
+    """The values of options; paths are relative to the file's own directory."""
+    found: dict[str, Any] = {}
+    for name, node in fields.items():
+        option = OPTIONS[name]
+        if option.default is False:
+            found[name] = reader.truth(node, name)
+        elif name in _NUMBERS and isinstance(node.value, bool | tuple | dict | None):
+            reader.note(node.location, f"{name} must be a number, not {node.kind}")
+        elif name in _NUMBERS or (reader.text(node, name) and name not in _PATHS):
+            found[name] = reader.parsed(node, _parser(name, option.parse))
+        elif text := reader.text(node, name):
+            found[name] = folder / text
+            _check_file(node, found[name], name, reader, readers)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _check_file(node: Node, path: Path, name: str, reader: Reader, readers: Readers) -> None:
+    """Notes what is wrong with the file that an option names."""
+    try:
+        if name in readers:
+            readers[name](path)
+    except UserError as error:
+        for line in error.lines:
+            reader.note(node.location, f"{name}: {line}")
+
+
+def _parser(name: str, parse: Callable[[str], Any]) -> Callable[[str | int], Any]:
+    """The parser of the option of this name, for a text or a number; its errors are ValueErrors."""
+
+    def parsed(value: str | int) -> Any:
+        try:
+            if name == "peer":
+                peer_of(str(value))
+            return parse(str(value))
+        except Exception as error:  # argparse's own is no ValueError
+            raise ValueError(f"{name}: {error}") from None
+
+    return parsed

@@ -1,0 +1,89 @@
+"""Reads the options that put builds and packages into the guest, and rejects those that apply to the guest only."""
+
+from __future__ import annotations
+
+import re
+
+from conformance.errors import UserError
+from conformance.run_options import GUEST, OPTIONS, RunOptions
+from fixtures.guest.added import is_package_name
+from fixtures.guest.driver import DEFAULT_DRIVER
+from fixtures.guest.recipe import MENDED_STACKS
+from fixtures.guest.under_test import Builds
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def builds_from(options: RunOptions) -> Builds:
+    """The kernel, modules, rdma-core and overlay that the options name."""
+    return Builds(options.kernel, options.modules, options.rdma_core, options.overlay)
+
+
+def check(options: RunOptions) -> None:
+    """Raises UserError for a mistake in the options of the guest, as far as it can be told without an image."""
+    environment_from(options)
+    tools_from(options)
+    refuse_beside_mended(options)
+    builds_from(options).check()
+
+
+def environment_from(options: RunOptions) -> dict[str, str]:
+    """The variables that --guest-env sets. Raises UserError for anything that is not an assignment."""
+    found = {}
+    for text in options.guest_env:
+        name, equals, value = text.partition("=")
+        if not equals or not _NAME.match(name):
+            raise UserError(f"--guest-env {text!r} is not of the form NAME=VALUE")
+        if not value.isprintable():
+            raise UserError(f"--guest-env {text!r}: a value is one line of printable characters")
+        found[name] = value
+    return found
+
+
+def tools_from(options: RunOptions) -> tuple[str, ...]:
+    """The Debian packages that --tools adds to the guest, each once. Raises UserError for what cannot be one's name."""
+    names = tuple(dict.fromkeys(name for text in options.tools for name in text.split(",")))
+    for name in names:
+        if not is_package_name(name):
+            raise UserError(f"--tools: {name!r} is not the name of a Debian package")
+    return names
+
+
+def refuse_beside_mended(options: RunOptions) -> None:
+    """Raises UserError for what a mended stack replaces itself, and for what only such a stack has."""
+    mended = options.stack in MENDED_STACKS
+    if options.without and not mended:
+        raise UserError(f"--without is for a mended stack: --stack {' or '.join(MENDED_STACKS)}")
+    for name in ("kernel", "modules", "rdma_core"):
+        if mended and getattr(options, name):
+            raise UserError(
+                f"{OPTIONS[name].flag} and --stack {options.stack} exclude each other: a mended stack has a"
+                " driver and a provider of its own"
+            )
+    if mended and options.driver not in (None, DEFAULT_DRIVER):
+        raise UserError(f"--stack {options.stack} is of the driver {DEFAULT_DRIVER}, not of {options.driver}")
+
+
+def refuse_on_host(options: RunOptions) -> None:
+    """Raises UserError for an option that has an effect in the guest only."""
+    for name, option in OPTIONS.items():
+        if option.only_on == GUEST and getattr(options, name) != option.default:
+            raise only_for_guest(option.flag, options)
+
+
+def refuse_in_guest(options: RunOptions) -> None:
+    """Raises UserError for an option that names something of a host's device, of which the guest has only one.
+
+    --hazardous is none of these: the guest always runs what it adds.
+    """
+    for name in ("port", "gid_index", "peer", "shared"):
+        option = OPTIONS[name]
+        if getattr(options, name) != option.default:
+            raise UserError(f"{option.flag} is for a device of this host, not for the guest", hint="give --device NAME")
+
+
+def only_for_guest(flag: str, options: RunOptions) -> UserError:
+    """The error for an option of the guest that was combined with a device of this host."""
+    named = " and ".join(OPTIONS[name].flag for name in ("host", "device") if getattr(options, name))
+    hint = f"give --guest in place of {named}" if named else "add --guest"
+    return UserError(f"{flag} is for the guest, not for a device of this host", hint=hint)

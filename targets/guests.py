@@ -1,0 +1,264 @@
+"""The guests of a run: prepares what they are made of, boots the next one for given cases, and opens a shell in one.
+
+Not for a device of this host (target.py), and not for how a guest is built and booted (fixtures/guest/).
+"""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from conformance import derived
+from conformance.errors import PROGRAM, UserError
+from conformance.results.files import not_written
+from conformance.run_options import RunOptions
+from conformance.tables.suite import ROOT
+from fixtures.guest import accelerator, derivation, qemu, terminal
+from fixtures.guest.build import find_tool
+from fixtures.guest.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
+from fixtures.guest.guest import Guest, boot
+from fixtures.guest.image import ensure_image
+from fixtures.guest.job import Job
+from fixtures.guest.mending import chosen_changes, ensure_mended
+from fixtures.guest.recipe import DEFAULT_STACK, MENDED_STACKS, recipe_for
+from fixtures.guest.request import MARK, ONLY, PYTEST, PYTHON, Request, recorded_to
+from fixtures.guest.start import Starter
+from fixtures.guest.under_test import DriverModule, Prepared, UnderTest
+from fixtures.system import console as consoles
+from fixtures.system import packages
+from fixtures.system.cache import cache_directory
+from fixtures.system.marks import new_mark
+from targets import builds
+
+PORT = "/dev/virtio-ports/rdma-cts.results"
+# The parts of the project that the guest needs, by their names in the checkout.
+SUITE_PARTS = (
+    "conformance",
+    "reference",
+    "trial",
+    "cases",
+    "conftest.py",
+    "tox.ini",
+    "fixtures/__init__.py",
+    "fixtures/bench.py",
+    "fixtures/system/__init__.py",
+    "fixtures/system/processes.py",
+    *(
+        f"fixtures/guest/{name}"
+        for name in ("__init__.py", "derivation.py", "ready.py", "request.py", "warm.py", "watch.sh")
+    ),
+)
+# What a shell in the guest needs besides, to run the suite there as on any host.
+_SHELL_PARTS = (
+    "rdma-cts",
+    "commands",
+    "targets",
+    "runs",
+    "bundles",
+    "fixtures",
+    "reports",
+    "reproducers",
+    "profiles",
+    "waivers",
+)
+_PROFILE = Path("profile.yaml")
+
+# A control group of their own makes the kernel count all RDMA objects of the cases, memory windows included.
+_COUNTED = """\
+group=/sys/fs/cgroup
+mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && mkdir $group/cases &&
+    echo $$ >$group/cases/cgroup.procs"""
+
+
+class Guests:
+    """The guests of one run; their consoles are logged in console.log, console-2.log, … in the directory `out`.
+
+    Several threads may start guests. The kernel ends a guest with the thread that has started it.
+    """
+
+    def __init__(self, options: RunOptions, out: Path, say: Callable[[str], None], assume_yes: bool = False) -> None:
+        """Checks the builds under test, and makes sure that packages and image exist.
+
+        Asks before it installs packages unless `assume_yes`. Raises UserError.
+        """
+        self._options = options
+        self._environment = builds.environment_from(options)
+        tools = builds.tools_from(options)
+        packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
+        self.stack = options.stack or DEFAULT_STACK
+        recipe = recipe_for(self.stack)
+        builds.refuse_beside_mended(options)
+        image = ensure_image(recipe, cache_directory(), say, tools)
+        self._image = image
+        self.driver = driver = guest_driver(options)
+        module, given = None, {}
+        if self.stack in MENDED_STACKS:
+            mended = ensure_mended(chosen_changes(options.without), recipe, image, cache_directory(), say)
+            module, given = DriverModule(driver.module, lambda: mended.module, mended.laid), mended.given()
+        elif driver.source:
+            module = DriverModule(driver.module, lambda: ensure_module(driver, recipe, image, cache_directory(), say))
+        self._under_test = UnderTest(builds.builds_from(options), image, recipe, module)
+        self.given = self._under_test.hashes() | given
+        if self._environment:
+            self.given["environment"] = self._environment
+        self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
+        self._out = out
+        self._say = say
+        self._prepared: Prepared | None = None
+        self._starter = Starter(cache_directory(), say)
+        self._lock = threading.Lock()  # for what all guests share: the overlay, and the names of files
+
+    @property
+    def accelerator(self) -> str:
+        """How the guests' processors are made."""
+        return accelerator.choose(find_tool(qemu.PROGRAM), self._image.vmlinuz)
+
+    def run(self, cases: Sequence[str]) -> Guest:
+        """The next guest: it is up and starts to run these cases."""
+        prepared, name = self._next()
+        request = self._request(cases)
+        if not self._options.keep:
+            console = self._out / f"console{name}.log"
+            began = time.monotonic()
+            if guest := self._resume(request, prepared, console):
+                version, took = prepared.image.kernel_version, time.monotonic() - began
+                self._say(f"the guest is up after {took:.2f} s (kernel {version}; its console: {console})")
+                return guest
+        watch = f"sh fixtures/guest/watch.sh $$ {request.silence_s:.1f} &"
+        command = shlex.join(["exec", *PYTHON, "-m", "pytest", *PYTEST, *request.folders, *request.arguments])
+        return self._boot("\n".join([_COUNTED, watch, command]), request, prepared, name)
+
+    def run_again(self, cases: Sequence[str]) -> Guest:
+        """A guest for these cases whose console is not kept. Raises UserError if it would have to be booted."""
+        with self._lock:
+            prepared = self._lay_out()
+        work = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))
+        guest = None
+        if not self._options.keep:
+            guest = self._resume(self._request(cases), prepared, work / "console.log")
+        if guest is None:
+            raise UserError("that takes a guest for each, and guests are booted here, not resumed", status=3)
+        return guest
+
+    def shell(self) -> None:
+        """Opens a shell in the guest on this program's terminal; returns when the shell ends."""
+        host_end, guest_end = socket.socketpair()
+        with host_end, guest_end:
+            self._environment |= terminal.size()
+            command, parts = f"{_COUNTED}\n{terminal.SHELL}", [(ROOT / part, part) for part in _SHELL_PARTS]
+            with self._boot(command, Request(()), *self._next(), parts, guest_end):
+                guest_end.close()
+                self._say(
+                    f"a shell in the guest, in the suite's directory; the device is {self.driver.device},"
+                    f" {PROGRAM} runs there as here, `exit` ends the guest"
+                )
+                terminal.relay(host_end)
+
+    def _request(self, cases: Sequence[str]) -> Request:
+        """The request to run these cases."""
+        return Request(
+            (*recorded_to(PORT), *self._arguments(self._options)),
+            tuple(sorted({f"cases/{case.partition('/')[0]}" for case in cases})),  # pytest collects no others
+            {ONLY: "".join(f"{case}\n" for case in cases), MARK: new_mark()},
+            self._options.deadline / 3,
+        )
+
+    def _arguments(self, options: RunOptions) -> list[str]:
+        """The options of pytest in the guest, without those that are different for each guest."""
+        tables = tuple(Path(name) for _, name in self._vendor)
+        inside = options.inside_guest(self.driver.device, tables, _PROFILE if self._options.profile else None)
+        return ["--rdma-alone", *inside.plugin_arguments()]
+
+    def _resume(self, request: Request, prepared: Prepared, console: Path) -> Guest | None:
+        """A guest resumed from a template, which has taken the request; None if no template can be used."""
+        usual = self._arguments(RunOptions(guest=True))
+        wait = shlex.join(["exec", *PYTHON, "-m", "fixtures.guest.warm", PORT, *usual])
+        job = self._job("\n".join([_COUNTED, wait]), prepared)
+        return self._starter.resume(prepared.image, job, request, console, prepared.overlay)
+
+    def _job(self, command: str, prepared: Prepared, *more: tuple[Path, str]) -> Job:
+        tree = [*((ROOT / part, part) for part in SUITE_PARTS), *more, *self._vendor]
+        if self._options.profile:
+            tree.append((self._options.profile, str(_PROFILE)))
+        environment = {
+            derived.DIRECTORY: derivation.FOLDER,
+            **self.driver.environment,
+            **prepared.environment,
+            **self._environment,
+        }
+        kept = derivation.folder_of(cache_directory(), prepared.image.base)
+        return Job(tuple(tree), command, environment, prepared.prepare, kept)
+
+    def _boot(
+        self,
+        command: str,
+        request: Request,
+        prepared: Prepared,
+        name: str,
+        more: Sequence[tuple[Path, str]] = (),
+        shell: socket.socket | None = None,
+    ) -> Guest:
+        """A booted guest that runs the command, with the files of the request and `more` of the project."""
+        console = self._out / f"console{name}.log"
+        self._say(f"booting the guest (kernel {prepared.image.kernel_version}; its console: {console})")
+        with tempfile.TemporaryDirectory(prefix="work-", dir=self._out) as work:
+            files = [(Path(work) / file, file) for file in request.files]
+            for path, file in files:
+                path.write_text(request.files[file], encoding="utf-8")
+            job = self._job(command, prepared, *files, *more)
+            guest = boot(
+                prepared.image,
+                job,
+                console=console,
+                overlay=prepared.overlay,
+                keep=self._out / f"guest{name}" if self._options.keep else None,
+                terminal=shell.fileno() if shell else None,
+                mark=request.mark,
+            )
+        self._say(f"the guest is up after {guest.up['uptime_s']} s")
+        return guest
+
+    def _next(self) -> tuple[Prepared, str]:
+        """What the next guest is made of, and the suffix of its files, which nobody else is given."""
+        with self._lock:
+            return self._lay_out(), _new_console(self._out)
+
+    def _lay_out(self) -> Prepared:
+        """The overlay of the image: prepared for the first guest and used by all."""
+        if self._prepared is None:
+            if self._options.keep:
+                stage = self._out / "own-build"
+                shutil.rmtree(stage, ignore_errors=True)  # of an earlier session
+            else:
+                self._out.mkdir(parents=True, exist_ok=True)
+                stage = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))
+            self._prepared = self._under_test.lay_out(stage)
+        return self._prepared
+
+
+def guest_driver(options: RunOptions) -> Driver:
+    """The driver of the device in the guest of a run."""
+    return driver_for(options.driver or DEFAULT_DRIVER)
+
+
+def _new_console(out: Path) -> str:
+    """Creates the next guest's console; returns the suffix of its files: none, -2, -3 …, so that those of earlier
+    guests are kept as evidence."""
+    for ending in itertools.chain([""], (f"-{number}" for number in itertools.count(2))):
+        path = out / f"console{ending}.log"
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            consoles.create(path)
+            return ending
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise not_written(path, error) from error
+    raise AssertionError("there is always another name")

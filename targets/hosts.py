@@ -1,0 +1,111 @@
+"""Hosts reached over ssh, as a run and the doctor use them: what is sent there, and the device's place for workers.
+
+Not for how they are reached (fixtures/hosts/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+from conformance.errors import UserError
+from conformance.run_options import OPTIONS, RunOptions
+from conformance.tables.suite import ROOT
+from fixtures.hosts.address import Address
+from fixtures.hosts.archive import PARTS, packed
+from fixtures.hosts.link import Link
+from fixtures.hosts.remote_host import Means, RemoteHost
+from fixtures.hosts.remote_worker import Place
+from fixtures.system import packages, usable
+from fixtures.system.readiness import Finding
+from targets import builds
+
+Say = Callable[[str], None]
+_PROFILE = Path("profile.yaml")
+_ONLY_WITH = ("console", "power_cycle", "return_within")
+_FINDINGS_S = 60.0
+
+
+def refuse_without(options: RunOptions) -> None:
+    """Raises UserError for an option that is only about a host reached over ssh."""
+    for name in _ONLY_WITH:
+        if getattr(options, name) != OPTIONS[name].default:
+            raise UserError(f"{OPTIONS[name].flag} is for a host that is reached over ssh", hint="add --host HOST")
+
+
+def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
+    """The host of --host, whose device has been looked at; as a context manager it is left as it was.
+
+    Installs ssh on this host if it is missing, without asking if `assume_yes`. Raises UserError.
+    """
+    if options.guest:
+        raise UserError("--host and --guest exclude each other")
+    builds.refuse_on_host(options)
+    if options.rdma_core:
+        raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build there")
+    if options.peer:
+        usable.on_another_host(options.peer)  # a mistake in its form is told before anything is connected to
+    packages.ensure_tools(packages.SSH, assume_yes=assume_yes, say=say)
+    uses = packages.SEQUENCES if options.tier == "exhaustive" and options.sequences else ()
+    wanted = {
+        "device": options.device or "",
+        "port": options.port,
+        "gid_index": options.gid_index,
+        "peer": options.peer,
+        "shared": options.shared,
+        "uses": uses,
+    }
+    means = Means(options.return_within, options.console or "", options.power_cycle or "")
+    host = RemoteHost(_address(options.host or ""), packed(_tree(options)), wanted, means, say)
+    host.open()
+    return host
+
+
+def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collection[str]) -> list[Place]:
+    """A place for workers on each device of the host; results and console go to the directory `out`.
+
+    Each of the `hazardous` cases gets a boot of its own, if the host can be reset.
+    """
+    profile = _PROFILE if options.profile else None
+    inside = replace(options, cases=tuple(Path(name) for _, name in _vendor(options)), profile=profile)
+    host.follow_console(out / "host-console.log")
+    return [
+        Place(
+            host,
+            inside.on(device).plugin_arguments(),
+            out / "console.log",
+            hazardous,
+            host.first if device == options.devices[0] else None,
+        )
+        for device in options.devices
+    ]
+
+
+def findings(host: str) -> list[Finding]:
+    """What running on a device of a host needs that it has, and has not. Raises UserError if it cannot be reached."""
+    link = Link(_address(host), packed(_tree(RunOptions())))
+    link.await_hello(_FINDINGS_S)
+    try:
+        link.ask("doctor")
+        told = link.answer("findings", _FINDINGS_S)
+        return [Finding(**finding) for finding in told["findings"]]
+    finally:
+        link.end(_FINDINGS_S)
+
+
+def _address(text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise UserError(f"--host {error}") from None
+
+
+def _vendor(options: RunOptions) -> list[tuple[Path, str]]:
+    return [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
+
+
+def _tree(options: RunOptions) -> list[tuple[Path, str]]:
+    """What the host gets, as (source, name there)."""
+    profile = [(options.profile, str(_PROFILE))] if options.profile else []
+    return [*((ROOT / part, part) for part in PARTS), *_vendor(options), *profile]

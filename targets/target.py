@@ -1,0 +1,128 @@
+"""The target of a run: a device of this host or of another, or the Soft-RoCE guest; chooses it, starts workers there.
+
+Not for what a run records (commands/run.py), for guests (guests.py), for hosts reached over ssh (hosts.py) or for the
+process of a worker (fixtures/system/host.py).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from conformance.device import persistent
+from conformance.device.device import device_names
+from conformance.errors import UserError
+from conformance.run_options import RunOptions
+from conformance.supervision import Start, Worker
+from conformance.tables.suite import ROOT
+from fixtures.guest.capacity import guests_at_once
+from fixtures.guest.machine import MEMORY_MB
+from fixtures.hosts.remote_host import RemoteHost
+from fixtures.system import packages, usable
+from fixtures.system.cache import cache_directory
+from fixtures.system.host import HostWorker
+from fixtures.system.rdma_core import find_rdma_core
+from runs.durations import Durations
+from targets import builds, hosts
+from targets.guests import Guests
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where to run: each of `starts` starts one worker at a time, for the case ids that it is given.
+
+    `given` are the hashes of the user's own builds. `boot_id` returns what identifies the boot of the kernel under test
+    if that is the kernel of a host, else nothing. Each of `again` starts a worker in which a violation is tried once
+    more. `durations` are those of cases in earlier runs, if that matters.
+    """
+
+    stack: str
+    starts: Sequence[Start]
+    given: dict[str, Any] = field(default_factory=dict)
+    boot_id: Callable[[], str] = str
+    again: Sequence[Start] = ()
+    durations: Durations | None = None
+
+
+def with_target(options: RunOptions, host: RemoteHost | None = None) -> RunOptions:
+    """The options with the target filled in: a device of `host`, which is open, or of this one, or the guest.
+
+    Raises UserError for an option of the other target, and if the device does not exist, its port or GID carries no
+    traffic, or others use it.
+    """
+    if host:
+        return options.on(host.device)
+    hosts.refuse_without(options)
+    if options.peer:
+        usable.on_another_host(options.peer)  # a mistake in its form is told before the device is looked for
+    device = _device(options)
+    devices = options.on(device).devices
+    (builds.refuse_on_host if devices else builds.refuse_in_guest)(options)
+    if options.peer and device:
+        usable.check_peer(options.peer, device)
+    for name in devices:
+        usable.check_use(name, options.port, options.gid_index, options.shared)
+    return options.on(device)
+
+
+def _device(options: RunOptions) -> str:
+    """The device of this host to run on, or several with commas between them; empty for the guest."""
+    if options.device:
+        if options.guest:
+            raise UserError("--device and --guest exclude each other")
+        usable.check_names(options.device)
+        return options.device
+    names = device_names()
+    return names[0] if len(names) == 1 and not options.guest else ""
+
+
+def prepare(
+    options: RunOptions,
+    out: Path,
+    say: Say,
+    assume_yes: bool,
+    host: RemoteHost | None = None,
+    hazardous: Collection[str] = (),
+) -> Target:
+    """The target that the options (of `with_target`) name, ready to start workers; `hazardous` are ids of cases.
+
+    Installs missing packages on this host, without asking if `assume_yes`. Raises UserError.
+    """
+    if host:
+        starts = [place.start for place in hosts.places(options, host, out, hazardous)]
+        return Target("host", starts, {}, lambda: host.boot_id, starts)
+    return (_in_guest if options.guest else _on_host)(options, out, say, assume_yes)
+
+
+def _on_host(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
+    persistent.device()  # reports a wrong RDMA_CTS_PMEM here, before any worker starts
+    own = find_rdma_core(options.rdma_core) if options.rdma_core else None
+    python = packages.ensure_tools(packages.HOST, assume_yes=assume_yes, say=say)
+    environment = own.environment() if own else {}
+    # The worker runs in another directory.
+    profile = options.profile.resolve() if options.profile else None
+    inside = replace(options, cases=tuple(folder.resolve() for folder in options.cases), profile=profile)
+
+    def start(device: str, cases: Sequence[str]) -> Worker:
+        arguments = inside.on(device).plugin_arguments()
+        return HostWorker(ROOT, python, arguments, cases, out / "console.log", environment)
+
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    given = {"rdma_core": own.hashes()} if own else {}
+    starts = [functools.partial(start, device) for device in options.devices]
+    return Target("host", starts, given, lambda: boot_id, starts)
+
+
+def _in_guest(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
+    workers = guests_at_once(options.guests, MEMORY_MB)
+    guests = Guests(options, out, say, assume_yes)
+    name = f"{guests.stack}-{guests.driver.name}-{guests.accelerator}.json"
+    durations = Durations(cache_directory() / "durations" / name)
+    return Target(
+        guests.stack, [guests.run] * workers, guests.given, again=[guests.run_again] * workers, durations=durations
+    )

@@ -1,0 +1,72 @@
+"""The port of a persona's device as the kernel shows it, with which a run begins: its files below /sys. Data.
+
+Not for choosing among its GIDs (conformance/device/port.py does that, as on a device).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.device.device import transport_of
+from conformance.device.port import Port
+from conformance.model.transport import Transport
+
+_NAME, _INTERFACE = "any0", "eth0"
+_LINK_LOCAL, _MAPPED = "fe80:0000:0000:0000:0c38:3dff:fe12:3456", "0000:0000:0000:0000:0000:ffff:c0a8:0001"
+_V1, _V2 = "IB/RoCE v1", "RoCE v2"
+
+
+@dataclass(frozen=True)
+class SysfsPort:
+    """A port: the type of its device's node, its link layer, and its GIDs as (address, type, network interface)."""
+
+    node: str
+    link_layer: str
+    gids: tuple[tuple[str, str, str], ...]
+    chosen: int  # the index of the GID that traffic has to use
+
+    def begin(self) -> tuple[Transport, int]:
+        """What a run finds out of it first: the transport and the index of the GID. Raises UserError."""
+        with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
+            root = Path(name)
+            self._write(root)
+            port = Port(_NAME, 1, root / "infiniband", root / "net")
+            chosen = port.choose(port.gids())
+            port.check(chosen)
+            return transport_of(root / "infiniband" / _NAME, 1), chosen
+
+    def _write(self, root: Path) -> None:
+        """The files. One that the kernel refuses to read, such as the interface of a GID that has none, is left out."""
+        device = root / "infiniband" / _NAME
+        files = {"node_type": self.node, "ports/1/link_layer": self.link_layer, "ports/1/state": "4: ACTIVE"}
+        for index, (address, kind, interface) in enumerate(self.gids):
+            files[f"ports/1/gids/{index}"] = address
+            files[f"ports/1/gid_attrs/types/{index}"] = kind
+            if interface:
+                files[f"ports/1/gid_attrs/ndevs/{index}"] = interface
+        paths = {device / file: text for file, text in files.items()}
+        paths |= {root / "net" / _INTERFACE / "flags": "0x1003", root / "net" / _INTERFACE / "operstate": "up"}
+        for path, text in paths.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{text}\n")
+
+
+INFINIBAND = SysfsPort("1: CA", "InfiniBand", ((_LINK_LOCAL, _V1, ""),), 0)
+ETHERNET = SysfsPort(
+    "1: CA",
+    "Ethernet",
+    (
+        (_LINK_LOCAL, _V1, _INTERFACE),
+        (_LINK_LOCAL, _V2, _INTERFACE),
+        (_MAPPED, _V1, _INTERFACE),
+        (_MAPPED, _V2, _INTERFACE),
+    ),
+    3,
+)
+# drivers/infiniband/hw/mana/main.c: mana_ib_get_port_immutable, which has version 2 alone.
+MANA = SysfsPort("1: CA", "Ethernet", ((_LINK_LOCAL, _V2, _INTERFACE), (_MAPPED, _V2, _INTERFACE)), 1)
+IWARP = SysfsPort("4: RNIC", "Ethernet", ((_LINK_LOCAL, _V1, _INTERFACE),), 0)
+# drivers/infiniband/hw/efa/efa_verbs.c: efa_port_link_layer, efa_query_gid. No network interface is behind the GID.
+EFA = SysfsPort("7: unspecified", "Unknown", ((_LINK_LOCAL, _V1, ""),), 0)

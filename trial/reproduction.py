@@ -1,0 +1,224 @@
+"""The trial of reproducers: compiles and runs the C programs of a run in the guest, and compares what they say with it.
+
+The programs are made from the descriptions of cases and know nothing of the engine, so that they check it. Not for
+making them (reproducers/) and not for what runs in the guest (trial/reproduced.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+from conformance.errors import UserError
+from conformance.judging import Basis
+from conformance.model.kind import Kind
+from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.results.files import write_through
+from conformance.tables.suite import Suite
+from reports.digest import Digest, read
+from reproducers.of_runs import basis_of, programs_of, reproducer
+from reproducers.program import KEPT, NOT_SET_UP, NOT_SUPPORTED, VIOLATED, Program
+from reproducers.writer import Inexpressible
+from runs.folder import OUT, latest
+from targets.programs import messages_from_guest
+
+AT_LEAST = 0.95  # so many of the violations have to be reproduced
+_FOLDER = "programs"
+_DIED = "the guest died"
+
+REPRODUCED, AGREED, DIFFERS, NOT_MADE = "reproduced", "agreed", "differs", "not made"
+_WORDS = {
+    KEPT: "says that the document is kept",
+    VIOLATED: "says that the document is violated",
+    NOT_SET_UP: "could not be set up",
+    NOT_SUPPORTED: "says that the device does not support it",
+}
+
+
+@dataclass(frozen=True)
+class Trying:
+    """One program of a run: the id of its row or point, the recorded verdict, and whether it may kill the kernel."""
+
+    id: str
+    verdict: str
+    program: Program | None
+    hazardous: bool = False
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of a program: `outcome` compares it with the recorded verdict, `why` says in which way it differs."""
+
+    id: str
+    verdict: str
+    outcome: str
+    why: str = ""
+    output: str = ""
+
+
+def tried_of(run: Digest, suite: Suite, basis: Basis, passes: bool) -> Iterator[Trying]:
+    """The programs of the violations of a run and, with `passes`, of its rows that passed."""
+    hazardous = {case.id for case in suite.cases if case.hazardous}
+    for made in programs_of(run.results, suite, basis):
+        symptom = made.symptom
+        risky = symptom.case in hazardous or symptom.verdict != Verdict.FAIL
+        yield Trying(symptom.name, symptom.verdict, made.program, risky, made.why_not)
+    kinds = {case.id: case.kind for case in suite.cases}
+    for record in run.results if passes else ():
+        id_ = record["case"]
+        if record["verdict"] != Verdict.PASS or kinds.get(id_) is not Kind.ROW:
+            continue
+        try:
+            yield Trying(id_, record["verdict"], reproducer(id_, suite, basis), id_ in hazardous)
+        except Inexpressible as reason:
+            yield Trying(id_, record["verdict"], None, why_not=str(reason))
+
+
+def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], None]) -> int:
+    """Runs the programs of a run; exit status 0 if at least 95 % of its violations are reproduced, else 1."""
+    path = arguments.results or latest(OUT)
+    if path is None:
+        raise UserError("there is no run to make programs of", hint="--results DIR names one")
+    run, began = read(path), time.monotonic()
+    tried = list(tried_of(run, suite, basis_of(path), arguments.whole))
+    say(f"{sum(each.program is not None for each in tried)} programs made in {time.monotonic() - began:.1f} s")
+    if run.header["suite"].get("tables_sha256") != suite.tables_sha256:
+        say("the run was made with other tables: programs of cases that have changed since can differ from it")
+    out = arguments.out or OUT / f"{datetime.now():%Y%m%dT%H%M%S}-reproducers"
+    stack = arguments.stack if run.header["stack"] in ("", None) else run.header["stack"]
+    began = time.monotonic()
+    findings = list(compare(tried, stack, out, arguments.jobs or 1, say, arguments.yes))
+    print("\n".join(summary(findings, time.monotonic() - began)))
+    write_through(out / "reproducers.json", (json.dumps([asdict(each) for each in findings], indent=1) + "\n").encode())
+    return 0 if passed(findings) else 1
+
+
+def passed(findings: Sequence[Finding]) -> bool:
+    """Whether enough violations are reproduced."""
+    of = [each for each in findings if each.verdict in VIOLATIONS]
+    return sum(each.outcome == REPRODUCED for each in of) >= AT_LEAST * len(of)
+
+
+def summary(findings: Sequence[Finding], seconds: float) -> Iterator[str]:
+    """The disagreements, what could not be expressed, and the figures."""
+    for each in findings:
+        if each.outcome in (DIFFERS, NOT_MADE):
+            yield f"{each.outcome:<9} {each.verdict} {each.id}: {each.why}"
+    of = [each for each in findings if each.verdict in VIOLATIONS]
+    reproduced = sum(each.outcome == REPRODUCED for each in of)
+    unexpressed = sum(each.outcome == NOT_MADE for each in of)
+    share = f" ({100 * reproduced / len(of):.1f} %)" if of else ""
+    counted = f"{reproduced} of {len(of)} violations reproduced{share}, {unexpressed} not expressed as C"
+    yield f"{counted}, in {seconds:.0f} s"
+    others = [each for each in findings if each.verdict not in VIOLATIONS and each.outcome != NOT_MADE]
+    if others:
+        agreed = sum(each.outcome == AGREED for each in others)
+        yield f"{agreed} of {len(others)} programs of rows that passed say that the document is kept"
+
+
+def compare(
+    tried: Sequence[Trying], stack: str, out: Path, jobs: int, say: Callable[[str], None], assume_yes: bool = False
+) -> Iterator[Finding]:
+    """Compiles and runs the programs in guests of a stack, `jobs` at a time, and compares each with what is recorded.
+
+    What may kill the kernel runs in a guest of its own. Files go to the directory `out`.
+    """
+    folder = out / _FOLDER
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    names = {f"p{number}": each for number, each in enumerate(tried) if each.program}
+    for name, each in names.items():
+        assert each.program is not None
+        (folder / f"{name}.c").write_text(each.program.text, encoding="utf-8")
+    usual = [name for name, each in names.items() if not each.hazardous]
+    groups = [usual[start::jobs] for start in range(jobs)] + [[name] for name, each in names.items() if each.hazardous]
+    _compile_here(folder, names)
+
+    def run(number: int) -> dict[str, tuple[int | str, str]]:
+        return dict(_in_guests(groups[number], folder, stack, out / f"guest-{number + 1}", say, assume_yes))
+
+    with ThreadPoolExecutor(jobs) as pool:
+        ended = {name: end for found in pool.map(run, range(len(groups))) for name, end in found.items()}
+    for each in (each for each in tried if each.program is None):
+        yield Finding(each.id, each.verdict, NOT_MADE, each.why_not)
+    for name, each in names.items():
+        yield _finding(each, *ended.get(name, ("it was not run", "")))
+
+
+def _compile_here(folder: Path, names: Iterable[str]) -> None:
+    """Compiles what this host's compiler can, with the headers of its libibverbs; the guest does the rest.
+
+    An emulated compiler takes seconds for each program. What is compiled here is the same file, and runs with the
+    guest's library.
+    """
+
+    def compile_one(name: str) -> None:
+        command = ["cc", "-O0", "-o", str(folder / name), str(folder / f"{name}.c"), "-libverbs"]
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+
+    if shutil.which("cc"):
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(compile_one, names))
+
+
+def _in_guests(
+    names: Sequence[str], folder: Path, stack: str, out: Path, say: Callable[[str], None], assume_yes: bool
+) -> Iterator[tuple[str, tuple[int | str, str]]]:
+    """How each program ended: (exit status or what happened, output).
+
+    After one that kills its guest, another goes on.
+    """
+    rest, guests = list(names), 0
+    while rest:
+        guests += 1
+        current = ""
+        with tempfile.TemporaryDirectory(prefix="programs-") as work:
+            for name in rest:
+                for path in folder.glob(f"{name}*"):
+                    if path.stem == name:
+                        shutil.copy(path, work)
+            more = [(Path(work), _FOLDER)]
+            console = out / f"console-{guests}.log"
+            for message in messages_from_guest(
+                "trial.reproduced", [_FOLDER, *rest], stack, console, say, assume_yes, more
+            ):
+                name = str(message.get("name", ""))
+                if message.get("type") == "compiled" and message["status"]:
+                    rest.remove(name)
+                    yield name, ("it does not compile", str(message["output"]))
+                elif message.get("type") == "started":
+                    current = name
+                elif message.get("type") == "ended":
+                    rest.remove(name)
+                    current = ""
+                    yield name, (int(message["status"]), str(message["output"]))
+        if not current:
+            if rest:
+                raise UserError("the guest ended before it had run all programs", log=str(console), status=3)
+            return
+        rest.remove(current)
+        yield current, (_DIED, "")
+
+
+def _finding(each: Trying, end: int | str, output: str) -> Finding:
+    """Compares how a program ended with what the run has recorded."""
+    died = end == _DIED or (isinstance(end, int) and end < 0)
+    violated = end == VIOLATED or died
+    if each.verdict in VIOLATIONS and violated:
+        how = f"the program died of signal {-end}" if isinstance(end, int) else str(end)
+        return Finding(each.id, each.verdict, REPRODUCED, how if died else "", output)
+    if each.verdict not in VIOLATIONS and end == KEPT:
+        return Finding(each.id, each.verdict, AGREED, "", output)
+    said = _WORDS.get(end, f"ended with status {end}") if isinstance(end, int) else end
+    last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
+    return Finding(each.id, each.verdict, DIFFERS, f"the program {said}: {last}", output)
