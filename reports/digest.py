@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from conformance.results.conclusions import (
     IN_PART,
     STANDING,
     STANDINGS,
+    TOUCHED,
     UNDECIDED,
     UNREACHABLE,
     UNSUPPORTED,
@@ -44,6 +45,7 @@ from reports.text import flat, format_count, format_value, plain
 _PHRASES: Mapping[str, str] = {
     VERIFIED: "verified",
     IN_PART: "passed in part",
+    TOUCHED: "touched without a violation",
     VIOLATED: "violated",
     WAIVED: "waived",
     UNSUPPORTED: "unsupported by this device",
@@ -179,14 +181,17 @@ class Digest:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The verdict in parts: what is verified, and each other standing that a rule has."""
+        """The verdict in parts: what is verified, or only touched, and each other standing that a rule has."""
+        first = TOUCHED if self.header.get("tier") == SMOKE else VERIFIED
         count = Counter(STANDING[verdict] for verdict in self.verdicts.values())
         count[WITHOUT_CASE] = sum(rule not in self.verdicts for rule in self.rules)
+        if first == TOUCHED:
+            count[TOUCHED] = count.pop(VERIFIED, 0) + count.pop(IN_PART, 0)
         because = {UNSUPPORTED: self._why_unsupported, UNREACHABLE: self._why_unreachable}
         return tuple(
             Part(each, count[each], because[each]() if each in because else ())
             for each in STANDINGS
-            if count[each] or each == VERIFIED
+            if count[each] or each == first
         )
 
     @cached_property
@@ -201,20 +206,16 @@ class Digest:
     @property
     def sentence(self) -> str:
         """The verdict in one sentence, with the reasons."""
-        return f"{self._standings(str)}."
+        return ", ".join([self._first, *map(str, self.parts[1:])]) + "."
 
     @property
     def short_sentence(self) -> str:
         """The verdict in one sentence, without the reasons."""
-        return self._standings(lambda part: f"{part.count:,} {part.phrase}")
+        return ", ".join([self._first, *(f"{part.count:,} {part.phrase}" for part in self.parts[1:])])
 
-    def _standings(self, told: Callable[[Part], str]) -> str:
-        """All parts as one sentence. The smallest tier only touches a rule, whatever it has seen of it."""
-        smoke = self.header.get("tier") == SMOKE
-        first, shown = ("touched without a violation", [VERIFIED, IN_PART]) if smoke else ("verified", [VERIFIED])
-        number = sum(part.count for part in self.parts if part.standing in shown)
-        rest = (told(part) for part in self.parts if part.standing not in shown)
-        return ", ".join([f"{number:,} of {len(self.rules):,} documented rules {first}", *rest])
+    @property
+    def _first(self) -> str:
+        return f"{self.parts[0].count:,} of {len(self.rules):,} documented rules {self.parts[0].phrase}"
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:

@@ -49,7 +49,7 @@ _SIGNS: dict[str, str] = {Verdict.UNSUPPORTED: "○", **dict.fromkeys(VIOLATIONS
 class CellView:
     """A rule in one run: its verdict (empty if it has no case in this run) and the number of cases by verdict.
 
-    `restriction` names the part of a verified rule that was not offered; empty if all of it was.
+    `restriction` says what was not seen of a rule that passed in part; empty for any other.
     """
 
     verdict: str

@@ -25,7 +25,7 @@ def render(runs: Sequence[Digest]) -> str:
 
 
 def _run(run: Digest) -> Iterator[str]:
-    sign = {0: "✅", 1: "❌"}.get(run.status, "⚠️")
+    sign = "✅" if run.concluded.conforms else "❌" if run.status == 1 else "⚠️"
     yield f"## {sign} rdma-cts: {escaped(run.conclusion)}"
     yield ""
     if run.headline:

@@ -57,7 +57,7 @@ def format_more(number: int) -> str:
 
 
 # The standing of a rule, by its verdict; in the order of the summary sentence.
-VERIFIED, IN_PART, VIOLATED, WAIVED = "verified", "in part", "violated", "waived"
+VERIFIED, IN_PART, TOUCHED, VIOLATED, WAIVED = "verified", "in part", "touched", "violated", "waived"
 UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE = "unsupported", "unreachable", "undecided", "not run"
 STANDING: Mapping[str, str] = {
     Verdict.PASS: VERIFIED,
@@ -68,7 +68,8 @@ STANDING: Mapping[str, str] = {
     Verdict.UNREACHABLE: UNREACHABLE,
     **dict.fromkeys(INCOMPLETE, UNDECIDED),
 }
-STANDINGS = (VERIFIED, IN_PART, VIOLATED, WAIVED, UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE)
+# TOUCHED stands for both of the first in a run of the smallest tier, which is no more than that.
+STANDINGS = (VERIFIED, IN_PART, TOUCHED, VIOLATED, WAIVED, UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE)
 
 
 @dataclass(frozen=True)

@@ -100,9 +100,7 @@ RULE: Keys = {
     "failure_means": Key("text", "what breaking it does to people", required=True),
     QUOTE: Key("text", "at most one sentence of the document, word for word; […] for words left out"),
     UNQUOTED: Key("text", "why the document is not quoted, in our own words"),
-    EVIDENCE: Key(
-        "names", "what verifies it, if that is not all that its cases can show: refused RDMA_WRITE at uverbs"
-    ),
+    EVIDENCE: Key("texts", "what verifies it, if not all that its cases can show: refused RDMA_WRITE at uverbs"),
     CONDITIONAL: Key("text", "the situation of which it speaks, if a stack need not have it"),
 }
 
