@@ -10,9 +10,8 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
-from commands import case_options, report
-from commands.output import show
-from commands.written import out_directory
+from commands import report, run_arguments
+from commands.output import out_directory, show
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
 from conformance.results.rejudge import Rejudged, find, rejudge
@@ -44,12 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--waivers", type=given_path, metavar="FILE", help="known violations, instead of those of the run"
     )
-    case_options.add_cases_argument(parser)
+    run_arguments.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints what has changed. The exit status is the one that `run` would have had."""
-    suite = case_options.suite_from(arguments)
+    suite = run_arguments.suite_from(arguments)
     recorded = read_results(arguments.run)
     old = read(arguments.run)
     profile = read_profile(arguments.profile) if arguments.profile else None

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from commands.output import show
-from commands.written import STANDARD_OUTPUT, out_path, write_out
+from commands.output import STANDARD_OUTPUT, out_path, show, write_out
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
 from conformance.run_options import given_path

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bundles.archive import PROFILE, WAIVERS, Manifest, unpack
 from bundles.claims import remark, wrong_claim
-from commands import case_options
+from commands import run_arguments
 from commands.judge import write_judged
 from commands.output import show
 from conformance.errors import UserError
@@ -52,7 +52,7 @@ _WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("bundle", type=given_path, metavar="BUNDLE", help="a file that `bundle` has written")
-    case_options.add_cases_argument(parser)
+    run_arguments.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:

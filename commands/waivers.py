@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from datetime import date, datetime
 
-from commands.written import STANDARD_OUTPUT, out_path, write_out
+from commands.output import STANDARD_OUTPUT, out_path, write_out
 from conformance.errors import UserError
 from conformance.results.make_waivers import FINGERPRINT, Run, waivers_text
 from conformance.results.waiver_file import LONGEST, is_address

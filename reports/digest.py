@@ -18,7 +18,7 @@ from conformance.defects import Defect, Severity, count_by_severity, defects_of,
 from conformance.errors import UserError
 from conformance.model.evidence import Needs
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
-from conformance.model.record_shape import RESULT, completed_footer, completed_header, completed_result
+from conformance.model.record_shape import RESULT, completed
 from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import (
     IN_PART,
@@ -383,13 +383,14 @@ def read(path: Path) -> Digest:
 def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
     """The digest of a recorded run. Raises UserError if a record has the wrong shape."""
     where = name or str(directory)
-    header = completed_header(plain(recorded.header), where)
+    header = completed(plain(recorded.header), where)
     found: dict[str, ResultRecord] = {}
     for record in recorded.results:
-        completed = completed_result(plain(record), where)
-        found[completed["case"]] = completed
+        result: ResultRecord = completed(plain(record), where)
+        found[result["case"]] = result
     by_case: dict[str, ResultRecord] = {}  # in the planned order: several workers record in the order of completion
-    missed = completed_result({**RESULT, "reason": "planned and never recorded"}, where)
+    never: ResultRecord = {**RESULT, "reason": "planned and never recorded"}
+    missed = completed(never, where)
     unrecorded: list[str] = []
     for case in map(str, header["planned"]):
         if case in found:
@@ -399,7 +400,7 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
             by_case[case] = missed.copy()  # in place of a new one: there may be many
             by_case[case]["case"] = case
     by_case |= {case: record for case, record in found.items() if case not in by_case}
-    footer = completed_footer(plain(recorded.footer), where) if recorded.footer else None
+    footer = completed(plain(recorded.footer), where) if recorded.footer else None
     return Digest(
         directory,
         header,

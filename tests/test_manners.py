@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
+from commands.arguments import VARIABLES
 from commands.run import _kept as kept_text
-from commands.variables import VARIABLES
 from conformance.results.records import encode
 from conformance.tables.suite import ROOT
 from fixtures.guest import privileges
@@ -248,7 +248,7 @@ import os, signal, sys
 from commands import __main__ as program
 signal.signal({number}, signal.SIG_DFL)  # the tests may have been started by nohup, which is heeded, too
 os.fsync = lambda descriptor: os.kill(os.getpid(), {number})
-program.signals.heed_signals()
+program.heed_signals()
 sys.exit(program.main(["report", "run", "--out", "page.html"]))
 """
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import bad_driver
-from commands import case_options, nightly
+from commands import nightly, run_arguments
 from commands.__main__ import main
-from commands.signals import Terminated
+from commands.endings import Terminated
 from conformance.errors import UserError
 from conformance.results.records import Recorded
 from conformance.results.writer import ResultsFile
@@ -89,7 +89,7 @@ def nights(tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch) -> Nig
     made = Nights(tmp_path / "history", capsys)
     monkeypatch.setattr(nightly, "_finished", made.finished)
     monkeypatch.setattr(nightly, "renew_image", made.renewed)
-    monkeypatch.setattr(case_options, "suite_from", lambda _: WHOLE)
+    monkeypatch.setattr(run_arguments, "suite_from", lambda _: WHOLE)
     return made
 
 

@@ -114,15 +114,13 @@ class JudgedAgain(TypedDict):
 class SupervisorFacts(TypedDict, total=False):
     """The part of a header that only the supervisor knows, and not the worker under test.
 
-    `devices` are the names of those that share the cases, if they are several. `left_out` is the number of cases of
-    the default tier that are not planned.
+    `devices` are the names of those that share the cases, if they are several.
     """
 
     stack: str
     devices: list[str]
     seed: int | None
     tier: str | None
-    left_out: int
     argv: list[str]
     under_test: UnderTest
     waivers: WaiverFile | None

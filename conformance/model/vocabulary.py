@@ -17,6 +17,8 @@ from conformance.model.positions import CONTENTS, POSITIONS
 from conformance.verbs import ArgumentSpec, arguments_of, product_of
 
 ENTRIES = ("libibverbs", "uverbs")
+# The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
+DIALECTS = ("mainline", "experimental")
 OUTCOMES = {
     "success": "the call succeeds, by the convention of its manual page",
     "refused": "the call fails, by the convention of its manual page",
