@@ -13,6 +13,7 @@ from pathlib import Path
 from commands import report, run_arguments
 from commands.output import out_directory, show
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
+from conformance.results.effective import with_effective
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
 from conformance.results.rejudge import Rejudged, find, rejudge
 from conformance.results.waiver_file import read_waivers
@@ -82,7 +83,7 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
         for each in again:
             record = _without_side_file(each.record) if each.kept else each.record
             record = file.prepared(record, find(suite, each.record["case"]))
-            results.append(waivers.applied(record, header) if waivers else record)
+            results.append(with_effective(record, header, waivers))
             file.append(results[-1])
         confirmations = _still_valid(recorded, results)
         for confirmation in confirmations:

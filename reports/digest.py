@@ -22,6 +22,7 @@ from conformance.model.record_shape import RESULT, completed
 from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import (
     IN_PART,
+    OF_STACK,
     STANDING,
     STANDINGS,
     TOUCHED,
@@ -48,6 +49,7 @@ _PHRASES: Mapping[str, str] = {
     TOUCHED: "touched without a violation",
     VIOLATED: "violated",
     WAIVED: "waived",
+    OF_STACK: "violated by the stack on every device",
     UNSUPPORTED: "unsupported by this device",
     UNREACHABLE: "unreachable on this stack",
     UNDECIDED: "undecided",
@@ -219,13 +221,13 @@ class Digest:
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
-        """The defects that the violations come to, the most severe first; those that are waived last."""
+        """The defects that the violations come to, the most severe first; those waived or of the stack last."""
         return tuple(defects_of(self.results))
 
     @property
     def open_defects(self) -> tuple[Defect, ...]:
-        """The defects that are not waived."""
-        return tuple(defect for defect in self.defects if not defect.waived)
+        """The defects that are neither waived nor of the stack."""
+        return tuple(defect for defect in self.defects if not (defect.waived or defect.of_stack))
 
     @cached_property
     def severities(self) -> Mapping[Severity, int]:

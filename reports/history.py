@@ -119,7 +119,7 @@ class Facts:
                 tuple(map(_text, each["rules"])),
             )
             for each in data["defects"]
-            if not each["waived"]
+            if not each["waived"] and not each.get("of_stack")
         )
         return Facts(
             _text(data["conclusion"]),

@@ -37,12 +37,18 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "pass": (Verdict.PASS,),
     "fail": VIOLATIONS,
     "waived": (Verdict.WAIVED,),
+    "stack": (Verdict.STACK,),
     "unsup.": (Verdict.UNSUPPORTED,),
     "unreach.": (Verdict.UNREACHABLE,),
     "other": INCOMPLETE,
 }
 _MOST_SHOWN = 3
-_SIGNS: dict[str, str] = {Verdict.UNSUPPORTED: "○", **dict.fromkeys(VIOLATIONS, "✗"), Verdict.WAIVED: "✗"}
+_SIGNS: dict[str, str] = {
+    Verdict.UNSUPPORTED: "○",
+    **dict.fromkeys(VIOLATIONS, "✗"),
+    Verdict.WAIVED: "✗",
+    Verdict.STACK: "✗",
+}
 
 
 @dataclass(frozen=True)
@@ -275,7 +281,7 @@ class Page:
 
     @cached_property
     def defects(self) -> list[DefectView]:
-        """The defects of all runs, the most severe first and those that are waived last."""
+        """The defects of all runs, the most severe first, and those that are waived or of the stack last."""
         found: list[list[Shown]] = []
         for number, run in enumerate(self.runs):
             for defect in run.defects:
@@ -284,7 +290,7 @@ class Page:
                     found.append(known := [])
                 known.append(_shown(number, run, defect))
         views = list(map(self._defect_view, found))
-        return sorted(views, key=lambda view: (view.defect.waived, view.defect.severity.rank))
+        return sorted(views, key=lambda view: (view.defect.of_stack, view.defect.waived, view.defect.severity.rank))
 
     def _defect_view(self, by_run: list[Shown]) -> DefectView:
         first = by_run[0].defect.first.rules

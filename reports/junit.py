@@ -25,6 +25,7 @@ _ELEMENT = {
     Verdict.BROKEN: "error",
     Verdict.MISSED: "error",
     Verdict.WAIVED: "skipped",
+    Verdict.STACK: "skipped",
     Verdict.UNSUPPORTED: "skipped",
     Verdict.UNREACHABLE: "skipped",
 }

@@ -20,6 +20,7 @@ _RESULT = {
     Verdict.UNSUPPORTED: ("ok", "SKIP"),
     Verdict.UNREACHABLE: ("ok", "SKIP"),
     Verdict.WAIVED: ("ok", "XFAIL"),
+    Verdict.STACK: ("ok", "XFAIL"),
     Verdict.FAIL: ("not ok", ""),
     Verdict.CRASH: ("not ok", ""),
     Verdict.HANG: ("not ok", "TIMEOUT"),

@@ -68,6 +68,11 @@ def _run(run: Digest) -> Iterator[str]:
     for defect in defects[:_MOST]:
         yield ""
         yield from _detail(run, defect)
+    if of_stack := [defect for defect in run.defects if defect.of_stack]:
+        yield ""
+        yield "Of the stack, on every device:"
+        yield ""
+        yield from (f"- {escaped(each.title)} ({escaped(format_rules(each.rules))})" for each in of_stack)
     yield ""
 
 

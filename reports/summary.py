@@ -79,6 +79,7 @@ def _defect(defect: Defect) -> dict[str, Any]:
         "answered_by": defect.answering.layer,
         "because": defect.answering.because,
         "waived": defect.waived,
+        "of_stack": defect.of_stack,
         "first": {
             "case": defect.first.name,
             "verdict": defect.first.verdict,
@@ -115,6 +116,7 @@ def schema() -> dict[str, Any]:
         "answered_by": {**text, "description": "the layer that answered"},
         "because": {**text, "description": "the evidence for the layer"},
         "waived": {"type": "boolean", "description": "every result in which it shows is waived"},
+        "of_stack": {"type": "boolean", "description": "answered by the kernel's core or libibverbs on every device"},
         "first": _object({"case": text, "verdict": verdict, "reason": text, "repro": text}),
     }
     properties = {
@@ -149,7 +151,7 @@ def schema() -> dict[str, Any]:
         "documented_rules": count,
         "severities": {
             **_counts([each.label for each in Severity], count),
-            "description": "violations by their worst severity, without those that are waived",
+            "description": "violations by their worst severity, without those that are waived or of the stack",
         },
         "headline": {**text, "description": "changes of the stack, number of defects, severities; empty without any"},
         "defects": {"type": "array", "items": _object(defect), "description": "the most severe first"},

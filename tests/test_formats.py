@@ -70,6 +70,7 @@ def test_ktap_has_a_line_for_each_verdict() -> None:
         "BROKEN": (False, False),
         "MISSED": (False, False),
         "WAIVED": (True, False),
+        "STACK": (True, False),
         "UNREACHABLE": (True, True),
         "UNSUPPORTED": (True, True),
         "PASS": (True, False),

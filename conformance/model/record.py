@@ -114,10 +114,12 @@ class JudgedAgain(TypedDict):
 class SupervisorFacts(TypedDict, total=False):
     """The part of a header that only the supervisor knows, and not the worker under test.
 
-    `devices` are the names of those that share the cases, if they are several.
+    `devices` are the names of those that share the cases, if they are several. `subject` is what the run passes
+    judgement on, "device" or "stack".
     """
 
     stack: str
+    subject: str
     devices: list[str]
     seed: int | None
     tier: str | None
@@ -148,6 +150,7 @@ class HeaderRecord(TypedDict):
     argv: list[str]
     started: str
     tier: NotRequired[str | None]
+    subject: NotRequired[str]
     devices: NotRequired[list[str]]
     waivers: NotRequired[WaiverFile | None]
     judged_again: NotRequired[JudgedAgain]

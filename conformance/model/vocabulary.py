@@ -19,6 +19,8 @@ from conformance.verbs import ArgumentSpec, arguments_of, product_of
 ENTRIES = ("libibverbs", "uverbs")
 # The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
 DIALECTS = ("mainline", "experimental")
+# What a run passes judgement on: the device with its driver, firmware and provider, or the whole stack.
+SUBJECTS = ("device", "stack")
 OUTCOMES = {
     "success": "the call succeeds, by the convention of its manual page",
     "refused": "the call fails, by the convention of its manual page",

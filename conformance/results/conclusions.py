@@ -57,19 +57,21 @@ def format_more(number: int) -> str:
 
 
 # The standing of a rule, by its verdict; in the order of the summary sentence.
-VERIFIED, IN_PART, TOUCHED, VIOLATED, WAIVED = "verified", "in part", "touched", "violated", "waived"
+VERIFIED, IN_PART, TOUCHED, VIOLATED = "verified", "in part", "touched", "violated"
+WAIVED, OF_STACK = "waived", "of the stack"
 UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE = "unsupported", "unreachable", "undecided", "not run"
 STANDING: Mapping[str, str] = {
     Verdict.PASS: VERIFIED,
     Verdict.PARTIAL: IN_PART,
     **dict.fromkeys(VIOLATIONS, VIOLATED),
     Verdict.WAIVED: WAIVED,
+    Verdict.STACK: OF_STACK,
     Verdict.UNSUPPORTED: UNSUPPORTED,
     Verdict.UNREACHABLE: UNREACHABLE,
     **dict.fromkeys(INCOMPLETE, UNDECIDED),
 }
 # TOUCHED stands for both of the first in a run of the smallest tier, which is no more than that.
-STANDINGS = (VERIFIED, IN_PART, TOUCHED, VIOLATED, WAIVED, UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE)
+STANDINGS = (VERIFIED, IN_PART, TOUCHED, VIOLATED, WAIVED, OF_STACK, UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE)
 
 
 @dataclass(frozen=True)
@@ -93,21 +95,21 @@ class RunConclusion:
 def conclude_run(
     device: str,
     footer: FooterRecord | None,
-    known: Iterable[str],
+    of: Iterable[str],
     rules: Mapping[str, RuleConclusion],
     needs: Needs,
     *,
     left_out: int | None,
     unrecorded: int,
 ) -> RunConclusion:
-    """The conclusion about a run of the rules `known`, of which `rules` have a result.
+    """The conclusion about a run of the rules `of`, of which `rules` have a result.
 
     `left_out` is the number of cases of the default tier that were not planned, None if that is not known;
     `unrecorded` that of planned cases without a result.
     """
     if footer is None:
         return RunConclusion("the run was cut short", 3, incomplete=True)
-    standings = {rule: STANDING[rules[rule].verdict] if rule in rules else WITHOUT_CASE for rule in known}
+    standings = {rule: STANDING[rules[rule].verdict] if rule in rules else WITHOUT_CASE for rule in of}
     count = Counter(standings.values())
     status = exit_status(footer)
     if status == 1 and not count[VIOLATED] and footer.get("waivers", {}).get("problems"):
@@ -132,14 +134,16 @@ def conclude_run(
     left = [f"{number} {what}" for what, number in {**incomplete, **others}.items() if number]
     if left_out is None:
         left.append("not known how much of the default tier was run")
-    waived = f" but for {counted(count[WAIVED], 'waived rule')}" if count[WAIVED] else ""
+    of_stack = counted(count[OF_STACK], "rule")
+    known = [counted(count[WAIVED], "waived rule"), of_stack and f"{of_stack} violated by the stack on every device"]
+    but_for = f" but for {' and '.join(filter(None, known))}" if any(known) else ""
     is_incomplete = left_out is None or any(incomplete.values())
     if left:
-        words = f"partial: {', '.join(left)}; no rule was violated{waived}"
+        words = f"partial: {', '.join(left)}; no rule was violated{but_for}"
     elif status:
         words = f"the run is incomplete or broken: no conclusion about {device}"
     else:
-        words = f"{device} conforms to its documents{waived}"
+        words = f"{device} conforms to its documents{but_for}"
     return RunConclusion(words, status, tuple(left), is_incomplete or status == 3)
 
 

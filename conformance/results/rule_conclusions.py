@@ -115,10 +115,10 @@ def _granted(results: Iterable[ResultRecord]) -> Mapping[str, str]:
 
 def _shows(record: ResultRecord, rule: str = "") -> Iterator[tuple[Verdict, Shows]]:
     """What a result is about, of all rules or of one, and the verdict on that."""
-    waived = record["effective"] if record["effective"] == Verdict.WAIVED else None
+    known = record["effective"] if record["effective"] != record["verdict"] else None
     for each in record.get("evidence", ()):
         if not rule or each.get("rule", rule) == rule:
-            yield Verdict(waived or each.get("verdict", record["verdict"])), each
+            yield Verdict(known or each.get("verdict", record["verdict"])), each
 
 
 def _conclude(rule: str, records: Sequence[ResultRecord], needs: Needs, granted: Mapping[str, str]) -> RuleConclusion:

@@ -77,7 +77,7 @@ class Confirmation:
         """What there is to record of a violation; None if it could not be tried."""
         if violation.first:
             return self._about(violation, True, "run")
-        if violation.seen["verdict"] != Verdict.FAIL and not self._repeats_losses:
+        if violation.seen["verdict"] != Verdict.FAIL and "observed" not in violation.seen and not self._repeats_losses:
             return None
         alone = self._repeated(start, [violation.name])
         if alone is None:

@@ -25,6 +25,7 @@ from conformance.model.record import (
     StartRecord,
 )
 from conformance.model.verdict import Verdict
+from conformance.results.effective import with_effective
 from conformance.results.prior_sessions import PriorSessions, stack_change
 from conformance.results.records import encode, footer_record, result_record
 from conformance.results.writer import ResultsFile
@@ -186,8 +187,8 @@ class Recording:
 
     def append(self, record: ResultRecord) -> None:
         """Records a result that is prepared."""
-        if self.plan.waivers and self.header:
-            record = self.plan.waivers.applied(record, self.header)
+        if self.header:
+            record = with_effective(record, self.header, self.plan.waivers)
         self.done[record["case"]] = record
         self._file.append(record)
         self.listener.result_recorded(record, len(self.done), len(self.cases))
