@@ -1,4 +1,4 @@
-"""`rdma-cts verify`: judges a bundled run anew, and says in one sentence what it supports.
+"""`rdma-cts verify`: judges a bundled run again, and says in one sentence what it supports.
 
 Verdicts, waivers and conclusions are derived from the bundled observations alone; those that were recorded are only
 compared with them. Not for the file of a bundle (bundles/archive.py).
@@ -36,7 +36,7 @@ from reports.digest import Digest, digest
 from reports.text import format_count, one_line, plain
 
 NAME = "verify"
-HELP = "Judge a bundled run anew, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was changed."
+HELP = "Judge a bundled run again, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was changed."
 
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints what the bundle supports. Raises UserError (status 2) for what is no bundle, or was changed.
+    """Prints what the bundle supports. Raises UserError (status 2) for what is not a bundle, or was changed.
 
     Exit status 0: no rule is violated in a run of the whole default tier, 1: one is, or verdicts do not follow from
     what was observed, 3: the run is incomplete.
@@ -106,7 +106,7 @@ class Support:
         under_test = ", ".join(f"{name} {facts[name]}" for name in _TOLD if facts[name])
         yield f"run: {facts['device']} ({facts['driver']}), {under_test}"
         yield from filter(None, [self.remark])
-        yield "; ".join([f"{format_count(results, 'result')} judged anew", *self._not_judged()])
+        yield "; ".join([f"{format_count(results, 'result')} judged again", *self._not_judged()])
         yield from self.unfounded[:_MOST_SHOWN]
         if len(self.unfounded) > _MOST_SHOWN:
             yield f"and {len(self.unfounded) - _MOST_SHOWN} more"
@@ -136,9 +136,9 @@ def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> 
                     hint="take the version of rdma-cts that has made it; --cases DIR adds tables of its own",
                 )
             if wrong := _wrong_in_header(run.header, suite):
-                raise UserError(f"{shown} is no run of these tables, or was changed: {wrong}")
+                raise UserError(f"{shown} is not a run of these tables, or was changed: {wrong}")
             if wrong := wrong_claim(manifest, run):
-                raise UserError(f"{shown} is no bundle, or was changed: {wrong}")
+                raise UserError(f"{shown} is not a bundle, or was changed: {wrong}")
             return _judged(suite, recorded, folder, manifest, sha256, remark(manifest, run))
 
 

@@ -73,7 +73,7 @@ def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark
     Only with the usual width has it at most MOST_LINES. `remark` is a sentence for its first comment.
     """
     if case.kind is not Kind.ROW:
-        raise Inexpressible("it is no row of calls: name one point, as CASE#axis=value")
+        raise Inexpressible("it is not a row of calls: name one point, as CASE#axis=value")
     unmet = [need for need in case.needs if need in PRECONDITIONS]
     if unmet:
         raise Inexpressible(f"it needs {', '.join(unmet)}")

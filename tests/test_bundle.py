@@ -122,7 +122,7 @@ def test_a_run_in_which_nothing_is_violated(whole: Path, capsys: Says) -> None:
     assert status == 0
     last = said.splitlines()[-1]
     assert re.fullmatch(r"partial: \d+ rules unreachable here; no rule was violated \(exit status 0\)", last)
-    assert f"{len(DEFAULT):,} results judged anew" in said
+    assert f"{len(DEFAULT):,} results judged again" in said
 
 
 def test_a_run_of_some_cases_does_not_pass_for_one_of_all(bundle: Path, capsys: Says) -> None:
@@ -278,7 +278,7 @@ def test_every_changed_byte_is_found(tmp_path: Path) -> None:
         changed.write_bytes(data[:number] + bytes([data[number] ^ (1 << number % 8)]) + data[number + 1 :])
         folder = tmp_path / "folder"
         folder.mkdir()
-        with pytest.raises(UserError, match="is no bundle, or was changed"):
+        with pytest.raises(UserError, match="is not a bundle, or was changed"):
             unpack(changed, folder)
         shutil.rmtree(folder)
 
@@ -324,7 +324,7 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "a tar that is not compressed": lambda: tar_of(FIRST, RESULT),
     "no manifest": lambda: lzma.compress(tar_of(RESULT)),
     "the manifest not first": lambda: lzma.compress(tar_of(RESULT, FIRST)),
-    "a manifest that is no JSON": lambda: lzma.compress(tar_of((named(MANIFEST), b"{" * 999), RESULT)),
+    "a manifest that is not JSON": lambda: lzma.compress(tar_of((named(MANIFEST), b"{" * 999), RESULT)),
     "a manifest nested too deeply": lambda: lzma.compress(tar_of((named(MANIFEST), b"[" * 99_999), RESULT)),
     "a manifest of another schema": lambda: lzma.compress(tar_of((named(MANIFEST), b'{"schema": "x/1"}'), RESULT)),
     "a manifest with its files twice": lambda: lzma.compress(
@@ -390,7 +390,7 @@ def test_a_bundle_that_was_packed_anew_begins_with_a_manifest(tmp_path: Path, ca
     (tmp_path / "bundle").write_bytes(lzma.compress(tar_of((_owned(named(MANIFEST)), FIRST[1]), RESULT)))
     status, said = verified(tmp_path / "bundle", capsys)
     assert (status, said.count("begin with")) == (2, 0)
-    assert "is no bundle, or was changed: the archive is not as bundles are, at manifest.json" in said
+    assert "is not a bundle, or was changed: the archive is not as bundles are, at manifest.json" in said
 
 
 def test_a_bundle_of_another_version_says_so(tmp_path: Path, capsys: Says) -> None:
@@ -409,7 +409,7 @@ def test_a_hostile_file_is_one_line_and_writes_nothing_elsewhere(what: str, tmp_
     path.write_bytes(HOSTILE[what]())
     status, said = verified(path, capsys)
     assert status == 2, said
-    assert "is no bundle, or was changed: " in said
+    assert "is not a bundle, or was changed: " in said
     assert said.isascii()
     assert "\x1b" not in said
     assert [each.name for each in tmp_path.iterdir()] == ["bundle"]
@@ -510,7 +510,7 @@ def test_planned_cases_without_a_result_are_counted(whole: Path, tmp_path: Path,
     del lines[5:8]
     status, told = verified(repacked(folder, tmp_path / "forged", lines), capsys)
     assert status == 3
-    assert f"{len(DEFAULT) - 3:,} results judged anew; 3 planned cases without a result\n" in told
+    assert f"{len(DEFAULT) - 3:,} results judged again; 3 planned cases without a result\n" in told
     assert re.search(r"partial: .*3 planned cases without a result.* \(exit status 3\)", told)
 
 
@@ -607,7 +607,7 @@ def test_a_manifest_that_is_not_of_its_run(
     pack(tmp_path / "forged", {**claims(read(run)), **change}, files)
     status, told = verified(tmp_path / "forged", capsys)
     assert status == 2
-    assert f"is no bundle, or was changed: {said} is not that of the run" in told
+    assert f"is not a bundle, or was changed: {said} is not that of the run" in told
 
 
 # What another version says of a run: other words, and names of facts that this one does not know.
@@ -646,7 +646,7 @@ def test_no_version_says_other_facts(
 ) -> None:
     status, told = verified(packed_by_another(run, tmp_path / "other", **change), capsys)
     assert status == 2
-    assert f"is no bundle, or was changed: {said} is not that of the run" in told
+    assert f"is not a bundle, or was changed: {said} is not that of the run" in told
 
 
 @pytest.mark.parametrize("by", ["nobody", None, {"version": ["x"], "engine_sha256": 7}])
@@ -760,7 +760,7 @@ def test_what_is_wrong_with_a_run_is_told_with_its_name(run: Path, tmp_path: Pat
     (tmp_path / "run" / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
     assert main(["bundle", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err.startswith(
-        f"rdma-cts: {tmp_path / 'run'} is no run of these tables, or was changed: "
+        f"rdma-cts: {tmp_path / 'run'} is not a run of these tables, or was changed: "
     )
 
 

@@ -84,7 +84,7 @@ def load_suite(extra: Sequence[Path] = ()) -> Suite:
         name = ""  # reading the tables says which file cannot be read
     path = derived.kept(name) if name else None
     if path is not None:
-        with contextlib.suppress(Exception):  # whatever is wrong with the file: the tables are read anew
+        with contextlib.suppress(Exception):  # whatever is wrong with the file: the tables are read again
             found = pickle.loads(path.read_bytes())
             if isinstance(found, Suite):
                 return found
