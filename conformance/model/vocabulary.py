@@ -28,7 +28,7 @@ OUTCOMES = {
 }
 # The tiers, the smallest first; each contains the cases of the smaller ones.
 TIERS = {
-    "smoke": "every rule once, within seconds",
+    "smoke": "every rule, where it grants and where it refuses, within seconds",
     "default": "every row, and the sweeps of moderate size",
     "exhaustive": "every row and every sweep",
 }
