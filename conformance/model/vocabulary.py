@@ -28,7 +28,7 @@ OUTCOMES = {
 }
 # The tiers, the smallest first; each contains the cases of the smaller ones.
 TIERS = {
-    "smoke": "every rule once, within seconds",
+    "smoke": "every rule, where it grants and where it refuses, within seconds",
     "default": "every row, and the sweeps of moderate size",
     "exhaustive": "every row and every sweep",
 }
@@ -205,7 +205,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "post_traffic": {
         "qp": _QP,
         "op": ArgumentSpec("word", "operation", words=IN_FLIGHT_OPERATIONS),
-        "rkey": ArgumentSpec("quantity"),
+        # With `lkey` the owner of the range posts the requests, and its own memory is the range; else its peer does.
+        "rkey": ArgumentSpec("quantity", default=""),
+        "lkey": ArgumentSpec("quantity", default=""),
         "addr": _ADDR,
         "length": _LENGTH,
     },

@@ -162,7 +162,7 @@ _IRDMA_IWARP = Persona(
         **_IRDMA,
         ReadsHaveOneElement: "providers/irdma/uverbs.c: irdma_upost_send, max_hw_read_sges",
         ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
-        ErrorsAreGeneral: "providers/irdma/uverbs.c: irdma_process_cqe, for what is no flush",
+        ErrorsAreGeneral: "providers/irdma/uverbs.c: irdma_process_cqe, for what is not a flush",
     },
     claims=_IRDMA_SECOND.claims,
     raw_registration=_IRDMA_PART,
