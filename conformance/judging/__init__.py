@@ -14,7 +14,7 @@ from conformance.errors import HarnessFailure, UserError
 from conformance.judging.answering_layer import answering_layer, format_answering_layer
 from conformance.judging.faults import data_fault, fault_of, format_answer, outcome_of, without_status, wrong_fields
 from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm, kernel_remark
-from conformance.model.capability import Capabilities
+from conformance.model.capability import Capabilities, titled
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation, with_undeclared
@@ -186,7 +186,7 @@ def _lack(undeclared: Sequence[str], absent: Mapping[str, str]) -> str:
     """A clause that says what the device lacks; empty if it lacks nothing."""
     clauses = []
     if names := [name for name in undeclared if name not in absent]:
-        clauses.append(f"does not declare {', '.join(names)}")
+        clauses.append(f"does not declare {', '.join(map(titled, names))}")
     if names := [name for name in undeclared if name in absent]:
         clauses.append(f"declares {', '.join(names)} and does not have it")
     return " and ".join(clauses)

@@ -10,6 +10,10 @@ from conformance.model.observation import NOT_AWAITED, Observation
 from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
+# What a call returns that has done what it is for; what it returns where errno alone has the reason.
+DONE = ("MR", "MW", "buffer", "descriptor", "0")
+_ERRNO_TELLS = ("NULL", "no descriptor")
+
 
 def fault_of(step: Step, seen: Observation, when: str = "") -> str:
     """What is wrong with one step, as a line for people; empty if nothing is."""
@@ -161,7 +165,7 @@ def _where(seen: Observation) -> str:
 def _code_fault(step: Step, seen: Observation, when: str) -> str:
     """A refusal with another code than the page has for it."""
     then = step.then
-    code = str(seen["errno"] if seen["returned"] == "NULL" else seen["returned"])
+    code = str(seen["errno"] if seen["returned"] in _ERRNO_TELLS else seen["returned"])
     if code == "0":  # posted, and refused by its completion
         return ""
     allowed: Sequence[str]
@@ -209,7 +213,7 @@ def _completion_fault(step: Step, seen: Observation, when: str) -> str:
 
 def outcome_of(step: Step, seen: Observation) -> str:
     """Whether the call did what it is for, by the page's own convention."""
-    if seen["returned"] not in ("MR", "MW", "0"):
+    if seen["returned"] not in DONE:
         return "refused"
     if seen.get("wc") == [NOT_AWAITED]:
         return "success"
@@ -236,8 +240,8 @@ def wrong_fields(seen: Observation) -> list[str]:
 
 def format_answer(seen: Observation) -> str:
     """What a step gave, as a clause for people."""
-    if seen["returned"] in ("MR", "MW"):
-        return f"returned an {seen['returned']}"
+    if seen["returned"] in DONE and seen["returned"] != "0":
+        return f"returned {'an' if seen['returned'].isupper() else 'a'} {seen['returned']}"
     clause = f"returned {seen['returned']}"
     if seen["errno"] and seen["errno"] != seen["returned"]:
         clause += f" with errno {seen['errno']}"
