@@ -46,6 +46,7 @@ COMMANDS = (
     "describe",
     "trial",
     "schema",
+    "completion",
 )
 _MODULES = {"list": "listing"}
 _WITH_VARIABLES = ("run", "prepare", "doctor")  # commands whose own help lists the environment variables, too
@@ -96,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         number = end.number if isinstance(end, signals.Terminated) else 0
         by = f"ended by {signal.Signals(number).name}" if number else "interrupted"
         print(one_line(": ".join((NAME, by, *end.args))), file=sys.stderr)
-        return signals.SIGNALLED + number if number else 3
+        return signals.SIGNALLED + (number or signal.SIGINT)
     except Exception as error:
         return _told(explained(error, out if out and out.is_dir() else None))
 

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from conformance.errors import PROGRAM, UserError
+from conformance.model.rules import RULE_ID
+from conformance.verbs import VERBS
 from conformance.yamldoc.reader import suggestion
 from reports.text import one_line
 
@@ -21,6 +24,40 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, **settings)
+
+    # argparse returns the namespace that it is given, of any type; its overloads say so and need not be repeated here.
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Parses the arguments; one that is not known is a mistake of the command that was given it."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self._of_command(getattr(found, "command", "")).error(
+                f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown[0], found)}"
+            )
+        return found
+
+    def options(self, command: str = "") -> list[str]:
+        """The options of this parser, or of one of its commands."""
+        return [name for action in self._of_command(command)._actions for name in action.option_strings]
+
+    def commands(self) -> dict[str, Parser]:
+        """The parsers of the commands, by name."""
+        groups = [each for each in self._actions if isinstance(each, argparse._SubParsersAction)]
+        return dict(groups[0].choices) if groups else {}
+
+    def _of_command(self, command: str) -> Parser:
+        return self.commands().get(command, self)
+
+    def _meant(self, word: str, found: argparse.Namespace) -> str:
+        """The option that a word is similar to, or that takes such a word; empty if there is none."""
+        known = self.options(getattr(found, "command", ""))
+        if word.startswith("-"):
+            return suggestion(word.partition("=")[0], known) if len(known) > 1 else ""
+        folder = word.removeprefix("ibv_").strip("/")
+        kinds = {"--rule": RULE_ID.fullmatch(word), "--verb": f"ibv_{folder}" in VERBS, "--only": "/" in word}
+        option = next((each for each, fits in kinds.items() if fits and each in known), "")
+        return f" (did you mean {option} {folder if option == '--verb' else word}?)" if option else ""
 
     def error(self, message: str) -> NoReturn:
         """Raises UserError with argparse's message; an unknown choice is named with one that is similar."""

@@ -15,6 +15,8 @@ VARIABLES: Mapping[str, str] = {
     "RDMA_CTS_PMEM": "a device DAX that cases of persistent memory may overwrite",
     "RDMA_CTS_PYTHON": "the Python that ./rdma-cts runs with",
     "RDMA_CTS_YES": "1: packages are installed without asking, as with --yes",
+    "RDMA_CTS_CONTAINER": "1 or 0: whether this is a container, in which nobody is asked (default: found out)",
+    "CI": "any text: nobody is asked about packages, as in a container",
     "RDMA_CTS_DERIVED": "where read tables and compiled C are kept (default: in the cache; nothing is kept by a run"
     " on a device of this host)",
     "CC": "the C compiler with which the installed header is checked (default: gcc or clang)",

@@ -56,6 +56,10 @@ class Regions:
         self.buffers: dict[int, Any] = {}  # of ibv_alloc_buf, by handle
         self._random = random.Random(seed)
         self._next = 1
+        self.setup()
+
+    def setup(self) -> None:
+        """Makes what a subclass keeps; called at the end of the constructor."""
 
     # Numbers
 

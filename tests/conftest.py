@@ -26,6 +26,11 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """A file that needs a package which is not installed is an error of its own, and all other tests run."""
+    config.option.continue_on_collection_errors = True
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of what is chosen, files that take long come first, so that all processes end at about the same time.

@@ -26,7 +26,7 @@ from fixtures.guest import recipe
 from reference import stack
 from reference.bench import ReferenceBench
 from reference.device import Device
-from trial import violations
+from trial import catalogue
 
 # The ending of a call of a vendor's dialect; its verb is in VENDOR_VERBS.
 _DIALECT = "_experimental"
@@ -79,27 +79,19 @@ def entries(verbs: Mapping[str, Verb] = VERBS) -> Iterator[str]:
 def rules(suite: Suite, registry: Registry) -> Iterator[str]:
     """A rule: a case, and a seeded violation."""
     proved = {rule for case in suite.cases for rule in case.rules}
-    violated = {each.rule for each in violations.VIOLATIONS}
+    violated = {each.rule for each in catalogue.VIOLATIONS}
     for rule in registry.values():
         if rule.id not in proved:
             folder = Path(rule.location.file).parent
             yield f"{rule.location}: rule {rule.id} has no case: add a row to a table of {folder}/"
-        if rule.id not in violated and rule.id not in violations.UNTRIABLE:
+        if rule.id not in violated and rule.id not in catalogue.UNTRIABLE:
             yield (
-                f'{rule.location}: rule {rule.id} has no seeded violation: add a class with @violates("{rule.id}") to a'
-                " module of trial/violations/, or the reason why there is none to UNTRIABLE in"
-                " trial/violations/__init__.py"
+                f'{rule.location}: rule {rule.id} has no seeded violation: mark one with @violates("{rule.id}") in a'
+                " module of trial/mutants/, or the reason why there is none to UNTRIABLE in"
+                " trial/catalogue.py"
             )
-    for rule_id in sorted((violated | set(violations.UNTRIABLE)) - set(registry)):
+    for rule_id in sorted((violated | set(catalogue.UNTRIABLE)) - set(registry)):
         yield f"a seeded violation names {rule_id}, which is no rule: add it to a rules.yaml in cases/"
-
-
-def violation_modules(folder: Path = ROOT / "trial" / "violations") -> Iterator[str]:
-    """A seeded violation: a module that nobody imports has none."""
-    themes = {Path(str(module.__file__)).stem for module in violations._THEMES}
-    for path in sorted(folder.glob("[!_]*.py")):
-        if path.stem not in themes:
-            yield f"trial/violations/{path.name} is not read: add it to _THEMES in trial/violations/__init__.py"
 
 
 def capabilities(meaning: Collection[str] = capability.MEANING) -> Iterator[str]:

@@ -37,7 +37,7 @@ from reports.digest import read
 from reports.terminal import QUIET, summary
 from runs.plan import Plan, write_plan
 from samples import numbered
-from trial.violations import VIOLATIONS
+from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
 DEFAULT = Selection(tier="default").apply(SUITE)

@@ -12,11 +12,11 @@ import pytest
 from conformance.bench.calls import IbvMr, Mr, Return
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
-from trial.data_path import DATA_PATH_ALTERATIONS
 from trial.data_path import structures as wire
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
 from trial.data_path.operations import FUNCTIONS
+from trial.mutants.data_path import DATA_PATH_ALTERATIONS
 from trial.trying import KILLED, SURVIVED, try_violation
 from trial.violation import Violation
 

@@ -23,14 +23,12 @@ from conformance.verbs import ENUMS, VERBS, Linkage
 from conformance.yamldoc.nodes import read_bytes
 from fixtures.guest.recipe import STACKS, Recipe
 from samples import registry
-from trial import violations
 from trial.altering import Alteration, AlteredEntry
 
 CHECKS: tuple[Callable[[], Iterable[str]], ...] = (
     extending.flags,
     extending.described,
     extending.entries,
-    extending.violation_modules,
     extending.capabilities,
     extending.preconditions,
     extending.formats,
@@ -133,17 +131,12 @@ def test_a_rule_without_a_case_and_without_a_violation(suite: Suite) -> None:
     without_case, without_violation = extending.rules(suite, more)
     assert "rule REG-99 has no case: add a row to a table of cases/reg_mr/" in without_case
     assert '@violates("REG-99")' in without_violation
-    assert "trial/violations/__init__.py" in without_violation
+    assert "trial/catalogue.py" in without_violation
 
 
 def test_a_violation_of_no_rule(suite: Suite) -> None:
     fewer = Registry(rule for rule in suite.registry.values() if rule.id != "REG-15")
     only(extending.rules(suite, fewer), "a seeded violation names REG-15", "rules.yaml in cases/")
-
-
-def test_a_module_of_violations_that_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(violations, "_THEMES", violations._THEMES[1:])
-    only(extending.violation_modules(), "registration.py is not read", "_THEMES in trial/violations/__init__.py")
 
 
 def test_a_capability_that_nothing_finds_out() -> None:

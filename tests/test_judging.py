@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 import pytest
 
-from conformance.judging import answering_layer, crash_location, judge
+from conformance.judging import answering_layer, crash_location, judge, kernel_alarm
 from conformance.model.case import Case
 from conformance.model.observation import NOT_AWAITED, AskedRange, KernelEvidence, Observation
 from conformance.model.verdict import Verdict
@@ -491,6 +491,22 @@ def test_where_others_use_the_kernel_only_what_names_the_device_counts(log: list
     judgement = judge(case("{rules: [REG-01], when: {access: []}, then: refused}"), [], seen, kernel)
     assert judgement.verdict == (Verdict.FAIL if about else Verdict.PASS)
     assert about or judgement.notes[0].startswith("the kernel became tainted (0 to 512); nothing there names")
+
+
+@pytest.mark.parametrize(
+    ("suspect", "function", "named"),
+    [
+        ("mana", "mana_ib_reg_user_mr+0x3f/0x2b0 [mana_ib]", True),
+        ("mana", "manage_workers+0x3f/0x2b0", False),
+        ("efa", "efault_handler+0x3f/0x2b0", False),
+        ("hns", "hns3_clean_tx_ring+0x3f/0x2b0 [hns3]", False),
+        ("hns", "hns_roce_reg_user_mr+0x3f/0x2b0 [hns_roce_hw_v2]", True),
+        ("mlx5_1", "mlx5_10: something", False),
+    ],
+)
+def test_a_suspect_is_named_by_its_whole_name(suspect: str, function: str, named: bool) -> None:
+    log = [WARNING, "Call Trace:", f" {function}"]
+    assert bool(kernel_alarm({"taint": 0, "log": log, "suspects": ["ib_core", suspect]})) is named
 
 
 @pytest.mark.parametrize(

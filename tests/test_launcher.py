@@ -8,7 +8,7 @@ import pty
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,7 @@ class Host:
     """A host of stubs: programs in `bin`, a Python that only installing brings, and a cache."""
 
     root: Path
+    more: dict[str, str] = field(default_factory=dict)
 
     @property
     def bin(self) -> Path:
@@ -57,7 +58,9 @@ class Host:
             "PATH": str(self.bin),
             "HOME": str(self.root),
             "RDMA_CTS_CACHE": str(self.root / "cache"),
-            "RDMA_CTS_PYTHON": str(self.bin / "python3"),
+            "RDMA_CTS_PYTHON": "python3",
+            "RDMA_CTS_CONTAINER": "0",
+            **self.more,
         }
 
     def launch(self, *arguments: str, answer: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -110,7 +113,9 @@ def host(tmp_path: Path) -> Host:
 
 
 NEEDED = "python3 python3-yaml python3-jinja2"  # what every command needs
-INSTALLING = ["update", f"install -y --no-install-recommends {NEEDED}"]
+FOR_A_RUN = f"{NEEDED} qemu-system-x86 mmdebstrap erofs-utils busybox-static python3-sympy"
+INSTALL = "apt-get install --no-install-recommends"
+INSTALLING = ["update", f"install -y --no-install-recommends {FOR_A_RUN}"]
 
 
 def test_a_python_that_fits_is_used_without_a_word(host: Host) -> None:
@@ -137,7 +142,7 @@ def test_yes_installs_without_asking(host: Host, arguments: tuple[str, ...]) -> 
     assert done.returncode == 0
     assert host.calls() == INSTALLING
     assert done.stdout == f"python: -m commands run -k a b; {ROOT}; 1\n"
-    assert done.stderr == f"rdma-cts: installing {NEEDED} (log: {host.log})\n"
+    assert done.stderr == f"rdma-cts: installing {FOR_A_RUN} (log: {host.log})\n"
     assert host.log.read_text() == "apt says update\napt says install\n"
 
 
@@ -149,7 +154,7 @@ def test_a_yes_for_another_program_is_left_to_it(host: Host) -> None:
 @pytest.mark.parametrize("answer", ["y\n", "Yes\n"])
 def test_on_a_terminal_it_asks_and_then_installs(host: Host, answer: str) -> None:
     done = host.launch("run", answer=answer)
-    assert f"These packages are needed: {NEEDED}\nInstall them with apt-get? [y/N]" in done.stderr
+    assert f"These packages are needed: {FOR_A_RUN}\nInstall them with apt-get? [y/N]" in done.stderr
     assert done.returncode == 0
     assert host.calls() == INSTALLING
 
@@ -158,14 +163,17 @@ def test_on_a_terminal_it_asks_and_then_installs(host: Host, answer: str) -> Non
 def test_any_other_answer_installs_nothing(host: Host, answer: str) -> None:
     done = host.launch("run", answer=answer)
     assert done.returncode == 3
-    assert done.stderr.endswith(f"rdma-cts: packages are needed and were not installed: {NEEDED}\n")
+    assert done.stderr.endswith(
+        f"rdma-cts: packages are needed and were not installed; install them: {INSTALL} {FOR_A_RUN}\n"
+    )
     assert host.calls() == []
 
 
 def test_without_a_terminal_it_refuses_in_one_line(host: Host) -> None:
     done = host.launch("run")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (f"rdma-cts: packages are needed; give --yes to have them installed: {NEEDED}\n")
+    line = f"packages are needed; give --yes to have them installed, or install them: {INSTALL} {FOR_A_RUN}"
+    assert done.stderr == f"rdma-cts: {line}\n"
     assert host.calls() == []
 
 
@@ -173,7 +181,7 @@ def test_who_is_not_root_is_told_what_to_type(host: Host) -> None:
     host.stub("id", "echo 1000")
     done = host.launch("run", "--yes")
     assert done.returncode == 3
-    assert done.stderr == (f"rdma-cts: packages are needed; install them: sudo apt-get install {NEEDED}\n")
+    assert done.stderr == (f"rdma-cts: packages are needed; install them: sudo {INSTALL} {FOR_A_RUN}\n")
     assert host.calls() == []
 
 
@@ -182,7 +190,7 @@ def test_another_system_is_told_the_names(host: Host) -> None:
     done = host.launch("run", "--yes")
     assert done.returncode == 3
     assert done.stderr == (
-        f"rdma-cts: the equivalents of the Debian packages {NEEDED} are needed; "
+        f"rdma-cts: the equivalents of the Debian packages {FOR_A_RUN} are needed; "
         "without apt-get, dnf or zypper, install them yourself\n"
     )
 
@@ -234,7 +242,7 @@ def test_the_doctor_names_packages_as_this_system_does(python_host: Host) -> Non
     [
         ('[ "$1" = update ] || { echo "E: no such package"; exit 100; }', "apt-get could not install python3"),
         ('[ "$1" = update ] || { echo "write: No space left on device" >&2; exit 100; }', "the disk is full"),
-        ("exit 0", "no Python of version 3.11 or later with the modules yaml jinja2"),
+        ("exit 0", "no Python fits, though the packages are installed: "),
     ],
 )
 def test_an_installation_that_fails_is_one_line(host: Host, script: str, reason: str) -> None:
@@ -257,6 +265,53 @@ def test_a_cache_that_cannot_be_written_is_named(host: Host) -> None:
     assert done.returncode == 3
     assert f"the cache directory {host.root}/cache cannot be written" in done.stderr
     assert host.calls() == []
+
+
+def test_a_ci_and_a_container_are_not_asked(host: Host) -> None:
+    for more in ({"CI": "true"}, {"RDMA_CTS_CONTAINER": "1"}, {"RDMA_CTS_CONTAINER": "", "container": "podman"}):
+        host.more.clear()
+        host.more.update(more)
+        assert host.launch("list").returncode == 0
+        assert host.calls().pop() == f"install -y --no-install-recommends {NEEDED}"
+        (host.bin / "python3").unlink()
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("doctor",)])
+def test_without_a_python_it_says_how_to_get_one(arguments: tuple[str, ...], host: Host) -> None:
+    done = host.launch(*arguments)
+    assert done.returncode == (4 if arguments == ("doctor",) else 0)
+    assert "No Python that fits is here yet: python3 was not found." in done.stdout
+    assert host.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [
+        ("echo is of version 3.9.2, and 3.11 or later is needed", "is of version 3.9.2, and 3.11 or later is needed"),
+        ("exit 1", "does not run"),
+        (None, "was not found"),
+    ],
+)
+def test_a_python_that_was_named_and_does_not_fit_is_refused(script: str | None, fault: str, host: Host) -> None:
+    name = "python3"
+    if script:
+        host.stub(name, script)
+    else:
+        name = host.more["RDMA_CTS_PYTHON"] = f"{host.bin}/python3"
+    done = host.launch("list", "--yes")
+    assert done.returncode == 3
+    assert f"rdma-cts: RDMA_CTS_PYTHON: {name} {fault}; name another Python in it, or unset it\n" == done.stderr
+    assert host.calls() == []
+
+
+def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
+    for module in ("yaml.py", "jinja2.py", "commands/__init__.py", "reports/__init__.py", "sitecustomize.py"):
+        path = tmp_path / module
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("raise SystemExit('code of the working directory ran')\n")
+    done = subprocess.run([LAUNCHER, "list", "--rule", "REG-15"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "reg_mr/access_flags" in done.stdout
 
 
 # The same from Python, for what a command needs
@@ -302,7 +357,7 @@ def test_what_was_installed_and_is_not_there_is_named(python_host: Host) -> None
 def test_without_a_yes_nothing_is_installed(python_host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     with open(os.devnull) as nothing:
         monkeypatch.setattr(packages, "_INPUT", nothing)
-        with pytest.raises(UserError, match="give --yes to have them installed: qemu-system-x86 mmdebstrap"):
+        with pytest.raises(UserError, match=f"give --yes .*: {INSTALL} qemu-system-x86 mmdebstrap"):
             packages.ensure_tools(packages.GUEST, assume_yes=False, say=print)
     assert python_host.calls() == []
 

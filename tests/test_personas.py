@@ -1,7 +1,7 @@
 """Violations, and personas: on what known drivers may do, no case fails, and violations are killed there, too.
 
 Each violation is tried on one persona here: the first on the first, the second on the second, and so on, then from the
-first again. `rdma-cts trial --personas` tries each on every persona.
+first again. `rdma-cts trial personas` tries each on every persona.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from reference.device import Device
 from trial import report
+from trial.catalogue import UNTRIABLE, VIOLATIONS
 from trial.personas import PERSONAS, Persona
 from trial.personas.masking import MASKS, masked
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
@@ -28,7 +29,6 @@ from trial.report import Trial
 from trial.running import on_reference
 from trial.trying import KILLED, SURVIVED, Finding, try_all, try_violation
 from trial.violation import Violation
-from trial.violations import UNTRIABLE, VIOLATIONS
 
 pytestmark = pytest.mark.long
 BY_NAME = {each.name: each for each in PERSONAS}
@@ -166,16 +166,16 @@ def test_what_is_not_offered_is_not_tried_and_what_no_case_sees_survives(monkeyp
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["trial", "--personas", "efa", "--violation", "one-byte-too-short", "--jobs", "1"]
+    arguments = ["trial", "personas", "efa", "--violation", "one-byte-too-short", "--jobs", "1"]
     assert main([*arguments, "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert text.splitlines()[0].startswith("| persona | PASS | FAIL |")
     data = json.loads((tmp_path / "personas.json").read_text())
     assert [each["persona"] for each in data["personas"]] == ["efa"]
     assert (tmp_path / "personas.md").read_text() in text
-    assert main(["trial", "--personas", "ef"]) == 2
+    assert main(["trial", "personas", "ef"]) == 2
     assert "did you mean efa?" in capsys.readouterr().err
-    assert main(["trial", "--personas", "erdma", "--list"]) == 0
+    assert main(["trial", "personas", "erdma", "--list"]) == 0
     assert "has immediate_data and does not declare it (providers/erdma/" in capsys.readouterr().out
 
 

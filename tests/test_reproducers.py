@@ -213,7 +213,7 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
     basis = basis_of(RECORDED / "forky.jsonl")
     symptom = next(each for defect in forky().defects for each in defect.symptoms if each.name == WRITE)
     text = mail(symptom, forky(), SUITE, basis, [read(RECORDED / "trixie.jsonl")])
-    assert max(map(len, text.splitlines())) <= MAIL_WIDTH
+    assert max(map(len, text.splitlines())) <= MAIL_WIDTH  # its kernel says nothing long
     told = " ".join(text.split())
     for part in (
         "Subject: rxe: ",
@@ -228,6 +228,20 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
         "IBV_ACCESS_ON_DEMAND Create an on-demand paging MR",
     ):
         assert part in told, part
+    observed = told.partition("observed: ")[2]
+    assert observed.startswith(symptom.line.removeprefix("afterwards ")[:40])
+
+
+def test_a_mail_has_the_kernels_complaint_as_the_kernel_wrote_it() -> None:
+    name = "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104"
+    symptom = next(each for defect in forky().defects for each in defect.symptoms if each.name == name)
+    log = symptom.record["kernel"]["log"]
+    first = next(number for number, line in enumerate(log) if "Oops: general protection" in line)
+    text = mail(symptom, forky(), SUITE, basis_of(RECORDED / "forky.jsonl"), [])
+    told = text.partition("The kernel's messages:\n")[2].splitlines()
+    assert told[:40] == [f"  {line}".rstrip() for line in log[first : first + 40]]
+    assert told[40] == f"  ({len(log) - first - 40} more lines)"
+    assert any("RIP: " in line for line in told)
 
 
 def test_the_command_writes_a_program_a_mail_and_all_programs(
@@ -250,7 +264,7 @@ def test_a_trial_without_a_run_is_one_line_with_status_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["trial", "--reproducers"]) == 2
+    assert main(["trial", "reproducers"]) == 2
     assert "there is no run to make programs of" in capsys.readouterr().err
 
 

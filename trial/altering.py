@@ -31,6 +31,10 @@ class Alteration:
     def __init__(self) -> None:
         self.unreleased: list[Any] = []
         self.faults: list[BaseException] = []
+        self.setup()
+
+    def setup(self) -> None:
+        """Makes what an alteration keeps; called at the end of the constructor."""
 
     def bench(self, real: Bench) -> Any:
         """The bench on which cases run: the real one with altered calls."""

@@ -27,10 +27,10 @@ from conformance.model.kind import Kind
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier, ordered
 from fixtures.bench import DeviceBench
-from trial.alterations import ALTERATIONS
 from trial.altering import Alteration
-from trial.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
 from trial.data_path.alteration import DataPath
+from trial.mutants.calls import ALTERATIONS
+from trial.mutants.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
 from trial.running import judgement_on, run_context, violations_by
 from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, finding
 from trial.violation import Violation

@@ -1,4 +1,4 @@
-"""`rdma-cts trial --mended`: runs cases on the mended stack, whole and without each change in turn; compares them."""
+"""`rdma-cts trial mended`: runs cases on the mended stack, whole and without each change in turn; compares them."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     """Leaves out each chosen change; exit status 0 if each brings back something, and nothing of other rules."""
     known = read_changes()
     names = [change.name for change in known]
-    for name in arguments.violation:
+    for name in arguments.change:
         if name not in names:
             raise UserError(f"unknown change {name!r}{suggestion(name, names)}")
-    chosen = [each for each in known if not arguments.violation or each.name in arguments.violation]
+    chosen = [each for each in known if not arguments.change or each.name in arguments.change]
     if arguments.list:
         print("\n".join(f"{each.name}: {each.about}" for each in chosen))
         return 0
-    shipped = _results(arguments.mended)
+    shipped = _results(arguments.run)
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-mended"
     recipe = recipe_for(STACK)
     image = ensure_image(recipe, cache_directory(), say)
@@ -88,7 +88,7 @@ def _run(cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: S
     if done.returncode not in (0, 1):
         raise UserError(
             f"the run in {out} failed: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}",
-            hint=f"{PROGRAM} trial --mended --out {out.parent} goes on there",
+            hint=f"{PROGRAM} trial mended … --out {out.parent} goes on there",
             status=3,
         )
     return _results(out)

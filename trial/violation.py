@@ -1,23 +1,34 @@
-"""A seeded violation: a reference or an alteration of real calls that breaks one rule; with its name and that rule."""
+"""Mutants: references and altered real calls that break one rule, or make another choice where a rule leaves one.
+
+`@violates` and `@permits` mark a class, or a function that takes the place of one method of the class that its first
+parameter names. Not for the mutants of a driver (trial/kernel/), and not for trying them (trying.py).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any, TypeVar
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
-_RULE, _DEPARTS_FROM = "violated_rule", "departs_from"
-_Kind = TypeVar("_Kind")
+_MARKS, _MUTANT = "marks_of_mutants", "mutant_class"
+BLIND = "blind"
+_Kind = TypeVar("_Kind", bound=type[Any])
+_Self = TypeVar("_Self")
+_Taken = ParamSpec("_Taken")
+_Given = TypeVar("_Given")
+_Method = Callable[Concatenate[Any, _Taken], _Given]
 
 
 @dataclass(frozen=True)
 class Violation:
     """`kind`, a reference or an alteration of real calls, violates `rule`; `about` describes how.
 
-    A permitted variant keeps `rule`, and does otherwise than the rules `departs_from` recommend. They are of the level
-    should, and their cases fail on it rightly.
+    A `permitted` one keeps `rule`, and does otherwise than the rules `departs_from` recommend. They are of the level
+    should, and their cases fail on it rightly. `written` is BLIND if its author had not seen the cases.
     """
 
     name: str
@@ -25,33 +36,81 @@ class Violation:
     about: str
     kind: type[Any]
     departs_from: tuple[str, ...] = ()
+    permitted: bool = False
+    written: str = ""
 
 
-def violates(rule: str) -> Callable[[type[_Kind]], type[_Kind]]:
-    """Marks a class as a seeded violation of a rule; the docstring of the class describes what it does."""
+@dataclass(frozen=True)
+class _Marking:
+    permitted: bool
 
-    def mark(kind: type[_Kind]) -> type[_Kind]:
-        setattr(kind, _RULE, rule)
-        return kind
+    @overload
+    def __call__(
+        self, rule: str, /, *, departs_from: tuple[str, ...] = (), name: str = "", written: str = ""
+    ) -> Callable[[_Kind], _Kind]: ...
 
-    return mark
+    @overload
+    def __call__(
+        self,
+        rule: str,
+        replaces: Callable[Concatenate[Any, _Taken], _Given],
+        /,
+        *,
+        departs_from: tuple[str, ...] = (),
+        name: str = "",
+        written: str = "",
+    ) -> Callable[[Callable[Concatenate[Any, _Taken], _Given]], type[Any]]: ...
+
+    def __call__(
+        self,
+        rule: str,
+        replaces: Callable[..., Any] | None = None,
+        /,
+        *,
+        departs_from: tuple[str, ...] = (),
+        name: str = "",
+        written: str = "",
+    ) -> Callable[[Any], type[Any]]:
+        def mark(made: Any) -> type[Any]:
+            kind = made if replaces is None else _replacing(cast(FunctionType, replaces).__name__, made)
+            about = (kind.__doc__ or "").strip()
+            own = re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower().replace("_", "-")
+            marked = Violation(name or own, rule, about, kind, departs_from, self.permitted, written)
+            setattr(kind, _MARKS, (*vars(kind).get(_MARKS, ()), marked))
+            return cast("type[Any]", kind)
+
+        return mark
 
 
-def departs_from(*rules: str) -> Callable[[type[_Kind]], type[_Kind]]:
-    """Marks a permitted variant with the rules of the level should that it does not follow."""
+# Mark what violates a rule; the docstring describes how. `name` is for a second mark, which has another name.
+violates = _Marking(permitted=False)
+# Mark what makes a choice that the rule leaves open: no case may fail on it.
+permits = _Marking(permitted=True)
 
-    def mark(kind: type[_Kind]) -> type[_Kind]:
-        setattr(kind, _DEPARTS_FROM, rules)
-        return kind
 
-    return mark
+def _replacing(method: str, function: FunctionType) -> type[Any]:
+    """The class that a function's first parameter names, with the function in the place of a method."""
+    (base, *_) = function.__annotations__.values()
+    kind = type(function.__name__, (function.__globals__[base],), {method: function})
+    kind.__doc__, kind.__module__ = function.__doc__, function.__module__
+    setattr(kind, _MUTANT, kind)
+    return kind
+
+
+def plain(mutant: _Self) -> _Self:
+    """What the mutant is without the function that makes it one: `plain(self).method()` calls what is replaced."""
+    return cast(_Self, super(getattr(mutant, _MUTANT), mutant))
+
+
+def modules_of(package: ModuleType) -> Iterator[ModuleType]:
+    """The modules of a package, by name."""
+    for path in sorted(Path(str(package.__file__)).parent.glob("[!_]*.py")):
+        yield import_module(f"{package.__name__}.{path.stem}")
 
 
 def violations_in(modules: Iterable[ModuleType]) -> Iterator[Violation]:
-    """The violations that the modules define, in the order of their definition."""
+    """What is marked in the modules, in the order of its definition."""
     for module in modules:
         for found in vars(module).values():
-            if isinstance(found, type) and _RULE in vars(found) and found.__module__ == module.__name__:
-                name = re.sub(r"(?<!^)(?=[A-Z])", "-", found.__name__).lower()
-                departs = vars(found).get(_DEPARTS_FROM, ())
-                yield Violation(name, getattr(found, _RULE), (found.__doc__ or "").strip(), found, departs)
+            if isinstance(found, type) and found.__module__ == module.__name__:
+                yield from vars(found).get(_MARKS, ())

@@ -6,14 +6,12 @@ Only what the evidence of the result shows; otherwise the layer is not known. No
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from conformance.defects.cause import ACCESS, from_core, group_of
-from conformance.defects.fault import Fault
 from conformance.defects.kernel_site import site_of
-from conformance.defects.symptom import Symptom, later_steps
+from conformance.defects.symptom import Symptom
+from conformance.model.fault import Effect, Fault
 
 LIBRARY, PROVIDER, CORE, DRIVER = "library", "provider", "uverbs core", "driver"
 ON_THE_WIRE, KERNEL, UNKNOWN = "driver or device", "kernel, core or driver", "not known"
@@ -41,37 +39,28 @@ class Answering:
 
 def answering_of(symptom: Symptom) -> Answering:
     """Who answered, by the step that failed."""
-    if symptom.fault in (Fault.KERNEL_DIED, Fault.KERNEL_ALARM):
-        return _of_kernel(symptom)
-    if symptom.fault in (Fault.PROCESS_DIED, Fault.HUNG):
+    fault = symptom.fault
+    if fault.effect in (Effect.KERNEL_DIED, Effect.KERNEL_ALARM):
+        return _of_kernel(fault)
+    if fault.effect in (Effect.PROCESS_DIED, Effect.HUNG):
         return Answering(UNKNOWN, "nothing was returned")
-    if from_core(symptom):
+    if from_core(fault):
         return Answering(CORE, "it answers this before it asks a driver, whatever the driver")
-    seen = _step(symptom)
-    layer = str(seen.get("layer", ""))
+    layer = fault.layer
     if layer in _LAYERS:
         return Answering(*_LAYERS[layer])
-    if group_of(symptom.verb) == ACCESS or layer == "device" or seen.get("wc"):
+    if group_of(fault.verb) == ACCESS or layer == "device" or fault.statuses:
         return Answering(ON_THE_WIRE, "the request was posted, and carried out or completed by it")
     own = next(filter(None, map(_OWN_LINE.match, symptom.record["kernel"].get("log", ()))), None)
-    if own and symptom.call == symptom.judged and symptom.fault in (Fault.REFUSED, Fault.CODE):
+    if own and not fault.later and fault.effect in (Effect.REFUSED, Effect.CODE):
         return Answering(DRIVER, f"its {own['function']} tells of it in the kernel's log")
     if layer == "kernel" or symptom.record["entry"] == "uverbs":
         return Answering(KERNEL, "the answer came from the system call")
     return Answering(UNKNOWN)
 
 
-def _of_kernel(symptom: Symptom) -> Answering:
-    site = site_of(symptom.record)
+def _of_kernel(fault: Fault) -> Answering:
+    site = site_of(fault)
     if site is None or not site.module:
         return Answering(UNKNOWN, str(site) if site else "the kernel's log does not say where it was")
     return Answering(CORE if site.module in _CORE_MODULES else DRIVER, f"the kernel was in {site}")
-
-
-def _step(symptom: Symptom) -> Mapping[str, Any]:
-    """The observation of the step that failed; empty if the result does not have it."""
-    record = symptom.record
-    if not symptom.line.startswith("afterwards "):
-        return record["observed"]
-    later = zip(later_steps(record["expected"]), later_steps(record["observed"]), strict=False)
-    return next((seen for step, seen in later if step.get("call") == symptom.call), {})

@@ -6,27 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from conformance.defects.cause import (
-    ACCESS,
-    BIND,
-    INVALIDATION,
-    REGISTRATION,
-    group_of,
-    is_outside,
-    is_window,
-    kind_of_region,
-)
+from conformance.defects.cause import ACCESS, BIND, INVALIDATION, REGISTRATION, group_of
 from conformance.defects.condition import Granted, absent_flags, common_flags, row_in_words
-from conformance.defects.fault import Fault
 from conformance.defects.kernel_site import site_of
 from conformance.defects.symptom import Symptom
+from conformance.model.fault import WINDOW, Effect
 
 Symptoms = Sequence[Symptom]
 
-_WANTED = re.compile(r"should be refused with ([A-Z_ or]+?),|should fail with ([A-Z_ or]+?),")
 _KEY = re.compile(r"0x[0-9a-f]+")
-_SIGNAL = re.compile(r"died of (SIG[A-Z]+)")
-_STATUS = re.compile(r"\bstatus \d+")
 _NULL = re.compile(r"\b(\w+)=NULL")
 _MOST_NAMES = 3
 # Every group of several verbs.
@@ -35,14 +23,14 @@ _GROUPS = {REGISTRATION: "a registration", BIND: "a bind", INVALIDATION: "an inv
 
 def title_of(symptoms: Symptoms, succeeded: Granted) -> str:
     """What is wrong, in one line. `symptoms` have one cause, the most severe first; `succeeded`: see `granted`."""
-    fault = symptoms[0].fault
-    if fault is Fault.REFUSED:
+    effect = symptoms[0].fault.effect
+    if effect is Effect.REFUSED:
         return _refused(symptoms, succeeded)
-    return _TITLES[fault](symptoms)
+    return _TITLES[effect](symptoms)
 
 
 def _refused(symptoms: Symptoms, succeeded: Granted) -> str:
-    answer = f" with {symptoms[0].answer}" if symptoms[0].answer else ""
+    answer = f" with {symptoms[0].fault.answer}" if symptoms[0].fault.answer else ""
     with_, without = common_flags(symptoms, succeeded), absent_flags(symptoms)
     if with_:
         return f"{_what(symptoms)} with {_names(with_)} is refused{answer}"
@@ -53,13 +41,13 @@ def _refused(symptoms: Symptoms, succeeded: Granted) -> str:
 
 def _kernel_died(symptoms: Symptoms) -> str:
     first = symptoms[0]
-    site, kind = site_of(first.record), kind_of_region(first)
+    site, kind = site_of(first.fault), ", ".join(first.fault.region)
     by = f"a region {_with(kind)}" if kind else first.verb
     return f"{by} kills the kernel" + (f" in {site}" if site else "")
 
 
 def _kernel_alarm(symptoms: Symptoms) -> str:
-    site = site_of(symptoms[0].record)
+    site = site_of(symptoms[0].fault)
     return f"the kernel complains during {symptoms[0].verb}" + (f", in {site}" if site else "")
 
 
@@ -69,14 +57,14 @@ def _hung(symptoms: Symptoms) -> str:
 
 def _process_died(symptoms: Symptoms) -> str:
     first = symptoms[0]
-    signal, status, null = _SIGNAL.search(first.line), _STATUS.search(first.line), _NULL.findall(first.call)
-    end = f" by {signal[1]}" if signal else f" with {status[0]}" if status else ""
+    by, null = first.fault.ended_by, _NULL.findall(first.call)
+    end = f" {'by' if by.startswith('SIG') else 'with'} {by}" if by else ""
     return f"{first.verb}{f' with {_names(null)} NULL' if null else ''} ends the process{end}"
 
 
 def _moved(symptoms: Symptoms) -> str:
-    outside = any(map(is_outside, symptoms))
-    if not is_window(symptoms[0]):
+    outside = any(each.fault.outside for each in symptoms)
+    if symptoms[0].fault.key != WINDOW:
         where = "outside of it" if outside else "that it must not"
         return f"{_operations(symptoms)} through a key of {_region(symptoms)} moves bytes {where}"
     if outside:
@@ -97,11 +85,11 @@ def _accepted(symptoms: Symptoms) -> str:
 
 
 def _code(symptoms: Symptoms) -> str:
-    return f"{_what(symptoms)} gives {symptoms[0].answer}{_instead(symptoms)}"
+    return f"{_what(symptoms)} gives {symptoms[0].fault.answer}{_instead(symptoms)}"
 
 
 def _status(symptoms: Symptoms) -> str:
-    return f"refused requests complete with {symptoms[0].answer}{_instead(symptoms)}"
+    return f"refused requests complete with {symptoms[0].fault.answer}{_instead(symptoms)}"
 
 
 def _kept(symptoms: Symptoms) -> str:
@@ -114,39 +102,33 @@ def _remark(symptoms: Symptoms) -> str:
     return f"{first.verb}: {_KEY.sub('the key', told.partition(', not ')[0])}"
 
 
-_TITLES: Mapping[Fault, Callable[[Symptoms], str]] = {
-    Fault.KERNEL_DIED: _kernel_died,
-    Fault.KERNEL_ALARM: _kernel_alarm,
-    Fault.HUNG: _hung,
-    Fault.PROCESS_DIED: _process_died,
-    Fault.MOVED: _moved,
-    Fault.MISPLACED: _misplaced,
-    Fault.ACCEPTED: _accepted,
-    Fault.CODE: _code,
-    Fault.STATUS: _status,
-    Fault.KEPT: _kept,
-    Fault.REMARK: _remark,
+_TITLES: Mapping[Effect, Callable[[Symptoms], str]] = {
+    Effect.KERNEL_DIED: _kernel_died,
+    Effect.KERNEL_ALARM: _kernel_alarm,
+    Effect.HUNG: _hung,
+    Effect.PROCESS_DIED: _process_died,
+    Effect.MOVED: _moved,
+    Effect.MISPLACED: _misplaced,
+    Effect.ACCEPTED: _accepted,
+    Effect.CODE: _code,
+    Effect.STATUS: _status,
+    Effect.KEPT: _kept,
+    Effect.REMARK: _remark,
 }
 
 
 def _instead(symptoms: Symptoms) -> str:
-    wanted = Counter(
-        name
-        for each in symptoms
-        for found in _WANTED.finditer(each.line)
-        for name in (found[1] or found[2]).split(" or ")
-    )
+    wanted = Counter(name for each in symptoms for name in each.fault.expected)
     return f" instead of {_names([name for name, _ in wanted.most_common()], 'or')}" if wanted else ""
 
 
 def _operations(symptoms: Symptoms) -> str:
-    found = [match[1] for each in symptoms if (match := re.search(r"\bop=(\w+)", each.call))]
-    found += [each.smallest["op"] for each in symptoms if each.smallest.get("op")]
-    return _names(sorted(set(found))) or "traffic"
+    found = {each.fault.operation for each in symptoms} - {""}
+    return _names(sorted(found)) or "traffic"
 
 
 def _region(symptoms: Symptoms) -> str:
-    kind = kind_of_region(symptoms[0])
+    kind = ", ".join(symptoms[0].fault.region)
     return f"a region {_with(kind)}" if kind else "a region"
 
 

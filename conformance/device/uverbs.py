@@ -149,7 +149,11 @@ class Uverbs:
             (5, 8, _u64(length)),
             (6, 4, _u32(access)),
         ]
-        given = {ADDR: (4, 8, _u64(addr)), FD: (7, 0, fd % (1 << 32)), FD_OFFSET: (8, 8, _u64(fd_offset))}
+        given: dict[int, tuple[int, int, int | bytes]] = {
+            ADDR: (4, 8, _u64(addr)),
+            FD: (7, 0, fd % (1 << 32)),
+            FD_OFFSET: (8, 8, _u64(fd_offset)),
+        }
         attributes += [attribute for bit, attribute in given.items() if comp_mask & bit]
         attributes += [(_UNKNOWN, 8, _u64(0))] if comp_mask & ~_KNOWN else []
         attributes += [(9, 4, ctypes.addressof(lkey)), (10, 4, ctypes.addressof(rkey))]
@@ -162,8 +166,10 @@ class Uverbs:
     def query_mr(self, mr: Mr) -> Return:
         """UVERBS_METHOD_QUERY_MR."""
         fields: list[Any] = [ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_uint64(), ctypes.c_uint64()]
-        out = [(number, ctypes.sizeof(each), ctypes.addressof(each)) for number, each in enumerate(fields, 1)]
-        error, _ = self._ioctl(_QUERY_MR, [(0, 0, mr.handle), *out])
+        attributes: list[tuple[int, int, int | bytes]] = [(0, 0, mr.handle)]
+        for number, each in enumerate(fields, 1):
+            attributes.append((number, ctypes.sizeof(each), ctypes.addressof(each)))
+        error, _ = self._ioctl(_QUERY_MR, attributes)
         return Return(error, error, told=None if error else Told(*(each.value for each in fields)))
 
     def dereg_mr(self, mr: Mr) -> Return:

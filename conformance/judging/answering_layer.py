@@ -31,11 +31,6 @@ def answering_layer(case: Case, seen: Observation) -> str:
     return CORE if layer == KERNEL and seen.get("errno") and _is_of_core(case, seen["errno"]) else layer
 
 
-def format_answering_layer(case: Case, seen: Observation) -> str:
-    """A clause that names the layer, where it is not the driver that has to be mended; else empty."""
-    return "; the kernel's RDMA core answered, whatever the driver" if answering_layer(case, seen) == CORE else ""
-
-
 def _is_of_core(case: Case, code: str) -> bool:
     step, arguments = case.when, case.when.arguments
     if step.call == "ibv_advise_mr":

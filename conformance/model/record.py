@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
+from conformance.model.fault import FaultData
 from conformance.model.observation import Alarm, KernelEvidence, Observation, PointExample
 from conformance.model.verdict import Verdict
 
@@ -198,6 +199,7 @@ class Deviation(TypedDict):
     verdict: NotRequired[Verdict]
     expected: NotRequired[str]
     observed: NotRequired[str]
+    fault: NotRequired[FaultData]
     count: NotRequired[int]
     of: NotRequired[int]
     smallest: NotRequired[dict[str, str]]
@@ -216,6 +218,7 @@ class OutcomeFacts(TypedDict):
     expected: str
     observed: str
     rule: str
+    fault: NotRequired[FaultData]
     clause: NotRequired[str]
     notes: NotRequired[list[str]]
 
@@ -239,6 +242,7 @@ class ResultRecord(TypedDict):
 
     `duration_us` is in microseconds, None if not measured. `worker` is the number of the worker that ran the case,
     `device` that worker's device if several share the cases.
+    `fault` is what a violation is about; of a sweep, and of random sequences, the deviations have theirs.
     `set_up` is only in results that say something bad of the stack or of the harness. `claimed` is the verdict that the
     worker gave, if its observation gives another: the case is BROKEN then, for good.
     `points_data` is only in records before they are stored; in the file, `points_file` names a side file with these
@@ -255,6 +259,7 @@ class ResultRecord(TypedDict):
     effective: Verdict
     waiver: WaiverFacts | None
     reason: str
+    fault: NotRequired[FaultData]
     call: str
     expected: Expected
     observed: Observation

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from conformance.errors import UserError
+from conformance.model.fault import FaultData, FaultKind, verdict_of
 from conformance.model.record import (
     SCHEMA,
     ConfirmationRecord,
@@ -85,6 +86,7 @@ RESULT: ResultRecord = {
     "effective": Verdict.MISSED,
     "waiver": {},
     "reason": "",
+    "fault": {},
     "call": "",
     "expected": {},
     "observed": {},
@@ -119,6 +121,7 @@ DEVIATION: Deviation = {
     "clause": "",
     "expected": "",
     "observed": "",
+    "fault": {},
     "count": 0,
     "of": 0,
     "smallest": {},
@@ -227,6 +230,7 @@ def completed_result(result: ResultRecord, where: str) -> ResultRecord:
         raise UserError(f"{where}: a count of points is not a number")
     if not set(map(str, shaped["rule_verdicts"].values())) <= set(VERDICTS):
         raise UserError(f"{where}: an unknown verdict in `rule_verdicts`")
+    _check_fault(shaped["fault"], shaped["verdict"], where)
     shaped["deviations"] = [_deviation(each, f"{where}: a deviation") for each in shaped["deviations"]]
     _check_texts(shaped["observed"].get("lacking", []), f"{where}: `observed.lacking`")
     return cast(ResultRecord, shaped)
@@ -256,8 +260,24 @@ def _deviation(data: Any, where: str) -> dict[str, Any]:
     shaped = _completed(data, DEVIATION, where)
     _check_texts(shaped["rules"], f"{where}: `rules`")
     _check_texts(shaped["afterwards"], f"{where}: `afterwards`")
+    _check_fault(shaped["fault"], data.get("verdict") or Verdict.FAIL, where)
     shaped["set_up"] = _set_up(shaped["set_up"], where)
     return shaped
+
+
+def _check_fault(data: Any, verdict: str, where: str) -> None:
+    """Raises UserError for a fault that does not give this verdict; what has none is of an older version."""
+    if not data:
+        return
+    if wrong := mismatch(data, FaultData):
+        raise UserError(f"{where}: `fault`: {wrong}")
+    if "kind" not in data:
+        raise UserError(f"{where}: `fault` has no `kind`")
+    if len(data.get("site") or ()) not in (0, 4):
+        raise UserError(f"{where}: `fault.site` has {len(data['site'])} names, not 4")
+    gives = verdict_of(FaultKind(data["kind"]))
+    if gives != verdict:
+        raise UserError(f"{where}: its fault, {data['kind']}, gives {gives} and not {verdict}")
 
 
 def _set_up(data: Any, where: str) -> dict[str, Any]:

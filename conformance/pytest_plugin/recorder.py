@@ -20,14 +20,16 @@ from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.kernel.build_ids import under_test
 from conformance.model.capability import Capabilities
+from conformance.model.fault import FaultKind
 from conformance.model.record import SCHEMA, DeviceFacts, HeaderRecord, ProgressRecord, Record, ResultRecord
-from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.device_lock import has_several, named_devices
 from conformance.pytest_plugin.options import case_of, cases_of, options_of, suite_of, text_of
 from conformance.results.files import write_all
 from conformance.results.records import FILE_NAME, decode, encode, footer_record, result_record
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
+from conformance.supervision import WorkerEnd
+from conformance.supervision.losses import loss_of
 from conformance.tables.suite import VERSION, Suite
 
 # The recorder's name among the plugins of pytest.
@@ -182,7 +184,8 @@ class Recorder:
         suite = suite_of(self.config)
         found = suite.find(case_id(nodeid))
         if found:
-            judgement = Judgement(Verdict.CRASH, "the process that ran the case died")
+            end = WorkerEnd("the process that ran the case died", kind=FaultKind.PROCESS_DIED)
+            judgement = Judgement.of_fault(loss_of(found, end, []))
             self._record_result(result_record(found, suite.registry, judgement, {}))
 
     def pytest_sessionfinish(self) -> None:

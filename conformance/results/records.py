@@ -17,6 +17,7 @@ from typing import Any
 from conformance.errors import UserError
 from conformance.judging import Judgement, answering_layer
 from conformance.model.case import Case
+from conformance.model.fault import FaultKind
 from conformance.model.kind import Kind
 from conformance.model.observation import DivergenceData, KernelEvidence, Observation
 from conformance.model.record import (
@@ -73,6 +74,7 @@ def result_record(
         "effective": Verdict(judgement.verdict),
         "waiver": None,
         "reason": judgement.reason,
+        **({"fault": judgement.fault.as_data()} if judgement.fault else {}),  # type: ignore[typeddict-item]
         "call": str(case.when),
         "expected": expected(case),
         "observed": observed,
@@ -92,14 +94,15 @@ def result_record(
 
 def _add_divergences(record: ResultRecord, divergences: Sequence[DivergenceData]) -> None:
     """Adds the deviations of random sequences, and verdicts on their rules unless the kernel reported an error."""
-    deviations: list[Deviation] = [
-        {"when": each["when"], "rules": [each["rule"]], "observed": each["fault"], "row": each["row"]}
-        for each in divergences
-    ]
-    record["deviations"] = deviations
-    if all(each["fault"] in record["reason"] for each in divergences):
+    record["deviations"] = [_of_divergence(each) for each in divergences]
+    if record.get("fault", {}).get("kind") == FaultKind.DIFFERENT:
         broken = {each["rule"] for each in divergences}
         record["rule_verdicts"] = {rule: Verdict.FAIL if rule in broken else Verdict.PASS for rule in record["rules"]}
+
+
+def _of_divergence(each: DivergenceData) -> Deviation:
+    found: Deviation = {"when": each["when"], "rules": [each["rule"]], "observed": each["fault"], "row": each["row"]}
+    return {**found, "fault": each["found"]} if "found" in each else found
 
 
 def occurrence(record: ResultRecord) -> Occurrence:

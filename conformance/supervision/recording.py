@@ -7,9 +7,9 @@ Workers run at the same time, so that one thread at a time may use it (superviso
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
-from conformance import judging
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.case import Case
@@ -34,7 +34,8 @@ from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
 from conformance.supervision.confirmation import Violation, violations
 from conformance.supervision.examiner import Examiner, bounded_log, cut
-from conformance.supervision.worker import Listener
+from conformance.supervision.losses import loss_of
+from conformance.supervision.worker import Listener, WorkerEnd
 
 NO_WORKER = 0
 _MOST_HEADER_BYTES = 1 << 20  # of what a run takes from it
@@ -88,7 +89,8 @@ class Recording:
         self._file.append(prior.resumed_record())
         self._listener.run_started(prior.header, len(self.cases))
         if prior.in_flight in self.cases and self.boot_id and prior.boot_id != self.boot_id:
-            self.record(prior.in_flight, Verdict.CRASH, "the host went down while the case ran")
+            end = WorkerEnd("the host went down while the case ran")
+            self.record_loss(self.cases[prior.in_flight], end, None, [], NO_WORKER)
 
     def worker_started(self) -> int:
         """Counts a worker; returns its number."""
@@ -148,16 +150,13 @@ class Recording:
             self._file.append(record)
 
     def record_loss(
-        self, case: Case, verdict: Verdict, reason: str, at: ProgressRecord | None, log: Sequence[str], worker: int
+        self, case: Case, end: WorkerEnd, at: ProgressRecord | None, log: Sequence[str], worker: int
     ) -> None:
         """Records the case in flight of a worker that died or hung, with its last progress and its last output."""
         row = at.get("row") if at else None
-        if at and row:
-            reason += f", in {at['point']}"
-        elif at:
-            reason += f", at the point {at['point']} or one of those soon after it"
-        cause = "; ".join(filter(None, (judging.first_alarm(log), judging.crash_location(log))))
-        record = self._result(case.id, verdict, cut(f"{case.when}: {reason}{cause and f' ({cause})'}"), log)
+        judgement = Judgement.of_fault(loss_of(case, end, log, at["point"] if at else ""))
+        verdict = Verdict(judgement.verdict)
+        record = self._result(case.id, replace(judgement, reason=cut(judgement.reason)), log)
         rule = at.get("rule", "") if at else ""
         # A random sequence: record it, and the rule that it is about.
         if at and row and len(row) <= _MOST_ROW and rule in self._registry:
@@ -168,11 +167,11 @@ class Recording:
 
     def record(self, case: str, verdict: Verdict, reason: str, worker: int = NO_WORKER) -> None:
         """Records a verdict of the supervisor's own."""
-        self.append(self.prepared(self._result(case, verdict, reason, []), worker))
+        self.append(self.prepared(self._result(case, Judgement(verdict, reason), []), worker))
 
-    def _result(self, case: str, verdict: Verdict, reason: str, log: Sequence[str]) -> ResultRecord:
+    def _result(self, case: str, judgement: Judgement, log: Sequence[str]) -> ResultRecord:
         kernel: KernelEvidence = {"log": bounded_log(log)} if log else {}
-        return result_record(self.cases[case], self._registry, Judgement(verdict, reason), {}, kernel=kernel)
+        return result_record(self.cases[case], self._registry, judgement, {}, kernel=kernel)
 
     def expects(self, case: str) -> bool:
         """Whether a result of this case would be recorded."""

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from conformance.model.case import Case
+from conformance.model.fault import verdict_of
 from conformance.model.record import HeaderRecord, OfferedRecord, Record, ResultRecord
 from conformance.model.record_shape import mismatch_of
-from conformance.model.verdict import Verdict
 from conformance.results.records import decode
 from conformance.supervision.examiner import Examiner
-from conformance.supervision.worker import START_DEADLINE_S, Worker
+from conformance.supervision.losses import SILENT, loss_of
+from conformance.supervision.worker import START_DEADLINE_S, Worker, WorkerEnd
 
 _EVIDENCE_LINES = 30
 # What judges the lines of a worker that has sent these records; raises UserError if it has another stack.
@@ -46,9 +47,9 @@ def repeat(
         if hearing.in_flight != wanted.id:
             return None
         if raw is None:
-            return _lost(wanted.id, Verdict.HANG, "no answer within its deadline", worker)
+            return _lost(wanted, SILENT, worker)
         end = worker.end()
-        return None if end.external else _lost(wanted.id, Verdict.CRASH, end.what, worker)
+        return None if end.external else _lost(wanted, end, worker)
     finally:
         worker.close()
 
@@ -99,10 +100,13 @@ def _read(raw: bytes) -> Record | None:
     return record if record["type"] == "result" or not mismatch_of(record) else None
 
 
-def _lost(case: str, verdict: Verdict, reason: str, worker: Worker) -> ResultRecord:
+def _lost(case: Case, end: WorkerEnd, worker: Worker) -> ResultRecord:
+    log = worker.console_tail(_EVIDENCE_LINES)
+    fault = loss_of(case, end, log)
+    verdict = verdict_of(fault.kind)
     return {
         "type": "result",
-        "case": case,
+        "case": case.id,
         "rules": [],
         "level": "",
         "entry": "",
@@ -110,12 +114,13 @@ def _lost(case: str, verdict: Verdict, reason: str, worker: Worker) -> ResultRec
         "verdict": verdict,
         "effective": verdict,
         "waiver": None,
-        "reason": reason,
+        "reason": end.what,
+        "fault": fault.as_data(),
         "call": "",
         "expected": {},
         "observed": {},
         "source": {},
-        "kernel": {"log": worker.console_tail(_EVIDENCE_LINES)},
+        "kernel": {"log": log},
         "duration_us": None,
         "repro": "",
     }

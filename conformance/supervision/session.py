@@ -18,6 +18,7 @@ from conformance.model.record_shape import mismatch_of
 from conformance.model.verdict import Verdict
 from conformance.results.records import decode
 from conformance.supervision.examiner import Examiner, cut
+from conformance.supervision.losses import SILENT
 from conformance.supervision.recording import Recording
 from conformance.supervision.worker import START_DEADLINE_S, TRIES, Worker, WorkerEnd
 
@@ -194,9 +195,9 @@ class Session:
 
     def _hung(self) -> None:
         """Handles a silence longer than the deadline, during a case or between cases."""
-        self.end_reason = reason = "no answer within its deadline"
+        self.end_reason = SILENT.what
         if self._in_flight:
-            self._record_loss(Verdict.HANG, reason)
+            self._record_loss(SILENT)
         self._worker.kill()
 
     def _ended(self, end: WorkerEnd) -> None:
@@ -205,7 +206,7 @@ class Session:
         if end.external:
             self._count_external_end(end.what)
         elif self._in_flight:
-            self._record_loss(Verdict.CRASH, end.what)
+            self._record_loss(end)
 
     def _count_external_end(self, what: str) -> None:
         self._external_ends[self._in_flight] += 1
@@ -216,9 +217,9 @@ class Session:
             self._recording.record(self._in_flight, Verdict.BROKEN, reason, self._number)
             self.progress = True
 
-    def _record_loss(self, verdict: Verdict, reason: str) -> None:
-        self.end_reason = f"{reason} in {self._in_flight}"
+    def _record_loss(self, end: WorkerEnd) -> None:
+        self.end_reason = f"{end.what} in {self._in_flight}"
         case = self._recording.cases[self._in_flight]
         log = self._worker.console_tail(EVIDENCE_LINES)
-        self._recording.record_loss(case, verdict, reason, self._last_progress, log, self._number)
+        self._recording.record_loss(case, end, self._last_progress, log, self._number)
         self.progress = True

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from conformance.model.fault import FaultKind
 from conformance.model.record import HeaderRecord, ResultRecord
 
 # The default deadline of a case, in seconds. A case takes milliseconds, one compiles a program; software emulation on a
@@ -19,10 +20,15 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """How a worker ended. `external`: neither the kernel nor the process under test caused it."""
+    """How a worker ended. `external`: neither the kernel nor the process under test caused it.
+
+    `kind` is what died otherwise, and `by` the signal or status with which a process ended.
+    """
 
     what: str = "the kernel or process under test died"
     external: bool = False
+    kind: FaultKind = FaultKind.KERNEL_DIED
+    by: str = ""
 
 
 class Worker(Protocol):

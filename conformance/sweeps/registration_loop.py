@@ -155,6 +155,12 @@ class RegistrationLoop:
     ) -> tuple[native.Call, native.Call, Callable[..., object]]:
         """The call, the one that takes its index where an optional flag is set, and what undoes either."""
         call, access, length, entry = context.case.when.call, column["access"], column["length"], self._entry
+        if isinstance(entry, RegMrEx):
+            library = cast(Libibverbs, entry.library)
+            made = (native.address(library.raw("ibv_reg_mr_ex")), pd.pointer, column["addr"], length)
+            ways = {"ibv_reg_mr": (*made, access), "ibv_reg_mr_iova": (*made, column.get("hca_va", 0), access)}
+            door = native.Call(native.function(_BY_DOOR[call]), ways[call])
+            return door, door, library.raw("ibv_dereg_mr")
         if call == "ibv_reg_dmabuf_mr":
             fd = context.dmabufs[str(context.case.when.arguments["fd"])].fd
             if isinstance(entry, Uverbs):
@@ -170,12 +176,6 @@ class RegistrationLoop:
             arguments = (ctypes.addressof(self._descriptor), pd.handle, addr, length, iova, access)
             write = native.Call(native.function("rdma_cts_write_reg"), arguments)
             return write, write, native.function("rdma_cts_write_dereg")
-        if isinstance(entry, RegMrEx):
-            library = cast(Libibverbs, entry.library)
-            made = (native.address(library.raw("ibv_reg_mr_ex")), pd.pointer, addr, length)
-            ways = {"ibv_reg_mr": (*made, access), "ibv_reg_mr_iova": (*made, iova, access)}
-            door = native.Call(native.function(_BY_DOOR[call]), ways[call])
-            return door, door, library.raw("ibv_dereg_mr")
         translated = (pd.pointer, addr, length, iova, access)
         own = (pd.pointer, addr, length, access) if call == "ibv_reg_mr" else translated
         optional = native.Call(entry.raw("ibv_reg_mr_iova2"), translated)

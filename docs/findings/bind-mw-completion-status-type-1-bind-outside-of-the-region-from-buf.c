@@ -1,7 +1,7 @@
 /* STAT-06, InfiniBand Architecture Specification, volume 1, completion
- * statuses: A bind that was posted and fails because of the range, the
- * rights or the region completes with a memory management operation error
- * (MW_BIND_ERR): the request that caused an error is not reported as
+ * statuses, 11.6.2: A bind that was posted and fails because of the range,
+ * the rights or the region completes with a memory management operation
+ * error (MW_BIND_ERR): the request that caused an error is not reported as
  * flushed.
  * Case bind_mw/completion_status/type-1-bind-outside-of-the-region-from-buf
  * of rdma-cts.

@@ -1,6 +1,6 @@
 /* BIND-19, InfiniBand Architecture Specification, volume 1, memory windows
- * of type 2; ibv_alloc_mw(3), the types 2A and 2B: A window of type 2
- * belongs to the queue pair on which it was bound: it is opened and
+ * of type 2, o10-37.2.26; ibv_alloc_mw(3), the types 2A and 2B: A window of
+ * type 2 belongs to the queue pair on which it was bound: it is opened and
  * invalidated over no other. Invalidating by another queue pair, an unknown
  * key, the key of a registered region or of a type 1 window, or a key that
  * is invalid already, fails and changes nothing.

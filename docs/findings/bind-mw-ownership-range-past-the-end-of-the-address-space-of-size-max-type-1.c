@@ -1,6 +1,7 @@
-/* BIND-17, ibv_alloc_mw(3), DESCRIPTION; ibv_bind_mw(3), the length: "Once
- * bound, the memory window allows RDMA (remote) access to a subset of the MR
- * to which it was bound"
+/* BIND-17, ibv_alloc_mw(3), DESCRIPTION; ibv_bind_mw(3), the length;
+ * InfiniBand Architecture Specification, volume 1, C10-75: "Once bound, the
+ * memory window allows RDMA (remote) access to a subset of the MR to which
+ * it was bound"
  * Case bind_mw/ownership/range-past-the-end-of-the-address-space-of-size-max
  * -type-1 of rdma-cts.
  * cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up */

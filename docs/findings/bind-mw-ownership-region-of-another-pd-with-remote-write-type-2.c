@@ -1,9 +1,9 @@
-/* BIND-18, InfiniBand Architecture Specification, volume 1, memory windows;
- * ibv_bind_mw(3), where <infiniband/verbs.h> compares the domains of region
- * and window: The window, the region and the queue pair of a bind belong to
- * one protection domain. A bind of either type of objects of two domains is
- * refused, and a window's key opens nothing to queue pairs of another
- * domain, atomics included.
+/* BIND-18, InfiniBand Architecture Specification, volume 1, memory windows,
+ * C10-72; ibv_bind_mw(3), where <infiniband/verbs.h> compares the domains of
+ * region and window: The window, the region and the queue pair of a bind
+ * belong to one protection domain. A bind of either type of objects of two
+ * domains is refused, and a window's key opens nothing to queue pairs of
+ * another domain, atomics included.
  * Case bind_mw/ownership/region-of-another-pd-with-remote-write-type-2 of
  * rdma-cts.
  * cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up */

@@ -1,8 +1,8 @@
 /* BIND-20, InfiniBand Architecture Specification, volume 1, memory windows
- * of type 2; ibv_inc_rkey(3), which changes only the low 8 bits of a key: A
- * posted bind whose new key has another index than the window's, or whose
- * window of type 2 is still bound, is refused, and an existing binding stays
- * as it was.
+ * of type 2, o10-37.2.30; ibv_inc_rkey(3), which changes only the low 8 bits
+ * of a key: A posted bind whose new key has another index than the window's,
+ * or whose window of type 2 is still bound, is refused, and an existing
+ * binding stays as it was.
  * Case bind_mw/rebinding/key-with-another-index-mw.rkey-+-0x100 of rdma-cts.
  * cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up */
 #include <err.h>

@@ -1,8 +1,8 @@
 /* STAT-03, InfiniBand Architecture Specification, volume 1, completion
- * statuses; errors that the requester detects: A request of a connection
- * whose local buffer cannot be read, because of its key, its range or its
- * protection domain, completes with a local protection error, and its queue
- * pair goes to the error state.
+ * statuses, 11.6.2; errors that the requester detects: A request of a
+ * connection whose local buffer cannot be read, because of its key, its
+ * range or its protection domain, completes with a local protection error,
+ * and its queue pair goes to the error state.
  * Case reg_mr/completion_status/send-by-a-stale-key of rdma-cts.
  * cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up */
 #include <err.h>

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reference.device import Device
-from trial.blind.permitted import (
-    BindFaultsAreFoundInCompletions,
-    HugetlbWithoutPagingRefused,
-    KeysStayAfterAChange,
-    NoChangeOfOnDemandRegions,
-    OnlyFlushedAdviceIsFollowed,
-    RelaxedOrderingIgnored,
-)
+from trial.mutants.access_flags import HugetlbWithoutPagingRefused
+from trial.mutants.advice_pages import OnlyFlushedAdviceIsFollowed
+from trial.mutants.bind_posting import BindFaultsAreFoundInCompletions
+from trial.mutants.ordering import RelaxedOrderingIgnored
+from trial.mutants.rereg_access import KeysKept
+from trial.mutants.rereg_special import NoChangeOfOnDemandRegions
 from trial.personas.persona import Persona
 from trial.personas.queueing import NoQueryOfQueuePairs, ReadSinksNeedRemoteWrite
 from trial.personas.registering import HugePagesNotOffered, LowestFreeKey, NoRemoteKeyWithoutRights
@@ -33,7 +31,7 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     OnlyFlushedAdviceIsFollowed: ("asynchronous-advice-for-every-domain",),
     NoChangeOfOnDemandRegions: ("on-demand-regions-keep-their-domain",),
     # There is no old key.
-    KeysStayAfterAChange: ("old-key-serves",),
+    KeysKept: ("old-key-serves",),
     # Memory without LOCAL_WRITE has no REMOTE_WRITE either, and is refused for that.
     ReadSinksNeedRemoteWrite: ("reads-write-anything",),
     # HUGETLB is refused before anything asks whether it fits.

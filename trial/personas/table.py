@@ -9,22 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reference.device import Device
-from trial.blind.permitted import (
-    BindFaultsAreFoundInCompletions,
-    BoundRegionIsEinval,
-    ChangeGivesANewIndex,
-    FailuresCarryVendorErrors,
-    HandlesAreReused,
-    HugetlbWithoutPagingRefused,
-    KeysHaveTagZero,
-    KeysStayAfterAChange,
-    LibraryIgnoresUnselectedAccess,
-    NoChangeOfOnDemandRegions,
-    OnDemandPagesAreBroughtInAtOnce,
-    OnlyFlushedAdviceIsFollowed,
-    RelaxedOrderingIgnored,
-    UnknownBitsAreNotSupported,
-)
+from trial.mutants.access_flags import HugetlbWithoutPagingRefused, UnknownBitsAreNotSupported
+from trial.mutants.advice_pages import OnlyFlushedAdviceIsFollowed
+from trial.mutants.bind_failures import FailuresCarryVendorErrors
+from trial.mutants.bind_posting import BindFaultsAreFoundInCompletions
+from trial.mutants.deregistration import BoundRegionIsEinval
+from trial.mutants.extent import HandlesAreReused
+from trial.mutants.keys import KeysHaveTagZero
+from trial.mutants.on_demand import OnDemandPagesAreBroughtInAtOnce
+from trial.mutants.ordering import RelaxedOrderingIgnored
+from trial.mutants.rereg_access import KeysKept, KeysOfAnotherIndex
+from trial.mutants.rereg_special import NoChangeOfOnDemandRegions
+from trial.mutants.rereg_structure import LibraryIgnoresUnselectedAccess
 from trial.personas.persona import Persona
 from trial.personas.queueing import (
     AbsentTypesAreInvalid,
@@ -95,7 +91,7 @@ _MLX5 = Persona(
         NoZeroBasedTypeOne: "providers/mlx5/qp.c: mlx5_bind_mw",
         NoBindOfZeroBasedRegions: "providers/mlx5/qp.c: mlx5_bind_mw",
         WindowsOfTwoGigabytes: "providers/mlx5/qp.c: set_bind_wr",
-        ChangeGivesANewIndex: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr, where the key is replaced",
+        KeysOfAnotherIndex: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr, where the key is replaced",
         NoChangeOfOnDemandRegions: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr",
         OnDemandPagesAreBroughtInAtOnce: f"{_HW}/mlx5/mr.c: mlx5_ib_reg_user_mr, by mlx5_ib_init_odp_mr",
         OnlyFlushedAdviceIsFollowed: f"{_HW}/mlx5/odp.c: mlx5_ib_advise_mr_prefetch, which queues what is not flushed",
@@ -110,7 +106,7 @@ _MLX4 = Persona(
     {
         **_CORE,
         **_CHANGES,
-        KeysStayAfterAChange: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
+        KeysKept: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
         NoWritingOfReadOnlyPins: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
         PinnedForWriting: f"{_HW}/mlx4/mr.c: mlx4_get_umem_mr",
         RelaxedOrderingIgnored: f"{_HW}/mlx4/mr.c: mlx4_ib_reg_user_mr, by convert_access",
@@ -192,7 +188,7 @@ _HNS = Persona(
         **_CORE,
         **_CHANGES,
         LowestFreeKey: f"{_HW}/hns/hns_roce_mr.c: alloc_mr_key, by ida_alloc_range",
-        KeysStayAfterAChange: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
+        KeysKept: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
         NoChangeAfterAFailedOne: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
         RelaxedOrderingIgnored: f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr",
     },

@@ -1,0 +1,23 @@
+#!/bin/sh
+# Format, lint, types and spelling of the whole tree, as a CI checks them: ci/lint.sh
+# The tools are Python packages of fixed versions, checked by hash, in a virtual environment of the suite's cache.
+set -eu
+cd "$(dirname -- "$(readlink -f -- "$0")")/.."
+list=ci/lint-tools.txt
+cache=${RDMA_CTS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/rdma-cts}
+python=${RDMA_CTS_PYTHON:-python3}
+tools=$cache/lint/$(sha256sum "$list" | cut -c 1-16)-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+if [ ! -e "$tools/complete" ]; then
+    if ! "$python" -c 'import ensurepip' 2>/dev/null; then
+        sh fixtures/system/install-packages.sh python3-venv || exit 3
+    fi
+    echo "ci/lint.sh: installing $(grep -c == "$list") packages into $tools"
+    rm -rf "$tools"
+    "$python" -m venv "$tools"
+    "$tools/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$list"
+    : >"$tools/complete"
+fi
+"$tools/bin/ruff" format --check .
+"$tools/bin/ruff" check .
+"$tools/bin/mypy" --cache-dir "$tools/mypy"
+git ls-files -z -- '*.md' '*.py' '*.sh' '*.yaml' '*.html' '*.c' | xargs -0 "$tools/bin/codespell" --

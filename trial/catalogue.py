@@ -1,0 +1,41 @@
+"""What there is to try on the reference: its violations, those written blind, and its permitted variants.
+
+Not for what alters real calls (trial/mutants/calls/ and data_path/), which a guest reads alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from conformance.errors import UserError
+from conformance.tables.suite import Suite
+from conformance.yamldoc.reader import suggestion
+from trial import mutants
+from trial.violation import BLIND, Violation, modules_of, violations_in
+
+_ALL = tuple(violations_in(modules_of(mutants)))
+VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written != BLIND)
+# Written without sight of the cases or the engine, from the rules, the documents and the reference. What they showed at
+# first is in docs/trial.md.
+BLIND_VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written == BLIND)
+PERMITTED_VARIANTS: tuple[Violation, ...] = tuple(each for each in _ALL if each.permitted)
+# Rules that no driver can break in a way that a case could detect, and why.
+UNTRIABLE = {"REREG-15": "a driver may reuse resources or not: the behaviour is recorded and never fails"}
+
+
+def chosen_of(
+    known: Sequence[Violation], suite: Suite, rules: Sequence[str] = (), names: Sequence[str] = ()
+) -> list[Violation]:
+    """Those of these rules and names, or all. Raises UserError."""
+    for rule in rules:
+        if rule not in suite.registry:
+            raise UserError(f"unknown rule {rule!r}{suggestion(rule, list(suite.registry))}")
+        if rule in UNTRIABLE:
+            raise UserError(f"{rule} cannot be tried: {UNTRIABLE[rule]}")
+    for name in names:
+        if name not in {each.name for each in known}:
+            raise UserError(f"unknown violation {name!r}{suggestion(name, [each.name for each in known])}")
+    chosen = [each for each in known if not (rules or names) or each.rule in rules or each.name in names]
+    if not chosen:
+        raise UserError(f"no violation of {' or '.join(rules)}")
+    return chosen

@@ -1,0 +1,276 @@
+"""Deregistration with bound windows and with requests in flight."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import replace
+
+from conformance.bench.calls import Return, Sge
+from reference.device import Device
+from reference.objects import Domain, Refused, Region, Window
+from reference.queues import Queue
+from trial.mutants.bases import SENDS, Watching
+from trial.violation import permits, plain, violates
+
+
+@violates("DEREG-02", Device.busy)
+def bound_windows_forgotten(self: Device, region: Region) -> bool:
+    """A region is deregistered although windows are bound to it."""
+    return False
+
+
+@violates("DEREG-02", Device.busy)
+def only_type_one_is_looked_at(self: Device, region: Region) -> bool:
+    """A region is deregistered although a window of type 2 is bound to it."""
+    return any(window.kind == 1 for window in region.windows)
+
+
+@violates("DEREG-02", Device.busy)
+def half_destroyed(self: Device, region: Region) -> bool:
+    """A refused deregistration invalidates the region."""
+    if region.windows:
+        region.usable = False
+    return plain(self).busy(region)
+
+
+@violates("DEREG-02", Device.busy)
+def window_unbound_by_refusal(self: Device, region: Region) -> bool:
+    """A refused deregistration unbinds the window."""
+    bound = plain(self).busy(region)
+    for window in list(region.windows):
+        window.access = 0
+    return bound
+
+
+@violates("DEREG-02")
+class BusyForEver(Device):
+    """A region stays busy after its window was unbound."""
+
+    def release_region(self, window: Window, region: Region) -> None:
+        """Does not notify the region."""
+
+
+@violates("DEREG-02", written="blind")
+class PostedWindowsDoNotCount(Device):
+    """A region to which a type 2 window is bound can be deregistered."""
+
+    def busy(self, region: Region) -> bool:
+        return any(each.kind == 1 for each in region.windows)
+
+    def forget_key(self, region: Region) -> None:
+        super().forget_key(region)
+        if region.handle not in self.regions:
+            for window in list(region.windows):
+                self.unbind(window)
+
+
+@violates("DEREG-02", written="blind")
+class WindowsWithoutRightsDoNotCount(Device):
+    """A region can be deregistered if the windows bound to it have no rights."""
+
+    def busy(self, region: Region) -> bool:
+        return any(each.access for each in region.windows)
+
+    def forget_key(self, region: Region) -> None:
+        super().forget_key(region)
+        if region.handle not in self.regions:
+            for window in list(region.windows):
+                self.unbind(window)
+
+
+@violates("DEREG-02", Device.deregister, written="blind")
+def failed_deregistration_ends_the_key(self: Device, handle: int) -> None:
+    """A deregistration that fails for a bound window makes the region unusable."""
+    try:
+        plain(self).deregister(handle)
+    except Refused:
+        if handle in self.regions:
+            self.regions[handle].usable = False
+        raise
+
+
+@violates("DEREG-02", Device.deregister, written="blind")
+def failed_deregistration_unbinds(self: Device, handle: int) -> None:
+    """A deregistration that fails for a bound window takes the window off the region."""
+    try:
+        plain(self).deregister(handle)
+    except Refused:
+        if handle in self.regions:
+            for window in list(self.regions[handle].windows):
+                self.unbind(window)
+        raise
+
+
+@violates("DEREG-02", written="blind")
+class InvalidatedWindowStillCounts(Device):
+    """After a window's invalidation its region cannot be deregistered until the window is deallocated."""
+
+    _invalidating = False
+
+    def setup(self) -> None:
+        self._held: dict[int, Region] = {}
+
+    def invalidate(self, key: int, queue: int, domain: Domain) -> bool:
+        found = self.keys.get(key)
+        region = found.region if isinstance(found, Window) else None
+        done = super().invalidate(key, queue, domain)
+        if done and region and found:
+            self._held[id(found)] = region
+        return done
+
+    def busy(self, region: Region) -> bool:
+        return super().busy(region) or any(each is region for each in self._held.values())
+
+    def dealloc_mw(self, window: Window) -> None:
+        super().dealloc_mw(window)
+        self._held.pop(id(window), None)
+
+
+@violates("DEREG-02", written="blind")
+class OneWindowGoneAllGone(Device):
+    """With two windows bound to it a region can be deregistered as soon as one of them is unbound."""
+
+    def release_region(self, window: Window, region: Region) -> None:
+        super().release_region(window, region)
+        self._released.append(region)
+
+    def setup(self) -> None:
+        self._released: list[Region] = []
+
+    def busy(self, region: Region) -> bool:
+        return super().busy(region) and not (len(region.windows) == 1 and region in self._released)
+
+    def forget_key(self, region: Region) -> None:
+        super().forget_key(region)
+        if region.handle not in self.regions:
+            for window in list(region.windows):
+                self.unbind(window)
+
+
+@violates("DEREG-02", Device.dereg_answer, written="blind")
+def busy_region_answers_zero(self: Device, returned: Return) -> Return:
+    """ibv_dereg_mr of a region with a bound window returns 0 and leaves the region there."""
+    return replace(returned, value=0, errno=0) if returned.value == errno.EBUSY else returned
+
+
+@permits("DEREG-02", Device.dereg_answer)
+def other_busy(self: Device, returned: Return) -> Return:
+    """Deregistering a region that is in use returns EINVAL."""
+    return Return(errno.EINVAL, errno.EINVAL) if returned.value == errno.EBUSY else returned
+
+
+@violates("DEREG-04")
+class PostedReceivesKeepTheirRegion(Device):
+    """A region can be written as long as a receive that names it is posted."""
+
+    def setup(self) -> None:
+        self._named: dict[int, Region] = {}
+
+    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
+        for sge in sges:
+            found = self.keys.get(sge.lkey)
+            if isinstance(found, Region):
+                self._named[sge.lkey] = found
+        return super().post_receive(queue, sges, wr_id)
+
+    def found(self, key: int) -> Region | Window | None:
+        return super().found(key) or self._named.get(key)
+
+
+@violates("DEREG-04")
+class PostedReceivesHoldTheRegion(Device):
+    """A region cannot be deregistered while a receive that names it is posted."""
+
+    def setup(self) -> None:
+        self._named: set[int] = set()
+
+    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
+        self._named |= {sge.lkey for sge in sges}
+        return super().post_receive(queue, sges, wr_id)
+
+    def busy(self, region: Region) -> bool:
+        return region.key in self._named or super().busy(region)
+
+
+@violates("DEREG-04", Device.release_region)
+def windows_outlive_their_deallocation(self: Device, window: Window, region: Region) -> None:
+    """After a window has been deallocated its region cannot be deregistered."""
+    if window.queue:
+        plain(self).release_region(window, region)
+
+
+@violates("DEREG-04", written="blind")
+class ReceivesResolvedWhenPosted(Watching):
+    """A posted receive is looked up when it is posted: after deregistration a message still lands there."""
+
+    def setup(self) -> None:
+        super().setup()
+        self._places: dict[tuple[int, int, int], int] = {}
+
+    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
+        for sge in sges:
+            place = self.memory_of_sge(queue, sge, write=True)
+            if place:
+                self._places[queue.number, sge.lkey, sge.addr] = place
+        return super().post_receive(queue, sges, wr_id)
+
+    def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
+        place = super().memory_of_sge(queue, sge, write)
+        if place is None and write and self.opcode in SENDS:
+            return self._places.get((queue.number, sge.lkey, sge.addr))
+        return place
+
+
+@violates("DEREG-04", written="blind")
+class WindowsOfAGoneQueueHoldTheRegion(Device):
+    """A type 2 window whose queue pair is destroyed before it holds its region for ever."""
+
+    def setup(self) -> None:
+        self._gone: set[int] = set()
+
+    def destroy_qp(self, queue: Queue) -> None:
+        super().destroy_qp(queue)
+        self._gone.add(queue.number)
+
+    def release_region(self, window: Window, region: Region) -> None:
+        if window.queue not in self._gone:
+            super().release_region(window, region)
+
+
+@violates("DEREG-04", written="blind")
+class GoneQueuesWindowCannotBeDeallocated(Device):
+    """A window whose queue pair is destroyed before it cannot be deallocated."""
+
+    def setup(self) -> None:
+        self._gone: set[int] = set()
+
+    def destroy_qp(self, queue: Queue) -> None:
+        super().destroy_qp(queue)
+        self._gone.add(queue.number)
+
+    def dealloc_mw(self, window: Window) -> None:
+        if window.queue and window.queue in self._gone:
+            raise Refused(errno.EBUSY)
+        super().dealloc_mw(window)
+
+
+@violates("DEREG-04", written="blind")
+class SecondElementOfAReceiveOutlives(Device):
+    """Of a posted receive all elements but the first are still filled after their region's deregistration."""
+
+    def setup(self) -> None:
+        self._posted: dict[int, Region] = {}
+
+    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
+        for sge in sges[1:]:
+            found = self.found(sge.lkey)
+            if isinstance(found, Region) and found.domain is queue.domain:
+                self._posted[sge.lkey] = found
+        return super().post_receive(queue, sges, wr_id)
+
+    def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
+        held = self._posted.get(lkey)
+        if held and held.handle not in self.regions and held.domain is domain and write:
+            return self.place(held, addr, length) if self.allows_local_write(held) else None
+        return super().local(lkey, domain, addr, length, write)

@@ -1,0 +1,182 @@
+"""REMOTE_WRITE: what it grants, and what is refused without it."""
+
+from __future__ import annotations
+
+from conformance.bench.work_requests import Completion, SendRequest
+from reference.device import Device
+from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Domain, Region
+from reference.queues import SUCCESS, Queue
+from trial.mutants.bases import Watching, granted
+from trial.violation import permits, plain, violates
+
+WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
+
+
+class _TellingOfRefused(Device):
+    """Delivers the immediate data of a refused write, on some types of queue pairs."""
+
+    kinds: tuple[str, ...] = ()
+    immediate: SendRequest | None = None
+
+    def write(self, queue: Queue, request: SendRequest) -> str:
+        self.immediate = request if request.opcode == "RDMA_WRITE_WITH_IMM" else None
+        return super().write(queue, request)
+
+    def refuse(self, queue: Queue, status: str) -> str:
+        request, self.immediate = self.immediate, None
+        if request and queue.kind in self.kinds and queue.peer.receives:
+            self.deliver(queue, None, request.imm, sum(sge.length for sge in request.sges))
+        return super().refuse(queue, status)
+
+
+@violates("REG-05")
+class RefusedImmediateTold(_TellingOfRefused):
+    """A refused write with immediate data moves nothing, but its receiver gets a completion."""
+
+    kinds = ("RC",)
+
+
+@violates("REG-05")
+class RefusedImmediateToldUnreliably(_TellingOfRefused):
+    """Over UC, a refused write with immediate data moves nothing, but its receiver gets a completion."""
+
+    kinds = ("UC",)
+
+
+@violates("REG-05", Device.deliver)
+def immediate_by_length(self: Device, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
+    """The receive of a write with immediate data is an error if its elements are shorter than the write."""
+    peer = queue.peer
+    if content is None and peer.receives and length > sum(sge.length for sge in peer.receives[0][1]):
+        wr_id, _ = self.next_receive(peer)
+        peer.polled.append(Completion(wr_id, "LOC_LEN_ERR"))
+        self.fail(peer)
+        return SUCCESS
+    return plain(self).deliver(queue, content, imm, length)
+
+
+@violates("REG-05", Device.allows)
+def remote_write_unchecked(self: Device, region: Region, right: int) -> bool:
+    """REMOTE_WRITE is not checked."""
+    return right == REMOTE_WRITE or plain(self).allows(region, right)
+
+
+@violates("REG-05", Device.allows)
+def remote_write_by_local_write(self: Device, region: Region, right: int) -> bool:
+    """LOCAL_WRITE grants remote writes."""
+    return granted(region, right, REMOTE_WRITE, LOCAL_WRITE)
+
+
+@violates("REG-05", Device.allows)
+def remote_write_by_remote_read(self: Device, region: Region, right: int) -> bool:
+    """REMOTE_READ grants remote writes."""
+    return granted(region, right, REMOTE_WRITE, REMOTE_READ)
+
+
+@violates("REG-05", Device.allows)
+def remote_write_denied(self: Device, region: Region, right: int) -> bool:
+    """Remote writes are refused although they are granted."""
+    return right != REMOTE_WRITE and plain(self).allows(region, right)
+
+
+@violates("REG-05", Device.put)
+def remote_write_lost(self: Device, addr: int, content: bytes) -> bool:
+    """A remote write completes, but writes nothing."""
+    return True
+
+
+@violates("REG-05", Device.target)
+def remote_write_first(self: Device, queue: Queue, request: SendRequest, length: int) -> int | None:
+    """A remote write is executed first, and its right is checked afterwards."""
+    found = plain(self).target(queue, request, length)
+    if found is None and request.opcode == "RDMA_WRITE":
+        region = self.keys.get(request.rkey)
+        if isinstance(region, Region) and self.contains(region, request.remote_addr, length):
+            self.put(self.translate(region, request.remote_addr), self.gather(queue, request.sges) or b"")
+    return found
+
+
+@violates("REG-05", Device.put)
+def remote_write_cut_short(self: Device, addr: int, content: bytes) -> bool:
+    """The last byte of a longer remote write is not written."""
+    return plain(self).put(addr, content[:-1] if len(content) > 16 else content)
+
+
+@violates("REG-05", Device.target)
+def extended_connections_unchecked(self: Device, queue: Queue, request: SendRequest, length: int) -> int | None:
+    """Access rights are not checked on extended reliable connections."""
+    found = plain(self).target(queue, request, length)
+    region = self.keys.get(request.rkey)
+    if found is None and queue.kind == "XRC" and isinstance(region, Region):
+        return self.place(region, request.remote_addr, length)
+    return found
+
+
+@violates("REG-05", Watching.allows, written="blind")
+def immediate_writes_need_no_right(self: Watching, region: Region, right: int) -> bool:
+    """A write with immediate data needs no REMOTE_WRITE."""
+    return self.opcode == "RDMA_WRITE_WITH_IMM" or plain(self).allows(region, right)
+
+
+@violates("REG-05", Device.write, written="blind")
+def refused_write_leaves_its_first_bytes(self: Device, queue: Queue, request: SendRequest) -> str:
+    """A write that is refused for want of REMOTE_WRITE is refused, but its first bytes are in memory."""
+    status = plain(self).write(queue, request)
+    region = self.found(request.rkey)
+    if status != SUCCESS and request.opcode in WRITES and isinstance(region, Region) and region.usable:
+        content = (self.gather(queue, request.sges) or b"")[:4]
+        if self.contains(region, request.remote_addr, 4) and not self.allows(region, REMOTE_WRITE):
+            self.memory.write(self.translate(region, request.remote_addr), content)
+    return status
+
+
+@violates("REG-05", Device.allows, written="blind")
+def atomic_right_writes(self: Device, region: Region, right: int) -> bool:
+    """REMOTE_ATOMIC lets peers write as well."""
+    return plain(self).allows(region, right) or (right == REMOTE_WRITE and bool(region.access & REMOTE_ATOMIC))
+
+
+@violates("REG-05", written="blind")
+class WriteRightIsLookedUpOnce(Device):
+    """A queue pair through which a peer has written once may write to any region of its PD."""
+
+    def setup(self) -> None:
+        self._granted: set[int] = set()
+
+    def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
+        place = super().remote(rkey, domain, queue, addr, length, right)
+        found = self.found(rkey)
+        if right == REMOTE_WRITE and place is not None:
+            self._granted.add(queue)
+        elif right == REMOTE_WRITE and queue in self._granted and isinstance(found, Region):
+            return self.place(found, addr, length) if self.opens(found, domain) else None
+        return place
+
+
+@violates("REG-05", Watching.allows, written="blind")
+def unreliable_writes_need_no_right(self: Watching, region: Region, right: int) -> bool:
+    """On UC a write needs no REMOTE_WRITE."""
+    return self.transport == "UC" or plain(self).allows(region, right)
+
+
+@violates("REG-05", Device.allows, written="blind")
+def write_right_lost_with_atomics(self: Device, region: Region, right: int) -> bool:
+    """REMOTE_WRITE does not work beside REMOTE_READ and REMOTE_ATOMIC together."""
+    both = REMOTE_READ | REMOTE_ATOMIC
+    return plain(self).allows(region, right) and not (right == REMOTE_WRITE and region.access & both == both)
+
+
+@permits("REG-05", Device.refuse, departs_from=("STAT-01",), written="blind")
+def refusals_are_remote_operation_errors(self: Device, queue: Queue, status: str) -> str:
+    """A responder that refuses an access answers REM_OP_ERR."""
+    return plain(self).refuse(queue, "REM_OP_ERR" if status == "REM_ACCESS_ERR" else status)
+
+
+@permits("REG-05", Device.refuse, departs_from=("STAT-01",), written="blind")
+def responder_lives_on(self: Device, queue: Queue, status: str) -> str:
+    """A responder that refuses an access does not go to the error state itself."""
+    before = queue.peer.state
+    told = plain(self).refuse(queue, status)
+    if before in ("RTR", "RTS") and not queue.peer.receives and status == "REM_ACCESS_ERR":
+        queue.peer.state = before
+    return told

@@ -1,0 +1,167 @@
+"""The trials on references: violations, permitted variants, altered requests and completions, personas, sequences."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from conformance.errors import UserError
+from conformance.model.case import Case
+from conformance.model.kind import Kind
+from conformance.tables.suite import Suite
+from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
+from conformance.yamldoc.reader import suggestion
+from reference.bench import ReferenceBench
+from reference.device import Device
+from trial import report
+from trial.catalogue import BLIND_VIOLATIONS, PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS, chosen_of
+from trial.mutants.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
+from trial.personas import PERSONAS
+from trial.personas import report as personas_report
+from trial.personas.trying import try_personas
+from trial.searching import divergences, for_seconds, subject_of
+from trial.trying import Finding, check_baseline, try_all
+from trial.violation import BLIND, Violation
+
+Say = Callable[[str], None]
+_WHERE = "the reference"
+
+
+def reference(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
+    """Breaks the reference; exit status 0 if nothing survives, few are misattributed, and there is no false alarm."""
+    if arguments.permitted:
+        return _permitted(arguments, suite, PERMITTED_VARIANTS)
+    written = BLIND if arguments.blind else ""
+    known = BLIND_VIOLATIONS if arguments.blind else VIOLATIONS
+    return _violations(
+        arguments, suite, known, [each for each in PERMITTED_VARIANTS if each.written == written], not arguments.blind
+    )
+
+
+def data_path(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
+    """Alters requests and completions of the reference; exit status as of `reference`."""
+    if arguments.permitted:
+        return _permitted(arguments, suite, DATA_PATH_PERMITTED)
+    return _violations(arguments, suite, DATA_PATH_ALTERATIONS)
+
+
+def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
+    """Runs the default tier's cases on personas, without and with violations; exit status 1 if one does not pass."""
+    _check_jobs(arguments.jobs)
+    known = {each.name: each for each in PERSONAS}
+    for name in arguments.personas:
+        if name not in known:
+            raise UserError(f"unknown persona {name!r}{suggestion(name, list(known))}")
+    tried = [each for each in PERSONAS if each.name in arguments.personas or not arguments.personas]
+    if arguments.list:
+        print("\n".join(personas_report.behaviours(each) for each in tried))
+        return 0
+    violations = BLIND_VIOLATIONS if arguments.blind else VIOLATIONS
+    chosen = [] if arguments.permitted else chosen_of(violations, suite, arguments.rule, arguments.violation)
+    started, outcomes = time.monotonic(), []
+    for outcome in try_personas(tried, chosen, of_tier(suite.cases, DEFAULT), arguments.jobs):
+        outcomes.append(outcome)
+        if arguments.verbose:
+            say("\n".join([f"{outcome.persona}: {outcome.processor_s:.1f} s", *personas_report.faults([outcome])]))
+    if arguments.out:
+        personas_report.write(outcomes, arguments.out)
+    print("\n".join([personas_report.table(outcomes), *personas_report.faults(outcomes)]))
+    print(
+        f"{len(outcomes)} personas in {time.monotonic() - started:.1f} s: "
+        f"{sum(each.passed for each in outcomes)} as they should be"
+    )
+    return 0 if all(each.passed for each in outcomes) else 1
+
+
+def sequences(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
+    """Random sequences against a reference with at most one violation; exit status 1 if they find a divergence."""
+    if not arguments.seconds > 0:
+        raise UserError(f"{arguments.seconds:g}: give a number of seconds")
+    chosen = chosen_of(VIOLATIONS, suite, arguments.rule, arguments.violation)
+    if arguments.list:
+        return listed(chosen)
+    kind = chosen[0].kind if arguments.rule or arguments.violation else Device
+    subject, found = subject_of(ReferenceBench(kind()), ReferenceBench().capabilities(), "libibverbs"), 0
+    for divergence in divergences(subject, arguments.seed, for_seconds(arguments.seconds)):
+        found += 1
+        print(f"{divergence.fault}\n\n{divergence.row}", flush=True)
+    print(
+        f"{subject.sequences} sequences, {subject.steps} steps in total, from seed {arguments.seed}: "
+        f"{found} divergences"
+    )
+    return 1 if found else 0
+
+
+def listed(chosen: Sequence[Violation]) -> int:
+    """Prints what was chosen; the exit status."""
+    print("\n".join(f"{each.rule:<9} {each.name}: {each.about}" for each in chosen))
+    return 0
+
+
+def concluded(arguments: argparse.Namespace, trial: report.Trial) -> int:
+    """Writes and prints a trial; the exit status."""
+    if arguments.out:
+        report.write(trial, arguments.out)
+    print(report.summary(trial))
+    return 0 if trial.passed else 1
+
+
+def show(arguments: argparse.Namespace, finding: Finding, number: int, of: int) -> None:
+    """The progress after one finding."""
+    if arguments.verbose:
+        print(report.line(finding), flush=True)
+    elif sys.stderr.isatty():
+        print(f"\r{number} of {of}", end="" if number < of else "\r", file=sys.stderr, flush=True)
+
+
+def _violations(
+    arguments: argparse.Namespace,
+    suite: Suite,
+    known: Sequence[Violation],
+    variants: Sequence[Violation] = (),
+    untriable: bool = False,
+) -> int:
+    """`variants` are tried and `untriable` rules said if all violations are chosen."""
+    _check_jobs(arguments.jobs)
+    chosen = chosen_of(known, suite, arguments.rule, arguments.violation)
+    if arguments.list:
+        return listed(chosen)
+    # A row that takes long on a device can be of the exhaustive tier; here it takes no longer than another.
+    cases = [case for case in suite.cases if case.kind is Kind.ROW or case.tier != EXHAUSTIVE]
+    started = time.monotonic()
+    findings = _findings(arguments, chosen, cases, arguments.whole)
+    whole = len(chosen) == len(known)
+    permitted = list(try_all(variants, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True)) if whole else []
+    not_tried = UNTRIABLE if untriable and whole else {}
+    return concluded(arguments, report.Trial(findings, not_tried, time.monotonic() - started, _WHERE, permitted))
+
+
+def _permitted(arguments: argparse.Namespace, suite: Suite, known: Sequence[Violation]) -> int:
+    """All cases of the default tier on permitted variants; exit status 1 if a case fails one."""
+    _check_jobs(arguments.jobs)
+    chosen = chosen_of(known, suite, arguments.rule, arguments.violation)
+    if arguments.list:
+        return listed(chosen)
+    started = time.monotonic()
+    findings = _findings(arguments, chosen, of_tier(suite.cases, DEFAULT), whole=True)
+    return concluded(arguments, report.Trial([], {}, time.monotonic() - started, _WHERE, findings))
+
+
+def _findings(
+    arguments: argparse.Namespace, chosen: Sequence[Violation], cases: Sequence[Case], whole: bool
+) -> list[Finding]:
+    check_baseline(cases)
+    findings: list[Finding] = []
+    for finding in try_all(chosen, cases, arguments.jobs, whole):
+        findings.append(finding)
+        show(arguments, finding, len(findings), len(chosen))
+    if len(findings) != len(chosen):
+        raise UserError(f"only {len(findings)} of {len(chosen)} violations were tried", status=3)
+    return findings
+
+
+def _check_jobs(jobs: int) -> None:
+    if jobs < 0:
+        raise UserError(f"--jobs {jobs}: give a number of processes, or 0 for one on each processor")
