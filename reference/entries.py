@@ -113,12 +113,12 @@ class ReferenceEntry:
         except Refused as refused:
             return self._answers.refused(self._device, verb, refused.errno)
 
-    def _made(self, verb: Verb, made: Region | Buffer | None, arguments: tuple[Any, ...]) -> Return:
+    def _made(self, verb: Verb, made: Region | Buffer | int | None, arguments: tuple[Any, ...]) -> Return:
         if isinstance(made, Buffer):
             free = functools.partial(self._device.free_buf, made.handle)
             return Return(made.addr, 0, buffer=calls.Buffer(made.handle, made.addr, made.size, free))
-        if made is None:
-            return Return(0, 0)
+        if made is None or isinstance(made, int):
+            return Return(made or 0, 0)
         given = dict(zip(arguments_of(verb), arguments, strict=False))
         return self._answers.made(self._device.structure(made, given["pd"], start_of(given), given["length"]))
 

@@ -52,6 +52,8 @@ class Buffer:
 class Extended(Regions):
     """What newer verbs add to regions."""
 
+    extended = False  # whether a region was made by ibv_reg_mr_ex
+
     def reg_mr_ex(
         self,
         pd: int,
@@ -70,9 +72,14 @@ class Extended(Regions):
         fault = self.mask_fault(asked) or (self.buffer_fault(pd, asked) if asked.comp_mask & BUF else 0)
         if fault:
             raise Refused(fault)
-        if comp_mask & FD:
+        self.extended = True
+        if comp_mask & FD and not comp_mask & ADDR:
             return self.register_dmabuf(pd, fd_offset, length, iova, fd, access)
-        return self.register_ex(pd, addr, length, self.ex_base(asked), access)
+        return self.register_ex(pd, addr, length, self.ex_base(asked), self.ex_access(asked))
+
+    def ex_access(self, asked: Attributes) -> int:
+        """Returns the access flags to register with."""
+        return asked.access
 
     def mask_fault(self, asked: Attributes) -> int:
         """Returns the errno for a mask that names no region, or 0."""
