@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from commands import case_options
-from commands.written import out_directory
+from commands import run_arguments
+from commands.output import out_directory
 from conformance.errors import UserError
 from conformance.regular_file import read_regular
 from conformance.results.files import make_directory, not_written, write_through
@@ -36,12 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=f"write {PAGE} and the folder {FOLDER}/ there (default: docs)",
     )
-    case_options.add_cases_argument(parser)
+    run_arguments.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Writes the page and the programs; exit status 0."""
-    suite = case_options.suite_from(arguments)
+    suite = run_arguments.suite_from(arguments)
     runs = [Run(read(path), basis_of(path)) for path in arguments.runs]
     found = findings_of(runs, suite)
     folder = arguments.out / FOLDER

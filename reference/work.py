@@ -145,7 +145,7 @@ class Work(Binding):
             return "LOC_PROT_ERR"
         if not self.allows_operation(queue, request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
-        if request.opcode == "ATOMIC_WRITE" and request.remote_addr % _WORD:
+        if request.opcode == "ATOMIC_WRITE" and self.misaligned(request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
         found = self.target(queue, request, request.length if flushes else len(content))
         if request.opcode == "FLUSH_PERSISTENT" and found and not self.is_persistent(found, request.length):
@@ -177,7 +177,7 @@ class Work(Binding):
 
     def atomic(self, queue: Queue, request: SendRequest) -> str:
         """Both atomics: changes 8 bytes at the responder and returns the old ones to the requester."""
-        if not self.allows_operation(queue, request) or request.remote_addr % _WORD:
+        if not self.allows_operation(queue, request) or self.misaligned(request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
         found = self.target(queue, request, _WORD)
         before = None if found is None else self.memory.read(found, _WORD)
@@ -186,6 +186,10 @@ class Work(Binding):
         after = self.atomic_result(request, int.from_bytes(before, sys.byteorder))
         self.memory.write(found, (after % _WRAP).to_bytes(_WORD, sys.byteorder))
         return SUCCESS if self.scatter(queue, request.sges, before) else "LOC_PROT_ERR"
+
+    def misaligned(self, request: SendRequest) -> bool:
+        """Returns whether an operation on a word has an address that is not a multiple of eight."""
+        return request.remote_addr % _WORD != 0
 
     def atomic_result(self, request: SendRequest, before: int) -> int:
         """Returns the new value of the eight bytes."""
@@ -233,10 +237,14 @@ class Work(Binding):
         done = Completion(wr_id, status)
         if status == SUCCESS:
             done = Completion(wr_id, status, opcode, self.received_length(length, sges), imm)
-        peer.polled.append(done)
+        self.complete_receive(peer, done)
         if status != SUCCESS:
             self.fail(peer)
         return answer if queue.kind in _RELIABLE else SUCCESS
+
+    def complete_receive(self, peer: Queue, done: Completion) -> None:
+        """Adds the completion of a receive."""
+        peer.polled.append(done)
 
     def received_length(self, length: int, sges: Sequence[Sge]) -> int:
         """Returns the byte_len of a receive's completion: what was transferred, whatever the receive has room for."""

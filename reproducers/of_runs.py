@@ -12,10 +12,9 @@ from conformance.errors import UserError
 from conformance.judging import Basis
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
-from conformance.model.fault import Effect
+from conformance.model.fault import Effect, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Rule
-from conformance.model.verdict import Verdict
 from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities
 from conformance.tables.suite import Suite
@@ -25,7 +24,7 @@ from reproducers.program import Program, TooLong, program_of
 from reproducers.writer import Inexpressible
 
 _ALARM = "The violation is a warning in the kernel's log (dmesg), whatever this program ends with."
-_DIED = (Verdict.CRASH, Verdict.HANG)
+_DIED = (FaultKind.KERNEL_DIED, FaultKind.PROCESS_DIED, FaultKind.HUNG)
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]+")
 
 
@@ -67,7 +66,7 @@ def reproducer(id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = N
     if case is None:
         raise Inexpressible("there is no such case")
     case = basis.resolved(case)
-    died = symptom is not None and symptom.verdict in _DIED
+    died = symptom is not None and symptom.fault.kind in _DIED
     if symptom is not None and not died:
         case = _cut(symptom, case)
     remark = _ALARM if symptom is not None and symptom.fault.effect is Effect.KERNEL_ALARM else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conformance.model.capability import PRECONDITIONS
+from conformance.model.capability import ODP_OPERATIONS, PRECONDITIONS, on_demand
 from conformance.model.case import Case, Step
 from conformance.model.kind import Kind
 from conformance.model.rules import Rule
@@ -35,8 +35,10 @@ _DECLARED: Mapping[str, str] = {
     "odp": "device.odp_caps.general_caps & IBV_ODP_SUPPORT",
     "odp_implicit": "device.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT",
     **{
-        f"odp_{name.lower()}": f"device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_{name}"
-        for name in ("SEND", "RECV", "WRITE", "READ", "ATOMIC")
+        on_demand(transport, operation): f"device.odp_caps.per_transport_caps.{transport}_odp_caps"
+        f" & IBV_ODP_SUPPORT_{operation.upper()}"
+        for transport, operations in ODP_OPERATIONS.items()
+        for operation in operations
     },
     "flush_global": "device.device_cap_flags_ex >> 38 & 1",
     "flush_persistent": "device.device_cap_flags_ex >> 39 & 1",
@@ -71,7 +73,7 @@ def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark
     Only with the usual width has it at most MOST_LINES. `remark` is a sentence for its first comment.
     """
     if case.kind is not Kind.ROW:
-        raise Inexpressible("it is no row of calls: name one point, as CASE#axis=value")
+        raise Inexpressible("it is not a row of calls: name one point, as CASE#axis=value")
     unmet = [need for need in case.needs if need in PRECONDITIONS]
     if unmet:
         raise Inexpressible(f"it needs {', '.join(unmet)}")

@@ -12,7 +12,7 @@ from conformance import judging
 from conformance.defects import cause_of, severity_of, symptoms_of
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.record import ResultRecord
-from conformance.model.record_shape import completed_result
+from conformance.model.record_shape import completed
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.points import store_points
 from conformance.results.records import read_results
@@ -45,7 +45,7 @@ def found_in(suite: Suite, file: Path, to: Path) -> Found:
     return [
         (each["case"], cause_of(symptom).fingerprint, severity_of(symptom).label, symptom.points, symptom.when)
         for each in judged_again(suite, file, to)
-        for symptom in symptoms_of(completed_result(each, ""))
+        for symptom in symptoms_of(completed(each, ""))
     ]
 
 

@@ -274,7 +274,7 @@ def test_a_trial_without_a_run_is_one_line_with_status_2(
         (["reg_mr/no/such-case"], "there is no case 'reg_mr/no/such-case'"),
         (
             ["reg_mr/access_space/every-combination@libibverbs"],
-            "cannot be expressed as a C program: it is no row of calls",
+            "cannot be expressed as a C program: it is not a row of calls",
         ),
         ([], "give a case, or --all"),
         ([ADVICE, "--mail"], "no run has found"),

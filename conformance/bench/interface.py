@@ -1,6 +1,6 @@
 """The interface between the engine and a device with its memory, on which cases are run.
 
-fixtures/bench.py implements it for a device, reference/bench.py for the documents. Not for implementations.
+device/bench.py implements it for a device, reference/bench.py for the documents. Not for implementations.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def symptoms_of(record: ResultRecord) -> Iterator[Symptom]:
     own = [each for each in record.get("deviations", ()) if each.get("verdict", Verdict.FAIL) in VIOLATIONS]
     covered = {rule for each in own for rule in each["rules"]}
     yield from (_of_deviation(record, each) for each in own)
-    if not own or record.get("alarms") or _kernel_died(record, own):
+    if not own or record.get("alarms") or _died(record, own):
         rules = tuple(rule for rule in violated_rules(record) if rule not in covered) or tuple(record["rules"])
         fault = fault_of(record)
         expected = _expected(record, fault)
@@ -87,10 +87,10 @@ def violated_rules(record: ResultRecord) -> list[str]:
     return [rule for rule in record["rules"] if of_points.get(rule, record["verdict"]) in VIOLATIONS]
 
 
-def _kernel_died(record: ResultRecord, deviations: list[Deviation]) -> bool:
-    """Whether a sweep ended with a death that none of its deviations is about."""
+def _died(record: ResultRecord, deviations: list[Deviation]) -> bool:
+    """Whether a sweep ended with a death or a hang that none of its deviations is about."""
     died = record["verdict"] in (Verdict.CRASH, Verdict.HANG)
-    return died and not any(each.get("row") for each in deviations)
+    return died and not any(each.get("row") or each.get("verdict") == record["verdict"] for each in deviations)
 
 
 def _of_deviation(record: ResultRecord, each: Deviation) -> Symptom:

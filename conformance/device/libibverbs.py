@@ -19,8 +19,6 @@ from conformance.bench.calls import ABSENT, Buffer, IbvMrInitAttr, Mr, Pd, Retur
 from conformance.verbs import OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
 from conformance.verbs.reg_mr import REG_MR_IOVA
 
-# The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
-DIALECTS = ("mainline", "experimental")
 _EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
 _NUMBERS: Mapping[str, type] = {
     "int": ctypes.c_int,

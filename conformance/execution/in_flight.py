@@ -1,6 +1,6 @@
 """Requests that are in flight while a call is made: they are posted before it and awaited after it.
 
-What the requests still do after the call is seen in memory that is filled anew when the call has returned. Not for
+What the requests still do after the call is seen in memory that is filled again when the call has returned. Not for
 operations that are awaited at once (traffic.py).
 """
 

@@ -23,7 +23,7 @@ from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation, with_undeclared
 from conformance.model.profile import Profile
 from conformance.model.rules import DECLARATIONS
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import REGISTRATIONS
 
 _NONE: Mapping[str, str] = {}
@@ -146,7 +146,7 @@ def judge(
         judgement = _judge_undeclared(case, lack, observed)
     else:
         judgement = _judge_steps(case, observed)
-    if judgement.verdict != Verdict.FAIL and observed.get("left_behind"):
+    if judgement.verdict not in VIOLATIONS and observed.get("left_behind"):
         judgement = Judgement.of_fault(leak_of(case, observed["left_behind"]))
     remarks = [*observed.get("remarks", ())]
     if of_others := kernel_remark(kernel or {}):
@@ -235,7 +235,7 @@ def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
     judgement = _judge_steps(case, observed)
     # Steps that depend on the outcome show nothing of a call that the device does not have.
     conditional = any(step.then.after for step in case.afterwards)
-    if lack and outcome_of(case.when, observed) == "refused" and (judgement.verdict == Verdict.FAIL or conditional):
+    if lack and outcome_of(case.when, observed) == "refused" and (judgement.verdict in VIOLATIONS or conditional):
         return _judge_undeclared(case, lack, observed)
     if judgement.verdict != Verdict.PASS:
         return judgement
@@ -245,6 +245,9 @@ def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
 
 def _judge_undeclared(case: Case, lack: str, observed: Observation) -> Judgement:
     """Absence is verified: what is not declared has to be refused, or has to work."""
+    silent = first_fault(case, observed)
+    if silent and silent.kind is FaultKind.NO_COMPLETION:
+        return Judgement.of_fault(silent)
     if outcome_of(case.when, observed) == "refused":
         if observed.get("changed") or observed.get("moved", "nothing") not in ("nothing", "other"):
             return Judgement.of_fault(located(answer_of(FaultKind.MOVED, observed), case))

@@ -26,14 +26,19 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
     if "not_made" in seen:
         return None
     outcome = outcome_of(step, seen)
+    silent = _fault(FaultKind.NO_COMPLETION, seen) if _is_silent(step, seen) else None
+    if silent and then.outcome == "success":
+        return silent
     # The effect of a judged call whose row asks for the status of its refusal is the subject of other rows.
     moved = None if then.because and not later else data_fault(step, seen)
     if moved:
         return moved
     if then.completion == "one" and seen["returned"] == "0" and len(seen["wc"]) != 1:
-        return _fault(FaultKind.SEVERAL_COMPLETIONS if seen["wc"] else FaultKind.NO_COMPLETION, seen)
+        return silent or _fault(FaultKind.SEVERAL_COMPLETIONS, seen)
     if then.outcome == "open":
         return None
+    if silent:
+        return silent
     if "fault" in seen:  # of one operation of many
         return Fault.of_data(seen["fault"])
     if "differences" in seen:
@@ -78,9 +83,24 @@ def _outcome_fault(step: Step, seen: Observation) -> Fault:
     """What must be done was refused, or the reverse."""
     if step.then.outcome == "refused":
         return _fault(FaultKind.ACCEPTED, seen)
-    # A transport that does not say that a message has arrived has said SUCCESS of one that has not.
-    lost = seen.get("wc") == ["SUCCESS"] and seen.get("moved") == "nothing"
-    return _fault(FaultKind.NOT_ARRIVED if lost else FaultKind.REFUSED, seen, ["success"])
+    # Where SUCCESS says only that a message was sent, one that does not arrive was refused, and nobody said otherwise.
+    return _fault(FaultKind.REFUSED, seen)
+
+
+def _is_silent(step: Step, seen: Observation) -> bool:
+    """Whether a request that has to complete did not, by the deadline.
+
+    Whatever its outcome, a request completes: on RC and XRC with the peer's answer or in error, on UC and UD when it is
+    sent. A receive may stay posted if its message was lost, or refused before it took the receive; then a reliable
+    sender has to be told. On iWARP nobody answers a SEND or WRITE: what becomes of a refused one while the stream ends
+    is left to the device.
+    """
+    if seen["returned"] != "0" or "wc" not in seen or step.then.completion == "none":
+        return False
+    if seen.get("side") == "receive" or str(step.arguments.get("op", "")).startswith("RECV"):
+        reliable = seen.get("qp_type") in RELIABLE
+        return step.call == "local_traffic" and reliable and seen["wc"] != ["SUCCESS"] and seen.get("peer_wc") == []
+    return not seen["wc"] and not (seen.get("unacknowledged") and step.then.outcome == "refused")
 
 
 # Positions of a whole message.

@@ -74,18 +74,14 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.KERNEL_DIED: _ended,
     Kind.PROCESS_DIED: _ended,
     Kind.HUNG: _ended,
-    Kind.NO_COMPLETION: lambda fault: f" was posted and should have one completion, {_answer(fault)}",
+    Kind.NO_COMPLETION: _after_answer("and a request has to complete, whatever becomes of it"),
     Kind.SEVERAL_COMPLETIONS: lambda fault: f" was posted and should have one completion, {_answer(fault)}",
     Kind.MOVED: _after_answer("and moved bytes that it should not"),
     Kind.FLUSHED: _after_answer("and flushed memory that it may not: a FLUSH moves no bytes"),
     Kind.ANNOUNCED: _after_answer("and told the receiver that it had come"),
     Kind.CHANGED: lambda fault: f" {_answer(fault)}, {_where(fault)}",
     Kind.ELSEWHERE: lambda fault: f" {_answer(fault)}, {_where(fault)}",
-    Kind.NOT_ARRIVED: lambda fault: (
-        f" should succeed, {_answer(fault)}"
-        if fault.nothing_arrived
-        else f" {_answer(fault)}, but nothing has arrived; {_where(fault)}"
-    ),
+    Kind.NOT_ARRIVED: lambda fault: f" {_answer(fault)}, but nothing has arrived; {_where(fault)}",
     Kind.OTHER_ARRIVED: lambda fault: f" {_answer(fault)}, but something else has arrived; {_where(fault)}",
     Kind.BESIDE_BUFFER: _after_answer("and changed bytes beside the buffer of the other side"),
     Kind.LATE: _after_answer("before its data was there"),

@@ -41,7 +41,7 @@ class FaultKind(StrEnum):
 
     KERNEL_DIED = "kernel-died", Effect.KERNEL_DIED
     HUNG = "hung", Effect.HUNG
-    NO_COMPLETION = "no-completion", Effect.HUNG
+    NO_COMPLETION = "no-completion", Effect.HUNG  # of a request, by the deadline
     MOVED = "moved", Effect.MOVED  # bytes of a request that must be refused
     CHANGED = "changed-though-refused", Effect.MISPLACED  # bytes changed that the refused request did not carry
     NOT_ARRIVED = "not-arrived", Effect.MISPLACED
@@ -95,6 +95,7 @@ _VERDICTS: Mapping[FaultKind, Verdict] = {
     FaultKind.KERNEL_DIED: Verdict.CRASH,
     FaultKind.PROCESS_DIED: Verdict.CRASH,
     FaultKind.HUNG: Verdict.HANG,
+    FaultKind.NO_COMPLETION: Verdict.HANG,
 }
 
 

@@ -19,6 +19,10 @@ from conformance.verbs import ArgumentSpec, arguments_of, product_of
 ENTRIES = ("libibverbs", "uverbs")
 # Other ways into a verb, through which a table can run its rows as well (bench/doors.py).
 DOORS = ("reg_mr_ex",)
+# The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
+DIALECTS = ("mainline", "experimental")
+# What a run passes judgement on: the device with its driver, firmware and provider, or the whole stack.
+SUBJECTS = ("device", "stack")
 OUTCOMES = {
     "success": "the call succeeds, by the convention of its manual page",
     "refused": "the call fails, by the convention of its manual page",
@@ -26,7 +30,7 @@ OUTCOMES = {
 }
 # The tiers, the smallest first; each contains the cases of the smaller ones.
 TIERS = {
-    "smoke": "every rule once, within seconds",
+    "smoke": "every rule, where it grants and where it refuses, within seconds",
     "default": "every row, and the sweeps of moderate size",
     "exhaustive": "every row and every sweep",
 }
@@ -40,7 +44,7 @@ MEMORY_KINDS = {
     "hole": "readable and writable memory whose second page is unmapped",
     "shared": "shared memory of an anonymous file, readable and writable",
     "sparse": "private anonymous memory of any size that reserves nothing, and whose pages have not been accessed yet",
-    "repeated": "a shared file of 1025 pages, mapped again and again, so that much can be pinned",
+    "repeated": "a shared file of 1031 pages, mapped again and again, so that much can be pinned",
     "huge": "memory of huge pages of the system's default size",
     "persistent": "persistent memory: the device DAX that the run was given",
 }
@@ -140,7 +144,13 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "fill": {"memory": _MEMORY},
     "unmap": {"memory": _MEMORY},
     "move": {"memory": _MEMORY},
-    "discard": {"memory": _MEMORY, "how": ArgumentSpec("word", "how", "DONTNEED", words=tuple(DISCARDS))},
+    # Without `addr` and `length` of all of the memory.
+    "discard": {
+        "memory": _MEMORY,
+        "addr": ArgumentSpec("quantity", default=""),
+        "length": ArgumentSpec("quantity", default=""),
+        "how": ArgumentSpec("word", "how", "DONTNEED", words=tuple(DISCARDS)),
+    },
     "fork": {"memory": _MEMORY, "child": ArgumentSpec("word", "child", words=FORK_CHILDREN)},
     "join": {"memory": _MEMORY},
     "resident": {"memory": _MEMORY, "pages": ArgumentSpec("word", "pages", "present", words=tuple(PAGES))},

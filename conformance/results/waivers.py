@@ -12,7 +12,7 @@ from datetime import date
 
 from conformance.defects.symptom import fault_of
 from conformance.model.record import HeaderRecord, ResultRecord, WaiverFacts, WaiversAccount
-from conformance.model.record_shape import completed_result
+from conformance.model.record_shape import completed
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from conformance.results.defect_waivers import DefectWaiver, covering
@@ -57,7 +57,7 @@ class KnownOutcome:
     def _differs_in_points(self, record: ResultRecord) -> str:
         """The faults of deviations hold their answers; the record has no observation of a point."""
         answer = self.errno or " ".join(self.wc)
-        record = completed_result(record, "")
+        record = completed(record, "")
         for each in record["deviations"]:
             fault = fault_of(record, each)
             if self.when and each["when"] not in self.when:

@@ -23,12 +23,12 @@ NewExaminer = Callable[[HeaderRecord, OfferedRecord | None], Examiner]
 
 
 def repeat(
-    worker: Worker, cases: Sequence[str], wanted: Case, deadline_s: float, examiner: NewExaminer
+    worker: Worker, cases: Sequence[str], wanted: Case, case_deadline_s: float, examiner: NewExaminer
 ) -> ResultRecord | None:
     """The result of the last of these cases, which is `wanted`; None if the worker did not come to it.
 
-    The worker was started with `cases`. One that dies or is silent for `deadline_s` seconds in the last of them gives
-    CRASH or HANG. Raises UserError for the header of another stack. Closes the worker.
+    The worker was started with `cases`. One that dies or is silent for `case_deadline_s` seconds in the last of them
+    gives CRASH or HANG. Raises UserError for the header of another stack. Closes the worker.
     """
     hearing = _Hearing(cases, examiner)
     until = time.monotonic() + START_DEADLINE_S
@@ -40,7 +40,7 @@ def repeat(
                 assert hearing.examiner is not None
                 return hearing.examiner.judged(wanted, answer)
             if hearing.changes != before:
-                until = time.monotonic() + deadline_s
+                until = time.monotonic() + case_deadline_s
             elif time.monotonic() >= until:
                 raw = None
                 break

@@ -9,9 +9,6 @@ from typing import Protocol
 from conformance.model.fault import FaultKind
 from conformance.model.record import HeaderRecord, ResultRecord
 
-# The default deadline of a case, in seconds. A case takes milliseconds, one compiles a program; software emulation on a
-# busy machine is about a hundred times slower.
-CASE_DEADLINE_S = 120.0
 # The deadline until the first case, in seconds: pytest starts and reads the tables, under emulation.
 START_DEADLINE_S = 180.0
 # A case whose worker is killed externally is started this many times, then it is BROKEN.

@@ -33,7 +33,7 @@ from conformance.model.case import Case, Expectation
 from conformance.model.fault import WHAT, Fault, FaultKind
 from conformance.model.observation import Alarm, KernelEvidence, Observation, PointExample, without_undeclared
 from conformance.model.sweep import Sweep
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.sweeps.byte_columns import byte_planes, combinations
 from conformance.sweeps.grouping import MAX_GROUP, MAX_GROUP_IN_C, Group, PointNumbers, groups, setup_axes, shares_base
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
@@ -279,7 +279,7 @@ class _SweepPass:
         lost = [
             number
             for number, (outcome, example) in enumerate(zip(points.outcomes, points.examples, strict=True))
-            if outcome.verdict == Verdict.FAIL and outcome.expected == "success" and self._is_lost(example["observed"])
+            if outcome.verdict in VIOLATIONS and outcome.expected == "success" and self._is_lost(example["observed"])
         ]
         found = [point for point, number in enumerate(points.index) if number in lost][:_MOST_LOST]
         for point in found:
