@@ -214,7 +214,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "post_traffic": {
         "qp": _QP,
         "op": ArgumentSpec("word", "operation", words=IN_FLIGHT_OPERATIONS),
-        "rkey": ArgumentSpec("quantity"),
+        # With `lkey` the owner of the range posts the requests, and its own memory is the range; else its peer does.
+        "rkey": ArgumentSpec("quantity", default=""),
+        "lkey": ArgumentSpec("quantity", default=""),
         "addr": _ADDR,
         "length": _LENGTH,
     },

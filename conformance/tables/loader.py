@@ -260,7 +260,9 @@ def _needs_of_operations(row: RowBody) -> list[str]:
         if step.call == "post_receive" and isinstance(elements, tuple) and len(elements) > 1:
             needs.append("lists")
         if "ON_DEMAND" in _registered_flags(row):
-            needs.append(capability.need_on_demand(step.call, operation, str(step.arguments.get("qp_type", "RC"))))
+            via = row.given.qps.get(str(step.arguments.get("via")))
+            kind = via.kind if via else str(step.arguments.get("qp_type", "RC"))
+            needs.append(capability.need_on_demand(step.call, operation, kind))
     return [need for need in needs if need]
 
 
