@@ -28,6 +28,8 @@ class Rule:
     means to an application. `location` is that of the id in its file.
 
     `quote` is at most one sentence, word for word, from `section` of `document`; `[…]` stands for words left out.
+    `short` is what it is about in a few words, for titles of defects; without it these have the id.
+
     If the document cannot be quoted, `unquoted` has the reason; one of the two is empty.
     """
 
@@ -44,6 +46,7 @@ class Rule:
     since: str
     failure_means: str
     location: Location
+    short: str = ""
 
     def as_data(self) -> RuleTexts:
         """Returns the fields that a results file has of the rule, so that reports need no other file."""
@@ -57,6 +60,8 @@ class Rule:
             "since": self.since,
             "failure_means": self.failure_means,
         }
+        if self.short:
+            texts["short"] = self.short
         if self.quote:
             texts["quote"] = self.quote
         else:

@@ -122,4 +122,5 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
         since=str(texts["since"]),
         failure_means=str(texts["failure_means"]),
         location=fields["id"].location,
+        short=texts.get("short") or "",
     )
