@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_days,
         default=RENEWED_DAYS,
         metavar="DAYS",
-        help=f"make the image of a stack anew, with the packages of today, if it is older (default {RENEWED_DAYS})",
+        help=f"make the image of a stack again, with the packages of today, if it is older (default {RENEWED_DAYS})",
     )
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     for title, names in _OPTIONS.items():
@@ -112,7 +112,7 @@ def _stacks(text: str) -> list[str]:
     names = text.split(",")
     for number, name in enumerate(names):
         if name not in _KNOWN:
-            raise argparse.ArgumentTypeError(f"{name!r} is no stack; there are {', '.join(_KNOWN)}")
+            raise argparse.ArgumentTypeError(f"{name!r} is not a stack; there are {', '.join(_KNOWN)}")
         if name in names[:number]:
             raise argparse.ArgumentTypeError(f"{name!r} is given twice")
     return names
@@ -209,7 +209,7 @@ def _new_night(folder: Path) -> Path:
 
 
 def _renew(stack: str, days: float) -> None:
-    """Makes the image of a stack anew if it is older than so many days; says so if that fails: the old one is run."""
+    """Makes the image of a stack again if it is older than so many days; says so if that fails: the old one is run."""
     try:
         renew_image(recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"]))
     except UserError as error:

@@ -60,7 +60,7 @@ def execute(arguments: argparse.Namespace) -> int:
             raise UserError("--history makes one page of its own", hint="give neither runs nor another format")
         history = read_history(arguments.history)
         if not history.nights:
-            raise UserError(f"{arguments.history} is no history: there is no night in it")
+            raise UserError(f"{arguments.history} is not a history: there is no night in it")
         show(history.problems, sys.stderr)
         page = history_page.page_of(history)
         _write(arguments.out or arguments.history / PAGE, page.encode())

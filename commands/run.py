@@ -198,6 +198,7 @@ def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Se
     waivers = chosen.waivers
     facts: SupervisorFacts = {
         "stack": where.stack,
+        "subject": options.judged_subject,
         "seed": options.seed,
         "tier": options.tier,
         "argv": [NAME, *argv],

@@ -22,7 +22,7 @@ from typing import Any
 from conformance.errors import PROGRAM
 from conformance.model.case import Case
 from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S
-from conformance.model.vocabulary import DIALECTS, TIERS
+from conformance.model.vocabulary import DIALECTS, SUBJECTS, TIERS
 from conformance.tables.suite import ROOT
 from conformance.tables.tiers import DEFAULT, SEQUENCES_S
 
@@ -77,14 +77,14 @@ def index(text: str) -> int:
 def word(text: str) -> str:
     """A text that is not blank: an empty one would be part of every id. Raises ArgumentTypeError."""
     if not text.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is no word")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a word")
     return text
 
 
 def given_path(text: str) -> Path:
     """A path. Raises ArgumentTypeError for an empty text, as of a variable that is not set: no directory is meant."""
     if not text or "\0" in text:
-        raise argparse.ArgumentTypeError(f"{text!r} is no path")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a path")
     return Path(text)
 
 
@@ -143,6 +143,7 @@ class RunOptions:
     cases: tuple[Path, ...] = ()
     profile: Path | None = None
     waivers: Path | None = None
+    subject: str | None = None
     no_confirm: bool = False
     dialect: str | None = None
     case_deadline_s: float = CASE_DEADLINE_S
@@ -191,6 +192,11 @@ class RunOptions:
         """
         alone = self.of_case(case)
         return shlex.join([PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()])
+
+    @property
+    def judged_subject(self) -> str:
+        """What the run passes judgement on, once the target is determined."""
+        return self.subject or ("stack" if self.guest else "device")
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -428,6 +434,14 @@ OPTIONS: Mapping[str, Option] = {
             GENERAL,
             "FILE",
             given_path,
+            decides=False,
+        ),
+        Option(
+            "subject",
+            "--subject",
+            "what is judged; what the kernel's core or libibverbs answers fails no device (default: the device,"
+            " in the guest the stack)",
+            choices=SUBJECTS,
             decides=False,
         ),
         Option("no_confirm", "--no-confirm", "do not try each violation again alone", decides=False),

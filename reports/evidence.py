@@ -28,7 +28,7 @@ def has_points(run: Digest) -> bool:
 
 
 def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
-    """The lines about a result that is no success, in the order in which the case did things; none without a record."""
+    """The lines about a result without success, in the order in which the case did things; none without a record."""
     if record["case"] in run.unrecorded:
         return
     for defect in run.defects_in(record["case"]):

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from conformance.defects import Defect, Symptom, answering_of, severity_of
+from conformance.defects.answering import CORE, LIBIBVERBS, PROVIDER
 from conformance.judging import Basis, first_alarm
 from conformance.model.observation import KernelEvidence
 from conformance.model.set_up import set_up_of
@@ -30,7 +31,7 @@ def mail(symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Seq
 def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]) -> Iterator[str]:
     defect = _defect_of(symptom, run)
     title = defect.title if defect else symptom.line
-    yield from _wrapped(f"Subject: {run.header['device'].get('driver') or 'RDMA'}: {title}", further=" ")
+    yield from _wrapped(f"Subject: {_at_fault(symptom, run)}: {title}", further=" ")
     yield ""
     line = symptom.line.removeprefix("afterwards ")
     yield from _wrapped(f"{line}.")
@@ -71,6 +72,13 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
         " status 1 if the document is violated, 0 if it is kept, 77 if the device does not support what is needed,"
         " and 2 if something could not be set up."
     )
+
+
+def _at_fault(symptom: Symptom, run: Digest) -> str:
+    """The part of the stack that answered, as those who maintain it call it."""
+    driver = run.header["device"].get("driver") or "RDMA"
+    parts = {PROVIDER: f"rdma-core, providers/{driver}", LIBIBVERBS: "rdma-core, libibverbs", CORE: "RDMA/core"}
+    return parts.get(answering_of(symptom).layer, driver)
 
 
 def _kernel_log(kernel: KernelEvidence) -> Iterator[str]:

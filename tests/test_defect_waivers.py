@@ -149,7 +149,7 @@ def test_an_expired_waiver_of_a_defect_waives_nothing_and_is_told(tmp_path: Path
 
 
 WRONG = {
-    "no-fingerprint": ('"885a6ada681b"', "REG-25", "'REG-25' is no fingerprint, which has 12 hexadecimal digits"),
+    "no-fingerprint": ('"885a6ada681b"', "REG-25", "'REG-25' is not a fingerprint, which has 12 hexadecimal digits"),
     "no-severity": ("severity: kernel crash", "severity: bad", "unknown severity 'bad'"),
     "both": ("title:", "rule: REG-25\n    about:", "a waiver is for one defect or for one rule, not for both"),
     "twice": ('"85c569cb8aca"', '"6c8e18b350a5"', "defect 6c8e18b350a5 is waived twice"),
@@ -197,12 +197,12 @@ def test_the_command_writes_a_file_that_run_and_judge_accept(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (command(expires="soon"), "--expires 'soon' is no date such as 20"),
+        (command(expires="soon"), "--expires 'soon' is not a date such as 20"),
         (command(expires="2020-01-01"), "--expires 2020-01-01 is not from today to 20"),
         (command(expires="2999-01-01"), "180 days ahead"),
-        (command(issue=""), "--issue '' is no address; "),
-        ([*command(), "--expires", ""], "--expires '' is no date such as 20"),
-        (command(issue="4711"), "--issue '4711' is no address; it begins with https://"),
+        (command(issue=""), "--issue '' is not an address; "),
+        ([*command(), "--expires", ""], "--expires '' is not a date such as 20"),
+        (command(issue="4711"), "--issue '4711' is not an address; it begins with https://"),
         (command(run="none"), "none.jsonl cannot be read: No such file or directory"),
     ],
     ids=["no-date", "past", "far", "no-issue", "empty-date", "issue", "no-run"],

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,11 @@ import pytest
 from conformance.defects import (
     Defect,
     Severity,
+    Symptom,
+    answering_of,
     count_by_severity,
     defects_of,
+    is_of_stack,
     severity_of,
     symptoms_of,
     worst_severity,
@@ -223,13 +227,51 @@ def test_the_last_answer_of_a_line_counts() -> None:
 
 def test_who_answered_is_said_with_the_evidence_and_is_not_guessed() -> None:
     found = {defect.rules: defect.answering for defect in defects_of(results("forky"))}
-    assert str(found["BIND-15", "BIND-19"]).startswith(("driver (the kernel was in", "driver or device"))
+    assert found["BIND-15", "BIND-19"].layer == "device"
     died = next(defect for defect in defects_of(results("forky")) if defect.fingerprint == "6c8e18b350a5")
-    assert str(died.answering) == "driver (the kernel was in __rxe_put, called by rxe_invalidate_mw (rdma_rxe))"
-    assert str(found["REG-25",]) == "driver (its rxe_reg_user_mr tells of it in the kernel's log)"
-    assert found["ADV-09",].layer == "uverbs core"
-    assert found["ADV-08",].layer == "kernel, core or driver"
-    assert found["BIND-21",].layer == "not known"
+    assert str(died.answering) == "device (the kernel was in __rxe_put, called by rxe_invalidate_mw (rdma_rxe))"
+    assert str(found["REG-25",]) == "device (rxe_reg_user_mr of its driver tells of it in the kernel's log)"
+    assert found["ADV-09",].layer == "kernel core"
+    assert found["ADV-08",].layer == "not known"
+    assert str(found["BIND-21",]) == "provider (the process was in librxe-rdmav65.so)"
+    early = [answering_of(each).layer for each in symptoms("forky") if each.fault.kind is FaultKind.CARRIED_OUT]
+    assert set(early) == {"provider"}
+
+
+def symptoms(run: str) -> list[Symptom]:
+    return [symptom for record in results(run) for symptom in symptoms_of(record)]
+
+
+@pytest.mark.parametrize(
+    ("log", "who"),
+    [
+        (["python3[7]: segfault at 0 ip 7f sp 7f error 4 in librxe-rdmav59.so[4000+3000]"], "provider"),
+        (["python3[7]: segfault at 0 ip 7f sp 7f error 4 in libibverbs.so.1.14.59.0[4000+3000]"], "libibverbs"),
+        ([f'  Binary file "{each}" [0x1]' for each in ("python3", "/lib/libc.so.6", "python3")], "program"),
+        (
+            [
+                f'  Binary file "{each}", at +0x1 [0x1]'
+                for each in ("python3", "/lib/libc.so.6", "/lib/libc.so.6", "/lib/libibverbs/libmlx5-rdmav65.so")
+            ],
+            "provider",
+        ),
+        (["Fatal Python error: Segmentation fault"], "not known"),
+        ([], "not known"),
+    ],
+)
+def test_where_a_process_was_when_it_died_says_who_answered(log: list[str], who: str) -> None:
+    died = next(each for each in symptoms("forky") if each.rules == ("BIND-21",))
+    record: ResultRecord = {**died.record, "kernel": {"log": log}}
+    assert answering_of(replace(died, record=record)).layer == who
+
+
+def test_what_the_core_answers_is_of_the_stack_and_no_death_is() -> None:
+    of_stack = [record for record in results("forky") if is_of_stack(record)]
+    assert {"ADV-09", "IOVA-02"} <= {rule for record in of_stack for rule in record["rules"]}
+    assert [each["case"] for each in of_stack if "the kernel's RDMA core answered" not in str(each)] == []
+    dead = [record for record in results("forky") if record["verdict"] == "CRASH"]
+    assert dead
+    assert not any(map(is_of_stack, dead))
 
 
 def test_a_title_is_made_of_the_cause_and_of_what_its_rule_is_about() -> None:

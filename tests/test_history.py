@@ -198,7 +198,7 @@ def test_nothing_in_a_history_becomes_markup(browser: webdriver.Chrome, tmp_path
     assert browser.execute_script("return document.querySelectorAll('img, script, b b, title *').length") == 0
     text = browser.execute_script("return document.body.textContent")
     assert text.count(MARKUP) >= 3
-    assert "<img src=x onerror=alert(1)> is no night" in text
+    assert "<img src=x onerror=alert(1)> is not a night" in text
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -289,7 +289,7 @@ def test_a_directory_without_a_night_is_no_history(
     for name in files:
         (tmp_path / name).write_text("")
     assert main(["report", "--history", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"rdma-cts: {tmp_path} is no history: there is no night in it\n"
+    assert capsys.readouterr().err == f"rdma-cts: {tmp_path} is not a history: there is no night in it\n"
     assert not (tmp_path / "history.html").exists()
 
 

@@ -45,6 +45,7 @@ NOT_DECIDING = {
     "power_cycle",
     "return_within",
     "guests",
+    "subject",
     "no_confirm",
     "keep",
     "verbs",

@@ -76,6 +76,11 @@ class Defect:
         """Whether every result in which it shows is waived."""
         return all(symptom.record["effective"] == Verdict.WAIVED for symptom in self.symptoms)
 
+    @cached_property
+    def of_stack(self) -> bool:
+        """Whether it is of the stack, in a run about a device, in every result in which it shows."""
+        return all(symptom.record["effective"] == Verdict.STACK for symptom in self.symptoms)
+
 
 def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[Defect]:
     """The defects in results that have every key of record_shape.RESULT, the most severe first.
@@ -97,9 +102,9 @@ def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[
     return sorted(found, key=_order)
 
 
-def _order(defect: Defect) -> tuple[bool, int, int, int, tuple[str, ...]]:
+def _order(defect: Defect) -> tuple[bool, bool, int, int, int, tuple[str, ...]]:
     verdict = VERDICTS.index(Verdict(defect.first.verdict))
-    return defect.waived, defect.severity.rank, verdict, -len(defect.cases), defect.rules
+    return defect.of_stack, defect.waived, defect.severity.rank, verdict, -len(defect.cases), defect.rules
 
 
 def _rank(symptom: Symptom) -> tuple[int, bool]:

@@ -100,7 +100,9 @@ def fault_of_old(record: ResultRecord, line: str, verdict: str, deviation: Devia
     window = record["case"].partition("/")[0] in _WINDOW_FOLDERS or "window" in record["case"]
     kind, answer = kind_in(line, verdict, record["kernel"].get("log", ())), answer_in(line)
     later = record["expected"].get("afterwards")
-    steps = [str(each.get("call", "")) for each in later if isinstance(each, Mapping)] if later else []
+    steps = (
+        [str(each.get("call", "")) for each in later if isinstance(each, Mapping)] if isinstance(later, list) else []
+    )
     status = _STATUS.fullmatch(answer)
     returned = _RETURNED.search(line)
     operation, flags = _OPERATION.search(call), _FLAGS.search(call)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 from conformance.bench.calls import Mr, Pd, Return, Window, errno_name
-from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair
+from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair, Queue
 from conformance.bench.memory_areas import Part
 from conformance.bench.work_requests import BindInfo
 from conformance.execution.connection import LoopbackConnection
@@ -71,6 +71,7 @@ class CaseContext:
         self.left_behind: list[str] = []
         self.harness = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
         self.children: dict[str, tuple[int, int, int]] = {}  # of forks: process, and pipes to and from it
+        self.in_flight: dict[str, tuple[Queue, Part]] = {}  # by pair: who has posted, and the memory of the other end
         self.work_requests = 0
 
     def branch(self, case: Case) -> CaseContext:

@@ -237,6 +237,8 @@ def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
     conditional = any(step.then.after for step in case.afterwards)
     if lack and outcome_of(case.when, observed) == "refused" and (judgement.verdict in VIOLATIONS or conditional):
         return _judge_undeclared(case, lack, observed)
+    if lack and judgement.verdict == Verdict.FAIL and _first_refused(case, observed):
+        return _judge_undeclared(case, lack, observed)
     if judgement.verdict != Verdict.PASS:
         return judgement
     note = "the documents leave this open"

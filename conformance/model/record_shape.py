@@ -74,6 +74,7 @@ HEADER: HeaderRecord = {
     "rules": {},
     "seed": None,
     "planned": [],
+    "controls": {},
     "argv": [],
     "started": "",
 }
@@ -101,6 +102,7 @@ RESULT: ResultRecord = {
     "claimed": "",
     "notes": [],
     "set_up": {"given": [], "before": []},
+    "evidence": [],
     "space": {},
     "points": {},
     "rule_verdicts": {},
@@ -171,8 +173,8 @@ def record_of(data: object) -> Record:
     if data["type"] == "result":
         if not {data["verdict"], data["effective"]} <= set(VERDICTS):
             raise ValueError("an unknown verdict")
-        if data["verdict"] == Verdict.WAIVED:
-            raise ValueError("a verdict that a waiver alone can give")
+        if data["verdict"] in (Verdict.WAIVED, Verdict.STACK):
+            raise ValueError("an effective verdict in place of a verdict")
         data |= {key: Verdict(data[key]) for key in ("verdict", "effective")}
     return cast(Record, data)
 

@@ -92,6 +92,10 @@ class Sweep:
         point = self.space.parse(text)
         if not self.inside >> 8 * point & 1:
             raise ValueError("the sweep's constraint excludes this point")
+        return self.case_at(case, point)
+
+    def case_at(self, case: Case, point: int) -> Case:
+        """The case of a point by its number."""
         values, row = self.space.values(point), self.row
         return replace(
             case,

@@ -19,6 +19,8 @@ from conformance.verbs import ArgumentSpec, arguments_of, product_of
 ENTRIES = ("libibverbs", "uverbs")
 # The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
 DIALECTS = ("mainline", "experimental")
+# What a run passes judgement on: the device with its driver, firmware and provider, or the whole stack.
+SUBJECTS = ("device", "stack")
 OUTCOMES = {
     "success": "the call succeeds, by the convention of its manual page",
     "refused": "the call fails, by the convention of its manual page",
@@ -26,7 +28,7 @@ OUTCOMES = {
 }
 # The tiers, the smallest first; each contains the cases of the smaller ones.
 TIERS = {
-    "smoke": "every rule once, within seconds",
+    "smoke": "every rule, where it grants and where it refuses, within seconds",
     "default": "every row, and the sweeps of moderate size",
     "exhaustive": "every row and every sweep",
 }
@@ -203,7 +205,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "post_traffic": {
         "qp": _QP,
         "op": ArgumentSpec("word", "operation", words=IN_FLIGHT_OPERATIONS),
-        "rkey": ArgumentSpec("quantity"),
+        # With `lkey` the owner of the range posts the requests, and its own memory is the range; else its peer does.
+        "rkey": ArgumentSpec("quantity", default=""),
+        "lkey": ArgumentSpec("quantity", default=""),
         "addr": _ADDR,
         "length": _LENGTH,
     },

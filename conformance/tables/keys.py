@@ -11,6 +11,7 @@ from dataclasses import dataclass
 NEEDS_OF = "needs of"
 # A rule has exactly one of these: the words of its document, or the reason why they are not given.
 QUOTE, UNQUOTED = "quote", "unquoted"
+EVIDENCE, CONDITIONAL = "evidence", "conditional"
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ RULE: Keys = {
     "failure_means": Key("text", "what breaking it does to people", required=True),
     QUOTE: Key("text", "at most one sentence of the document, word for word; […] for words left out"),
     UNQUOTED: Key("text", "why the document is not quoted, in our own words"),
+    EVIDENCE: Key("texts", "what verifies it, if not all that its cases can show: refused RDMA_WRITE at uverbs"),
+    CONDITIONAL: Key("text", "the situation of which it speaks, if a stack need not have it"),
 }
 
 

@@ -238,7 +238,10 @@ def _needs_of_operations(row: RowBody) -> list[str]:
         elements = step.arguments.get("sg_list")
         if step.call == "post_receive" and isinstance(elements, tuple) and len(elements) > 1:
             needs.append("lists")
-        needs += [capability.ON_DEMAND_NEEDS.get(key) for key in keys[2:] if "ON_DEMAND" in _registered_flags(row)]
+        if "ON_DEMAND" in _registered_flags(row):
+            via = row.given.qps.get(str(step.arguments.get("via")))
+            kind = via.kind if via else str(step.arguments.get("qp_type", "RC"))
+            needs.append(capability.need_on_demand(step.call, operation, kind))
     return [need for need in needs if need]
 
 

@@ -333,6 +333,7 @@ SHAPES: Mapping[str, Callable[[], Schema]] = {
     "quantity": _quantity,
     "name": lambda: _ref("name"),
     "names": lambda: _or_axis(_list(_object_name())),
+    "texts": lambda: _list(_TEXT),
     "subject": lambda: _words(vocabulary.VERBS),
     "entries": _entries,
     "entries or axis": lambda: _or_axis(_entries()),
