@@ -109,5 +109,6 @@ def test_the_projects_rules_say_who_enforces_them_and_how_firmly() -> None:
 
 def test_every_rule_has_a_short_name_of_its_own() -> None:
     shorts = [rule.short for rule in registry().values()]
-    assert [rule.id for rule in registry().values() if not 0 < len(rule.short) <= 60] == []
+    without = [rule.id for rule in registry().values() if not 0 < len(rule.short) <= 60]
+    assert without == [], "titles of defects need the key `short`, of at most 60 characters"
     assert len(set(shorts)) == len(shorts)
