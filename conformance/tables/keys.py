@@ -92,6 +92,7 @@ RULES_FILE: Keys = {
 }
 RULE: Keys = {
     "id": Key("rule id", "permanent; never used again", required=True),
+    "short": Key("text", "what it is about, in a few words of the field; titles of defects have it"),
     "statement": Key("text", "the documented statement in our own words", required=True),
     "document": Key("text", required=True),
     "section": Key("text", required=True),
