@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
-from conformance.model.verdict import VERDICTS, VIOLATIONS
+from conformance.model.verdict import OF_RULES, VIOLATIONS
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.records import FILE_NAME as RESULTS
@@ -108,7 +108,7 @@ class Facts:
         if data["schema"] != summary.SCHEMA:
             raise ValueError
         rules = _texts(data["rules"])
-        if set(rules.values()) - set(VERDICTS):
+        if set(rules.values()) - set(OF_RULES):
             raise ValueError
         violating = frozenset(_text(case) for each in data["violations"] for case in each["cases"])
         defects = tuple(

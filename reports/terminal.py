@@ -47,7 +47,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
     With `level` VERBOSE also each defect's smallest command; with QUIET only the conclusion.
     """
     stream = stream or sys.stdout
-    conclusion = f"{_conclusion(run)} (exit status {run.status})"
+    conclusion = f"{run.conclusion} (exit status {run.status})"
     if level == QUIET:
         return f"{run.headline}; {conclusion}" if run.headline else conclusion
     lines = ["", *_defects(run, stream, level), *_undecided(run, stream), ""]
@@ -122,18 +122,6 @@ def _next(run: Digest, out: Path) -> str:
     if run.status == 3:
         return f"{PROGRAM} doctor shows what is missing on this host"
     return f"{PROGRAM} compare OLD {out} shows what has changed since another run"
-
-
-def _conclusion(run: Digest) -> str:
-    if run.footer is None:
-        return "the run was cut short"
-    if run.status == 1 and not run.violations():
-        return "no rule was violated, but the waivers do not fit"
-    return {
-        0: f"no rule was violated{run.but_for}",
-        1: "the device does not conform to its documents: see the lines above",
-        3: "the run is incomplete or broken: no conclusion about the device",
-    }[run.status]
 
 
 def device_line(header: HeaderRecord) -> str:
