@@ -12,6 +12,7 @@ from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from made_history import SUITE, run_of, write_run
 from reports.digest import read
+from reports.terminal import summary
 from runs.earlier import run_about, with_earlier
 
 CASE = SUITE.cases[2].id
@@ -19,7 +20,7 @@ CASE = SUITE.cases[2].id
 
 @pytest.fixture(autouse=True)
 def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two runs: the first has two violations, and one case that is not decided; the second is of all cases, and clean."""
+    """Two runs: the first has two violations, and one case that is not decided; the second is clean."""
     monkeypatch.chdir(tmp_path)
     runs = {"first": {2: "FAIL", 4: "FAIL", 5: "MISSED"}, "second": {}}
     for at, (name, verdicts) in enumerate(runs.items(), 1):
@@ -67,17 +68,15 @@ def test_failed_are_the_cases_that_failed_or_were_not_decided(out: Path) -> None
 
 
 def test_a_run_without_failures_has_none_to_run_again(out: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no case of .*second has failed"):
+    with pytest.raises(UserError, match=r"no case of .*second has failed"):
         with_earlier(RunOptions(), out / "second")
-    with pytest.raises(UserError, match="there is no run in .*nowhere"):
+    with pytest.raises(UserError, match=r"there is no run in .*nowhere"):
         with_earlier(RunOptions(), tmp_path / "nowhere")
     with pytest.raises(UserError, match="has no defect abcdef"):
         with_earlier(RunOptions(only=("abcdef",)), None)
 
 
 def test_the_last_lines_name_the_program_and_the_next_run(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from reports.terminal import summary
-
     text = summary(read(out / "first"), Path("out/first"))
     assert f"C program: ./rdma-cts reproducer {fingerprint(out)} --run out/first" in text
     assert "again: ./rdma-cts run --failed out/first" in text
