@@ -167,7 +167,13 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
             plan = _planned(options, chosen, where, arguments.argv)
             if before and before.header.get("waivers") != plan.facts["waivers"]:
                 raise UserError("the run cannot be resumed, because the waivers differ", hint="start a new run")
-            _supervise(Recording(plan, file, progress, file.cut_back(before)), where, progress, out, options.no_confirm)
+            recording = Recording(plan, file, progress, file.cut_back(before))
+            try:
+                _supervise(recording, where, progress, out, options.no_confirm)
+            except UserError:
+                if recording.done:  # a full disk, for example, takes nothing from what was recorded before
+                    print(summary(read(out), out, level=arguments.level))
+                raise
         lost = host.gone if host else ""
     with crash_reports_in(out):
         return _reported(out, arguments.level, lost)
@@ -247,9 +253,11 @@ def _supervise(recording: Recording, where: target.Target, progress: Progress, o
 
 def _reported(out: Path, level: int, lost: str) -> int:
     """Makes the reports, prints the summary; returns the exit status. Raises UserError if the host is `lost`."""
-    report.write_beside(out)
     digest = read(out)
-    print(summary(digest, out, level=level))
+    try:
+        report.write_beside(out)
+    finally:
+        print(summary(digest, out, level=level))
     if lost:
         raise UserError(lost, hint=f"{PROGRAM} run --resume {shlex.quote(str(out))} runs the rest", status=3)
     return digest.status

@@ -109,8 +109,9 @@ class Digest:
     """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded.
 
     Every record has all keys of model/record_shape.py. Of the cases in `unrecorded` nothing is known but that they were
-    planned; there may be many. `directory` holds the run's other files, `named` is what the run was named by, that or its
-    file. `torn` is true if the last line of the file is incomplete. `confirmations` say which violations occur alone.
+    planned; there may be many. `directory` holds the run's other files; `named` is what named
+    the run: that or its file. `torn` is true if the last line of the file is incomplete. `confirmations` say which
+    violations occur alone.
     """
 
     directory: Path
