@@ -81,6 +81,7 @@ OPTIONAL = (
     "rereg_mr",
     "rereg_translation",
     "advise_mr",
+    *capability.BY_SYMBOL,
 )
 # The capabilities that depend on another one.
 _OPERATIONS = [

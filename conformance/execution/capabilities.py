@@ -14,7 +14,7 @@ from conformance.model.capability import Capabilities
 
 def capabilities_of(bench: DeviceBench) -> Capabilities:
     """The capabilities of the stack with this bench."""
-    offered = {name: offered_by(bench, name) for name in vocabulary.ENTRIES}
+    offered = {name: offered_by(bench, name) for name in (*vocabulary.ENTRIES, *vocabulary.DOORS)}
     reachable = reachable_on(bench.library, offered["libibverbs"])
     reachable["dontfork"] = keeps_from_children(bench)
     reachable["persistent_memory"] = persistent.device() is not None
