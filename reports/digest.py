@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
-from conformance.defects import Defect, Severity, count_by_severity, defects_of, worst_severity
+from conformance.defects import Defect, Severity, count_by_severity, defects_of, shorts_in, worst_severity
 from conformance.errors import UserError
 from conformance.model.evidence import Needs
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
@@ -224,7 +224,7 @@ class Digest:
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
         """The defects that the violations come to, the most severe first; those waived or of the stack last."""
-        return tuple(defects_of(self.results))
+        return tuple(defects_of(self.results, shorts_in(self.header)))
 
     @property
     def open_defects(self) -> tuple[Defect, ...]:

@@ -54,7 +54,7 @@ def left(waivers: Waivers, run: Digest, results: Sequence[ResultRecord] | None =
 def test_the_waivers_of_a_run_leave_nothing_of_it_rows_and_sweeps_alike(tmp_path: Path) -> None:
     run = recorded("forky")
     waivers = made(tmp_path, "forky")
-    assert len(waivers.defects) == 22
+    assert len(waivers.defects) == 23
     assert left(waivers, run) == ([], [])
     waived = waivers.applied(next(record for record in run.results if record["deviations"]), run.header)["waiver"]
     assert waived is not None
@@ -144,7 +144,7 @@ def test_an_expired_waiver_of_a_defect_waives_nothing_and_is_told(tmp_path: Path
     late = read_waivers(tmp_path / "waivers.yaml", NO_SUITE, date(2027, 3, 2))
     open_, problems = left(late, run)
     assert len(open_) == 189
-    assert len(problems) == 22
+    assert len(problems) == 23
     assert problems[0].endswith("expired on 2027-03-01")
 
 
@@ -191,7 +191,7 @@ def test_the_command_writes_a_file_that_run_and_judge_accept(
     assert capsys.readouterr().out == f"waivers: {path}\n"
     assert main(command()) == 0
     assert capsys.readouterr().out == path.read_text()
-    assert len(read_waivers(path, NO_SUITE, date.today()).defects) == 22
+    assert len(read_waivers(path, NO_SUITE, date.today()).defects) == 23
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,7 @@ class RuleTexts(TypedDict, total=False):
     """
 
     verb: str
+    short: str
     statement: str
     document: str
     section: str

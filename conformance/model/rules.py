@@ -29,6 +29,8 @@ class Rule:
     means to an application. `location` is that of the id in its file.
 
     `quote` is at most one sentence, word for word, from `section` of `document`; `[…]` stands for words left out.
+    `short` is what it is about in a few words, for titles of defects; without it these have the id.
+
     If the document cannot be quoted, `unquoted` has the reason; one of the two is empty.
 
     `evidence` names what verifies it, if that is not all that its cases can show. `conditional` says of which stacks it
@@ -48,6 +50,7 @@ class Rule:
     since: str
     failure_means: str
     location: Location
+    short: str = ""
     evidence: tuple[str, ...] = ()
     conditional: str = ""
 
@@ -63,6 +66,8 @@ class Rule:
             "since": self.since,
             "failure_means": self.failure_means,
         }
+        if self.short:
+            texts["short"] = self.short
         if self.quote:
             texts["quote"] = self.quote
         else:

@@ -125,6 +125,7 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
         since=str(texts["since"]),
         failure_means=str(texts["failure_means"]),
         location=fields["id"].location,
+        short=texts.get("short") or "",
         evidence=evidence,
         conditional=texts.get(CONDITIONAL) or "",
     )
