@@ -21,7 +21,7 @@ HELP = "Make a report of recorded runs; several runs become columns of one page.
 
 FORMATS = ("html", "junit", "ktap", "markdown", "summary", "tmt")  # each is a module of reports/ with `render`
 # The reports that every run writes beside its results.
-BESIDE = ("html", "junit", "summary")
+BESIDE = ("summary", "junit", "html")
 _PAGE = "report.html"
 
 
@@ -79,10 +79,20 @@ def _write(out: Path, report: bytes) -> None:
 
 
 def write_beside(directory: Path) -> None:
-    """Writes the reports that every run has beside its results. Raises UserError if the results are invalid."""
+    """Writes the reports that every run has with its results, the smaller ones first.
+
+    Each is tried, whatever became of the others. Raises UserError if the results are invalid, or for the first report
+    that could not be written.
+    """
     digest = read(directory)
+    failed: list[UserError] = []
     for name in BESIDE:
         made = renderer(name)
         report: str | bytes = made.render([digest])
-        path = directory / made.FILE_NAME
-        write_atomically(path, report if isinstance(report, bytes) else report.encode(), durable=False)
+        data = report if isinstance(report, bytes) else report.encode()
+        try:
+            write_atomically(directory / made.FILE_NAME, data, durable=False)
+        except UserError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
