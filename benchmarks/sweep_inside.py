@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from conformance.device.bench import DeviceBench
 from conformance.device.device import Device
 from conformance.device.limits import obey_locked_memory_limit
 from conformance.device.native_exchange import COMPILE_THRESHOLD
+from conformance.execution.capabilities import capabilities_of
 from conformance.execution.runner import RunContext, Unwatched, no_progress
 from conformance.judging import Basis
 from conformance.model.case import Case
@@ -23,7 +25,6 @@ from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import read_bytes
-from fixtures.bench import DeviceBench
 
 THEIRS = ("test_mr", "test_odp")
 PORT = Path("/dev/virtio-ports/rdma-cts.results")
@@ -86,7 +87,7 @@ class Measuring:
         self.device = Device("rxe0")
         bench = DeviceBench(self.device)
         # The measurements include neither the watch on the kernel's log nor random sequences.
-        self.run = RunContext(bench, Basis(bench.capabilities()), Unwatched(), {})
+        self.run = RunContext(bench, Basis(capabilities_of(bench)), Unwatched(), {})
         self.repetitions = repetitions
 
     def write(self, what: str) -> None:

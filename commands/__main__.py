@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from commands import signals, variables
-from commands.arguments import NAME, Parser
+from commands.arguments import NAME, Parser, help_text
+from commands.endings import SIGNALLED, Terminated, crash_report, heed_signals
 from commands.output import Output
-from commands.unforeseen import explained
 from conformance import derived
 from conformance.errors import UserError
 from conformance.tables.suite import VERSION
@@ -46,6 +45,7 @@ COMMANDS = (
     "describe",
     "trial",
     "schema",
+    "completion",
 )
 _MODULES = {"list": "listing"}
 _WITH_VARIABLES = ("run", "prepare", "doctor")  # commands whose own help lists the environment variables, too
@@ -60,7 +60,7 @@ def parser_of(commands: Sequence[str]) -> Parser:
     parser = Parser(
         prog=NAME,
         description="Conformance tests for the memory-region verbs of RDMA devices.",
-        epilog=variables.help_text(),
+        epilog=help_text(),
         formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"rdma-cts {VERSION}")
@@ -71,7 +71,7 @@ def parser_of(commands: Sequence[str]) -> Parser:
             help=module.HELP,
             description=module.HELP,
             formatter_class=RawDescriptionHelpFormatter,
-            epilog=variables.help_text() if module.NAME in _WITH_VARIABLES else None,
+            epilog=help_text() if module.NAME in _WITH_VARIABLES else None,
         )
         module.add_arguments(command)
         command.set_defaults(execute=module.execute)
@@ -93,12 +93,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         return _told(error)
     except KeyboardInterrupt as end:
-        number = end.number if isinstance(end, signals.Terminated) else 0
+        number = end.number if isinstance(end, Terminated) else 0
         by = f"ended by {signal.Signals(number).name}" if number else "interrupted"
         print(one_line(": ".join((NAME, by, *end.args))), file=sys.stderr)
-        return signals.SIGNALLED + number if number else 3
+        return SIGNALLED + (number or signal.SIGINT)
     except Exception as error:
-        return _told(explained(error, out if out and out.is_dir() else None))
+        return _told(crash_report(error, out if out and out.is_dir() else None))
 
 
 def _told(error: UserError) -> int:
@@ -120,7 +120,7 @@ def keep_derived_files(given: Sequence[str]) -> None:
 def run_as_program() -> int:
     """Runs the command of this process; returns its exit status, 3 if the output of anything but a run was lost."""
     output = Output()
-    signals.heed_signals()
+    heed_signals()
     given = sys.argv[1:]
     try:
         keep_derived_files(given)

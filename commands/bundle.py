@@ -11,12 +11,11 @@ from pathlib import Path
 
 from bundles.archive import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
 from bundles.claims import claims
-from commands import case_options, verify
+from commands import run_arguments, verify
 from commands.arguments import Parser
-from commands.output import show
+from commands.output import is_standard_output, out_path, show, write_out
 from commands.run_arguments import add_arguments as add_run_arguments
 from commands.run_arguments import options_from
-from commands.written import is_standard_output, out_path, write_out
 from conformance.errors import UserError
 from conformance.regular_file import read_regular
 from conformance.results.points import points_path
@@ -27,7 +26,7 @@ from runs.plan import FILE_NAME as PLAN
 from runs.plan import read_plan
 
 NAME = "bundle"
-HELP = "Pack a run with everything that is needed to judge it anew elsewhere (see verify)."
+HELP = "Pack a run with everything that is needed to judge it again elsewhere (see verify)."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--waivers", type=given_path, metavar="FILE", help="the run's waivers, if they are elsewhere now"
     )
     parser.add_argument("--profile", type=given_path, metavar="FILE", help="the run's profile, if it is elsewhere now")
-    case_options.add_cases_argument(parser)
+    run_arguments.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -16,14 +16,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from commands import case_options
+from commands import run_arguments
 from commands.output import show
 from conformance.errors import UserError
 from conformance.model.case import Case, Step
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import VERDICTS
-from conformance.results.conclusions import rule_verdicts
+from conformance.model.verdict import OF_RULES
 from conformance.results.records import read_results
+from conformance.results.rule_conclusions import rule_verdicts
 from conformance.run_options import given_path
 from conformance.tables.suite import Suite
 from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb
@@ -91,12 +91,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("--results", type=given_path, metavar="FILE_OR_DIR", help="the results of a run, for verdicts")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    case_options.add_cases_argument(parser)
+    run_arguments.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the coverage. Exit status 1 if a rule has no case, else 0."""
-    suite = case_options.suite_from(arguments)
+    suite = run_arguments.suite_from(arguments)
     coverage = cover(suite) if arguments.results is None else cover_with_results(suite, arguments.results)
     if arguments.json:
         print(json.dumps(as_data(coverage), indent=2))
@@ -275,7 +275,7 @@ def _totals(coverage: Coverage) -> Iterator[str]:
     )
     if coverage.complete is not None:
         counts = Counter(rule.verdict for rule in rules)
-        figures = [f"{counts[verdict]} {verdict}" for verdict in reversed(VERDICTS) if counts[verdict]]
+        figures = [f"{counts[verdict]} {verdict}" for verdict in reversed(OF_RULES) if counts[verdict]]
         yield f"results of {coverage.cases_run} of the {coverage.cases} cases; rules: " + ", ".join(
             [*figures, f"{counts[_NOT_RUN]} without a result"]
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from commands import case_options
+from commands import run_arguments
 from commands.output import show
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
@@ -30,12 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--results", type=given_path, metavar="DIR", help=f"the run to look at (default: the latest in {OUT}/)"
     )
-    case_options.add_cases_argument(parser)
+    run_arguments.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the explanation; exit status 0. Raises UserError for an unknown id."""
-    suite = case_options.suite_from(arguments)
+    suite = run_arguments.suite_from(arguments)
     wanted = arguments.id
     path = arguments.results or latest(OUT)
     run = read(path) if path else None

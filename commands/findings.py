@@ -1,4 +1,4 @@
-"""`rdma-cts findings`: a page of the defects that runs on several stacks have found, with a C program for each."""
+"""`rdma-cts findings`: a page of the defects that runs on several stacks have found, with the programs for them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from commands import case_options
-from commands.written import out_directory
+from commands import run_arguments
+from commands.output import out_directory
 from conformance.errors import UserError
 from conformance.regular_file import read_regular
 from conformance.results.files import make_directory, not_written, write_through
@@ -36,29 +36,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=f"write {PAGE} and the folder {FOLDER}/ there (default: docs)",
     )
-    case_options.add_cases_argument(parser)
+    parser.add_argument(
+        "--programs",
+        action="store_true",
+        help=f"write the C program of each defect into {FOLDER}/; without it, only those there already are renewed",
+    )
+    run_arguments.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Writes the page and the programs; exit status 0."""
-    suite = case_options.suite_from(arguments)
+    suite = run_arguments.suite_from(arguments)
     runs = [Run(read(path), basis_of(path)) for path in arguments.runs]
     found = findings_of(runs, suite)
     folder = arguments.out / FOLDER
     make_directory(folder)
     places = _places(folder / PLACES)
+    before = set(folder.glob("*.c"))
+    programs = {folder / each.file: each.program.text for each in found if each.program}
+    kept = {path: text for path, text in programs.items() if arguments.programs or path in before}
     try:
-        for old in folder.glob("*.c"):
+        for old in before - kept.keys():
             if old.is_file() and not old.is_symlink():
                 old.unlink()
     except OSError as error:
         raise not_written(folder, error) from error
-    for each in found:
-        if each.program:
-            write_through(folder / each.file, each.program.text.encode())
-    write_through(arguments.out / PAGE, page(found, runs, places, _mended(), arguments.title).encode())
-    programs = sum(each.program is not None for each in found)
-    print(f"{arguments.out / PAGE}: {len(found)} defects, {programs} with a program in {folder}/")
+    for path, text in kept.items():
+        write_through(path, text.encode())
+    files = {path.name for path in kept}
+    write_through(arguments.out / PAGE, page(found, runs, places, _mended(), files, arguments.title).encode())
+    print(f"{arguments.out / PAGE}: {len(found)} defects, {len(kept)} with a program in {folder}/")
     return 0
 
 

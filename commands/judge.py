@@ -10,18 +10,19 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
-from commands import case_options, report
-from commands.output import show
-from commands.written import out_directory
+from commands import report, run_arguments
+from commands.output import out_directory, show
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
+from conformance.results.effective import with_effective
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
-from conformance.results.rejudge import Rejudged, rejudge
+from conformance.results.rejudge import Rejudged, find, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
 from conformance.run_options import given_path
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import VERSION, Suite
+from conformance.tables.tiers import left_out
 from reports.comparison import Change, compare
 from reports.digest import Digest, read
 from reports.terminal import REPORT
@@ -43,12 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--waivers", type=given_path, metavar="FILE", help="known violations, instead of those of the run"
     )
-    case_options.add_cases_argument(parser)
+    run_arguments.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints what has changed. The exit status is the one that `run` would have had."""
-    suite = case_options.suite_from(arguments)
+    suite = run_arguments.suite_from(arguments)
     recorded = read_results(arguments.run)
     old = read(arguments.run)
     profile = read_profile(arguments.profile) if arguments.profile else None
@@ -69,7 +70,9 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
     header: HeaderRecord = {
         **recorded.header,
         "suite": {"version": VERSION, "tables_sha256": suite.tables_sha256},
-        "rules": {rule.id: rule.as_data() for rule in suite.registry.values()},
+        "rules": suite.registry.as_data(),
+        "controls": dict(suite.registry.needs.controls),
+        "left_out": len(left_out(suite.cases, recorded.header["planned"])),
         "judged_again": {"suite": recorded.header.get("suite"), "at": datetime.now().isoformat(timespec="seconds")},
     }
     if waivers:
@@ -78,12 +81,9 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
         file.append(header)
         results: list[ResultRecord] = []
         for each in again:
-            record = (
-                _without_side_file(each.record)
-                if each.kept
-                else file.prepared(each.record, suite.find(each.record["case"]))
-            )
-            results.append(waivers.applied(record, header) if waivers else record)
+            record = _without_side_file(each.record) if each.kept else each.record
+            record = file.prepared(record, find(suite, each.record["case"]))
+            results.append(with_effective(record, header, waivers))
             file.append(results[-1])
         confirmations = _still_valid(recorded, results)
         for confirmation in confirmations:

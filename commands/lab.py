@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from commands import case_options, report
+from commands import report, run_arguments
 from commands.run_arguments import recorded_options
 from conformance.errors import PROGRAM, UserError
 from conformance.results.files import make_directory, write_atomically
@@ -57,9 +57,9 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
     for name, hint in _REFUSED.items():
         if getattr(options, name) != OPTIONS[name].default:
             raise UserError(f"{OPTIONS[name].flag} cannot be given with --lab", hint=hint)
-    suite, today = case_options.suite_from(options), datetime.now().date()
+    suite, today = run_arguments.suite_from(options), datetime.now().date()
     hosts = read_lab(file, {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)})
-    case_options.selection_from(options).apply(suite)  # a mistake is told once
+    run_arguments.selection_from(options).apply(suite)  # a mistake is told once
     progress = Progress(level=arguments.level)
     with run_folder(arguments.out, "lab") as out:
         arguments.out = out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from commands import case_options
+from commands import run_arguments
 from commands.output import show
 from conformance.model.case import Case
 from conformance.tables.suite import Suite
@@ -17,13 +17,13 @@ HELP = "List the cases of all tiers, or with --rules the rules."
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("--rules", dest="of_rules", action="store_true", help="show the rules instead of the cases")
-    case_options.add_arguments(parser, EXHAUSTIVE)
+    run_arguments.add_selection(parser, EXHAUSTIVE)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints one line for each case or rule; exit status 0."""
-    suite = case_options.suite_from(arguments)
-    cases = case_options.selection_from(arguments).apply(suite)
+    suite = run_arguments.suite_from(arguments)
+    cases = run_arguments.selection_from(arguments).apply(suite)
     show(_rules(suite, cases) if arguments.of_rules else _cases(cases))
     if not arguments.of_rules:
         show([_total(cases, bool(arguments.only))])

@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from commands import case_options, run_arguments
-from commands.output import show
-from commands.unforeseen import explained
-from commands.written import out_directory
+from commands import run_arguments
+from commands.endings import crash_report
+from commands.output import out_directory, show
 from conformance.errors import UserError
 from conformance.results.files import make_directory, not_written, write_atomically
 from conformance.results.records import FILE_NAME as RESULTS
@@ -62,7 +61,7 @@ _OPTIONS = {
     WHERE: ("driver", "guests"),
     BUILDS: ("rdma_core", "overlay", "guest_env"),
     CASES: ("verbs", "rules", "words", "only", "tier", "cases"),
-    GENERAL: ("profile", "waivers", "no_confirm", "dialect", "deadline", "seed", "sequences"),
+    GENERAL: ("profile", "waivers", "no_confirm", "dialect", "case_deadline_s", "seed", "sequences"),
 }
 _KNOWN = (*STACKS, *MENDED_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
@@ -92,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_days,
         default=RENEWED_DAYS,
         metavar="DAYS",
-        help=f"make the image of a stack anew, with the packages of today, if it is older (default {RENEWED_DAYS})",
+        help=f"make the image of a stack again, with the packages of today, if it is older (default {RENEWED_DAYS})",
     )
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     for title, names in _OPTIONS.items():
@@ -113,7 +112,7 @@ def _stacks(text: str) -> list[str]:
     names = text.split(",")
     for number, name in enumerate(names):
         if name not in _KNOWN:
-            raise argparse.ArgumentTypeError(f"{name!r} is no stack; there are {', '.join(_KNOWN)}")
+            raise argparse.ArgumentTypeError(f"{name!r} is not a stack; there are {', '.join(_KNOWN)}")
         if name in names[:number]:
             raise argparse.ArgumentTypeError(f"{name!r} is given twice")
     return names
@@ -133,8 +132,8 @@ def execute(arguments: argparse.Namespace) -> int:
     given = {name: value for name, value in vars(arguments).items() if name not in ("stack", "kernel")}
     options = replace(run_arguments.options_from(argparse.Namespace(**given)), guest=True)
     cells = _cells(arguments, options)
-    suite = case_options.suite_from(options)
-    case_options.selection_from(options).apply(suite)  # reports a mistake before the night begins
+    suite = run_arguments.suite_from(options)
+    run_arguments.selection_from(options).apply(suite)  # reports a mistake before the night begins
     for each in cells.values():
         builds.check(each)
     if options.profile:
@@ -210,7 +209,7 @@ def _new_night(folder: Path) -> Path:
 
 
 def _renew(stack: str, days: float) -> None:
-    """Makes the image of a stack anew if it is older than so many days; says so if that fails: the old one is run."""
+    """Makes the image of a stack again if it is older than so many days; says so if that fails: the old one is run."""
     try:
         renew_image(recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"]))
     except UserError as error:
@@ -229,7 +228,7 @@ def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bo
     except UserError as error:
         outcome = _failed(known, error)
     except Exception as error:
-        outcome = _failed(known, explained(error, folder))
+        outcome = _failed(known, crash_report(error, folder))
     try:
         write_atomically(folder / OUTCOME_FILE, outcome.encoded())
     except UserError as error:  # a full disk: the next night counts it as cut short

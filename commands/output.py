@@ -1,19 +1,34 @@
-"""Standard output and error of a command: what becomes of them never ends the command nor changes its exit status.
+"""What a command says and writes: standard output and error, and the file or directory of `--out`.
 
-Whoever reads them may have gone (`| head`), their disk may be full, they may be closed (`>&-`), and their encoding may
-lack a character. Not for what is written there.
+What becomes of the two streams never ends the command nor changes its exit status: whoever reads them may have gone
+(`| head`), their disk may be full, they may be closed (`>&-`), and their encoding may lack a character. What `--out`
+names is checked before anything else is done. Not for what is written there.
 """
 
 from __future__ import annotations
 
+import argparse
+import errno
 import io
 import os
 import select
+import stat
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, TextIO
 
+from conformance.errors import UserError
+from conformance.results import points, records
+from conformance.results.files import not_written, write_through
+from conformance.run_options import given_path
+from reports.history import OUTCOME_FILE
 from reports.text import one_line
+from runs import plan
+from runs.folder import OUT
+
+STANDARD_OUTPUT = Path("-")
+RECORDED = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)  # what reports are made from, and never replace
 
 
 def show(lines: Iterable[str], to: TextIO | None = None) -> None:
@@ -69,3 +84,76 @@ def _stream(sink: _Sink, before: TextIO | None) -> TextIO:
     encoding = (before.encoding if before else None) or "utf-8"
     # Each line at once: what both streams say stays in its order, and a reader sees progress.
     return io.TextIOWrapper(io.BufferedWriter(sink), encoding=encoding, errors="backslashreplace", line_buffering=True)
+
+
+def out_path(text: str) -> Path:
+    """The path that `--out` names; the type of that option. Raises UserError (status 2) if nothing can be made there.
+
+    Its directory must exist, or be OUT: no tree of directories is made of a mistyped path.
+    """
+    path = given_path(text)
+    if path == STANDARD_OUTPUT or _is_there(path):
+        return path
+    folder = path.parent
+    if folder.absolute() == OUT.absolute() and not os.path.lexists(folder):
+        folder = folder.parent
+    if not os.path.isdir(folder):
+        missing = not os.path.lexists(folder)
+        raise UserError(
+            f"{path} cannot be written: "
+            f"{f'there is no directory {folder}' if missing else f'{folder} is not a directory'}"
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"{path} cannot be written: {os.strerror(errno.EACCES)}")
+    return path
+
+
+def out_directory(text: str) -> Path:
+    """The same of an option that names a directory."""
+    if text == str(STANDARD_OUTPUT):
+        raise argparse.ArgumentTypeError(f"{text} is standard output, and no directory")
+    path = out_path(text)
+    if os.path.lexists(path) and not os.path.isdir(path):
+        raise UserError(f"{path} is not a directory")
+    return path
+
+
+def _is_there(path: Path) -> bool:
+    """Whether anything has this name. Raises UserError if nothing can: it is too long, or a link that leads to itself.
+
+    What is in the way to it, such as a file in place of a directory, is not told here.
+    """
+    try:
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            os.stat(path)
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise not_written(path, error) from error
+    return os.path.lexists(path)
+
+
+def write_out(path: Path, data: bytes, told: str) -> None:
+    """Writes a file as a whole, and prints `told`; through what is not a regular file, such as a FIFO or /dev/stdout.
+
+    `-` is standard output. Raises UserError (status 2) if the data cannot be written, or if a run is recorded there.
+    """
+    refuse_recorded(path)
+    if is_standard_output(path):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+    elif write_through(path, data):
+        show([told])
+
+
+def refuse_recorded(path: Path) -> None:
+    """Raises UserError (status 2) for a file in which a run or a night is recorded."""
+    place = Path(os.path.realpath(path))  # Path.resolve does not return from a link that leads to itself
+    in_points = place.parent.name == points.FOLDER and os.path.exists(place.parent.parent / records.FILE_NAME)
+    if os.path.isfile(place) and (place.name in RECORDED or in_points):
+        raise UserError(f"{path} is recorded data, which no output replaces", hint="give another file to --out")
+
+
+def is_standard_output(path: Path) -> bool:
+    """Whether this is standard output, or the file behind it, as /dev/stdout; opened again, it would lose its text."""
+    return path == STANDARD_OUTPUT or (os.path.exists(path) and os.path.samestat(path.stat(), os.fstat(1)))

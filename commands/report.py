@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from commands.output import show
-from commands.written import STANDARD_OUTPUT, out_path, write_out
+from commands.output import STANDARD_OUTPUT, out_path, show, write_out
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
 from conformance.run_options import given_path
@@ -61,7 +60,7 @@ def execute(arguments: argparse.Namespace) -> int:
             raise UserError("--history makes one page of its own", hint="give neither runs nor another format")
         history = read_history(arguments.history)
         if not history.nights:
-            raise UserError(f"{arguments.history} is no history: there is no night in it")
+            raise UserError(f"{arguments.history} is not a history: there is no night in it")
         show(history.problems, sys.stderr)
         page = history_page.page_of(history)
         _write(arguments.out or arguments.history / PAGE, page.encode())

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from commands import case_options
-from commands.output import show
-from commands.written import STANDARD_OUTPUT, out_path, write_out
+from commands import run_arguments
+from commands.output import STANDARD_OUTPUT, out_path, show, write_out
 from conformance.defects import Symptom
 from conformance.errors import UserError
 from conformance.results.files import make_directory, write_through
@@ -54,13 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"where to write; - is standard output (default: {_FILE}, with --mail -)",
     )
-    case_options.add_cases_argument(parser)
+    run_arguments.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Writes the program or the text; exit status 0. Raises UserError if the case cannot be expressed."""
     _check(arguments)
-    suite = case_options.suite_from(arguments)
+    suite = run_arguments.suite_from(arguments)
     path = arguments.run or latest(OUT)
     run = read(path) if path else None
     basis = basis_of(path) if path else unknown_device()

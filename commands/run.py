@@ -11,20 +11,24 @@ import os
 import shlex
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from commands import case_options, lab, report, run_arguments
-from commands.written import out_directory
+from commands import lab, report, run_arguments
+from commands.endings import crash_reports_in
+from commands.output import out_directory
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
+from conformance.model.profile import Profile
 from conformance.model.record import SupervisorFacts
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
+from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions, given_path
-from conformance.supervision import Start, Supervisor, Worker
+from conformance.supervision import Recording, RunPlan, Start, Supervisor, Worker
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import ordered
@@ -113,108 +117,144 @@ def _resume(arguments: argparse.Namespace) -> int:
     return _run(options, first, plan)
 
 
-def _run(options: RunOptions, arguments: argparse.Namespace, plan: Plan | None = None) -> int:
+@dataclass(frozen=True)
+class Chosen:
+    """What a run is made of before its target is looked at."""
+
+    suite: Suite
+    cases: Sequence[Case]
+    profile: Profile
+    waivers: Waivers | None
+
+    @property
+    def hazardous(self) -> frozenset[str]:
+        """The ids of the cases that may crash a kernel."""
+        return frozenset(case.id for case in self.cases if case.hazardous)
+
+
+def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan | None = None) -> int:
     """Runs the cases. `arguments` is used only for what is not part of `options`: output, level, --yes."""
-    suite = case_options.suite_from(options)
-    cases = ordered(case_options.selection_from(options).apply(suite), options.seed)
-    if not options.sequences:
-        cases = _without_sequences(cases)
-    profile = read_profile(options.profile) if options.profile else None
-    waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
-    progress = Progress(level=arguments.level)
+    chosen, progress = _chosen(options), Progress(level=arguments.level)
     with ExitStack() as around:
-        if arguments.out:  # what is wrong with it is told before a host or a device is looked at
-            if (arguments.out / LAB_FILE_NAME).exists():
-                raise UserError(f"{arguments.out} has a lab", hint="choose another --out, or --resume the lab")
-            around.enter_context(run_folder(arguments.out))
-            ResultsFile(arguments.out / FILE_NAME, carry_on=plan is not None).close()
+        if arguments.out:  # what is wrong with it is said before a host or a device is looked at
+            _claim(arguments.out, recorded_plan is not None, around)
         host = around.enter_context(hosts.opened(options, progress.say, arguments.yes)) if options.host else None
         options = target.with_target(options, host)
         if options.device and not options.hazardous:
-            cases = _harmless(cases, progress)
-        device = "+".join(options.devices) or guest_driver(options).device
-        arguments.out = out = arguments.out or around.enter_context(run_folder(what=device))
-        file = ResultsFile(out / FILE_NAME, carry_on=plan is not None, durable=bool(options.device) and not host)
-        results = around.enter_context(closing(file))
+            chosen = replace(chosen, cases=_harmless(chosen.cases, progress))
+        name = "+".join(options.devices) or guest_driver(options).device
+        out = arguments.out or around.enter_context(run_folder(what=name))
+        around.enter_context(crash_reports_in(out))
+        durable = bool(options.device) and not host
+        file = ResultsFile(out / FILE_NAME, carry_on=recorded_plan is not None, durable=durable)
+        file = around.enter_context(closing(file))
         around.enter_context(tidied(out))
-        before = results.recorded()
+        before = file.recorded()
         if before and before.footer and before.footer["complete"]:
             progress.say(f"the run in {out} is complete")
         else:
-            hazardous = {case.id for case in cases if case.hazardous}
-            chosen = target.prepare(options, out, progress.say, arguments.yes, host, hazardous)
-            _plan(options, suite, cases, chosen, plan, out)
-            header: SupervisorFacts = {
-                "stack": chosen.stack,
-                "seed": options.seed,
-                "tier": options.tier,
-                "argv": [NAME, *arguments.argv],
-                "under_test": {"given": chosen.given},
-                "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None,
-            }
-            if len(options.devices) > 1:
-                header["devices"] = list(options.devices)
-            if before and before.header.get("waivers") != header["waivers"]:
+            where = target.prepare(options, out, progress.say, arguments.yes, host, chosen.hazardous)
+            _keep_plan(options, chosen, where, recorded_plan, out)
+            plan = _planned(options, chosen, where, arguments.argv)
+            if before and before.header.get("waivers") != plan.facts["waivers"]:
                 raise UserError("the run cannot be resumed, because the waivers differ", hint="start a new run")
-            prior = results.cut_back(before)
-            reproduction = options.seen_from_project(Path.cwd()).reproduction
-            known = chosen.durations.read() if chosen.durations else {}
-            supervisor = Supervisor(
-                suite,
-                cases,
-                results,
-                progress,
-                header,
-                out / "console.log",
-                reproduction,
-                deadline_s=options.deadline,
-                boot_id=chosen.boot_id,
-                prior=prior,
-                waivers=waivers,
-                profile=profile,
-                durations=known,
-            )
-            again = () if options.no_confirm else chosen.again
-            left = [case for case in cases if case.id not in supervisor.recording.done]
-            progress.expect(expected_durations(left, known))
-            try:
-                supervisor.run(*(_told(start, hazardous, progress) for start in chosen.starts), again=again)
-            except KeyboardInterrupt as end:
-                progress.clear()
-                end.args = (_kept(out, len(supervisor.recording.done), len(cases)),)
-                raise
-            if chosen.durations:
-                chosen.durations.update(supervisor.recording.took)
+            _supervise(Recording(plan, file, progress, file.cut_back(before)), where, progress, out, options.no_confirm)
         lost = host.gone if host else ""
+    with crash_reports_in(out):
+        return _reported(out, arguments.level, lost)
+
+
+def _chosen(options: RunOptions) -> Chosen:
+    """The tables, and of them the cases that the options select. Raises UserError."""
+    suite = run_arguments.suite_from(options)
+    cases = ordered(run_arguments.selection_from(options).apply(suite), options.seed)
+    if not options.sequences:
+        cases = _without_sequences(cases)
+    profile = read_profile(options.profile) if options.profile else Profile()
+    waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
+    return Chosen(suite, cases, profile, waivers)
+
+
+def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
+    """Makes the directory of --out, which is removed if nothing comes of the run. Raises UserError if it cannot be."""
+    if (out / LAB_FILE_NAME).exists():
+        raise UserError(f"{out} has a lab", hint="choose another --out, or --resume the lab")
+    around.enter_context(run_folder(out))
+    ResultsFile(out / FILE_NAME, carry_on=resumed).close()
+
+
+def _keep_plan(options: RunOptions, chosen: Chosen, where: target.Target, recorded: Plan | None, out: Path) -> None:
+    """Writes the plan of this run or, if it resumes a recorded one, checks that both have the same plan."""
+    cases = tuple(case.id for case in chosen.cases)
+    now = Plan(tuple(options.arguments()), os.getcwd(), cases, chosen.suite.tables_sha256, where.stack, where.given)
+    if recorded:
+        recorded.check(now)
+    else:
+        write_plan(now, out)
+
+
+def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Sequence[str]) -> RunPlan:
+    """What the supervisor is asked to do."""
+    waivers = chosen.waivers
+    facts: SupervisorFacts = {
+        "stack": where.stack,
+        "subject": options.judged_subject,
+        "seed": options.seed,
+        "tier": options.tier,
+        "argv": [NAME, *argv],
+        "under_test": {"given": where.given},
+        "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None,
+    }
+    if len(options.devices) > 1:
+        facts["devices"] = list(options.devices)
+    return RunPlan(
+        chosen.suite,
+        chosen.cases,
+        facts,
+        options.seen_from_project(Path.cwd()).reproduction,
+        where.boot_id,
+        waivers,
+        chosen.profile,
+        options.case_deadline_s,
+        where.durations.read() if where.durations else {},
+    )
+
+
+def _supervise(recording: Recording, where: target.Target, progress: Progress, out: Path, no_confirm: bool) -> None:
+    """Runs what is left of the plan, and keeps how long it took."""
+    cases, known = recording.plan.cases, recording.plan.durations
+    progress.expect(expected_durations([case for case in cases if case.id not in recording.done], known))
+    hazardous = {case.id for case in cases if case.hazardous}
+    starts = [_announcing(start, hazardous, progress) for start in where.starts]
+    try:
+        Supervisor(recording, out / "console.log").run(*starts, again=() if no_confirm else where.again)
+    except KeyboardInterrupt as end:
+        progress.clear()
+        end.args = (_kept(out, len(recording.done), len(cases)),)
+        raise
+    if where.durations:
+        where.durations.update(recording.took)
+
+
+def _reported(out: Path, level: int, lost: str) -> int:
+    """Makes the reports, prints the summary; returns the exit status. Raises UserError if the host is `lost`."""
     report.write_beside(out)
     digest = read(out)
-    print(summary(digest, out, level=arguments.level))
+    print(summary(digest, out, level=level))
     if lost:
         raise UserError(lost, hint=f"{PROGRAM} run --resume {shlex.quote(str(out))} runs the rest", status=3)
     return digest.status
 
 
-def _plan(
-    options: RunOptions, suite: Suite, cases: Sequence[Case], chosen: target.Target, plan: Plan | None, out: Path
-) -> None:
-    """Writes the plan of this run or, if it resumes the run of `plan`, checks that both have the same plan."""
-    planned = tuple(case.id for case in cases)
-    now = Plan(tuple(options.arguments()), os.getcwd(), planned, suite.tables_sha256, chosen.stack, chosen.given)
-    if plan:
-        plan.check(now)
-    else:
-        write_plan(now, out)
-
-
-def _told(start: Start, hazardous: Collection[str], progress: Progress) -> Start:
+def _announcing(start: Start, hazardous: Collection[str], progress: Progress) -> Start:
     """`start`, which says why a worker is started for one case alone."""
 
-    def telling(cases: Sequence[str]) -> Worker:
+    def announcing(cases: Sequence[str]) -> Worker:
         if len(cases) == 1 and cases[0] in hazardous:
             progress.say(f"  a fresh kernel or process for {cases[0]} (hazardous)")
         return start(cases)
 
-    return telling
+    return announcing
 
 
 def _kept(out: Path, done: int, total: int) -> str:
@@ -226,7 +266,7 @@ def _kept(out: Path, done: int, total: int) -> str:
     return f"{results}; {PROGRAM} run --resume {shlex.quote(str(out))} runs the rest"
 
 
-def _harmless(cases: list[Case], progress: Progress) -> list[Case]:
+def _harmless(cases: Sequence[Case], progress: Progress) -> list[Case]:
     """The cases without those that can crash this host's kernel."""
     chosen = [case for case in cases if not case.hazardous]
     if not chosen:

@@ -1,4 +1,5 @@
-"""The arguments of `rdma-cts run` that become RunOptions, parsed with argparse.
+"""The arguments of `rdma-cts run` that become RunOptions, parsed with argparse. Other commands have those of them that
+select cases.
 
 The name and meaning of each option are defined in conformance/run_options.py. Not for arguments that change only what
 is shown or where results go (run.py).
@@ -14,7 +15,9 @@ from typing import Any
 
 from commands.arguments import NAME, Parser
 from conformance.errors import UserError
-from conformance.run_options import OPTIONS, RunOptions
+from conformance.run_options import CASES, OPTIONS, RunOptions
+from conformance.tables.selection import Selection
+from conformance.tables.suite import Suite, load_suite
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS
 
@@ -64,3 +67,27 @@ def recorded_options(argv: Sequence[str], path: Path) -> RunOptions:
 def given_flags(arguments: argparse.Namespace) -> list[str]:
     """The flags of the options that were given, even if with their default value."""
     return [option.flag for name, option in OPTIONS.items() if name in vars(arguments)]
+
+
+def add_selection(parser: argparse.ArgumentParser, tier: str) -> None:
+    """Adds --verb, --rule, -k, --only, --tier (with the default `tier`) and --cases."""
+    group = parser.add_argument_group(CASES)
+    for name in ("verbs", "rules", "words", "only"):
+        add_argument(group, name, [])
+    add_argument(group, "tier", tier)
+    add_cases_argument(group)
+
+
+def add_cases_argument(parser: argparse._ActionsContainer) -> None:
+    """Adds --cases, for tables kept outside the project."""
+    add_argument(parser, "cases", [])
+
+
+def suite_from(arguments: argparse.Namespace | RunOptions) -> Suite:
+    """The suite, including the folders that --cases names."""
+    return load_suite(arguments.cases)
+
+
+def selection_from(arguments: argparse.Namespace | RunOptions) -> Selection:
+    """The cases that the options select."""
+    return Selection(arguments.verbs, arguments.rules, arguments.words, arguments.only, arguments.tier)

@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from commands.written import out_directory
+from commands.output import out_directory
 from conformance.run_options import given_path
 from conformance.tables.suite import Suite, load_suite
 from fixtures.guest.recipe import DEFAULT_STACK, STACKS

@@ -4,8 +4,8 @@ The same options are on the command line of `rdma-cts run`, in plan.json for --r
 the host and in the guest. RunOptions has their values; OPTIONS describes the syntax and the effect of each. All must be
 the same when a run is carried on. Options that only affect the output (--out, --yes, -q) are not among them.
 
-This module is a layer below `supervision`, whose default deadline it uses. `commands` and `pytest_plugin` both need it,
-and `conformance` never imports `commands`. Not for parsing arguments (commands/run_arguments.py).
+This module is a layer of its own: `commands` and `pytest_plugin` both need it, and `conformance` never imports
+`commands`. Not for parsing arguments (commands/run_arguments.py).
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from conformance.device.libibverbs import DIALECTS
 from conformance.errors import PROGRAM
 from conformance.model.case import Case
-from conformance.model.vocabulary import TIERS
-from conformance.supervision import CASE_DEADLINE_S
+from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S
+from conformance.model.vocabulary import DIALECTS, SUBJECTS, TIERS
 from conformance.tables.suite import ROOT
 from conformance.tables.tiers import DEFAULT, SEQUENCES_S
 
@@ -32,19 +31,9 @@ HOST, GUEST = "host", "guest"
 # Groups of the help text.
 WHERE, BUILDS, CASES, GENERAL = "where", "one's own build under test", "which cases", ""
 
-# The deadline of a completion in seconds, and its maximum share of a case's deadline. Loopback takes microseconds, but
-# software emulation on a busy machine takes far longer. A case may await several completions that do not come, and must
-# still be judged before it counts as a hang.
-COMPLETION_DEADLINE_S = 20.0
-_COMPLETION_SHARE = 1 / 6
 _DEVICE = re.compile(r"[^\s\0/,:]{1,63}")  # the kernel's IB_DEVICE_NAME_MAX is 64, with the NUL
 # How long a host that has gone down may take to come back, in seconds: a server's firmware needs minutes.
 RETURN_S = 300.0
-
-
-def completion_deadline_s(case_deadline_s: float) -> float:
-    """The deadline of one completion in a case with that deadline; both in seconds."""
-    return min(COMPLETION_DEADLINE_S, case_deadline_s * _COMPLETION_SHARE)
 
 
 def positive_seconds(text: str) -> float:
@@ -88,14 +77,14 @@ def index(text: str) -> int:
 def word(text: str) -> str:
     """A text that is not blank: an empty one would be part of every id. Raises ArgumentTypeError."""
     if not text.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is no word")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a word")
     return text
 
 
 def given_path(text: str) -> Path:
     """A path. Raises ArgumentTypeError for an empty text, as of a variable that is not set: no directory is meant."""
     if not text or "\0" in text:
-        raise argparse.ArgumentTypeError(f"{text!r} is no path")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a path")
     return Path(text)
 
 
@@ -154,9 +143,10 @@ class RunOptions:
     cases: tuple[Path, ...] = ()
     profile: Path | None = None
     waivers: Path | None = None
+    subject: str | None = None
     no_confirm: bool = False
     dialect: str | None = None
-    deadline: float = CASE_DEADLINE_S
+    case_deadline_s: float = CASE_DEADLINE_S
     seed: int | None = None
     sequences: float = SEQUENCES_S
 
@@ -202,6 +192,11 @@ class RunOptions:
         """
         alone = self.of_case(case)
         return shlex.join([PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()])
+
+    @property
+    def judged_subject(self) -> str:
+        """What the run passes judgement on, once the target is determined."""
+        return self.subject or ("stack" if self.guest else "device")
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -441,6 +436,14 @@ OPTIONS: Mapping[str, Option] = {
             given_path,
             decides=False,
         ),
+        Option(
+            "subject",
+            "--subject",
+            "what is judged; what the kernel's core or libibverbs answers fails no device (default: the device,"
+            " in the guest the stack)",
+            choices=SUBJECTS,
+            decides=False,
+        ),
         Option("no_confirm", "--no-confirm", "do not try each violation again alone", decides=False),
         Option(
             "dialect",
@@ -450,7 +453,7 @@ OPTIONS: Mapping[str, Option] = {
             plugin=True,
         ),
         Option(
-            "deadline",
+            "case_deadline_s",
             "--deadline",
             "a case that takes longer hangs; one completion is awaited for a sixth of it,"
             f" {COMPLETION_DEADLINE_S:g} s at most",

@@ -23,6 +23,13 @@ find ./bundles ./cases ./ci ./commands ./conformance ./fixtures ./profiles ./ref
         [ ! -x "$file" ] || mode=755
         install -m "$mode" "$file" "$suite/$file"
     done' sh "$suite" {} +
+for place in bash:bash-completion/completions/rdma-cts zsh:zsh/vendor-completions/_rdma-cts \
+    fish:fish/vendor_completions.d/rdma-cts.fish; do
+    file=$root/usr/share/${place#*:}
+    mkdir -p "${file%/*}"
+    PYTHONPATH=$project PYTHONDONTWRITEBYTECODE=1 "${RDMA_CTS_PYTHON:-/usr/bin/python3}" -m commands completion "${place%%:*}" >"$file"
+    chmod 644 "$file"
+done
 install -m 644 packaging/environment "$suite/environment"
 ln -sf ../share/rdma-cts/rdma-cts "$root/usr/bin/rdma-cts"
 chmod 644 "$root/usr/share/man/man1/rdma-cts.1"

@@ -95,7 +95,7 @@ class Access(Windows):
         region = window.region
         if region is None or not region.usable or not self.window_opens(window, domain, queue):
             return None
-        if not self.window_allows(window, right):
+        if not self.window_allows(window, right) or self.no_longer_fits(window, region, right):
             return None
         offset = addr - self.window_base(window)
         if not self.window_contains(window, offset, length):
@@ -109,6 +109,12 @@ class Access(Windows):
     def window_allows(self, window: Window, right: int) -> bool:
         """Returns whether a window has a right. Further rights of its region do not count."""
         return window.access & right == right
+
+    def no_longer_fits(self, window: Window, region: Region, right: int) -> bool:
+        """Returns whether the region was changed after the bind, and the window could not be bound to it any more."""
+        if region.domain is not window.domain or self.forbids_binding(region):
+            return True
+        return self.lacks_local_write(region, right) or self.beyond(region, window.addr, window.length)
 
     def window_base(self, window: Window) -> int:
         """Returns the address by which the window's key reaches its first byte."""

@@ -62,7 +62,7 @@ class Reregistration(Regions):
         region = self.regions[handle]
         if self.missing_change(change.flags):
             raise Refused(errno.EOPNOTSUPP)
-        if self.busy(region):
+        if self.held(region):
             raise Refused(errno.EBUSY)
         try:
             self.apply(region, change)
@@ -70,6 +70,10 @@ class Reregistration(Regions):
             region.usable = False
             raise
         return region
+
+    def held(self, region: Region) -> bool:
+        """Returns whether a region cannot be changed, because it could not be deregistered."""
+        return self.busy(region)
 
     def apply(self, region: Region, change: Change) -> None:
         """Checks the complete change, then makes it. Raises Refused."""

@@ -80,9 +80,14 @@ OPTIONAL = (
     "rereg_mr",
     "rereg_translation",
     "advise_mr",
+    *capability.BY_SYMBOL,
 )
 # The capabilities that depend on another one.
-_OPERATIONS = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
+_OPERATIONS = [
+    capability.on_demand(transport, operation)
+    for transport, operations in capability.ODP_OPERATIONS.items()
+    for operation in operations
+]
 _DEPENDENT = {"odp": ("odp_implicit", *_OPERATIONS), "rereg_mr": ("rereg_translation",)}
 
 

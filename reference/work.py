@@ -13,9 +13,11 @@ from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import Completion, SendRequest
+from conformance.model.capability import need_on_demand
 from conformance.model.transport import IWARP
 from reference.access import RIGHTS
 from reference.binding import Binding
+from reference.objects import ON_DEMAND, Region, Window
 from reference.queues import FLUSHED, SUCCESS, Queue
 
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
@@ -23,6 +25,8 @@ _SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
 _WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _RELIABLE = ("RC", "XRC", "XRC_SEND", "RC_SRQ")
 _UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_WITH_INV")
+# What each device with on-demand memory declares: the tables of larger spaces do not ask for it point by point.
+_ON_EVERY_DEVICE = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
 _WORD, _WRAP = 8, 1 << 64
 _GRH = 40  # bytes of the global route header
 
@@ -62,8 +66,20 @@ class Work(Binding):
         sent = status.startswith("REM_") and not IWARP.acknowledges(request.opcode)
         return SUCCESS if sent else FLUSHED
 
+    # What is being carried out: the capability that it needs on on-demand memory.
+    on_demand_need = ""
+
+    def not_on_demand_here(self, found: Region | Window | None) -> bool:
+        """Returns whether memory is on demand, and the operation that is being carried out cannot use such memory."""
+        region = found.region if isinstance(found, Window) else found
+        on_demand_region = region is not None and region.access & ON_DEMAND
+        need = self.on_demand_need
+        return bool(on_demand_region and need) and not self.stack.has(need) and need not in _ON_EVERY_DEVICE
+
     def carry_out(self, queue: Queue, request: SendRequest) -> str:
         """Carries out a request and returns its status."""
+        plain = "SEND" if request.opcode in _SENDS else request.opcode
+        self.on_demand_need = _need_on_demand(plain, queue.kind)
         if request.opcode == "BIND_MW":
             return self.posted_bind(queue, request)
         if request.opcode == "LOCAL_INV":
@@ -107,12 +123,16 @@ class Work(Binding):
 
     def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
         """Returns the address of an element's bytes, or None if refused. An element of length 0 is never refused."""
+        if self.not_on_demand_here(self.keys.get(sge.lkey)):
+            return None
         return self.local(sge.lkey, queue.domain, sge.addr, sge.length, write) if sge.length else 0
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
         """Returns the address of the responder's bytes, or None if it refuses. An operation of 0 bytes needs no key."""
         if length == 0:
             return 0
+        if self.not_on_demand_here(self.keys.get(request.rkey)):
+            return None
         responder, right = queue.peer, RIGHTS[request.opcode]
         return self.remote(request.rkey, responder.domain, responder.number, request.remote_addr, length, right)
 
@@ -145,7 +165,7 @@ class Work(Binding):
             return "LOC_PROT_ERR"
         if not self.allows_operation(queue, request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
-        if request.opcode == "ATOMIC_WRITE" and request.remote_addr % _WORD:
+        if request.opcode == "ATOMIC_WRITE" and self.misaligned(request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
         found = self.target(queue, request, request.length if flushes else len(content))
         if request.opcode == "FLUSH_PERSISTENT" and found and not self.is_persistent(found, request.length):
@@ -177,7 +197,7 @@ class Work(Binding):
 
     def atomic(self, queue: Queue, request: SendRequest) -> str:
         """Both atomics: changes 8 bytes at the responder and returns the old ones to the requester."""
-        if not self.allows_operation(queue, request) or request.remote_addr % _WORD:
+        if not self.allows_operation(queue, request) or self.misaligned(request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
         found = self.target(queue, request, _WORD)
         before = None if found is None else self.memory.read(found, _WORD)
@@ -186,6 +206,10 @@ class Work(Binding):
         after = self.atomic_result(request, int.from_bytes(before, sys.byteorder))
         self.memory.write(found, (after % _WRAP).to_bytes(_WORD, sys.byteorder))
         return SUCCESS if self.scatter(queue, request.sges, before) else "LOC_PROT_ERR"
+
+    def misaligned(self, request: SendRequest) -> bool:
+        """Returns whether an operation on a word has an address that is not a multiple of eight."""
+        return request.remote_addr % _WORD != 0
 
     def atomic_result(self, request: SendRequest, before: int) -> int:
         """Returns the new value of the eight bytes."""
@@ -224,6 +248,7 @@ class Work(Binding):
         if peer.kind == "UD" and content is not None:  # a datagram is preceded by its global route header
             content, length = bytes(_GRH) + content, length + _GRH
         wr_id, sges = self.next_receive(peer)
+        self.on_demand_need = _need_on_demand("RECV", peer.kind)
         status, answer = SUCCESS, SUCCESS
         if content is not None and len(content) > sum(sge.length for sge in sges):
             status, answer = "LOC_LEN_ERR", "REM_INV_REQ_ERR"
@@ -233,10 +258,14 @@ class Work(Binding):
         done = Completion(wr_id, status)
         if status == SUCCESS:
             done = Completion(wr_id, status, opcode, self.received_length(length, sges), imm)
-        peer.polled.append(done)
+        self.complete_receive(peer, done)
         if status != SUCCESS:
             self.fail(peer)
         return answer if queue.kind in _RELIABLE else SUCCESS
+
+    def complete_receive(self, peer: Queue, done: Completion) -> None:
+        """Adds the completion of a receive."""
+        peer.polled.append(done)
 
     def received_length(self, length: int, sges: Sequence[Sge]) -> int:
         """Returns the byte_len of a receive's completion: what was transferred, whatever the receive has room for."""
@@ -245,6 +274,12 @@ class Work(Binding):
     def next_receive(self, queue: Queue) -> tuple[int, tuple[Sge, ...]]:
         """Removes and returns the receive that the next message consumes: the oldest one."""
         return queue.receives.popleft()
+
+
+def _need_on_demand(opcode: str, kind: str) -> str:
+    """The capability that a request needs for on-demand memory, or RECV for a receive that a message consumes."""
+    call = "local_traffic" if opcode in ("SEND", "RECV") else "traffic"
+    return need_on_demand(call, opcode, kind) or ""
 
 
 def _fitting(sges: Sequence[Sge], length: int) -> list[Sge]:

@@ -14,39 +14,46 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
-from conformance.defects import Defect, Severity, count_by_severity, defects_of, worst_severity
+from conformance.defects import Defect, Severity, count_by_severity, defects_of, shorts_in, worst_severity
 from conformance.errors import UserError
+from conformance.model.evidence import Needs
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
-from conformance.model.record_shape import RESULT, completed_footer, completed_header, completed_result
-from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
-from conformance.results.conclusions import RuleConclusion, conclude_rules, exit_status, verdict_on
+from conformance.model.record_shape import RESULT, completed
+from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS, Verdict
+from conformance.results.conclusions import (
+    IN_PART,
+    OF_STACK,
+    STANDING,
+    STANDINGS,
+    TOUCHED,
+    UNDECIDED,
+    UNREACHABLE,
+    UNSUPPORTED,
+    VERIFIED,
+    VIOLATED,
+    WAIVED,
+    WITHOUT_CASE,
+    RunConclusion,
+    conclude_run,
+    verdict_on,
+)
 from conformance.results.records import Recorded, read_results
-from conformance.tables.suite import CASES, POINT, load_suite, tables_digest
+from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
+from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
+from conformance.tables.tiers import SMOKE, left_out
 from reports.text import flat, format_count, format_value, plain
 
-# The standing of a rule, by its verdict; in the order of the summary sentence.
-VERIFIED, VIOLATED, WAIVED = "verified", "violated", "waived"
-UNSUPPORTED, UNREACHABLE, UNDECIDED, NOT_RUN = "unsupported", "unreachable", "undecided", "not run"
-STANDING: Mapping[str, str] = {
-    Verdict.PASS: VERIFIED,
-    Verdict.FAIL: VIOLATED,
-    Verdict.CRASH: VIOLATED,
-    Verdict.HANG: VIOLATED,
-    Verdict.WAIVED: WAIVED,
-    Verdict.UNSUPPORTED: UNSUPPORTED,
-    Verdict.UNREACHABLE: UNREACHABLE,
-    Verdict.BROKEN: UNDECIDED,
-    Verdict.MISSED: UNDECIDED,
-}
-STANDINGS = (VERIFIED, VIOLATED, WAIVED, UNSUPPORTED, UNREACHABLE, UNDECIDED, NOT_RUN)
 _PHRASES: Mapping[str, str] = {
     VERIFIED: "verified",
+    IN_PART: "passed in part",
+    TOUCHED: "touched without a violation",
     VIOLATED: "violated",
     WAIVED: "waived",
+    OF_STACK: "violated by the stack on every device",
     UNSUPPORTED: "unsupported by this device",
     UNREACHABLE: "unreachable on this stack",
     UNDECIDED: "undecided",
-    NOT_RUN: "without a case in this run",
+    WITHOUT_CASE: "without a case in this run",
 }
 _MOST_REASONS = 4
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # people need only the first digits of a hash
@@ -160,57 +167,67 @@ class Digest:
 
     @cached_property
     def restrictions(self) -> Mapping[str, str]:
-        """For each rule that is verified only in part, which part the device or the stack does not offer."""
+        """For each rule that passed in part, what was not seen of it, and why."""
         return {rule: found.restriction for rule, found in self._concluded.items() if found.restriction}
 
     @cached_property
     def _concluded(self) -> Mapping[str, RuleConclusion]:
-        found = conclude_rules(self.results)
+        found = conclude_rules(self.results, self._needs)
         undecided = _rules_of(self.unrecorded, self.header)
         for rule in self.rules:  # in their order
             known = found.get(rule)
-            worse = known is None or VERDICTS.index(Verdict.MISSED) < VERDICTS.index(known.verdict)
+            worse = known is None or OF_RULES.index(Verdict.MISSED) < OF_RULES.index(known.verdict)
             if rule in undecided and worse:
                 found[rule] = RuleConclusion(Verdict.MISSED)
         return found
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The verdict in parts: what is verified, and each other standing that a rule has."""
+        """The verdict in parts: what is verified, or only touched, and each other standing that a rule has."""
+        first = TOUCHED if self.header.get("tier") == SMOKE else VERIFIED
         count = Counter(STANDING[verdict] for verdict in self.verdicts.values())
-        count[NOT_RUN] = sum(rule not in self.verdicts for rule in self.rules)
+        count[WITHOUT_CASE] = sum(rule not in self.verdicts for rule in self.rules)
+        if first == TOUCHED:
+            count[TOUCHED] = count.pop(VERIFIED, 0) + count.pop(IN_PART, 0)
         because = {UNSUPPORTED: self._why_unsupported, UNREACHABLE: self._why_unreachable}
         return tuple(
             Part(each, count[each], because[each]() if each in because else ())
             for each in STANDINGS
-            if count[each] or each == VERIFIED
+            if count[each] or each == first
         )
+
+    @cached_property
+    def _needs(self) -> Needs:
+        return Needs.of_header(self.header)
+
+    @cached_property
+    def unproven(self) -> Mapping[str, str]:
+        """By case, why its refusal proves nothing."""
+        return unproven(self.results, self._needs)
 
     @property
     def sentence(self) -> str:
         """The verdict in one sentence, with the reasons."""
-        return ", ".join([self._verified(), *(str(part) for part in self.parts if part.standing != VERIFIED)]) + "."
+        return ", ".join([self._first, *map(str, self.parts[1:])]) + "."
 
     @property
     def short_sentence(self) -> str:
         """The verdict in one sentence, without the reasons."""
-        rest = (f"{part.count:,} {part.phrase}" for part in self.parts if part.standing != VERIFIED)
-        return ", ".join([self._verified(), *rest])
+        return ", ".join([self._first, *(f"{part.count:,} {part.phrase}" for part in self.parts[1:])])
 
-    def _verified(self) -> str:
-        verified = next((part.count for part in self.parts if part.standing == VERIFIED), 0)
-        restricted = f" ({len(self.restrictions):,} of them only in part)" if self.restrictions else ""
-        return f"{verified:,} of {len(self.rules):,} documented rules verified{restricted}"
+    @property
+    def _first(self) -> str:
+        return f"{self.parts[0].count:,} of {len(self.rules):,} documented rules {self.parts[0].phrase}"
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
-        """The defects that the violations come to, the most severe first; those that are waived last."""
-        return tuple(defects_of(self.results))
+        """The defects that the violations come to, the most severe first; those waived or of the stack last."""
+        return tuple(defects_of(self.results, shorts_in(self.header)))
 
     @property
     def open_defects(self) -> tuple[Defect, ...]:
-        """The defects that are not waived."""
-        return tuple(defect for defect in self.defects if not defect.waived)
+        """The defects that are neither waived nor of the stack."""
+        return tuple(defect for defect in self.defects if not (defect.waived or defect.of_stack))
 
     @cached_property
     def severities(self) -> Mapping[Severity, int]:
@@ -259,27 +276,36 @@ class Digest:
                 found.setdefault(case, []).append(defect)
         return found
 
-    @property
-    def but_for(self) -> str:
-        """What a good conclusion leaves out, as the end of its sentence: the rules that are waived; empty for none."""
-        waived = next((part.count for part in self.parts if part.standing == WAIVED), 0)
-        return f" but for {format_count(waived, 'waived rule')}" if waived else ""
+    @cached_property
+    def concluded(self) -> RunConclusion:
+        """What the run comes to: in the same words in every report."""
+        return conclude_run(
+            self.device,
+            self.footer,
+            self.rules,
+            self._concluded,
+            self._needs,
+            left_out=self._left_out,
+            unrecorded=len(self.unrecorded),
+        )
 
     @property
     def conclusion(self) -> str:
         """The conclusion about the device, in a few words."""
-        if self.footer is None:
-            return "The run was cut short"
-        return {
-            0: f"{self.device} conforms to its documents{self.but_for}",
-            1: f"{self.device} does not conform to its documents",
-            3: "The run is incomplete or broken: no conclusion about the device",
-        }[self.status]
+        return self.concluded.words
 
     @property
     def status(self) -> int:
         """The exit status of the run, as defined in docs/results.md."""
-        return 3 if self.footer is None else exit_status(self.footer)
+        return self.concluded.status
+
+    @cached_property
+    def _left_out(self) -> int | None:
+        """How many cases of the default tier were not planned; None if an old file of other tables does not say."""
+        if "left_out" in self.header:
+            return self.header["left_out"]
+        suite = _suite_of(self.header)
+        return len(left_out(suite.cases, self.header["planned"])) if suite else None
 
     @property
     def name(self) -> str:
@@ -359,13 +385,14 @@ def read(path: Path) -> Digest:
 def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
     """The digest of a recorded run. Raises UserError if a record has the wrong shape."""
     where = name or str(directory)
-    header = completed_header(plain(recorded.header), where)
+    header = completed(plain(recorded.header), where)
     found: dict[str, ResultRecord] = {}
     for record in recorded.results:
-        completed = completed_result(plain(record), where)
-        found[completed["case"]] = completed
+        result: ResultRecord = completed(plain(record), where)
+        found[result["case"]] = result
     by_case: dict[str, ResultRecord] = {}  # in the planned order: several workers record in the order of completion
-    missed = completed_result({**RESULT, "reason": "planned and never recorded"}, where)
+    never: ResultRecord = {**RESULT, "reason": "planned and never recorded"}
+    missed = completed(never, where)
     unrecorded: list[str] = []
     for case in map(str, header["planned"]):
         if case in found:
@@ -375,7 +402,7 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
             by_case[case] = missed.copy()  # in place of a new one: there may be many
             by_case[case]["case"] = case
     by_case |= {case: record for case, record in found.items() if case not in by_case}
-    footer = completed_footer(plain(recorded.footer), where) if recorded.footer else None
+    footer = completed(plain(recorded.footer), where) if recorded.footer else None
     return Digest(
         directory,
         header,
@@ -387,13 +414,16 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
     )
 
 
+def _suite_of(header: HeaderRecord) -> Suite | None:
+    """This suite, if the run was made with its tables."""
+    try:
+        return load_suite() if header["suite"].get("tables_sha256") == tables_digest([CASES]) else None
+    except (OSError, UserError):  # a report is made of a run, whatever is wrong with the tables
+        return None
+
+
 def _rules_of(cases: Collection[str], header: HeaderRecord) -> frozenset[str]:
     """The rules of planned cases; of none if the run was made with other tables than those of this suite."""
-    try:
-        if not cases or header["suite"].get("tables_sha256") != tables_digest([CASES]):
-            return frozenset()
-        suite = load_suite()
-    except (OSError, UserError):  # a report is made of a run, whatever is wrong with the tables
-        return frozenset()
+    suite = _suite_of(header) if cases else None
     ids = {case.partition(POINT)[0] for case in cases}
-    return frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules)
+    return frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules) if suite else frozenset()

@@ -1,8 +1,8 @@
 """A history: the runs of many nights, each on the same cells (stacks of the guest), as reports and `nightly` need it.
 
-docs/nightly.md has the layout of its directory. Most is read from the summary of each run, which is made anew from its
-results if it cannot be read. What is no part of a history, or is damaged, is a problem in one line, and costs no other
-cell. Not for running a night (commands/nightly.py), nor for comparing two runs (comparison.py).
+docs/nightly.md has the layout of its directory. Most is read from the summary of each run, which is made again from its
+results if it cannot be read. What does not belong to a history, or is damaged, is a problem in one line and costs no
+other cell. Not for running a night (commands/nightly.py), nor for comparing two runs (comparison.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
-from conformance.model.verdict import VERDICTS, VIOLATIONS
+from conformance.model.verdict import OF_RULES, VIOLATIONS
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.records import FILE_NAME as RESULTS
@@ -108,7 +108,7 @@ class Facts:
         if data["schema"] != summary.SCHEMA:
             raise ValueError
         rules = _texts(data["rules"])
-        if set(rules.values()) - set(VERDICTS):
+        if set(rules.values()) - set(OF_RULES):
             raise ValueError
         violating = frozenset(_text(case) for each in data["violations"] for case in each["cases"])
         defects = tuple(
@@ -119,7 +119,7 @@ class Facts:
                 tuple(map(_text, each["rules"])),
             )
             for each in data["defects"]
-            if not each["waived"]
+            if not each["waived"] and not each.get("of_stack")
         )
         return Facts(
             _text(data["conclusion"]),
@@ -234,7 +234,7 @@ def read_history(folder: Path) -> History:
         if night.name in (LOCK, PAGE):
             continue
         if not _NIGHT.fullmatch(night.name) or night.is_symlink() or not night.is_dir():
-            problems.append(f"{one_line(str(night))} is no night of a history; it is left alone")
+            problems.append(f"{one_line(str(night))} is not a night of a history; it is left alone")
             continue
         nights.append(night.name)
         try:
@@ -244,7 +244,7 @@ def read_history(folder: Path) -> History:
             continue
         for entry in entries:
             if not CELL_NAME.fullmatch(entry.name) or entry.is_symlink() or not entry.is_dir():
-                problems.append(f"{one_line(str(entry))} is no cell of a night; it is left alone")
+                problems.append(f"{one_line(str(entry))} is not a cell of a night; it is left alone")
                 continue
             try:
                 cells.append(_cell(night.name, entry))

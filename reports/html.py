@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from conformance.defects import Defect, Severity, Symptom
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
+from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points, verdict_on
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
 from reports import confirmation, evidence, pictures
@@ -37,19 +37,25 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "pass": (Verdict.PASS,),
     "fail": VIOLATIONS,
     "waived": (Verdict.WAIVED,),
+    "stack": (Verdict.STACK,),
     "unsup.": (Verdict.UNSUPPORTED,),
     "unreach.": (Verdict.UNREACHABLE,),
     "other": INCOMPLETE,
 }
 _MOST_SHOWN = 3
-_SIGNS: dict[str, str] = {Verdict.UNSUPPORTED: "○", **dict.fromkeys(VIOLATIONS, "✗"), Verdict.WAIVED: "✗"}
+_SIGNS: dict[str, str] = {
+    Verdict.UNSUPPORTED: "○",
+    **dict.fromkeys(VIOLATIONS, "✗"),
+    Verdict.WAIVED: "✗",
+    Verdict.STACK: "✗",
+}
 
 
 @dataclass(frozen=True)
 class CellView:
     """A rule in one run: its verdict (empty if it has no case in this run) and the number of cases by verdict.
 
-    `restriction` names the part of a verified rule that was not offered; empty if all of it was.
+    `restriction` says what was not seen of a rule that passed in part; empty for any other.
     """
 
     verdict: str
@@ -275,7 +281,7 @@ class Page:
 
     @cached_property
     def defects(self) -> list[DefectView]:
-        """The defects of all runs, the most severe first and those that are waived last."""
+        """The defects of all runs, the most severe first, and those that are waived or of the stack last."""
         found: list[list[Shown]] = []
         for number, run in enumerate(self.runs):
             for defect in run.defects:
@@ -284,7 +290,7 @@ class Page:
                     found.append(known := [])
                 known.append(_shown(number, run, defect))
         views = list(map(self._defect_view, found))
-        return sorted(views, key=lambda view: (view.defect.waived, view.defect.severity.rank))
+        return sorted(views, key=lambda view: (view.defect.of_stack, view.defect.waived, view.defect.severity.rank))
 
     def _defect_view(self, by_run: list[Shown]) -> DefectView:
         first = by_run[0].defect.first.rules
@@ -380,7 +386,7 @@ def hashes(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
 
 
 def _rank(verdict: str) -> int:
-    return VERDICTS.index(verdict) if verdict in VERDICTS else len(VERDICTS)
+    return OF_RULES.index(Verdict(verdict)) if verdict in OF_RULES else len(OF_RULES)
 
 
 def outcome_text(outcome: Outcome) -> str:

@@ -26,6 +26,7 @@ SHADES: Mapping[str, Sequence[str]] = {
     Verdict.CRASH: ("#5b1a8b",),
     Verdict.HANG: ("#8e44ad",),
     Verdict.WAIVED: ("#c8a415", "#e3cf76"),
+    Verdict.STACK: ("#b08a5b", "#d9c3a3"),
     Verdict.UNSUPPORTED: ("#7f93ad", "#b4c2d4"),
     Verdict.UNREACHABLE: ("#a9a9a9", "#cfcfcf"),
     Verdict.BROKEN: ("#e0559a",),

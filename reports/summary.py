@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from conformance.defects import Defect, Severity
-from conformance.model.verdict import VERDICTS
-from conformance.results.conclusions import headline
+from conformance.model.verdict import OF_RULES, VERDICTS
+from conformance.results.conclusions import STANDINGS, headline
 from reports import confirmation
-from reports.digest import STANDINGS, Digest
+from reports.digest import Digest
 
 FILE_NAME = "summary.json"
 SCHEMA = "rdma-cts-summary/1"
@@ -79,6 +79,7 @@ def _defect(defect: Defect) -> dict[str, Any]:
         "answered_by": defect.answering.layer,
         "because": defect.answering.because,
         "waived": defect.waived,
+        "of_stack": defect.of_stack,
         "first": {
             "case": defect.first.name,
             "verdict": defect.first.verdict,
@@ -115,6 +116,7 @@ def schema() -> dict[str, Any]:
         "answered_by": {**text, "description": "the layer that answered"},
         "because": {**text, "description": "the evidence for the layer"},
         "waived": {"type": "boolean", "description": "every result in which it shows is waived"},
+        "of_stack": {"type": "boolean", "description": "answered by the kernel's core or libibverbs on every device"},
         "first": _object({"case": text, "verdict": verdict, "reason": text, "repro": text}),
     }
     properties = {
@@ -135,7 +137,11 @@ def schema() -> dict[str, Any]:
         "tables_sha256": text,
         "cases": _counts(VERDICTS, count),
         "points": {**count, "description": "calls and operations judged"},
-        "rules": {"type": "object", "additionalProperties": verdict, "description": "the verdict on each rule"},
+        "rules": {
+            "type": "object",
+            "additionalProperties": {"enum": list(OF_RULES)},
+            "description": "the verdict on each rule; PASS only with all its evidence",
+        },
         "not_offered": {
             "type": "object",
             "additionalProperties": text,
@@ -145,7 +151,7 @@ def schema() -> dict[str, Any]:
         "documented_rules": count,
         "severities": {
             **_counts([each.label for each in Severity], count),
-            "description": "violations by their worst severity, without those that are waived",
+            "description": "violations by their worst severity, without those that are waived or of the stack",
         },
         "headline": {**text, "description": "changes of the stack, number of defects, severities; empty without any"},
         "defects": {"type": "array", "items": _object(defect), "description": "the most severe first"},

@@ -31,6 +31,7 @@ _COLOURS: dict[str, str] = {
     Verdict.UNSUPPORTED: "33",
     Verdict.UNREACHABLE: "33",
     Verdict.WAIVED: "33",
+    Verdict.STACK: "33",
 }
 REPORT = "report.html"
 _SEVERITY, _WAIVED = "31", "33"
@@ -46,7 +47,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
     With `level` VERBOSE also each defect's smallest command; with QUIET only the conclusion.
     """
     stream = stream or sys.stdout
-    conclusion = f"{_conclusion(run)} (exit status {run.status})"
+    conclusion = f"{run.conclusion} (exit status {run.status})"
     if level == QUIET:
         return f"{run.headline}; {conclusion}" if run.headline else conclusion
     lines = ["", *_defects(run, stream, level), *_undecided(run, stream), ""]
@@ -76,12 +77,15 @@ def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
     """One line of at most _WIDTH columns for each defect, below one that says what they have."""
     if run.defects and level == NORMAL:
         yield "the defects, the worst first: severity, number, what is wrong (rules), in how many cases"
+    first_of_stack = next((defect for defect in run.defects if defect.of_stack), None)
     for defect in run.defects:
+        if defect is first_of_stack:
+            yield "of the stack, on every device: answered by the kernel's core or libibverbs"
         label = Verdict.WAIVED.value if defect.waived else defect.severity.label
         ends = f" ({format_rules(defect.rules, _MOST_RULES)}) x{len(defect.cases)}"
         head = f"{label:<{_LABEL}} {defect.fingerprint} "
         line = shortened(defect.title, _WIDTH - len(head) - len(ends)) + ends
-        yield painted(head, _WAIVED if defect.waived else _SEVERITY, stream) + line
+        yield painted(head, _WAIVED if defect.waived or defect.of_stack else _SEVERITY, stream) + line
         if level == VERBOSE:
             yield f"{'':<{_LABEL}} {defect.first.line}"
             yield f"{'':<{_LABEL}} {defect.first.repro}"
@@ -118,18 +122,6 @@ def _next(run: Digest, out: Path) -> str:
     if run.status == 3:
         return f"{PROGRAM} doctor shows what is missing on this host"
     return f"{PROGRAM} compare OLD {out} shows what has changed since another run"
-
-
-def _conclusion(run: Digest) -> str:
-    if run.footer is None:
-        return "the run was cut short"
-    if run.status == 1 and not run.violations():
-        return "no rule was violated, but the waivers do not fit"
-    return {
-        0: f"no rule was violated{run.but_for}",
-        1: "the device does not conform to its documents: see the lines above",
-        3: "the run is incomplete or broken: no conclusion about the device",
-    }[run.status]
 
 
 def device_line(header: HeaderRecord) -> str:

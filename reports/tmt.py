@@ -20,6 +20,7 @@ _RESULT = {
     Verdict.UNSUPPORTED: "skip",
     Verdict.UNREACHABLE: "skip",
     Verdict.WAIVED: "warn",
+    Verdict.STACK: "warn",
     Verdict.FAIL: "fail",
     Verdict.CRASH: "fail",
     Verdict.HANG: "fail",

@@ -21,7 +21,7 @@ def cut(case: Case, observed: Mapping[str, Any]) -> Case:
     if fault_of(case.when, observed):  # type: ignore[arg-type]
         return replace(case, afterwards=())
     for number, (step, seen) in enumerate(zip(case.afterwards, observed.get("afterwards", ()), strict=False)):
-        if fault_of(step, seen):
+        if fault_of(step, seen, later=True):
             kept = [each for each in case.afterwards[:number] if not _leaves_nothing(each)]
             return replace(case, afterwards=(*kept, step))
     return case

@@ -1,4 +1,7 @@
-"""The text with which a violation is reported: to a mailing list, or to a vendor. Plain text of 72 columns."""
+"""The text with which a violation is reported: to a mailing list, or to a vendor. Plain text of 72 columns.
+
+Only the kernel's messages are as long as it wrote them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from conformance.defects import Defect, Symptom, answering_of, severity_of
-from conformance.judging import Basis
+from conformance.defects.answering import CORE, LIBIBVERBS, PROVIDER
+from conformance.judging import Basis, first_alarm
+from conformance.model.observation import KernelEvidence
 from conformance.model.set_up import set_up_of
 from conformance.tables.suite import Suite
 from reports.digest import Digest
@@ -26,7 +31,7 @@ def mail(symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Seq
 def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]) -> Iterator[str]:
     defect = _defect_of(symptom, run)
     title = defect.title if defect else symptom.line
-    yield from _wrapped(f"Subject: {run.header['device'].get('driver') or 'RDMA'}: {title}", further=" ")
+    yield from _wrapped(f"Subject: {_at_fault(symptom, run)}: {title}", further=" ")
     yield ""
     line = symptom.line.removeprefix("afterwards ")
     yield from _wrapped(f"{line}.")
@@ -45,8 +50,8 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
     assert case is not None
     set_up = set_up_of(case)
     yield "What was done:"
-    for line in (*set_up["given"], *(f"before: {each}" for each in set_up["before"])):
-        yield from _wrapped(line, "  - ", "    ")
+    for done in (*set_up["given"], *(f"before: {each}" for each in set_up["before"])):
+        yield from _wrapped(done, "  - ", "    ")
     yield from _wrapped(f"call: {case.when}", "  - ", "    ")
     for step in case.afterwards:
         yield from _wrapped(f"then: {step}", "  - ", "    ")
@@ -54,11 +59,7 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
     yield from _wrapped(f"observed: {line}", "", "  ")
     yield from _wrapped(f"answered by: {answering_of(symptom)}", "", "  ")
     yield ""
-    if log := symptom.record["kernel"].get("log", []):
-        yield "The kernel's messages:"
-        for line in log[-_KERNEL_LINES:]:
-            yield from _wrapped(line, "  ", "    ")
-        yield ""
+    yield from _kernel_log(symptom.record["kernel"])
     yield from _tested(run)
     if history:
         yield ""
@@ -71,6 +72,27 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
         " status 1 if the document is violated, 0 if it is kept, 77 if the device does not support what is needed,"
         " and 2 if something could not be set up."
     )
+
+
+def _at_fault(symptom: Symptom, run: Digest) -> str:
+    """The part of the stack that answered, as those who maintain it call it."""
+    driver = run.header["device"].get("driver") or "RDMA"
+    parts = {PROVIDER: f"rdma-core, providers/{driver}", LIBIBVERBS: "rdma-core, libibverbs", CORE: "RDMA/core"}
+    return parts.get(answering_of(symptom).layer, driver)
+
+
+def _kernel_log(kernel: KernelEvidence) -> Iterator[str]:
+    """The kernel's messages as it wrote them, from its first complaint on."""
+    log = kernel.get("log", ())
+    if not log:
+        return
+    complaint = first_alarm(log)
+    start = next((number for number, line in enumerate(log) if complaint and complaint in line), 0)
+    yield "The kernel's messages:"
+    yield from (f"  {line}".rstrip() for line in log[start : start + _KERNEL_LINES])
+    if more := len(log[start + _KERNEL_LINES :]):
+        yield f"  ({more} more lines)"
+    yield ""
 
 
 def _defect_of(symptom: Symptom, run: Digest) -> Defect | None:

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance.defects import Symptom, symptoms_of
-from conformance.defects.fault import Fault
 from conformance.errors import UserError
 from conformance.judging import Basis
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
+from conformance.model.fault import Effect, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Rule
-from conformance.model.verdict import Verdict
 from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities
 from conformance.tables.suite import Suite
@@ -24,9 +23,8 @@ from reproducers.layout import WIDTH
 from reproducers.program import Program, TooLong, program_of
 from reproducers.writer import Inexpressible
 
-_AFTERWARDS = "afterwards "  # how the line of a symptom begins that a later step shows
 _ALARM = "The violation is a warning in the kernel's log (dmesg), whatever this program ends with."
-_DIED = (Verdict.CRASH, Verdict.HANG)
+_DIED = (FaultKind.KERNEL_DIED, FaultKind.PROCESS_DIED, FaultKind.HUNG)
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]+")
 
 
@@ -68,10 +66,10 @@ def reproducer(id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = N
     if case is None:
         raise Inexpressible("there is no such case")
     case = basis.resolved(case)
-    died = symptom is not None and symptom.verdict in _DIED
+    died = symptom is not None and symptom.fault.kind in _DIED
     if symptom is not None and not died:
         case = _cut(symptom, case)
-    remark = _ALARM if symptom is not None and symptom.fault is Fault.KERNEL_ALARM else ""
+    remark = _ALARM if symptom is not None and symptom.fault.effect is Effect.KERNEL_ALARM else ""
     return _shortest(case, suite.registry, width, died, remark)
 
 
@@ -83,7 +81,7 @@ def file_name(id_: str) -> str:
 def _cut(symptom: Symptom, case: Case) -> Case:
     if symptom.deviation is None:
         return cut(case, symptom.record["observed"])
-    return case if symptom.line.startswith(_AFTERWARDS) else replace(case, afterwards=())
+    return case if symptom.fault.later else replace(case, afterwards=())
 
 
 def _shortest(case: Case, rules: Mapping[str, Rule], width: int, died: bool, remark: str) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conformance.model.capability import PRECONDITIONS
+from conformance.model.capability import ODP_OPERATIONS, PRECONDITIONS, on_demand
 from conformance.model.case import Case, Step
 from conformance.model.kind import Kind
 from conformance.model.rules import Rule
@@ -27,6 +27,8 @@ _MACROS = [
     '#define SET_UP(done) ((done) ? (void)0 : err(2, "failed: %s", #done))',
     "",
 ]
+# Bits of operations on on-demand memory that older headers have no names for.
+_ODP_WITHOUT_NAMES = {"flush": "0x40", "atomic_write": "0x80"}
 # How a program finds out whether the device declares a capability.
 _DECLARED: Mapping[str, str] = {
     "atomics": "device.orig_attr.atomic_cap != IBV_ATOMIC_NONE",
@@ -35,8 +37,10 @@ _DECLARED: Mapping[str, str] = {
     "odp": "device.odp_caps.general_caps & IBV_ODP_SUPPORT",
     "odp_implicit": "device.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT",
     **{
-        f"odp_{name.lower()}": f"device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_{name}"
-        for name in ("SEND", "RECV", "WRITE", "READ", "ATOMIC")
+        on_demand(transport, operation): f"device.odp_caps.per_transport_caps.{transport}_odp_caps"
+        f" & {_ODP_WITHOUT_NAMES.get(operation, f'IBV_ODP_SUPPORT_{operation.upper()}')}"
+        for transport, operations in ODP_OPERATIONS.items()
+        for operation in operations
     },
     "flush_global": "device.device_cap_flags_ex >> 38 & 1",
     "flush_persistent": "device.device_cap_flags_ex >> 39 & 1",
@@ -71,7 +75,7 @@ def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark
     Only with the usual width has it at most MOST_LINES. `remark` is a sentence for its first comment.
     """
     if case.kind is not Kind.ROW:
-        raise Inexpressible("it is no row of calls: name one point, as CASE#axis=value")
+        raise Inexpressible("it is not a row of calls: name one point, as CASE#axis=value")
     unmet = [need for need in case.needs if need in PRECONDITIONS]
     if unmet:
         raise Inexpressible(f"it needs {', '.join(unmet)}")

@@ -167,7 +167,7 @@ class Guests:
             (*recorded_to(PORT), *self._arguments(self._options)),
             tuple(sorted({f"cases/{case.partition('/')[0]}" for case in cases})),  # pytest collects no others
             {ONLY: "".join(f"{case}\n" for case in cases), MARK: new_mark()},
-            self._options.deadline / 3,
+            self._options.case_deadline_s / 3,
         )
 
     def _arguments(self, options: RunOptions) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
-from conformance.supervision import Supervisor, Worker, WorkerEnd
+from conformance.supervision import Recording, RunPlan, Supervisor, Worker, WorkerEnd
 from conformance.tables.suite import Suite
 from samples import header, numbered, observed_result
 
@@ -140,18 +140,10 @@ class Stage:
         """Runs with workers from `worker`, that many at the same time."""
         with closing(ResultsFile(self.path, carry_on=carry_on)) as results:
             earlier = results.cut_back(results.recorded()) if carry_on else None
-            supervisor = Supervisor(
-                suite,
-                suite.cases,
-                results,
-                self.audience,
-                {"stack": "test"},
-                self.console,
-                boot_id=lambda: boot_id,
-                prior=earlier,
-            )
-            self.took = supervisor.recording.took
-            supervisor.run(*[worker] * at_once)
+            plan = RunPlan(suite, suite.cases, {"stack": "test"}, boot_id=lambda: boot_id)
+            recording = Recording(plan, results, self.audience, earlier)
+            self.took = recording.took
+            Supervisor(recording, self.console).run(*[worker] * at_once)
 
 
 def verdicts(recorded: Recorded) -> list[str]:

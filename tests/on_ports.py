@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from conformance.device.bench import DeviceBench
 from conformance.device.device import Device
 from conformance.device.port import Port
 from conformance.errors import UserError
 from conformance.execution.preflight import preflight
-from fixtures.bench import DeviceBench
 from forked import run_forked
 
 GRANTED = "reg_mr/rights/remote-write-granted-by-local-write+remote-write"

@@ -237,8 +237,11 @@ def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, capsys: pyte
     said = capsys.readouterr().out
     assert "defects: 2 new, 1 gone, 0 in both" in said
     gone, *new = sorted(line.split(maxsplit=2)[2] for line in said.splitlines() if re.match(r"  (new|gone)  ", line))
-    assert gone.endswith("ibv_reg_mr is refused with EINVAL: c0")
-    assert [line.rpartition("with ")[2] for line in new] in (["EPERM: c1", "ENOMEM: c2"], ["ENOMEM: c2", "EPERM: c1"])
+    assert gone.endswith("a registration is refused with EINVAL: REG-01")
+    assert [line.rpartition("with ")[2] for line in new] in (
+        ["EPERM: REG-01", "ENOMEM: REG-01"],
+        ["ENOMEM: REG-01", "EPERM: REG-01"],
+    )
     assert "newly supported, and wrong: 1 case" in said
 
 

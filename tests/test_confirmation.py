@@ -17,7 +17,7 @@ from commands.report import FORMATS
 from conformance.errors import UserError
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
-from conformance.supervision import Supervisor, Worker, WorkerEnd, confirmation
+from conformance.supervision import Recording, RunPlan, Supervisor, Worker, WorkerEnd, confirmation
 from conformance.tables.suite import Suite
 from reports import confirmation as confirmation_texts
 from reports import terminal
@@ -71,16 +71,8 @@ class Run:
     ) -> Recorded:
         with closing(ResultsFile(self.folder / "results.jsonl", carry_on=carry_on)) as file:
             prior = file.cut_back(file.recorded()) if carry_on else None
-            supervisor = Supervisor(
-                suite,
-                suite.cases,
-                file,
-                self.audience,
-                {"stack": "test"},
-                self.folder / "console.log",
-                boot_id=lambda: boot_id,
-                prior=prior,
-            )
+            plan = RunPlan(suite, suite.cases, {"stack": "test"}, boot_id=lambda: boot_id)
+            supervisor = Supervisor(Recording(plan, file, self.audience, prior), self.folder / "console.log")
             supervisor.run(self.start, again=[again or self.start_again])
         assert all(actor.closed for actor in self.actors)
         return read_results(self.folder)
@@ -230,7 +222,8 @@ def test_a_stuck_process_ends_the_attempts(tmp_path: Path) -> None:
 
 def test_without_it_the_footer_says_nothing_of_it(tmp_path: Path) -> None:
     with closing(ResultsFile(tmp_path / "results.jsonl")) as file:
-        supervisor = Supervisor(SUITE, SUITE.cases, file, Audience(), {"stack": "test"}, tmp_path)
+        recording = Recording(RunPlan(SUITE, SUITE.cases, {"stack": "test"}), file, Audience())
+        supervisor = Supervisor(recording, tmp_path)
         footer = supervisor.run(Run(tmp_path, always(3)).start)
     assert "confirmation" not in footer
 

@@ -146,7 +146,7 @@ def test_data_of_a_read_must_be_in_memory_when_the_read_completes(with_completio
 
     sides = (write, nothing) if with_completion else (nothing, write)
     pair = Pair(Side(["RDMA_READ"], sides[0]), Side(["RECV"], sides[1]))
-    loopback = LoopbackConnection(cast(Any, pair), lambda: 1)
+    loopback = LoopbackConnection(cast(Any, pair), itertools.count(2).__next__)
     (exchange,) = exchanges([ExchangeSpec(loopback, SendRequest("RDMA_READ", 1), (remote, local))])
     assert exchange.late is late
     assert local.moved() == "all"
@@ -162,7 +162,7 @@ def test_data_of_a_write_must_be_in_memory_when_its_immediate_data_is_received(p
             ctypes.memmove(remote.start, pattern(8), 8)
 
     pair = Pair(Side(["RDMA_WRITE"], lambda _: None), Side(["RECV_RDMA_WITH_IMM", "RECV"], write))
-    loopback = LoopbackConnection(cast(Any, pair), lambda: 1)
+    loopback = LoopbackConnection(cast(Any, pair), itertools.count(2).__next__)
     (exchange,) = exchanges([ExchangeSpec(loopback, SendRequest("RDMA_WRITE_WITH_IMM", 1), (remote, local))])
     assert exchange.late is late
     assert remote.moved() == "all"

@@ -213,7 +213,7 @@ def test_the_data_hold_what_the_lines_say() -> None:
 def test_the_exit_status_tells_whether_a_rule_has_no_case(
     rules: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("commands.case_options.load_suite", lambda folders: suite(rules))
+    monkeypatch.setattr("commands.run_arguments.load_suite", lambda folders: suite(rules))
     assert main(["coverage"]) == status
     assert capsys.readouterr().out.startswith("rule ")
     assert main(["coverage", "--json"]) == status

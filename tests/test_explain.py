@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import case_options
+from commands import run_arguments
 from commands.__main__ import main
 from conformance.tables.suite import load_suite
 from recorded_reference import record
@@ -28,7 +28,7 @@ def test_every_rule_has_its_source_its_cases_and_what_a_failure_means(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(case_options, "suite_from", lambda arguments: SUITE)
+    monkeypatch.setattr(run_arguments, "suite_from", lambda arguments: SUITE)
     for rule in SUITE.registry.values():
         said = explained(capsys, rule.id)
         for text in (rule.statement, rule.document, rule.section, rule.quote or rule.unquoted, rule.failure_means):

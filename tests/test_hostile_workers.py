@@ -24,7 +24,7 @@ from commands.__main__ import main
 from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, read_results
 from conformance.results.writer import ResultsFile
-from conformance.supervision import Supervisor, Worker
+from conformance.supervision import Recording, RunPlan, Supervisor, Worker
 from conformance.tables.suite import ROOT
 from fixtures.guest.freezing import await_event
 from fixtures.guest.guest import Guest
@@ -146,10 +146,8 @@ class Stand:
         path = self.folder / "results.jsonl"
         path.unlink(missing_ok=True)
         with closing(ResultsFile(path)) as file:
-            supervisor = Supervisor(
-                SUITE, SUITE.cases, file, Audience(), {"stack": "test"}, self.console, deadline_s=deadline_s
-            )
-            supervisor.run(lambda cases: self.start(what, cases))
+            plan = RunPlan(SUITE, SUITE.cases, {"stack": "test"}, case_deadline_s=deadline_s)
+            Supervisor(Recording(plan, file, Audience()), self.console).run(lambda cases: self.start(what, cases))
         return read_results(self.folder)
 
 

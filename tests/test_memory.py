@@ -288,6 +288,7 @@ def test_repeated_memory_repeats_its_pages_after_an_uneven_number() -> None:
         assert ctypes.string_at(again + PAGE + 8, 1) == b"\0"
     finally:
         made.close()
+    assert all((2**high - 2**low) % REPEATED_PAGES for high in range(64) for low in range(high))
 
 
 def test_sparse_memory_is_larger_than_the_machine() -> None:

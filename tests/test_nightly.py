@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import bad_driver
-from commands import case_options, nightly
+from commands import nightly, run_arguments
 from commands.__main__ import main
-from commands.signals import Terminated
+from commands.endings import Terminated
 from conformance.errors import UserError
 from conformance.results.records import Recorded
 from conformance.results.writer import ResultsFile
@@ -89,7 +89,7 @@ def nights(tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch) -> Nig
     made = Nights(tmp_path / "history", capsys)
     monkeypatch.setattr(nightly, "_finished", made.finished)
     monkeypatch.setattr(nightly, "renew_image", made.renewed)
-    monkeypatch.setattr(case_options, "suite_from", lambda _: WHOLE)
+    monkeypatch.setattr(run_arguments, "suite_from", lambda _: WHOLE)
     return made
 
 
@@ -239,8 +239,8 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--stack", "woody"], "'woody' is no stack; there are bookworm,"),
-        (["--stack", ""], "'' is no stack"),
+        (["--stack", "woody"], "'woody' is not a stack; there are bookworm,"),
+        (["--stack", ""], "'' is not a stack"),
         (["--stack", "forky,sid,forky"], "'forky' is given twice"),
         (["--stack", "forky-mended", "--rdma-core", "x"], "--rdma-core and --stack forky-mended exclude each other"),
         (["--overlay", "/none"], "--overlay /none is not a directory"),
@@ -265,7 +265,7 @@ def test_a_mistake_in_the_matrix_is_one_line(tmp_path: Path, capsys: Says, argum
 def test_a_place_where_no_history_can_be_is_one_line(tmp_path: Path, capsys: Says) -> None:
     (tmp_path / "file").write_text("")
     assert main(["nightly", "--history", str(tmp_path / "file"), "--stack", "forky"]) == 2
-    assert capsys.readouterr().err == f"rdma-cts: {tmp_path / 'file'} is no directory\n"
+    assert capsys.readouterr().err == f"rdma-cts: {tmp_path / 'file'} is not a directory\n"
 
 
 def test_two_nights_at_once_are_refused(nights: Nights) -> None:
@@ -280,7 +280,7 @@ def test_two_nights_at_once_are_refused(nights: Nights) -> None:
 def damage(cell: Path, how: str) -> None:
     """Damages the first night's cell in one way."""
     results = cell / "results.jsonl"
-    if how == "the outcome is no JSON":
+    if how == "the outcome is not JSON":
         (cell / "cell.json").write_text("{")
     elif how == "the outcome is of nobody":
         (cell / "cell.json").write_text(json.dumps({"schema": "x"}))
@@ -308,7 +308,7 @@ def damage(cell: Path, how: str) -> None:
 
 
 HOW = (
-    "the outcome is no JSON",
+    "the outcome is not JSON",
     "the outcome is of nobody",
     "the outcome is a list",
     "the outcome is a FIFO",
@@ -357,8 +357,8 @@ def test_foreign_entries_are_named_and_left_alone(nights: Nights) -> None:
     (nights.folder / "notes\n.txt").write_text("mine")
     (nights.folder / "20261122T031700Z").symlink_to("/etc")
     said = nights.night(forky=GOOD_RUN)
-    assert "notes?.txt is no night of a history" in said
-    assert "20261122T031700Z is no night of a history" in said
+    assert "notes?.txt is not a night of a history" in said
+    assert "20261122T031700Z is not a night of a history" in said
     assert nights.status == 0
     assert (nights.folder / "notes\n.txt").read_text() == "mine"
 

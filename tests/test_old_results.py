@@ -23,7 +23,7 @@ from conformance.model.verdict import Verdict
 from conformance.results.points import read_points
 from conformance.results.records import decode, encode, read_results
 from conformance.results.writer import ResultsFile
-from conformance.supervision import Supervisor, Worker
+from conformance.supervision import Recording, RunPlan, Supervisor, Worker
 from conformance.tables.suite import load_suite
 from reports.digest import read
 
@@ -137,7 +137,8 @@ def test_it_is_carried_on(copy: Path) -> None:
         assert prior is not None
         assert prior.seconds == json.loads(footer)["duration_s"]
         cases = [case for case in suite.cases if case.id in ids]
-        Supervisor(suite, cases, results, Audience(), {}, copy / "console.log", prior=prior).run(no_worker)
+        recording = Recording(RunPlan(suite, cases, {}), results, Audience(), prior)
+        Supervisor(recording, copy / "console.log").run(no_worker)
     assert path.read_bytes().startswith(before.removesuffix(footer))
     recorded = read_results(copy)
     assert recorded.footer is not None

@@ -8,25 +8,33 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from commands.__main__ import main
+from conformance.execution.runner import run_case
 from conformance.model.case import Case
 from conformance.model.transport import IWARP as IWARP_TRANSPORT
 from conformance.model.verdict import Verdict
+from conformance.results.case_record import case_record
+from conformance.results.conclusions import exit_status
+from conformance.results.effective import with_effective
+from conformance.results.records import footer_record
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
+from reference.bench import ReferenceBench
 from reference.device import Device
+from samples import header
 from trial import report
 from trial.catalogue import UNTRIABLE, VIOLATIONS
 from trial.personas import PERSONAS, Persona
 from trial.personas.masking import MASKS, masked
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
 from trial.report import Trial
-from trial.running import on_reference
+from trial.running import on_reference, on_the_reference
 from trial.trying import KILLED, SURVIVED, Finding, try_all, try_violation
 from trial.violation import Violation
 
@@ -75,6 +83,22 @@ def test_a_run_begins_with_the_port(persona: Persona) -> None:
     assert chosen == persona.port.chosen
     assert transport.iba is persona.stack.has("iba_statuses")
     assert (transport is IWARP_TRANSPORT) is (persona.name in IWARP)
+
+
+@in_turn("persona")
+def test_only_where_the_core_is_at_fault_the_device_conforms(persona: Persona) -> None:
+    """A run about the device ends with exit status 0, unless the driver declares what it lacks."""
+    failing = {id_ for id_, _, _ in clean(persona.name).failed}
+    failed = [case for case in cases() if case.id in failing]
+    assert failed
+    with closing(ReferenceBench(persona.kind()(persona.stack))) as bench:
+        bench.adapt(clean(persona.name).findings)
+        run = on_the_reference(bench)
+        found = [case_record(run_case(case, run), load_suite().registry) for case in failed]
+    for subject, status in (("device", 1 if persona.claims else 0), ("stack", 1)):
+        done = [with_effective(record, header(subject=subject), None) for record in found]
+        footer = footer_record([case.id for case in failed], done, load_suite().registry, duration_s=0)
+        assert (subject, exit_status(footer)) == (subject, status), [record["reason"] for record in done]
 
 
 @in_turn("persona")

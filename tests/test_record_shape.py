@@ -11,15 +11,17 @@ import pytest
 from conformance.errors import UserError
 from conformance.model import record as records
 from conformance.model import record_shape as shape
+from conformance.model.fault import FaultData
 from conformance.model.observation import Alarm
 from conformance.model.record import Record
-from conformance.results.records import read_results
+from conformance.model.verdict import Verdict
+from conformance.results.records import encode, read_results
 from conformance.tables.suite import ROOT
 from samples import case, changed, result
 
 PAGE = (ROOT / "docs" / "results.md").read_text()
 TYPES: dict[str, Any] = {get_args(get_type_hints(type_)["type"])[0]: type_ for type_ in get_args(Record)}
-PARTS = (records.Deviation, Alarm, records.WaiverFacts, records.WaiversAccount, records.SpaceFacts)
+PARTS = (records.Deviation, Alarm, FaultData, records.WaiverFacts, records.WaiversAccount, records.SpaceFacts)
 # In a worker's stream and never in the file.
 STREAM_ONLY = {"points_data"} | {
     key for type_ in ("progress", "offered", "guest") for key in TYPES[type_].__annotations__
@@ -81,3 +83,28 @@ def test_a_message_says_what_a_value_may_be(change: dict[str, Any], said: str) -
     with pytest.raises(UserError) as caught:
         shape.check(header, "here")  # type: ignore[arg-type]
     assert str(caught.value).endswith(f": {said}")
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"kind": "hung"}, "its fault, hung, gives HANG and not FAIL"),
+        ({"kind": "no such"}, '`fault`: kind is "no such", not one of'),
+        ({"call": "x"}, "`fault` has no `kind`"),
+        ({"kind": "moved", "seen": 1}, "`fault`: seen is 1, not a list"),
+        ({"kind": "moved", "site": ["f"]}, "`fault.site` has 1 names, not 4"),
+    ],
+)
+def test_a_fault_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, fault: object, said: str) -> None:
+    of = result(case("{rules: [REG-01], when: {access: []}, then: success}"), Verdict.FAIL)
+    file = tmp_path / "results.jsonl"
+    header = {"type": "header", "schema": "rdma-cts/1", "env": {}, "device": {}, "planned": []}
+    file.write_bytes(encode(header) + encode(of))
+    read_results(file)
+    for bad in (
+        changed(of, {"fault": fault}),
+        changed(of, {"deviations": [{"when": "", "rules": [], "fault": fault}]}),
+    ):
+        file.write_bytes(encode(header) + encode(bad))
+        with pytest.raises(UserError, match=f"{re.escape(f'{file}:2: case')}.*{re.escape(said)}"):
+            read_results(file)

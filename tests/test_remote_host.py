@@ -18,9 +18,10 @@ import pytest
 
 from actors import Audience
 from conformance.errors import UserError
+from conformance.model.deadline import CASE_DEADLINE_S
 from conformance.results.records import Recorded, read_results
 from conformance.results.writer import ResultsFile
-from conformance.supervision import Supervisor, supervisor
+from conformance.supervision import Recording, RunPlan, Supervisor
 from conformance.tables.suite import ROOT, load_suite
 from fixtures.hosts import bootstrap, link, protocol, ssh
 from fixtures.hosts.address import Address
@@ -155,6 +156,7 @@ class Run:
         out.mkdir(exist_ok=True)
         self.out = out
         self.audience = Audience()
+        self.case_deadline_s = CASE_DEADLINE_S
         self.suite = load_suite([project.tables])
         self.cases = [self.suite.find(f"reg_mr/fake/{row}") for row in rows]
         self.stand_in = stand_in
@@ -184,16 +186,15 @@ class Run:
         results = ResultsFile(self.out / "results.jsonl", carry_on=resumed)
         prior = results.cut_back(results.recorded()) if resumed else None
         try:
-            Supervisor(
+            plan = RunPlan(
                 self.suite,
                 [case for case in self.cases if case],
-                results,
-                self.audience,
                 {"stack": "host"},
-                self.out / "console.log",
                 boot_id=lambda: host.boot_id,
-                prior=prior,
-            ).run(start, again=(start,) if confirms else ())
+                case_deadline_s=self.case_deadline_s,
+            )
+            supervisor = Supervisor(Recording(plan, results, self.audience, prior), self.out / "console.log")
+            supervisor.run(start, again=(start,) if confirms else ())
         finally:
             results.close()
         return read_results(self.out)
@@ -204,9 +205,14 @@ def verdicts_of(stand_in: StandIn, project: Project, tmp_path: Path) -> Any:
     """Runs rows on the stand-in; returns the verdicts by row, and the run."""
 
     def run(
-        *rows: str, begins: Any = lambda case: None, confirms: bool = False, **means: Any
+        *rows: str,
+        begins: Any = lambda case: None,
+        confirms: bool = False,
+        case_deadline_s: float = CASE_DEADLINE_S,
+        **means: Any,
     ) -> tuple[dict[str, str], Recorded, Run]:
         made = Run(stand_in, project, tmp_path / "out", rows)
+        made.case_deadline_s = case_deadline_s
         with stand_in.host(**means) as host:
             recorded = made.on(host, begins, confirms=confirms)
         return {line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results}, recorded, made
@@ -262,11 +268,8 @@ def test_a_process_that_dies_there_costs_one_case(verdicts_of: Any) -> None:
     assert recorded.footer["boots"] == 2
 
 
-def test_a_process_that_hangs_there_costs_one_case(
-    verdicts_of: Any, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(supervisor, "CASE_DEADLINE_S", 2.0)
-    found, _, _ = verdicts_of("works", "hangs", "not-supported")
+def test_a_process_that_hangs_there_costs_one_case(verdicts_of: Any, stand_in: StandIn) -> None:
+    found, _, _ = verdicts_of("works", "hangs", "not-supported", case_deadline_s=2.0)
     assert found == {"works": "PASS", "hangs": "HANG", "not-supported": "UNSUPPORTED"}
     assert stand_in.left() == []
 
@@ -274,11 +277,8 @@ def test_a_process_that_hangs_there_costs_one_case(
 # Connections that break
 
 
-def test_a_connection_that_is_cut_in_a_case_costs_nothing(
-    verdicts_of: Any, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_that_is_cut_in_a_case_costs_nothing(verdicts_of: Any, stand_in: StandIn) -> None:
     """The case is started again; it hangs, so that it has no result before the cut."""
-    monkeypatch.setattr(supervisor, "CASE_DEADLINE_S", 2.0)
     cut: list[str] = []
 
     def begins(line: str) -> None:
@@ -286,7 +286,7 @@ def test_a_connection_that_is_cut_in_a_case_costs_nothing(
             cut.append(line)
             stand_in.cut()
 
-    found, recorded, made = verdicts_of("works", "hangs", "not-supported", begins=begins)
+    found, recorded, made = verdicts_of("works", "hangs", "not-supported", begins=begins, case_deadline_s=2.0)
     assert found == {"works": "PASS", "hangs": "HANG", "not-supported": "UNSUPPORTED"}
     assert recorded.footer["boots"] == 3
     assert made.audience.reasons[0] == f"the connection to {ADDRESS} was cut"

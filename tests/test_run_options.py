@@ -17,17 +17,16 @@ from hypothesis import strategies as st
 
 import samples
 from commands import run, run_arguments
-from conformance.device.libibverbs import DIALECTS
+from conformance.device import bench
 from conformance.device.native_exchange import NativeConnection
 from conformance.device.queue_pairs import DeviceQueue
 from conformance.device.xrc import PAIRS
 from conformance.errors import UserError
-from conformance.model.vocabulary import TIERS
+from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S, completion_deadline_s
+from conformance.model.vocabulary import DIALECTS, TIERS
 from conformance.pytest_plugin.options import add_options
-from conformance.run_options import COMPLETION_DEADLINE_S, GUEST, HOST, OPTIONS, RunOptions, completion_deadline_s
-from conformance.supervision import CASE_DEADLINE_S
+from conformance.run_options import GUEST, HOST, OPTIONS, RunOptions
 from conformance.tables.suite import ROOT
-from fixtures import bench
 from fixtures.guest.driver import DRIVERS
 from fixtures.guest.recipe import STACKS
 from fixtures.system import usable
@@ -46,6 +45,7 @@ NOT_DECIDING = {
     "power_cycle",
     "return_within",
     "guests",
+    "subject",
     "no_confirm",
     "keep",
     "verbs",
@@ -129,7 +129,7 @@ GIVEN = st.builds(
     waivers=st.none() | PATHS,
     no_confirm=st.booleans(),
     dialect=st.none() | st.sampled_from(DIALECTS),
-    deadline=SECONDS,
+    case_deadline_s=SECONDS,
     seed=st.none() | st.integers(),
     sequences=st.just(0.0) | SECONDS,
 )
@@ -208,7 +208,7 @@ def test_a_point_of_a_case_can_be_named_at_the_end_of_the_command(options: RunOp
 
 def test_a_command_for_people_is_short() -> None:
     assert RunOptions().on("").reproduction(HARMLESS) == f"./rdma-cts run --guest --only {HARMLESS.id}"
-    hazardous = RunOptions(port=2, deadline=12.5, seed=7).on("mlx5_0").reproduction(HAZARDOUS)
+    hazardous = RunOptions(port=2, case_deadline_s=12.5, seed=7).on("mlx5_0").reproduction(HAZARDOUS)
     wanted = f"--device mlx5_0 --port 2 --hazardous --deadline 12.5 --seed 7 --only {HAZARDOUS.id}"
     assert hazardous == f"./rdma-cts run {wanted}"
 
@@ -220,13 +220,13 @@ def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: pytest.
     (tmp_path / "reg_mr/sample.yaml").write_text(f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{rows}")
     planned: list[str] = []
 
-    def plan(options: RunOptions, suite: Any, cases: Any, *_: Any) -> None:
-        planned.extend(case.id for case in cases)
+    def plan(options: RunOptions, chosen: run.Chosen, *_: Any) -> None:
+        planned.extend(case.id for case in chosen.cases)
         raise UserError("enough")
 
     stand_in_for_device(monkeypatch)
     monkeypatch.setattr(target, "prepare", lambda *_: None)
-    monkeypatch.setattr(run, "_plan", plan)
+    monkeypatch.setattr(run, "_keep_plan", plan)
     options = replace(RunOptions(shared=True, cases=(tmp_path,)).on("rxe7"), verbs=("reg_mr",))
     _, _, *arguments = shlex.split(options.reproduction(HAZARDOUS))
     with pytest.raises(UserError, match="enough"):
@@ -258,7 +258,7 @@ def test_a_plan_keeps_all_of_a_run(tmp_path_factory: pytest.TempPathFactory, opt
 def test_pytest_on_the_host_is_asked_the_same(options: RunOptions) -> None:
     options = options.on("rxe0")
     found = parsed_by_pytest(options.plugin_arguments())
-    assert {"device", "deadline", "seed", "sequences", "port", "profile", "dialect", "cases"} <= set(found)
+    assert {"device", "case_deadline_s", "seed", "sequences", "port", "profile", "dialect", "cases"} <= set(found)
     # Which cases there are is said by --rdma-only.
     assert found == {name: getattr(options, name) for name in found} | {"tier": RunOptions().tier}
 

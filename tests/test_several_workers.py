@@ -17,7 +17,7 @@ from conformance.model.case import Case
 from conformance.model.record import SupervisorFacts
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
-from conformance.supervision import Supervisor, Worker
+from conformance.supervision import Recording, RunPlan, Supervisor, Worker
 from patience import PATIENCE_S
 from reports.digest import read
 from samples import header, numbered, observed_result
@@ -71,10 +71,8 @@ def supervised(
     """A run with that many workers at once, read back."""
     folder.mkdir(exist_ok=True)
     with closing(ResultsFile(folder / "results.jsonl")) as file:
-        supervisor = Supervisor(
-            SUITE, cases, file, Audience(), {"stack": "test"}, folder / "console.log", durations=LONG
-        )
-        supervisor.run(*[starter] * at_once)
+        plan = RunPlan(SUITE, cases, {"stack": "test"}, durations=LONG)
+        Supervisor(Recording(plan, file, Audience()), folder / "console.log").run(*[starter] * at_once)
     return read_results(folder)
 
 
@@ -124,17 +122,8 @@ def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Reco
 
     with closing(ResultsFile(folder / "results.jsonl")) as file:
         facts: SupervisorFacts = {"stack": "test", "devices": list(found)}
-        supervisor = Supervisor(
-            SUITE,
-            SUITE.cases,
-            file,
-            Audience(),
-            facts,
-            folder / "console.log",
-            lambda case, device: f"{device}: {case.id}",
-            durations=LONG,
-        )
-        supervisor.run(*map(starter, found))
+        plan = RunPlan(SUITE, SUITE.cases, facts, lambda case, device: f"{device}: {case.id}", durations=LONG)
+        Supervisor(Recording(plan, file, Audience()), folder / "console.log").run(*map(starter, found))
     return read_results(folder)
 
 
@@ -269,9 +258,8 @@ def test_a_run_that_was_cut_short_is_carried_on_by_several_workers(tmp_path: Pat
     path.write_bytes(data[: header + (len(data) - header) // 2])
     with closing(ResultsFile(path, carry_on=True)) as file:
         prior = file.cut_back(file.recorded())
-        Supervisor(SUITE, SUITE.cases, file, Audience(), {"stack": "test"}, tmp_path, prior=prior, durations=LONG).run(
-            *[Together(2)] * 2
-        )
+        plan = RunPlan(SUITE, SUITE.cases, {"stack": "test"}, durations=LONG)
+        Supervisor(Recording(plan, file, Audience(), prior), tmp_path).run(*[Together(2)] * 2)
     recorded = read_results(path)
     assert figures(recorded) == figures(whole)
     assert len({line["case"] for line in recorded.results}) == len(recorded.results) == COUNT

@@ -14,10 +14,11 @@ import pytest
 import samples
 from actors import HEADER, IDS, SILENCE, SUITE, Actor, Audience, Stage, failed, killed, passed, ran, start, verdicts
 from conformance.errors import UserError
+from conformance.model.deadline import CASE_DEADLINE_S
 from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
-from conformance.supervision import TRIES, Supervisor, Worker, session, supervisor
+from conformance.supervision import TRIES, Recording, RunPlan, Supervisor, Worker, session
 from conformance.tables.suite import load_suite
 from fixtures.system.host import HostWorker
 from project import Project
@@ -371,12 +372,15 @@ def test_what_a_worker_says_of_the_plan_does_not_count(stage: Stage) -> None:
 class TestPytestAsWorker:
     """The same with real processes: pytest on the device in Python."""
 
-    def run(self, project: Project, tmp_path: Path, *rows: str) -> tuple[dict[str, str], Recorded]:
+    def run(
+        self, project: Project, tmp_path: Path, *rows: str, case_deadline_s: float = CASE_DEADLINE_S
+    ) -> tuple[dict[str, str], Recorded]:
         suite = load_suite([project.tables])
         cases = [case for case in suite.cases if case.id in {f"reg_mr/fake/{row}" for row in rows}]
         console = tmp_path / "console.log"
         results = ResultsFile(tmp_path / "results.jsonl")
-        supervisor = Supervisor(suite, cases, results, Audience(), {"stack": "host"}, console)
+        plan = RunPlan(suite, cases, {"stack": "host"}, case_deadline_s=case_deadline_s)
+        supervisor = Supervisor(Recording(plan, results, Audience()), console)
         options = ["--rdma-cases", str(project.tables)]
         supervisor.run(lambda ids: HostWorker(project.root, sys.executable, options, ids, console))
         results.close()
@@ -401,11 +405,8 @@ class TestPytestAsWorker:
         assert recorded.footer is not None
         assert recorded.footer["complete"] is True
 
-    def test_a_process_that_hangs_costs_one_case(
-        self, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(supervisor, "CASE_DEADLINE_S", 2.0)
-        found, _recorded = self.run(project, tmp_path, "works", "hangs")
+    def test_a_process_that_hangs_costs_one_case(self, project: Project, tmp_path: Path) -> None:
+        found, _recorded = self.run(project, tmp_path, "works", "hangs", case_deadline_s=2.0)
         assert found == {"works": "PASS", "hangs": "HANG"}
 
     def test_a_process_that_cannot_start_says_so_in_the_console(self, project: Project, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from conformance.judging import judge
-from conformance.model.capability import DeviceAttributes, declared_capabilities
+from conformance.model.capability import DeviceAttributes, declared_capabilities, need_on_demand
 from conformance.model.observation import Observation
 from conformance.model.transport import INFINIBAND, IWARP, ROCE
 from conformance.model.verdict import Verdict
@@ -109,6 +109,18 @@ def test_what_a_transport_lacks_is_not_declared() -> None:
         "iba_statuses",
         "read_sinks",
     }
+
+
+def test_on_demand_memory_is_declared_for_each_transport() -> None:
+    """The masks of rxe, which declares nothing for UC."""
+    caps = declared_capabilities(DeviceAttributes(0, 0, 1, 0xFF, odp_uc_caps=0, odp_ud_caps=0x23))
+    assert {name for name, there in caps.items() if name.startswith("odp_") and there} == {
+        *("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic", "odp_srq_recv"),
+        *("odp_flush", "odp_atomic_write", "odp_ud_send", "odp_ud_recv"),
+    }
+    assert need_on_demand("traffic", "RDMA_WRITE", "UC") == "odp_uc_write"
+    assert need_on_demand("traffic", "RDMA_READ", "UC") is None
+    assert need_on_demand("local_traffic", "RECV", "RC_SRQ") == "odp_srq_recv"
 
 
 @pytest.mark.parametrize(("elements", "declared"), [(0, True), (1, False), (2, False), (3, True), (32, True)])

@@ -47,10 +47,6 @@ static void answer(struct ib_uverbs_reg_mr_resp *made)
 	static struct ib_uverbs_reg_mr_resp last;
 	struct ib_uverbs_reg_mr_resp own = *made;
 
-	if (mistake("keys-swapped")) {
-		made->lkey = own.rkey;
-		made->rkey = own.lkey;
-	}
 	if (mistake("keys-of-the-last")) {
 		made->lkey = last.lkey;
 		made->rkey = last.rkey;

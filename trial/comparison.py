@@ -15,6 +15,7 @@ from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up
 from conformance.execution.steps import STEPS
 from conformance.model.case import Case, Expectation, Given, Step
+from conformance.model.fault import FaultData
 from conformance.model.observation import Observation
 from conformance.model.verdict import Verdict
 from conformance.tables.arguments import Names, product, read_step
@@ -47,6 +48,7 @@ class Divergence:
     fault: str
     signature: str
     rule: str
+    found: FaultData | None = None
 
     @property
     def row(self) -> str:
@@ -127,7 +129,13 @@ class Comparison:
             )
             rule = nearest_rule(call, arguments, outcome, self._bound(arguments), self._ended(arguments))
             self.divergence = Divergence(
-                self.subject.entry, self.given, tuple(self.taken), judgement.reason, " ".join(signature.split()), rule
+                self.subject.entry,
+                self.given,
+                tuple(self.taken),
+                judgement.reason,
+                " ".join(signature.split()),
+                rule,
+                judgement.fault.as_data() if judgement.fault else None,
             )
         elif works:
             self._names = {**self._names, **product(step)}

@@ -17,8 +17,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from conformance.bench.interface import Bench
+from conformance.device.bench import DeviceBench
 from conformance.device.device import Device
 from conformance.device.limits import obey_locked_memory_limit
+from conformance.execution.capabilities import capabilities_of
 from conformance.execution.runner import RunContext, Watch
 from conformance.kernel.log import KernelWatch
 from conformance.model.capability import Capabilities
@@ -26,7 +28,6 @@ from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier, ordered
-from fixtures.bench import DeviceBench
 from trial.altering import Alteration
 from trial.data_path.alteration import DataPath
 from trial.mutants.calls import ALTERATIONS
@@ -134,7 +135,7 @@ def main(name: str, port: str, what: str, arguments: Sequence[str]) -> int:
 
     # Never closed: objects that altered calls left behind keep the PD busy, and the end of the process releases all.
     bench = DeviceBench(Device(name))
-    capabilities, watch = bench.capabilities(), KernelWatch()
+    capabilities, watch = capabilities_of(bench), KernelWatch()
     if what == "alterations":
         messages = try_alterations(bench, capabilities, watch, arguments)
     else:

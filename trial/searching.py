@@ -89,4 +89,10 @@ def observe(
 
 def as_data(divergence: Divergence) -> DivergenceData:
     """A divergence in the form of a result; `row` can be copied into a table."""
-    return {"when": divergence.signature, "rule": divergence.rule, "fault": divergence.fault, "row": divergence.row}
+    data: DivergenceData = {
+        "when": divergence.signature,
+        "rule": divergence.rule,
+        "fault": divergence.fault,
+        "row": divergence.row,
+    }
+    return {**data, "found": divergence.found} if divergence.found else data

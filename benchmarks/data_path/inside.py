@@ -10,6 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path.cwd()))
 
+from conformance.device.bench import DeviceBench
 from conformance.device.device import Device
 from conformance.device.native_exchange import COMPILE_THRESHOLD
 from conformance.execution.context import CaseContext
@@ -20,7 +21,6 @@ from conformance.sweeps.point_observations import PointObservations
 from conformance.sweeps.point_template import PointTemplate
 from conformance.sweeps.run import call_all
 from conformance.tables.suite import load_suite
-from fixtures.bench import DeviceBench
 
 SWEEP = "reg_mr/data_path/operation-by-access-by-place"
 POINTS = {

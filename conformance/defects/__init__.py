@@ -8,11 +8,12 @@ rows. Everything is derived from recorded results, so that results of older vers
 
 from __future__ import annotations
 
-from conformance.defects.answering import Answering, answering_of
+from conformance.defects.answering import Answering, answering_of, is_of_stack
 from conformance.defects.cause import Cause, cause_of
 from conformance.defects.defect import Defect, defects_of, worst_severity
 from conformance.defects.severity import Severity, count_by_severity, severity_of
 from conformance.defects.symptom import Symptom, symptoms_of
+from conformance.defects.words import shorts_in
 
 __all__ = [
     "Answering",
@@ -24,7 +25,9 @@ __all__ = [
     "cause_of",
     "count_by_severity",
     "defects_of",
+    "is_of_stack",
     "severity_of",
+    "shorts_in",
     "symptoms_of",
     "worst_severity",
 ]

@@ -1,31 +1,40 @@
-"""Who answered where a symptom shows: the library, the provider, the kernel's core, the driver or the device.
+"""Who answered where a symptom shows: device with driver, provider, libibverbs, the kernel's core, or a program.
 
-Only what the evidence of the result shows; otherwise the layer is not known. No verdict depends on it.
+Only what the evidence of the result shows; otherwise the layer is not known, and counts against the device. What only
+the core or libibverbs can have answered is of the stack: it is the same on every device. Not for verdicts: where a run
+passes judgement on a device, results/effective.py takes such violations out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from conformance.defects.cause import ACCESS, from_core, group_of
-from conformance.defects.fault import Fault
 from conformance.defects.kernel_site import site_of
-from conformance.defects.symptom import Symptom, later_steps
+from conformance.defects.symptom import Symptom, symptoms_of
+from conformance.model.fault import Effect, Fault, FaultKind
+from conformance.model.record import ResultRecord
 
-LIBRARY, PROVIDER, CORE, DRIVER = "library", "provider", "uverbs core", "driver"
-ON_THE_WIRE, KERNEL, UNKNOWN = "driver or device", "kernel, core or driver", "not known"
+DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM = "device", "provider", "libibverbs", "kernel core", "program"
+UNKNOWN = "not known"
 _CORE_MODULES = ("ib_core", "ib_uverbs", "ib_umad", "rdma_cm", "iw_cm", "ib_cm", "rdma_ucm")
 # A line in which a driver tells of a request, beginning with the name of the device: `rxe0: pd#1 rxe_reg_user_mr: …`.
 _OWN_LINE = re.compile(r"^(?:\[[^\]]*\] )?(?P<device>[a-z]\w*\d): (?:\S+ )?(?P<function>\w+): \S")
 _LAYERS = {
-    "libibverbs": (LIBRARY, "it checks this itself, before a system call"),
-    "library": (LIBRARY, "it checks this itself, before a system call"),
-    "header": (LIBRARY, "it is a matter of the installed header"),
+    "libibverbs": (LIBIBVERBS, "it checks this itself, before a system call"),
+    "library": (LIBIBVERBS, "it checks this itself, before a system call"),
+    "header": (LIBIBVERBS, "it is a matter of the installed header"),
     "provider": (PROVIDER, "the answer is one that it gives without the kernel"),
 }
+# Frames of a process that died: those of faulthandler, or what the kernel says of the instruction.
+_FRAME = re.compile(r'^\s*Binary file "(?P<file>[^"]+)"')
+_SEGFAULT = re.compile(r"\bsegfault at \S+ ip .* in (?P<file>[^\s\[]+)\[")
+_LIBC = re.compile(r"\blib(?:c|pthread)[.-]")
+_PROVIDERS = re.compile(r"-rdmav\d+\.so|\blib(?:mlx4|mlx5|efa|hns|mana)\.so")
+# What the stack can answer; a death, a hang, a complaint of the kernel or something kept is not an answer.
+_ANSWERS = (Effect.ACCEPTED, Effect.REFUSED, Effect.CODE, Effect.REMARK)
 
 
 @dataclass(frozen=True)
@@ -41,37 +50,55 @@ class Answering:
 
 def answering_of(symptom: Symptom) -> Answering:
     """Who answered, by the step that failed."""
-    if symptom.fault in (Fault.KERNEL_DIED, Fault.KERNEL_ALARM):
-        return _of_kernel(symptom)
-    if symptom.fault in (Fault.PROCESS_DIED, Fault.HUNG):
+    fault = symptom.fault
+    log = symptom.record["kernel"].get("log", ())
+    if fault.effect in (Effect.KERNEL_DIED, Effect.KERNEL_ALARM):
+        return _of_kernel(fault)
+    if fault.effect is Effect.PROCESS_DIED:
+        return _of_process(log)
+    if fault.effect is Effect.HUNG:
         return Answering(UNKNOWN, "nothing was returned")
-    if from_core(symptom):
+    if from_core(fault):
         return Answering(CORE, "it answers this before it asks a driver, whatever the driver")
-    seen = _step(symptom)
-    layer = str(seen.get("layer", ""))
+    if fault.kind is FaultKind.CARRIED_OUT:
+        return Answering(PROVIDER, "it writes the queue, in which the request stayed although its posting failed")
+    layer = fault.layer
     if layer in _LAYERS:
         return Answering(*_LAYERS[layer])
-    if group_of(symptom.verb) == ACCESS or layer == "device" or seen.get("wc"):
-        return Answering(ON_THE_WIRE, "the request was posted, and carried out or completed by it")
-    own = next(filter(None, map(_OWN_LINE.match, symptom.record["kernel"].get("log", ()))), None)
-    if own and symptom.call == symptom.judged and symptom.fault in (Fault.REFUSED, Fault.CODE):
-        return Answering(DRIVER, f"its {own['function']} tells of it in the kernel's log")
+    if group_of(fault.verb) == ACCESS or layer == "device" or fault.statuses:
+        return Answering(DEVICE, "the request was posted, and carried out or completed by it or its driver")
+    own = next(filter(None, map(_OWN_LINE.match, log)), None)
+    if own and not fault.later and fault.effect in (Effect.REFUSED, Effect.CODE):
+        return Answering(DEVICE, f"{own['function']} of its driver tells of it in the kernel's log")
     if layer == "kernel" or symptom.record["entry"] == "uverbs":
-        return Answering(KERNEL, "the answer came from the system call")
+        return Answering(UNKNOWN, "the answer came from the system call: of the kernel's core or of the driver")
     return Answering(UNKNOWN)
 
 
-def _of_kernel(symptom: Symptom) -> Answering:
-    site = site_of(symptom.record)
+def is_of_stack(record: ResultRecord) -> bool:
+    """Whether all that a result shows is what the kernel's core or libibverbs answers, on every device."""
+    symptoms = list(symptoms_of(record))
+    return bool(symptoms) and all(
+        symptom.fault.effect in _ANSWERS and answering_of(symptom).layer in (CORE, LIBIBVERBS) for symptom in symptoms
+    )
+
+
+def _of_kernel(fault: Fault) -> Answering:
+    site = site_of(fault)
     if site is None or not site.module:
         return Answering(UNKNOWN, str(site) if site else "the kernel's log does not say where it was")
-    return Answering(CORE if site.module in _CORE_MODULES else DRIVER, f"the kernel was in {site}")
+    return Answering(CORE if site.module in _CORE_MODULES else DEVICE, f"the kernel was in {site}")
 
 
-def _step(symptom: Symptom) -> Mapping[str, Any]:
-    """The observation of the step that failed; empty if the result does not have it."""
-    record = symptom.record
-    if not symptom.line.startswith("afterwards "):
-        return record["observed"]
-    later = zip(later_steps(record["expected"]), later_steps(record["observed"]), strict=False)
-    return next((seen for step, seen in later if step.get("call") == symptom.call), {})
+def _of_process(log: Sequence[str]) -> Answering:
+    """By the file of the first frame behind the signal's own ones, which end in the C library."""
+    frames = [match["file"] for line in log if (match := _FRAME.match(line))]
+    signal = next((number for number, file in enumerate(frames) if _LIBC.search(file)), len(frames))
+    file = next((file for file in frames[signal:] if not _LIBC.search(file)), "")
+    file = file or next((match["file"] for line in log if (match := _SEGFAULT.search(line))), "")
+    if not file or _LIBC.search(file):
+        return Answering(UNKNOWN, "nothing tells where the process was")
+    because = f"the process was in {file.rpartition('/')[2]}"
+    if "libibverbs.so" in file:
+        return Answering(LIBIBVERBS, because)
+    return Answering(PROVIDER if _PROVIDERS.search(file) else PROGRAM, because)

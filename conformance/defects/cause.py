@@ -17,14 +17,14 @@ which order, and how often a defect showed itself. Two symptoms with equal cause
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from conformance.defects.fault import Fault
 from conformance.defects.kernel_site import site_of
-from conformance.defects.symptom import Symptom, later_steps, verb_of
+from conformance.defects.symptom import Symptom
+from conformance.judging import CORE
+from conformance.model.fault import OWN_ADDRESSES, WINDOW, Effect, Fault, FaultKind
 from conformance.model.vocabulary import BINDS, PROBES, REGISTRATIONS
 
 REGISTRATION, BIND, INVALIDATION, ACCESS = "registration", "bind", "invalidation", "access"
@@ -48,24 +48,10 @@ _GROUPS: Mapping[str, str] = {
     ),
 }
 _NOT_SUPPORTED = ("EOPNOTSUPP", "ENOTSUP", "ENOSYS")
-_CORE = "kernel core"
-_CORE_SAID = "the kernel's RDMA core answered"
-_SIGNAL = re.compile(r"died of (SIG[A-Z]+)")
-_VARYING = re.compile(r"0x[0-9a-f]+|\d+")
-_OPERATION = re.compile(r"\bop=(\w+)")
-# The kinds of region beyond a plain one, by what tables call them.
-ON_DEMAND, OWN_ADDRESSES, HUGE, PERSISTENT = "on demand", "addresses of its own", "huge pages", "persistent memory"
-_KINDS = (
-    (ON_DEMAND, re.compile(r"on[-_ ]demand", re.IGNORECASE)),
-    (OWN_ADDRESSES, re.compile(r"zero[-_ ]based|\bhca_va=|^reg_mr_iova/", re.IGNORECASE)),
-    (PERSISTENT, re.compile(r"^reg_mr/persistent_memory/")),
-    (HUGE, re.compile(r"\bHUGETLB\b")),
-)
-_WINDOW_FOLDERS = ("bind_mw", "alloc_mw", "dealloc_mw")
-_OUTSIDE = re.compile(
-    r"outside|beyond|position=(before|after|across)|place=(before|after|across)|too[-_]long|byte[-_]before"
-)
-_DEAD_KEYS = re.compile(r"^dereg_mr/|\bdead|\bstale")
+# What stands in the fingerprint of a wrong remark, where that is not its kind.
+_LASTING: Mapping[FaultKind, str] = {
+    FaultKind.WRONG_INVALIDATED_KEY: ": the receiver was told nothing as the invalidated key, not #"
+}
 
 
 @dataclass(frozen=True)
@@ -86,26 +72,29 @@ def cause_of(symptom: Symptom) -> Cause:
 
 
 def _key(symptom: Symptom) -> tuple[str, ...]:
-    group, rule, fault = group_of(symptom.verb), sorted(symptom.rules or ("",))[0], symptom.fault
-    if fault in (Fault.KERNEL_DIED, Fault.KERNEL_ALARM):
-        return _of_kernel(symptom, group, rule)
-    if fault is Fault.PROCESS_DIED:
-        signal = _SIGNAL.search(symptom.line)
-        return (fault, group, signal[1] if signal else rule)
-    if from_core(symptom):
-        return ("core", group, symptom.answer)
-    if group == ACCESS and fault in (Fault.MOVED, Fault.ACCEPTED) and not is_window(symptom) and is_outside(symptom):
+    fault, rule = symptom.fault, sorted(symptom.rules or ("",))[0]
+    group, effect = group_of(fault.verb), fault.effect
+    if effect in (Effect.KERNEL_DIED, Effect.KERNEL_ALARM):
+        return _of_kernel(fault, group, rule)
+    if effect is Effect.PROCESS_DIED:
+        return (effect, group, fault.ended_by if fault.ended_by.startswith("SIG") else rule)
+    if from_core(fault):
+        return ("core", group, fault.answer)
+    if group == ACCESS and effect in (Effect.MOVED, Effect.ACCEPTED) and _leaves_a_region(fault):
         return ("use", "outside of a region")
-    if group == ACCESS and fault in (Fault.MOVED, Fault.MISPLACED, Fault.REFUSED):
-        return _of_use(symptom, rule)
-    if fault is Fault.STATUS:
-        return (fault, symptom.answer)
-    if fault is Fault.REMARK:
-        return (fault, group, _VARYING.sub("#", symptom.line.replace(symptom.call, "", 1)))
-    errno = symptom.answer if symptom.answer.startswith("E") else ""
-    if errno and (fault is Fault.CODE or (fault is Fault.REFUSED and _is_one_line(group, errno))):
+    if group == ACCESS and effect in (Effect.MOVED, Effect.MISPLACED, Effect.REFUSED):
+        return _of_use(fault, rule)
+    if effect is Effect.STATUS:
+        return (effect, fault.answer)
+    if effect is Effect.REMARK:
+        other = fault.kind is FaultKind.OTHER and fault.seen
+        return (effect, group, fault.seen[0] if other else _LASTING.get(fault.kind, fault.kind))
+    errno = fault.answer if fault.answer.startswith("E") else ""
+    if errno and effect is Effect.CODE:
         return ("answered", group, errno)
-    return (fault, group, errno, rule)
+    if errno and effect is Effect.REFUSED and _is_one_line(group, errno):
+        return (effect, group, errno)
+    return (effect, group, errno, rule)
 
 
 def group_of(verb: str) -> str:
@@ -113,51 +102,33 @@ def group_of(verb: str) -> str:
     return _GROUPS.get(verb, verb)
 
 
-def from_core(symptom: Symptom) -> bool:
+def from_core(fault: Fault) -> bool:
     """Whether the kernel's RDMA core gave the answer, which every driver's callers get."""
-    judged = symptom.call == symptom.judged and symptom.record["layer"] == _CORE
-    return _CORE_SAID in symptom.line or (judged and symptom.fault in (Fault.REFUSED, Fault.CODE))
+    return fault.layer == CORE
 
 
-def kind_of_region(symptom: Symptom) -> str:
-    """What kind of region a symptom is about, as its case and point say; empty for a plain one."""
-    words = (symptom.case, symptom.judged, symptom.call, symptom.clause, symptom.when, *symptom.smallest.values())
-    return ", ".join(kind for kind, pattern in _KINDS if any(map(pattern.search, words)))
-
-
-def is_window(symptom: Symptom) -> bool:
-    """Whether the memory is reached through a window."""
-    return symptom.case.partition("/")[0] in _WINDOW_FOLDERS or "window" in symptom.case
-
-
-def is_outside(symptom: Symptom) -> bool:
-    """Whether the memory that was reached lies outside of a region or window."""
-    place = symptom.smallest.get("place") or symptom.smallest.get("position") or ""
-    words = (symptom.case, symptom.call, symptom.clause, f"place={place}")
-    return any(map(_OUTSIDE.search, words))
+def _leaves_a_region(fault: Fault) -> bool:
+    """Whether the bounds of a region were not checked; of one with other addresses, these may be what is wrong."""
+    return fault.key != WINDOW and fault.outside and OWN_ADDRESSES not in fault.region
 
 
 def _is_one_line(group: str, errno: str) -> bool:
     return group != REGISTRATION and errno not in _NOT_SUPPORTED
 
 
-def _of_kernel(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
+def _of_kernel(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
     """A registration itself seldom kills a kernel: the use of the region does, if the case goes on to use it."""
-    later = later_steps(symptom.record["expected"])
-    used = any(group_of(verb_of(str(each.get("call", "")))) == ACCESS for each in later)
-    if symptom.fault is Fault.KERNEL_DIED and group == REGISTRATION and used:
-        return _of_use(symptom, rule)
-    site = site_of(symptom.record)
+    if fault.effect is Effect.KERNEL_DIED and fault.used:
+        return _of_use(fault, rule)
+    site = site_of(fault)
     return ("kernel", *site.lasting) if site else ("kernel", group, rule)
 
 
-def _of_use(symptom: Symptom, rule: str) -> tuple[str, ...]:
-    if is_window(symptom):
-        return ("use", "window", rule)
-    kind = kind_of_region(symptom)
-    if kind:
-        return ("use", "region", kind)
-    if any(map(_DEAD_KEYS.search, (symptom.case, symptom.call))):
+def _of_use(fault: Fault, rule: str) -> tuple[str, ...]:
+    if fault.key == WINDOW:
+        return ("use", "window", rule) if fault.effect is Effect.MOVED else ("use", "window", rule, fault.effect)
+    if fault.region:
+        return ("use", "region", ", ".join(fault.region))
+    if fault.dead:
         return ("use", "dead key")
-    operation = _OPERATION.search(symptom.call)
-    return ("use", "region", symptom.fault, operation[1] if operation else symptom.smallest.get("op", ""))
+    return ("use", "region", fault.effect, fault.operation)

@@ -12,9 +12,11 @@ from conformance.defects.condition import granted
 from conformance.defects.merging import merged
 from conformance.defects.severity import Severity, severity_of
 from conformance.defects.symptom import Symptom, symptoms_of
-from conformance.defects.words import title_of
+from conformance.defects.words import Shorts, title_of
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
+
+_NONE: Shorts = {}
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,17 @@ class Defect:
         """Whether every result in which it shows is waived."""
         return all(symptom.record["effective"] == Verdict.WAIVED for symptom in self.symptoms)
 
+    @cached_property
+    def of_stack(self) -> bool:
+        """Whether it is of the stack, in a run about a device, in every result in which it shows."""
+        return all(symptom.record["effective"] == Verdict.STACK for symptom in self.symptoms)
 
-def defects_of(results: Iterable[ResultRecord]) -> list[Defect]:
-    """The defects in results that have every key of record_shape.RESULT, the most severe first."""
+
+def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[Defect]:
+    """The defects in results that have every key of record_shape.RESULT, the most severe first.
+
+    `shorts` are the short names of the rules, which titles have.
+    """
     records = list(results)
     by_cause: dict[Cause, list[Symptom]] = {}
     for record in records:
@@ -88,13 +98,13 @@ def defects_of(results: Iterable[ResultRecord]) -> list[Defect]:
     for causes in merged(by_cause, succeeded):
         symptoms = [symptom for cause in causes for symptom in by_cause[cause]]
         symptoms.sort(key=lambda symptom: (*_rank(symptom), place[id(symptom.record)]))
-        found.append(Defect(tuple(causes), tuple(symptoms), title_of(symptoms, succeeded)))
+        found.append(Defect(tuple(causes), tuple(symptoms), title_of(causes, symptoms, succeeded, shorts)))
     return sorted(found, key=_order)
 
 
-def _order(defect: Defect) -> tuple[bool, int, int, int, tuple[str, ...]]:
+def _order(defect: Defect) -> tuple[bool, bool, int, int, int, tuple[str, ...]]:
     verdict = VERDICTS.index(Verdict(defect.first.verdict))
-    return defect.waived, defect.severity.rank, verdict, -len(defect.cases), defect.rules
+    return defect.of_stack, defect.waived, defect.severity.rank, verdict, -len(defect.cases), defect.rules
 
 
 def _rank(symptom: Symptom) -> tuple[int, bool]:

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from conformance.judging import crash_location
-from conformance.model.record import ResultRecord
-
-_SITE = re.compile(
-    r"\bin (?P<function>\w+)[\w.]*\+\w+/\w+(?: \[(?P<module>\w+)\])?"
-    r"(?:, called by (?P<caller>\w+)[\w.]*\+\w+/\w+(?: \[(?P<callers>\w+)\])?)?"
-)
+from conformance.model.fault import Fault
 
 
 @dataclass(frozen=True)
@@ -38,10 +31,9 @@ class KernelSite:
         return f"{text} ({self.module})" if self.module else text
 
 
-def site_of(record: ResultRecord) -> KernelSite | None:
-    """Where the kernel died or complained in a case, as far as the result says so."""
-    found = _SITE.search(crash_location(record["kernel"].get("log", ()))) or _SITE.search(record["reason"])
-    if found is None:
+def site_of(fault: Fault) -> KernelSite | None:
+    """Where the kernel died or complained, as far as it is known."""
+    if not fault.site:
         return None
-    own, callers = found["module"] or "", found["callers"] or ""
-    return KernelSite(found["function"], found["caller"] or "", own or callers, own)
+    function, caller, own, callers = fault.site
+    return KernelSite(function, caller, own or callers, own)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from conformance.defects.cause import REGISTRATION, Cause
 from conformance.defects.condition import Condition, Granted, conditions
-from conformance.defects.fault import Fault
 from conformance.defects.symptom import Symptom
+from conformance.model.fault import Effect
 
 ByCause = Mapping[Cause, Sequence[Symptom]]
 
@@ -20,7 +20,7 @@ def merged(by_cause: ByCause, succeeded: Granted) -> list[list[Cause]]:
     """The causes of each defect, in the order of their keys."""
     groups: dict[tuple[str, ...], list[Cause]] = {}
     for cause in sorted(by_cause, key=lambda cause: cause.key):
-        mergeable = cause.key[:2] == (Fault.REFUSED, REGISTRATION)
+        mergeable = cause.key[:2] == (Effect.REFUSED, REGISTRATION)
         groups.setdefault(cause.key[:3] if mergeable else cause.key, []).append(cause)
     return [found for causes in groups.values() for found in _by_condition(causes, by_cause, succeeded)]
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
-from conformance.defects.fault import Fault
 from conformance.defects.symptom import Symptom
+from conformance.model.fault import Effect, FaultKind
 
 
 class Severity(Enum):
@@ -77,34 +76,30 @@ class Severity(Enum):
         return f"{number:,} {self.counted[number != 1]}"
 
 
-_OF_FAULT: Mapping[Fault, Severity] = {
-    Fault.KERNEL_DIED: Severity.KERNEL_CRASH,
-    Fault.HUNG: Severity.HANG,
-    Fault.MOVED: Severity.MEMORY,
-    Fault.MISPLACED: Severity.MEMORY,
-    Fault.PROCESS_DIED: Severity.PROCESS_CRASH,
-    Fault.ACCEPTED: Severity.NOT_REFUSED,
-    Fault.REFUSED: Severity.VALID_REFUSED,
-    Fault.KEPT: Severity.VALID_REFUSED,
-    Fault.CODE: Severity.WRONG_REPORT,
-    Fault.STATUS: Severity.WRONG_REPORT,
-    Fault.REMARK: Severity.WRONG_REPORT,
-    Fault.KERNEL_ALARM: Severity.WRONG_REPORT,
+_OF_EFFECT: Mapping[Effect, Severity] = {
+    Effect.KERNEL_DIED: Severity.KERNEL_CRASH,
+    Effect.HUNG: Severity.HANG,
+    Effect.MOVED: Severity.MEMORY,
+    Effect.MISPLACED: Severity.MEMORY,
+    Effect.PROCESS_DIED: Severity.PROCESS_CRASH,
+    Effect.ACCEPTED: Severity.NOT_REFUSED,
+    Effect.REFUSED: Severity.VALID_REFUSED,
+    Effect.KEPT: Severity.VALID_REFUSED,
+    Effect.CODE: Severity.WRONG_REPORT,
+    Effect.STATUS: Severity.WRONG_REPORT,
+    Effect.REMARK: Severity.WRONG_REPORT,
+    Effect.KERNEL_ALARM: Severity.WRONG_REPORT,
 }
-# What a kernel says that went on and whose memory is in doubt, and that it has ended the task that was running.
-_MEMORY_IN_DOUBT = re.compile(r"KASAN:|refcount_t:|UBSAN: array-index")
-_ENDED = re.compile(r"BUG:|Oops|general protection")
+# Kinds that are worse than others with their effect.
+_OF_KIND: Mapping[FaultKind, Severity] = {
+    FaultKind.KERNEL_MEMORY: Severity.MEMORY,
+    FaultKind.KERNEL_OOPSED: Severity.KERNEL_CRASH,
+}
 
 
 def severity_of(symptom: Symptom) -> Severity:
     """The severity of a symptom."""
-    if symptom.fault is Fault.KERNEL_ALARM:
-        evidence = "\n".join([symptom.line, *symptom.record["kernel"].get("log", ())])
-        if _MEMORY_IN_DOUBT.search(evidence):
-            return Severity.MEMORY
-        if _ENDED.search(evidence):
-            return Severity.KERNEL_CRASH
-    return _OF_FAULT[symptom.fault]
+    return _OF_KIND.get(symptom.fault.kind, _OF_EFFECT[symptom.fault.effect])
 
 
 def count_by_severity(severities: Iterable[Severity]) -> dict[Severity, int]:

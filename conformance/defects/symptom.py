@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.defects.fault import Fault, answer_in, fault_in
+from conformance.defects.old_results import fault_of_old
+from conformance.model.fault import Fault
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.model.vocabulary import CALLS
-from conformance.verbs import VERBS
-
-_UVERBS = "uverbs "
-_AFTERWARDS = "afterwards "
-# The first verb that the kernel's command implements stands for the command.
-_OF_COMMAND: Mapping[str, str] = {verb.command: verb.name for verb in reversed(list(VERBS.values())) if verb.command}
-_CALL = re.compile(r"(?P<title>(?:uverbs )?\w+)(?P<arguments>\()?")
 
 
 @dataclass(frozen=True)
 class Symptom:
     """One thing that went wrong in one result.
 
-    `call` is the step that failed, with its arguments if they are known, and `verb` its name, which is the same at both
-    entries; `judged` is the judged call of the case. `line` tells what came, `answer` is the errno, code or status in
-    it.
+    `fault` is what, `line` tells it to people, and `expected` what the documents require instead.
     Of a sweep, `points` is the number of its points, `when` and `clause` are the formula and the clause, and `smallest`
     the labels of the smallest point, as in `deviation`; of other results `points` is 1 and these are empty.
     """
@@ -35,10 +25,7 @@ class Symptom:
     rules: tuple[str, ...]
     verdict: str
     fault: Fault
-    call: str
-    verb: str
     line: str
-    answer: str
     expected: str
     repro: str
     points: int = 1
@@ -51,6 +38,16 @@ class Symptom:
     def case(self) -> str:
         """The id of the case."""
         return self.record["case"]
+
+    @property
+    def call(self) -> str:
+        """The call that failed, with its arguments if they are known."""
+        return self.fault.call or self.judged
+
+    @property
+    def verb(self) -> str:
+        """The name of what was called, which is the same at both entries."""
+        return self.fault.verb
 
     @property
     def judged(self) -> str:
@@ -71,9 +68,11 @@ def symptoms_of(record: ResultRecord) -> Iterator[Symptom]:
     own = [each for each in record.get("deviations", ()) if each.get("verdict", Verdict.FAIL) in VIOLATIONS]
     covered = {rule for each in own for rule in each["rules"]}
     yield from (_of_deviation(record, each) for each in own)
-    if not own or record.get("alarms") or _kernel_died(record, own):
+    if not own or record.get("alarms") or _died(record, own):
         rules = tuple(rule for rule in violated_rules(record) if rule not in covered) or tuple(record["rules"])
-        yield _symptom(record, rules, record["verdict"], record["reason"], _expected(record), record["repro"])
+        fault = fault_of(record)
+        expected = _expected(record, fault)
+        yield Symptom(record, rules, record["verdict"], fault, record["reason"], expected, record["repro"])
 
 
 def later_steps(data: Mapping[str, object]) -> list[Mapping[str, Any]]:
@@ -88,91 +87,50 @@ def violated_rules(record: ResultRecord) -> list[str]:
     return [rule for rule in record["rules"] if of_points.get(rule, record["verdict"]) in VIOLATIONS]
 
 
-def _kernel_died(record: ResultRecord, deviations: list[Deviation]) -> bool:
-    """Whether a sweep ended with a death that none of its deviations is about."""
+def _died(record: ResultRecord, deviations: list[Deviation]) -> bool:
+    """Whether a sweep ended with a death or a hang that none of its deviations is about."""
     died = record["verdict"] in (Verdict.CRASH, Verdict.HANG)
-    return died and not any(each.get("row") for each in deviations)
+    return died and not any(each.get("row") or each.get("verdict") == record["verdict"] for each in deviations)
 
 
 def _of_deviation(record: ResultRecord, each: Deviation) -> Symptom:
-    line = each.get("observed") or record["reason"]
-    died = record["verdict"] if each.get("row") else Verdict.FAIL  # a random sequence in which the guest died
-    smallest = {str(axis): str(label) for axis, label in (each.get("smallest") or {}).items()}
-    return _symptom(
+    return Symptom(
         record,
         tuple(each["rules"]),
-        str(each.get("verdict", died) or died),
-        line,
+        _verdict(record, each),
+        fault_of(record, each),
+        each.get("observed") or record["reason"],
         str(each.get("expected", "")),
         each.get("repro") or record["repro"],
         int(each.get("count") or 1),
         "" if each.get("row") else each["when"],
         each.get("clause", ""),
-        smallest,
+        {str(axis): str(label) for axis, label in (each.get("smallest") or {}).items()},
         each,
     )
 
 
-def _symptom(
-    record: ResultRecord,
-    rules: tuple[str, ...],
-    verdict: str,
-    line: str,
-    expected: str,
-    repro: str,
-    points: int = 1,
-    when: str = "",
-    clause: str = "",
-    smallest: Mapping[str, str] | None = None,
-    deviation: Deviation | None = None,
-) -> Symptom:
-    call = _call_in(line) or record["call"]
-    return Symptom(
-        record,
-        rules,
-        verdict,
-        fault_in(line, verdict),
-        call,
-        verb_of(call),
-        line,
-        answer_in(line),
-        expected,
-        repro,
-        points,
-        when,
-        clause,
-        smallest or {},
-        deviation,
-    )
+def fault_of(record: ResultRecord, deviation: Deviation | None = None) -> Fault:
+    """The fault of a violation, or of one of its deviations."""
+    data = (record if deviation is None else deviation).get("fault")
+    if data:
+        return Fault.of_data(data)
+    line = deviation.get("observed") if deviation else ""
+    return fault_of_old(record, line or record["reason"], _verdict(record, deviation), deviation)
 
 
-def _call_in(line: str) -> str:
-    """The call with which the line begins: with its arguments, or of a sweep without them."""
-    text = line.removeprefix(_AFTERWARDS)
-    found = _CALL.match(text)
-    if not found or (found["title"] not in CALLS and not found["title"].startswith(_UVERBS)):
-        return ""
-    if not found["arguments"]:
-        return found["title"]
-    depth = 0
-    for end, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if character == ")" and not depth:
-            return text[: end + 1]
-    return found["title"]
+def _verdict(record: ResultRecord, deviation: Deviation | None) -> str:
+    if deviation is None:
+        return record["verdict"]
+    # A random sequence in which the guest died has no verdict of its own.
+    died = record["verdict"] if deviation.get("row") else Verdict.FAIL
+    return str(deviation.get("verdict", died) or died)
 
 
-def verb_of(call: str) -> str:
-    """The name of what a call calls; of a command of the kernel, the verb that makes it."""
-    title = call.partition("(")[0]
-    return _OF_COMMAND.get(title.removeprefix(_UVERBS), title) if title.startswith(_UVERBS) else title
-
-
-def _expected(record: ResultRecord) -> str:
+def _expected(record: ResultRecord, fault: Fault) -> str:
     """What the documents require of the step that failed, in short; empty if it cannot be told."""
     expected = record["expected"]
-    if record["reason"].startswith(_AFTERWARDS):
-        call = _call_in(record["reason"])
-        expected = next((each for each in later_steps(expected) if each.get("call") == call), {})
+    if fault.later:
+        expected = next((each for each in later_steps(expected) if each.get("call") == fault.call), {})
     codes = [each for key in ("errno", "code") if isinstance(expected.get(key), list) for each in expected[key]]
     return " ".join(filter(None, (str(expected.get("outcome", "")), " or ".join(map(str, codes)))))

@@ -156,6 +156,8 @@ class Device:
             atomic_cap=int(self.attributes.atomic_caps),
             odp_general_caps=attributes.odp_caps.general_caps,
             odp_rc_caps=attributes.odp_caps.rc_odp_caps,
+            odp_uc_caps=attributes.odp_caps.uc_odp_caps,
+            odp_ud_caps=attributes.odp_caps.ud_odp_caps,
             max_sge_rd=self.attributes.max_sge_rd,
             max_sge=self.attributes.max_sge,
         )
@@ -290,6 +292,8 @@ class Device:
                 "atomic_cap": self.declared.atomic_cap,
                 "odp_general_caps": self.declared.odp_general_caps,
                 "odp_rc_caps": self.declared.odp_rc_caps,
+                "odp_uc_caps": self.declared.odp_uc_caps,
+                "odp_ud_caps": self.declared.odp_ud_caps,
                 "max_mr_size": self.attributes.max_mr_size,
                 "max_mw": self.attributes.max_mw,
             },

@@ -18,7 +18,7 @@ from conformance.device import persistent
 from conformance.errors import HostLacks
 
 PAGE = mmap.PAGESIZE
-REPEATED_PAGES = 1025
+REPEATED_PAGES = 1031
 _NONE, _READ, _WRITE = 0, mmap.PROT_READ, mmap.PROT_WRITE
 _MAP_FIXED, _MAP_NORESERVE, _MAP_HUGETLB, _MAP_FIXED_NOREPLACE = 0x10, 0x4000, 0x40000, 0x100000
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -101,7 +101,9 @@ def _sparse(addr: int, size: int) -> None:
 
 
 def _repeated(addr: int, size: int) -> None:
-    """No power of two divides the number of pages, so that an address without its upper bits is another page."""
+    """Maps a file again and again. No two powers of two differ by a multiple of the number of its pages, so that an
+    address without its upper bits is another page.
+    """
     period = REPEATED_PAGES * PAGE
     fd = os.memfd_create("rdma-cts")
     try:

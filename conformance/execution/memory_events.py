@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-from conformance.bench.memory_areas import BEFORE
+from conformance.bench.memory_areas import BEFORE, Part
 from conformance.errors import SetupRefused
 from conformance.execution.context import CaseContext
 from conformance.kernel import paging
@@ -48,11 +48,13 @@ def move(context: CaseContext, step: Step) -> Observation:
 
 
 def discard(context: CaseContext, step: Step) -> Observation:
-    """Removes the pages of the memory as `how` says (vocabulary.DISCARDS).
+    """Removes the pages of the memory, or of a part of it, as `how` says (vocabulary.DISCARDS).
 
     Raises SetupRefused if they cannot be swapped out.
     """
     memory, how = context.memory[str(step.arguments["memory"])], str(step.arguments["how"])
+    if step.arguments["addr"]:
+        memory = Part(*context.numbers(step.arguments, "addr", "length"))
     if how != "PAGEOUT":
         paging.let_go(memory.addr, memory.size, how)
     elif not context.bench.page_out(memory):

@@ -16,6 +16,7 @@ from conformance.device.libibverbs import Libibverbs
 from conformance.errors import SetupRefused
 from conformance.execution.harness_resources import create_pair
 from conformance.kernel import paging
+from conformance.model import capability
 from conformance.model.case import QpSpec
 from conformance.verbs import ENUMS
 
@@ -54,7 +55,8 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
         pd.close()
     verbs = {verb: returned.errno not in ABSENT for verb, returned in results.items()}
     kinds = {kind: returned.mr is not None or not _is_none(returned) for kind, returned in regions.items()}
-    return verbs | kinds | types
+    newer = {name: entry.offers(name) for name in capability.BY_SYMBOL}
+    return verbs | kinds | types | newer
 
 
 def _is_none(returned: Return) -> bool:

@@ -100,7 +100,7 @@ class _Preflight:
             found = replace(found, renews_by_reset=False)
             self._bench.adapt(found)
         if not connection.pair.renews_by_reset and (failed := self._fails_anew(connection, operations)):
-            message = f"a pair that was made anew after a refusal does not work on this device: {failed}"
+            message = f"a pair that was made again after a refusal does not work on this device: {failed}"
             raise UserError(message, hint="report this to the makers of the driver", status=3)
         return found
 

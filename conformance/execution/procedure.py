@@ -14,12 +14,11 @@ from conformance.errors import SetupRefused
 from conformance.execution.context import CaseContext
 from conformance.execution.steps import STEPS, alloc_window
 from conformance.execution.traffic import run_probes
-from conformance.judging.faults import outcome_of
+from conformance.judging.faults import DONE, outcome_of
 from conformance.model.case import Case, MrSpec, Step, WindowSpec
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import PROBES
 
-_DONE = ("MR", "MW", "0")
 _NOT_MADE: Observation = {"rc": None, "returned": "not made", "errno": "", "layer": "none", "not_made": True}
 
 
@@ -95,7 +94,7 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
     released by a call that should have failed.
     """
     product = context.case.when.name
-    refused = product and product not in context.mrs and product not in context.windows
+    refused = product and not any(product in each for each in (context.mrs, context.windows, context.buffers))
     if refused and context.case.when.then.outcome != "refused":
         return []
     seen: list[Observation] = []
@@ -120,7 +119,7 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
 
 def _succeeded_unexpectedly(step: Step, seen: Observation) -> bool:
     """Whether a call has succeeded although success was not expected."""
-    return step.then.outcome != "success" and seen["returned"] in _DONE
+    return step.then.outcome != "success" and seen["returned"] in DONE
 
 
 def set_up(context: CaseContext) -> None:
@@ -157,7 +156,7 @@ def set_up_objects(context: CaseContext) -> None:
         _set_up_window(context, name, window)
     for step in context.case.before:
         observed = _step(context, step)
-        if observed["returned"] not in _DONE or observed.get("wc", ["SUCCESS"]) != ["SUCCESS"]:
+        if observed["returned"] not in DONE or observed.get("wc", ["SUCCESS"]) != ["SUCCESS"]:
             raise SetupRefused(str(step), _codes(observed), step.call)
 
 

@@ -6,6 +6,7 @@ A call of the table language, not a verb. Not for single operations (traffic.py)
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from conformance.bench.calls import Mr, errno_name
 from conformance.errors import SetupRefused
@@ -13,6 +14,7 @@ from conformance.execution.context import CaseContext
 from conformance.execution.traffic import run_probes
 from conformance.judging.faults import fault_of
 from conformance.model.case import Argument, Expectation, Flags, Step, Value
+from conformance.model.fault import Fault
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import CALLS, NULL, QP_RIGHTS
 from conformance.verbs import ENUMS
@@ -49,7 +51,7 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
         ],
     )
     if fault:
-        return _ended(f"with {count} regions, {fault}")
+        return _ended(f"with {count} regions: a fault", fault)
     ended = everything[::2]
     for number in ended:
         returned = context.entry.dereg_mr(regions[number])
@@ -63,7 +65,7 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
             *(_write(keys[each][1], starts[each], length, "refused") for each in ended[::_SAMPLED]),
         ],
     )
-    return _ended(f"with every second of {count} regions deregistered, {fault}" if fault else "0")
+    return _ended(f"with every second of {count} regions deregistered: a fault", fault) if fault else _ended("0")
 
 
 def _served(keys: Sequence[tuple[int, int]], starts: Sequence[int], length: int, numbers: Iterable[int]) -> list[Step]:
@@ -101,8 +103,8 @@ def _number(value: int) -> Value:
     return Value(value, f"{value:#x}")
 
 
-def _first_fault(context: CaseContext, steps: Sequence[Step]) -> str:
-    """Makes operations in batches. Returns what is wrong with the first that deviates, or an empty text."""
+def _first_fault(context: CaseContext, steps: Sequence[Step]) -> Fault | None:
+    """Makes operations in batches. Returns what is wrong with the first that deviates; None if none does."""
     for first in range(0, len(steps), _BATCH):
         batch = steps[first : first + _BATCH]
         for step, seen in zip(batch, run_probes([(context, step) for step in batch]), strict=True):
@@ -110,9 +112,11 @@ def _first_fault(context: CaseContext, steps: Sequence[Step]) -> str:
                 raise seen
             fault = fault_of(step, seen)
             if fault:
-                return fault
-    return ""
+                aimed = step.then.outcome == "refused"  # by the key of another region
+                return replace(fault, call=str(step), operation=str(step.arguments["op"]), outside=aimed)
+    return None
 
 
-def _ended(what: str) -> Observation:
-    return {"rc": 0, "returned": what, "errno": "", "layer": "device"}
+def _ended(what: str, fault: Fault | None = None) -> Observation:
+    seen: Observation = {"rc": 0, "returned": what, "errno": "", "layer": "device"}
+    return {**seen, "fault": fault.as_data()} if fault else seen

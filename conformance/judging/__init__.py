@@ -11,16 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from conformance.errors import HarnessFailure, UserError
-from conformance.judging.answering_layer import answering_layer, format_answering_layer
-from conformance.judging.faults import data_fault, fault_of, format_answer, outcome_of, without_status, wrong_fields
-from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm, kernel_remark
-from conformance.model.capability import Capabilities
-from conformance.model.case import Case
+from conformance.judging.answering_layer import CORE, answering_layer
+from conformance.judging.circumstances import located
+from conformance.judging.faults import answer_of, data_fault, fault_of, outcome_of, without_status, wrong_fields
+from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm, kernel_remark, site_in
+from conformance.judging.sentences import format_answer, sentence
+from conformance.model.capability import Capabilities, titled
+from conformance.model.case import Case, Step
+from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation, with_undeclared
 from conformance.model.profile import Profile
 from conformance.model.rules import DECLARATIONS
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import REGISTRATIONS
 
 _NONE: Mapping[str, str] = {}
@@ -30,11 +33,20 @@ _VARYING = ("mr", "asked", "keys", "rkey", "mw", "remarks", "afterwards")
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict with one line for people; `notes` are remarks that change no verdict."""
+    """A verdict with one line for people.
+
+    `notes` are remarks that change no verdict, `fault` is what a violation is about.
+    """
 
     verdict: str
     reason: str
     notes: tuple[str, ...] = ()
+    fault: Fault | None = None
+
+    @classmethod
+    def of_fault(cls, fault: Fault, notes: tuple[str, ...] = ()) -> Judgement:
+        """The judgement on a case with this fault."""
+        return cls(verdict_of(fault.kind), sentence(fault), notes, fault)
 
 
 @dataclass(frozen=True)
@@ -123,7 +135,7 @@ def judge(
     lack = _lack(undeclared, absent)
     alarm = kernel_alarm(kernel or {})
     if alarm:
-        return Judgement(Verdict.FAIL, f"{case.when}: {alarm}")
+        return Judgement.of_fault(located(alarm, case))
     if "unreachable" in observed:
         return Judgement(Verdict.UNREACHABLE, observed["unreachable"])
     if "setup_failed" in observed:
@@ -134,10 +146,18 @@ def judge(
         judgement = _judge_undeclared(case, lack, observed)
     else:
         judgement = _judge_steps(case, observed)
-    if judgement.verdict != Verdict.FAIL and observed.get("left_behind"):
-        judgement = Judgement(Verdict.FAIL, f"could not be released: {'; '.join(observed['left_behind'])}")
-    remarks = [*observed.get("remarks", ()), *filter(None, [kernel_remark(kernel or {})])]
+    if judgement.verdict not in VIOLATIONS and observed.get("left_behind"):
+        judgement = Judgement.of_fault(leak_of(case, observed["left_behind"]))
+    remarks = [*observed.get("remarks", ())]
+    if of_others := kernel_remark(kernel or {}):
+        remarks.append(f"{sentence(of_others)}; nothing there names the device, its driver or the RDMA core")
     return replace(judgement, notes=(*judgement.notes, *remarks)) if remarks else judgement
+
+
+def leak_of(case: Case, left_behind: Sequence[str]) -> Fault:
+    """The fault of a case after which something is still held."""
+    found = located(Fault(FaultKind.LEAKED, seen=tuple(left_behind)), case)
+    return replace(found, call="")
 
 
 def verdict_key(observed: Observation) -> dict[str, object]:
@@ -166,7 +186,9 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
     missing = [name for name in undeclared if name in profile.present]
     if judgement.verdict == Verdict.UNSUPPORTED and missing:
         reasons = "; ".join(f"{name} must be present: {profile.present[name]}" for name in missing)
-        return Judgement(Verdict.FAIL, f"{judgement.reason}, yet by the profile {reasons}", judgement.notes)
+        reason = f"{judgement.reason}, yet by the profile {reasons}"
+        fault = Fault(FaultKind.NOT_PROVIDED, expected=tuple(missing), seen=(reason,))
+        return Judgement(Verdict.FAIL, reason, judgement.notes, fault)
     if judgement.verdict in (Verdict.UNREACHABLE, Verdict.BROKEN):
         return judgement  # tells nothing of the device
     explained = [profile.absent[name] for name in undeclared if name in profile.absent]
@@ -179,14 +201,14 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
         f"the profile says that {name} is absent ({profile.absent[name]}), yet the device has it: update the profile"
         for name in unexpected
     )
-    return Judgement(judgement.verdict, reason, (*judgement.notes, *notes))
+    return replace(judgement, reason=reason, notes=(*judgement.notes, *notes))
 
 
 def _lack(undeclared: Sequence[str], absent: Mapping[str, str]) -> str:
     """A clause that says what the device lacks; empty if it lacks nothing."""
     clauses = []
     if names := [name for name in undeclared if name not in absent]:
-        clauses.append(f"does not declare {', '.join(names)}")
+        clauses.append(f"does not declare {', '.join(map(titled, names))}")
     if names := [name for name in undeclared if name in absent]:
         clauses.append(f"declares {', '.join(names)} and does not have it")
     return " and ".join(clauses)
@@ -196,10 +218,16 @@ def _judge_setup(case: Case, lack: str, observed: Observation) -> Judgement:
     if lack and "setup_refused_once" not in observed:
         return Judgement(Verdict.UNSUPPORTED, f"{observed['setup_failed']}; the device {lack}")
     if _is_about_declarations(case) and "no_pair" in observed:
-        return Judgement(Verdict.FAIL, f"the device declares {', '.join(case.needs)}, but {observed['setup_failed']}")
+        return Judgement.of_fault(_of_set_up(FaultKind.NOT_PROVIDED, case, observed))
     if "setup_refused_once" in observed:
-        return Judgement(Verdict.FAIL, f"{observed['setup_failed']}, and was done when the same set-up was made again")
+        return Judgement.of_fault(_of_set_up(FaultKind.REFUSED_ONCE, case, observed))
     return Judgement(Verdict.BROKEN, f"the setup failed: {observed['setup_failed']}")
+
+
+def _of_set_up(kind: FaultKind, case: Case, observed: Observation) -> Fault:
+    call = observed.get("setup_refused_once", "")
+    fault = located(Fault(kind, errno=observed.get("errno", ""), seen=(observed["setup_failed"],)), case)
+    return replace(fault, call="", verb=call or fault.verb, expected=case.needs if not call else ())
 
 
 def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
@@ -207,7 +235,9 @@ def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
     judgement = _judge_steps(case, observed)
     # Steps that depend on the outcome show nothing of a call that the device does not have.
     conditional = any(step.then.after for step in case.afterwards)
-    if lack and outcome_of(case.when, observed) == "refused" and (judgement.verdict == Verdict.FAIL or conditional):
+    if lack and outcome_of(case.when, observed) == "refused" and (judgement.verdict in VIOLATIONS or conditional):
+        return _judge_undeclared(case, lack, observed)
+    if lack and judgement.verdict == Verdict.FAIL and _first_refused(case, observed):
         return _judge_undeclared(case, lack, observed)
     if judgement.verdict != Verdict.PASS:
         return judgement
@@ -217,9 +247,12 @@ def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
 
 def _judge_undeclared(case: Case, lack: str, observed: Observation) -> Judgement:
     """Absence is verified: what is not declared has to be refused, or has to work."""
+    silent = first_fault(case, observed)
+    if silent and silent.kind is FaultKind.NO_COMPLETION:
+        return Judgement.of_fault(silent)
     if outcome_of(case.when, observed) == "refused":
         if observed.get("changed") or observed.get("moved", "nothing") not in ("nothing", "other"):
-            return Judgement(Verdict.FAIL, f"{case.when} {format_answer(observed)}, and moved bytes that it should not")
+            return Judgement.of_fault(located(answer_of(FaultKind.MOVED, observed), case))
         because = f" with {observed['errno']}" if observed.get("errno") else ""
         return Judgement(Verdict.UNSUPPORTED, f"{case.when} was refused{because}; the device {lack}")
     note = f"accepted although the device {lack}"
@@ -227,16 +260,14 @@ def _judge_undeclared(case: Case, lack: str, observed: Observation) -> Judgement
     inert = _first_refused(case, observed)
     if inert:
         return Judgement(Verdict.UNSUPPORTED, f"{judgement.reason} ({note})", (*judgement.notes, note))
-    return Judgement(judgement.verdict, f"{judgement.reason} ({note})", (*judgement.notes, note))
+    return replace(judgement, reason=f"{judgement.reason} ({note})", notes=(*judgement.notes, note))
 
 
 def _first_refused(case: Case, observed: Observation) -> bool:
     """Whether all that is wrong is that a later step was refused, which left everything as it was."""
-    if fault_of(case.when, observed):
-        return False
-    for step, seen in zip(case.afterwards, observed.get("afterwards", ()), strict=False):
-        if fault_of(step, seen):
-            return outcome_of(step, seen) == "refused" and not data_fault(step, seen)
+    for number, (step, seen) in enumerate(made_steps(case, observed)):
+        if fault_of(step, seen, later=number > 0):
+            return number > 0 and outcome_of(step, seen) == "refused" and not data_fault(step, seen)
     return False
 
 
@@ -244,47 +275,58 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
     unjudged = without_status(case.when, observed)
     if unjudged:
         return Judgement(Verdict.UNREACHABLE, f"{case.when} {unjudged}")
-    fault = fault_of(case.when, observed)
-    if fault:
-        fault += format_answering_layer(case, observed)
-    for step, seen in zip(case.afterwards, observed.get("afterwards", ()), strict=False):
-        fault = fault or fault_of(step, seen, "afterwards ")
-    fault = fault or _differing_errnos(case, observed)
+    fault = first_fault(case, observed) or _differing_errnos(case, observed)
     notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
     if any(seen.get("moved") == "other" for seen in (observed, *observed.get("afterwards", ()))):
         notes.append("the requester's own buffer holds other bytes than before, and none of them are the responder's")
     if any(seen.get("tries", 1) > 1 for seen in (observed, *observed.get("afterwards", ()))):
         notes.append("an unreliable transport lost a message, which was sent again")
     if fault:
-        return Judgement(Verdict.FAIL, fault, tuple(notes))
+        return Judgement.of_fault(fault, tuple(notes))
     unearned = _refused_by_an_earlier_error(case, observed)
     if unearned:
         return Judgement(Verdict.BROKEN, f"{unearned}: its queue pair was in the error state before", tuple(notes))
     return Judgement(Verdict.PASS, f"{case.when} {format_answer(observed)}", tuple(notes))
 
 
-def _differing_errnos(case: Case, observed: Observation) -> str:
+def first_fault(case: Case, observed: Observation) -> Fault | None:
+    """The first fault in the steps of a case, and where it is; None if each did what it should."""
+    for number, (step, seen) in enumerate(made_steps(case, observed)):
+        fault = fault_of(step, seen, later=number > 0)
+        if fault:
+            layer = fault.layer if number else answering_layer(case, observed)
+            return replace(located(fault, case, number), layer=layer)
+    return None
+
+
+def made_steps(case: Case, observed: Observation) -> list[tuple[Step, Observation]]:
+    """The steps that were made, the judged one first, with what was observed of each."""
+    return [(case.when, observed), *zip(case.afterwards, observed.get("afterwards", ()), strict=False)]
+
+
+def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
     """A registration that failed more than once in a case, with several reasons; the case changes nothing between."""
     first: dict[str, str] = {}
-    for step, seen in [(case.when, observed), *zip(case.afterwards, observed.get("afterwards", ()), strict=False)]:
+    for number, (step, seen) in enumerate(made_steps(case, observed)):
         if step.call not in REGISTRATIONS or seen["returned"] != "NULL":
             continue
         before = first.setdefault(str(step), seen["errno"])
         if before != seen["errno"]:
-            return f"{step} failed with errno {before}, and with {seen['errno']} when it was called again"
-    return ""
+            fault = replace(answer_of(FaultKind.VARYING_CODE, seen), errno=before, seen=(seen["errno"],))
+            return replace(located(fault, case, number), step=0)
+    return None
 
 
 def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:
     """A step that was to be refused, and was because its queue pair had failed before: that shows nothing."""
-    steps = [(case.when, observed), *zip(case.afterwards, observed.get("afterwards", ()), strict=False)]
-    for step, seen in steps:
+    for step, seen in made_steps(case, observed):
         if step.then.outcome == "refused" and "state_before" in seen and outcome_of(step, seen) == "refused":
             return f"{step} {format_answer(seen)}"
     return ""
 
 
 __all__ = [
+    "CORE",
     "Basis",
     "Conclusion",
     "Judgement",
@@ -294,7 +336,13 @@ __all__ = [
     "conclude",
     "crash_location",
     "first_alarm",
+    "first_fault",
     "judge",
     "kernel_alarm",
+    "leak_of",
+    "located",
+    "made_steps",
+    "sentence",
+    "site_in",
     "verdict_key",
 ]

@@ -31,11 +31,6 @@ def answering_layer(case: Case, seen: Observation) -> str:
     return CORE if layer == KERNEL and seen.get("errno") and _is_of_core(case, seen["errno"]) else layer
 
 
-def format_answering_layer(case: Case, seen: Observation) -> str:
-    """A clause that names the layer, where it is not the driver that has to be mended; else empty."""
-    return "; the kernel's RDMA core answered, whatever the driver" if answering_layer(case, seen) == CORE else ""
-
-
 def _is_of_core(case: Case, code: str) -> bool:
     step, arguments = case.when, case.when.arguments
     if step.call == "ibv_advise_mr":
@@ -43,7 +38,7 @@ def _is_of_core(case: Case, code: str) -> bool:
             return code == "ENOENT"  # the handle is looked up before the driver is asked
         return code == "EINVAL" and bool(_mask(arguments, "flags") & ~_FLUSH)
     if step.call == "ibv_rereg_mr":
-        # Not EACCES for memory pinned to be read: drivers ask the core for that, and may register anew instead.
+        # Not EACCES for memory pinned to be read: drivers ask the core for that, and may register again instead.
         return code == "EINVAL" and bool(_mask(arguments, "flags") & _CHANGE_ACCESS) and _changes_alone(arguments)
     if step.call in _SAME_OFFSET and code == "EINVAL":
         one, other = (_offset(case, arguments.get(name)) for name in _SAME_OFFSET[step.call])

@@ -1,48 +1,106 @@
-"""What is wrong with one step, by what was observed of it and what its page expects. Not for verdicts on a case."""
+"""What is wrong with one step, by what was observed of it and what its page expects: a fault, without where it is.
+
+Not for verdicts on a case (judging/), for where a fault is (circumstances.py) and for its sentence (sentences.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from conformance.model.case import Step
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE, refusal
+from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import NOT_AWAITED, Observation
 from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
+# What a call returns that has done what it is for; what it returns where errno alone has the reason.
+DONE = ("MR", "MW", "buffer", "descriptor", "0")
+_ERRNO_TELLS = ("NULL", "no descriptor")
 
-def fault_of(step: Step, seen: Observation, when: str = "") -> str:
-    """What is wrong with one step, as a line for people; empty if nothing is."""
+
+def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None:
+    """What is wrong with one step; `later`: it is made after the judged one. None if nothing is."""
     then = step.then
     if "not_made" in seen:
-        return ""
+        return None
     outcome = outcome_of(step, seen)
+    silent = _fault(FaultKind.NO_COMPLETION, seen) if _is_silent(step, seen) else None
+    if silent and then.outcome == "success":
+        return silent
     # The effect of a judged call whose row asks for the status of its refusal is the subject of other rows.
-    moved = "" if then.because and not when else data_fault(step, seen)
+    moved = None if then.because and not later else data_fault(step, seen)
     if moved:
-        return f"{when}{step} {format_answer(seen)}, {moved}"
+        return moved
     if then.completion == "one" and seen["returned"] == "0" and len(seen["wc"]) != 1:
-        return f"{when}{step} was posted and should have one completion, {format_answer(seen)}"
+        return silent or _fault(FaultKind.SEVERAL_COMPLETIONS, seen)
     if then.outcome == "open":
-        return ""
+        return None
+    if silent:
+        return silent
+    if "fault" in seen:  # of one operation of many
+        return Fault.of_data(seen["fault"])
     if "differences" in seen:
-        return f"{step}: {'; '.join(seen['differences'])}"
+        return _fault(FaultKind.DIFFERENT, seen, came=seen["differences"])
     if outcome != then.outcome:
-        should = "succeed" if then.outcome == "success" else "fail"
-        return f"{when}{step} should {should}, {format_answer(seen)}"
+        return _outcome_fault(step, seen)
     if then.opcode and "opcode" in seen:
         reported, specified = seen["opcode"]
-        return f"{when}{step} {format_answer(seen)}, and its completion has the opcode {reported}, not {specified}"
+        return _fault(FaultKind.WRONG_OPCODE, seen, [specified], [reported])
     if then.rkey and (seen["rkey"]["before"] != seen["rkey"]["after"]) != (then.rkey == "changed"):
-        return f"{when}{step}: the window's rkey should be {then.rkey}"
+        return _fault(FaultKind.WRONG_RKEY, seen, [then.rkey])
     if seen.get("wr_id_matches") is False and seen["wc"]:
-        return f"{when}{step} completed with another wr_id than was posted"
+        return _fault(FaultKind.WRONG_WR_ID, seen)
     if outcome == "refused":
-        return _refusal_fault(step, seen, when) or _code_fault(step, seen, when)
+        return _refusal_fault(step, seen) or _code_fault(step, seen)
     wrong = wrong_fields(seen) if then.mr == "as_asked" else []
     if wrong:
-        return f"{when}{step} gave an MR that differs from what was asked: {', '.join(wrong)}"
-    return _completion_fault(step, seen, when)
+        return _fault(FaultKind.WRONG_STRUCTURE, seen, came=wrong)
+    return _completion_fault(step, seen)
+
+
+def answer_of(kind: FaultKind, seen: Observation) -> Fault:
+    """A fault of this kind, with the answer that was observed."""
+    statuses = tuple(seen["wc"]) if "wc" in seen and seen["returned"] == "0" else None
+    unheard = bool(seen.get("unacknowledged")) and seen["wc"] == ["SUCCESS"]
+    return Fault(
+        kind,
+        layer=seen.get("layer", ""),
+        returned=seen["returned"],
+        errno=seen["errno"],
+        statuses=statuses,
+        tries=seen.get("tries", 1),
+        nothing_arrived=(unheard or "tries" in seen) and seen["moved"] == "nothing",
+    )
+
+
+def _fault(kind: FaultKind, seen: Observation, expected: Sequence[object] = (), came: Sequence[object] = ()) -> Fault:
+    return replace(answer_of(kind, seen), expected=tuple(map(str, expected)), seen=tuple(map(str, came)))
+
+
+def _outcome_fault(step: Step, seen: Observation) -> Fault:
+    """What must be done was refused, or the reverse."""
+    if step.then.outcome == "refused":
+        return _fault(FaultKind.ACCEPTED, seen)
+    # Where SUCCESS says only that a message was sent, one that does not arrive was refused, and nobody said otherwise.
+    return _fault(FaultKind.REFUSED, seen)
+
+
+def _is_silent(step: Step, seen: Observation) -> bool:
+    """Whether a request that has to complete did not, by the deadline.
+
+    Whatever its outcome, a request completes: on RC and XRC with the peer's answer or in error, on UC and UD when it is
+    sent. A receive may stay posted if its message was lost, or refused before it took the receive; then a reliable
+    sender has to be told. On iWARP nobody answers a SEND or WRITE: what becomes of a refused one while the stream ends
+    is left to the device.
+    """
+    if seen["returned"] != "0" or "wc" not in seen or step.then.completion == "none":
+        return False
+    if seen.get("side") == "receive" or str(step.arguments.get("op", "")).startswith("RECV"):
+        reliable = seen.get("qp_type") in RELIABLE
+        return step.call == "local_traffic" and reliable and seen["wc"] != ["SUCCESS"] and seen.get("peer_wc") == []
+    return not seen["wc"] and not (seen.get("unacknowledged") and step.then.outcome == "refused")
 
 
 # Positions of a whole message.
@@ -59,31 +117,33 @@ _READERS = (
 )
 
 
-def data_fault(step: Step, seen: Observation) -> str:
+def data_fault(step: Step, seen: Observation) -> Fault | None:
     """Bytes that are where they should not be, whatever the completion says."""
     if "moved" not in seen:
-        return ""
-    arrived = seen["moved"] not in ("nothing", "other") and not _came_before_refusal(step, seen)
-    if step.then.outcome == "refused" and (arrived or (seen["changed"] and not _came_before_refusal(step, seen))):
+        return None
+    came_before = _came_before_refusal(step, seen)
+    arrived = seen["moved"] not in ("nothing", "other") and not came_before
+    if step.then.outcome == "refused" and (arrived or (seen["changed"] and not came_before)):
         if step.arguments.get("op") in FLUSHES and not seen["changed"]:
-            return "and flushed memory that it may not: a FLUSH moves no bytes"
-        return "and moved bytes that it should not" if arrived else _where(seen)
+            return _fault(FaultKind.FLUSHED, seen)
+        return _fault(FaultKind.MOVED, seen) if arrived else _changed(FaultKind.CHANGED, seen)
     if step.then.outcome == "refused" and seen.get("imm", (None,))[0] is not None and seen["side"] == "remote":
-        return "and told the receiver that it had come"
+        return _fault(FaultKind.ANNOUNCED, seen)
     done = seen["wc"] == ["SUCCESS"]
-    dropped = _success_means_sent(seen) and (seen["moved"] == "nothing" or _came_before_refusal(step, seen))
+    dropped = _success_means_sent(seen) and (seen["moved"] == "nothing" or came_before)
     if done and not dropped and set(seen.get("peer_wc", ())) - {"SUCCESS"}:
-        return f"and at the other side with {' '.join(seen['peer_wc'])}"
+        return _fault(FaultKind.PEER_STATUS, seen, came=seen["peer_wc"])
     if done and not dropped and seen["moved"] != "all":
-        return f"but {'nothing' if seen['moved'] == 'nothing' else 'something else'} has arrived; {_where(seen)}"
+        nothing = seen["moved"] == "nothing"
+        return _changed(FaultKind.NOT_ARRIVED if nothing else FaultKind.OTHER_ARRIVED, seen)
     if seen.get("late"):
-        return "before its data was there"
+        return _fault(FaultKind.LATE, seen)
     if seen.get("guards"):
-        return "and changed bytes beside the buffer of the other side"
-    expected = 1 if (done or _came_before_refusal(step, seen)) and step.arguments.get("op") not in _READERS else 0
+        return _fault(FaultKind.BESIDE_BUFFER, seen)
+    expected = 1 if (done or came_before) and step.arguments.get("op") not in _READERS else 0
     if len(_stretches(seen)) > expected or any(start < 0 for start, _ in seen["changed"]):
-        return _where(seen)
-    return _reception_fault(seen) if done and seen["moved"] == "all" else ""
+        return _changed(FaultKind.ELSEWHERE, seen)
+    return _reception_fault(seen) if done and seen["moved"] == "all" else None
 
 
 def _came_before_refusal(step: Step, seen: Observation) -> bool:
@@ -113,13 +173,13 @@ def _success_means_sent(seen: Observation) -> bool:
     return seen.get("qp_type", "RC") not in RELIABLE or seen.get("unacknowledged", False)
 
 
-def _reception_fault(seen: Observation) -> str:
+def _reception_fault(seen: Observation) -> Fault | None:
     """A receiver that was told another length or immediate datum than was sent."""
-    for pair, what in ((seen.get("byte_len"), "bytes"), (seen.get("imm"), "as immediate data")):
+    for kind, pair in ((FaultKind.WRONG_LENGTH, seen.get("byte_len")), (FaultKind.WRONG_IMMEDIATE, seen.get("imm"))):
         came, sent = pair or (None, None)
         if came != sent:
-            return f"but the receiver was told {came} {what}, not {sent}"
-    return ""
+            return _fault(kind, seen, [sent], [came])
+    return None
 
 
 def without_status(step: Step, seen: Observation) -> str:
@@ -134,54 +194,55 @@ def without_status(step: Step, seen: Observation) -> str:
     return "was not refused, so that there is no status of a refusal" if seen["wc"] == ["SUCCESS"] else ""
 
 
-def _refusal_fault(step: Step, seen: Observation, when: str) -> str:
+def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
     """A refusal by the wrong status, or one after which the queue pair goes on."""
     side = "bind" if step.call in BINDS else seen.get("side", "")
     wanted = refusal(side, step.then.because, seen.get("qp_type", ""))
     if wanted is None:
-        return ""
-    statuses = [(seen["wc"], wanted.wc, "")]
+        return None
+    statuses = [(FaultKind.WRONG_STATUS, seen["wc"], wanted.wc)]
     if wanted.peer:
-        statuses.append((seen["peer_wc"], wanted.peer, " at the sender"))
-    for found, allowed, who in statuses:
+        statuses.append((FaultKind.WRONG_PEER_STATUS, seen["peer_wc"], wanted.peer))
+    for kind, found, allowed in statuses:
         if allowed and (len(found) != 1 or found[0] not in allowed):
-            came = " ".join(found) or "nothing"
-            return f"{when}{step} should be refused with {' or '.join(allowed)}{who}, completed with {came}"
+            return _fault(kind, seen, allowed, found)
     if wanted.state and seen.get("state", wanted.state) != wanted.state:
-        return f"{when}{step} was refused, and the queue pair is in state {seen['state']} instead of {wanted.state}"
-    return ""
+        return _fault(FaultKind.WRONG_STATE, seen, [wanted.state], [seen["state"]])
+    return None
 
 
-def _where(seen: Observation) -> str:
-    """Which remote bytes changed, relative to where they should have."""
-    places = [f"{size} at {start:+d}" for start, size in seen["changed"][:4]]
-    return f"remote bytes changed: {', '.join(places)}" if places else "no remote byte changed"
+def _changed(kind: FaultKind, seen: Observation) -> Fault:
+    """A fault with the first remote bytes that have changed, relative to where they should have."""
+    return _fault(kind, seen, came=[f"{size} at {start:+d}" for start, size in seen["changed"][:_MOST_STRETCHES]])
 
 
-def _code_fault(step: Step, seen: Observation, when: str) -> str:
+_MOST_STRETCHES = 4
+
+
+def _code_fault(step: Step, seen: Observation) -> Fault | None:
     """A refusal with another code than the page has for it."""
     then = step.then
-    code = str(seen["errno"] if seen["returned"] == "NULL" else seen["returned"])
+    code = str(seen["errno"] if seen["returned"] in _ERRNO_TELLS else seen["returned"])
     if code == "0":  # posted, and refused by its completion
-        return ""
+        return None
     allowed: Sequence[str]
     if seen.get("enumerated"):
         allowed = then.code or ENUMS["ibv_rereg_mr_err_code"].short_names
     elif code.startswith("-"):
-        return f"{when}{step} returned {code}, which is no value of errno"
+        return _fault(FaultKind.NO_ERRNO, seen, came=[code])
     elif step.call == "ibv_dereg_mr" and seen["errno"] not in ("", code):
-        return f"{when}{step} returned {code}, and the value of errno is {seen['errno']}"
+        return _fault(FaultKind.OTHER_ERRNO, seen, came=[code, seen["errno"]])
     else:
         allowed = then.errno or _documented(step)
     if not allowed:
-        return ""
+        return None
     if not code:
-        return f"{when}{step} failed as it should but gave no errno"
+        return _fault(FaultKind.NO_CODE, seen)
     if code.startswith("errno -"):
-        return f"{when}{step} failed as it should, with {code}, which is no value of errno"
+        return _fault(FaultKind.NO_ERRNO, seen, came=[code])
     if "any" in allowed or code in _spellings(allowed):
-        return ""
-    return f"{when}{step} should fail with {' or '.join(allowed)}, failed with {code}"
+        return None
+    return _fault(FaultKind.WRONG_CODE, seen, allowed, [code])
 
 
 def _documented(step: Step) -> tuple[str, ...]:
@@ -194,22 +255,21 @@ def _spellings(names: Sequence[str]) -> set[str]:
     return {*names, *(("EOPNOTSUPP",) if "ENOTSUP" in names else ())}
 
 
-def _completion_fault(step: Step, seen: Observation, when: str) -> str:
+def _completion_fault(step: Step, seen: Observation) -> Fault | None:
     if step.then.completion == "none" and seen["wc"]:
-        what = "asked for no completion" if step.call in BINDS else "should find nothing posted"
-        return f"{when}{step} {what} and got {' '.join(seen['wc'])}"
+        kind = FaultKind.UNASKED_COMPLETION if step.call in BINDS else FaultKind.CARRIED_OUT
+        return _fault(kind, seen, came=seen["wc"])
     if step.call in BINDS and "state" in seen:
-        return f"{when}{step} {format_answer(seen)}, and its queue pair is in state {seen['state']}"
+        return _fault(FaultKind.WRONG_STATE, seen, came=[seen["state"]])
     told, sent = seen.get("invalidated", (None, None))
     if step.then.invalidated and told != sent:
-        came = "nothing" if told is None else f"{told:#x}"
-        return f"{when}{step}: the receiver was told {came} as the invalidated key, not {sent:#x}"
-    return ""
+        return _fault(FaultKind.WRONG_INVALIDATED_KEY, seen, [f"{sent:#x}"], [] if told is None else [f"{told:#x}"])
+    return None
 
 
 def outcome_of(step: Step, seen: Observation) -> str:
     """Whether the call did what it is for, by the page's own convention."""
-    if seen["returned"] not in ("MR", "MW", "0"):
+    if seen["returned"] not in DONE:
         return "refused"
     if seen.get("wc") == [NOT_AWAITED]:
         return "success"
@@ -232,19 +292,3 @@ def wrong_fields(seen: Observation) -> list[str]:
     if mr["lkey"] == mr["rkey"] == mr["handle"] == 0:
         wrong.append("lkey, rkey and handle are all 0")
     return wrong
-
-
-def format_answer(seen: Observation) -> str:
-    """What a step gave, as a clause for people."""
-    if seen["returned"] in ("MR", "MW"):
-        return f"returned an {seen['returned']}"
-    clause = f"returned {seen['returned']}"
-    if seen["errno"] and seen["errno"] != seen["returned"]:
-        clause += f" with errno {seen['errno']}"
-    if "wc" in seen and seen["returned"] == "0":
-        clause += f", completed with {' '.join(seen['wc'])}" if seen["wc"] else ", gave no completion"
-    if seen.get("unacknowledged") and seen["wc"] == ["SUCCESS"] and seen["moved"] == "nothing":
-        clause += ", and nothing arrived"
-    if "tries" in seen:
-        clause += f" at try {seen['tries']}" + (", and nothing arrived at any" if seen["moved"] == "nothing" else "")
-    return clause

@@ -5,17 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import KernelEvidence
 
 # How a kernel says that something went wrong in it, whatever the call returned.
 _KERNEL_ALARMS = ("WARNING:", "BUG:", "Oops", "general protection", "UBSAN:", "KASAN:", "refcount_t:")
 
 
-def kernel_alarm(kernel: KernelEvidence) -> str:
-    """How the kernel's evidence tells of trouble with the device under test; empty if it does not."""
+# What a kernel says whose memory is in doubt, and that it has ended the task that was running.
+_MEMORY_IN_DOUBT = re.compile(r"KASAN:|refcount_t:|UBSAN: array-index")
+_ENDED = re.compile(r"BUG:|Oops|general protection")
+
+
+def kernel_alarm(kernel: KernelEvidence) -> Fault | None:
+    """The trouble with the device under test of which the kernel's evidence tells; None if there is none."""
     log = kernel.get("log", ())
     about = _about_device(kernel)
-    return _trouble(kernel, None if about is None else [log[number] for number in about])
+    return None if about is None else _trouble(kernel, [log[number] for number in about])
 
 
 def decisive_lines(kernel: KernelEvidence) -> set[int]:
@@ -27,21 +33,27 @@ def decisive_lines(kernel: KernelEvidence) -> set[int]:
     return {number for number in found if number is not None}
 
 
-def kernel_remark(kernel: KernelEvidence) -> str:
-    """How the kernel's evidence tells of trouble with something else, which changes no verdict; else empty."""
-    if _about_device(kernel) is not None:
-        return ""
-    trouble = _trouble(kernel, kernel.get("log", ()))
-    return f"{trouble}; nothing there names the device, its driver or the RDMA core" if trouble else ""
+def kernel_remark(kernel: KernelEvidence) -> Fault | None:
+    """The trouble with something else, which changes no verdict; None if there is none."""
+    return None if _about_device(kernel) is not None else _trouble(kernel, kernel.get("log", ()))
 
 
-def _trouble(kernel: KernelEvidence, log: Sequence[str] | None) -> str:
-    if log is None:
-        return ""
-    if kernel.get("taint", 0) != kernel.get("taint_before", kernel.get("taint", 0)):
-        return f"the kernel became tainted ({kernel['taint_before']} to {kernel['taint']})"
+def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
     line = first_alarm(log)
-    return f"the kernel complained: {line}" if line else ""
+    before, after = kernel.get("taint_before"), kernel.get("taint", 0)
+    tainted = before is not None and before != after
+    if not line and not tainted:
+        return None
+    told = "\n".join([line, *kernel.get("log", ())])
+    kind = FaultKind.KERNEL_TAINTED if tainted else FaultKind.KERNEL_WARNED
+    if _MEMORY_IN_DOUBT.search(told):
+        kind = FaultKind.KERNEL_MEMORY
+    elif _ENDED.search(told):
+        kind = FaultKind.KERNEL_OOPSED
+    site = site_in(kernel.get("log", ()))
+    if tainted:
+        return Fault(kind, expected=(str(before),), seen=(str(after),), site=site)
+    return Fault(kind, seen=(line,), site=site)
 
 
 def _about_device(kernel: KernelEvidence) -> range | None:
@@ -58,8 +70,11 @@ def _about_device(kernel: KernelEvidence) -> range | None:
 
 
 def _naming(kernel: KernelEvidence) -> Callable[[str], bool]:
-    """Whether a line names a suspect. The list of all modules, which follows a complaint, names everybody."""
-    named = re.compile(rf"\b(?:{'|'.join(map(re.escape, kernel.get('suspects', ())))})")
+    """Whether a line names a suspect, alone or in front of the name of a function.
+
+    The list of all modules, which follows a complaint, names everybody.
+    """
+    named = re.compile(rf"\b(?:{'|'.join(map(re.escape, kernel.get('suspects', ())))})(?=_|\b)")
     return lambda line: _MODULES not in line and bool(named.search(line))
 
 
@@ -95,6 +110,26 @@ def crash_location(log: Sequence[str]) -> str:
     frames = [] if trace is None else [match["function"] for line in log[trace + 1 :] if (match := _FRAME.match(line))]
     caller = next((frame for frame in frames if _name(frame) != _name(function)), "")
     return f"in {function}, called by {caller}" if caller else f"in {function}"
+
+
+_SITE = re.compile(
+    r"\bin (?P<function>\w+)[\w.]*\+\w+/\w+(?: \[(?P<module>\w+)\])?"
+    r"(?:, called by (?P<caller>\w+)[\w.]*\+\w+/\w+(?: \[(?P<callers>\w+)\])?)?"
+)
+
+
+def site_in(log: Sequence[str]) -> tuple[str, ...]:
+    """Where a kernel was, by names that stay the same from build to build: see `lasting_site`."""
+    return lasting_site(crash_location(log))
+
+
+def lasting_site(location: str) -> tuple[str, ...]:
+    """The function, its caller, and the module of each, of a `crash_location`; empty if there is none.
+
+    Names are without offsets and without the suffixes of a compiler; what is not known is an empty text.
+    """
+    found = _SITE.search(location)
+    return tuple(found[name] or "" for name in ("function", "caller", "module", "callers")) if found else ()
 
 
 def _name(frame: str) -> str:

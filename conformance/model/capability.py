@@ -9,6 +9,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from conformance.model.transport import INFINIBAND, Transport
+from conformance.verbs import VERBS, Linkage, Verb
+
+_OLDEST = 44  # the oldest rdma-core of the guest's stacks
+# Verbs that an older library does not have: present where the loaded one exports them.
+BY_SYMBOL: Mapping[str, Verb] = {
+    verb.method: verb for verb in VERBS.values() if verb.linkage is Linkage.EXPORTED and int(verb.since or 0) > _OLDEST
+}
+# The operations on on-demand memory that a transport of queue pairs has, in the order of their bits.
+_EVERY_ODP = ("send", "recv", "write", "read", "atomic", "srq_recv", "flush", "atomic_write")
+ODP_OPERATIONS: Mapping[str, tuple[str, ...]] = {
+    "rc": _EVERY_ODP,
+    "uc": ("send", "recv", "write"),
+    "ud": ("send", "recv"),
+}
+
+
+def on_demand(transport: str, operation: str) -> str:
+    """The capability of an operation on on-demand memory, by its name in ODP_OPERATIONS. Those of rc have no prefix."""
+    return f"odp_{operation}" if transport == "rc" else f"odp_{transport}_{operation}"
+
 
 # Each capability, and how a device declares it or how the suite finds it out.
 MEANING: Mapping[str, str] = {
@@ -26,11 +46,11 @@ MEANING: Mapping[str, str] = {
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "read_sinks": "memory for the answer of an RDMA READ needs no right of peers: iWARP may want REMOTE_WRITE for it",
     "iba_statuses": "the transport is InfiniBand or RoCE: the specification that defines the statuses is of no other",
-    "odp_send": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_SEND",
-    "odp_recv": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_RECV",
-    "odp_write": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_WRITE",
-    "odp_read": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_READ",
-    "odp_atomic": "odp_caps.per_transport_caps.rc_odp_caps has IBV_ODP_SUPPORT_ATOMIC",
+    **{
+        on_demand(transport, operation): f"{transport}_odp_caps has IBV_ODP_SUPPORT_{operation.upper()}"
+        for transport, operations in ODP_OPERATIONS.items()
+        for operation in operations
+    },
     "rc": "a queue pair of type RC can be created: no declaration exists",
     "uc": "a queue pair of type UC can be created: no declaration exists",
     "ud": "a queue pair of type UD can be created: no declaration exists",
@@ -51,6 +71,7 @@ MEANING: Mapping[str, str] = {
     "persistent_memory": "the run was given a device DAX",
     "advise_enomem": "a prefetch can exceed a memory limit",
     "raw_registration": "the kernel accepts a registration without the driver-specific part of the command",
+    **{name: f"the entry has {verb.name}, as rdma-core {verb.since} and later do" for name, verb in BY_SYMBOL.items()},
 }
 # For each access flag, the capability without which a device may refuse it; empty for a flag that every device must
 # know. ibv_reg_mr(3) says of some that they are granted if supported. Sweeps (`needs of`) and the reference use it.
@@ -78,21 +99,39 @@ OPERATION_NEEDS: Mapping[str, str] = {
     "READ": "read_sinks",
     "list_traffic": "lists",
     "list_traffic READ": "read_lists",
+    **{verb.name: name for name, verb in BY_SYMBOL.items()},
 }
-# The same for operations on memory that is registered on demand.
-ON_DEMAND_NEEDS: Mapping[str, str] = {
-    "traffic RDMA_WRITE": "odp_write",
-    "traffic RDMA_WRITE_WITH_IMM": "odp_write",
-    "traffic RDMA_READ": "odp_read",
-    "traffic ATOMIC_CMP_AND_SWP": "odp_atomic",
-    "traffic ATOMIC_FETCH_AND_ADD": "odp_atomic",
-    "local_traffic SEND": "odp_send",
-    "local_traffic RECV": "odp_recv",
-    "local_traffic RECV_WITH_IMM": "odp_recv",
-    "local_traffic WRITE": "odp_write",
-    "local_traffic READ": "odp_read",
-    "local_traffic FETCH_AND_ADD": "odp_atomic",
+# The same for operations on memory that is registered on demand, by their names in ODP_OPERATIONS.
+_ON_DEMAND_NEEDS: Mapping[str, str] = {
+    "traffic RDMA_WRITE": "write",
+    "traffic RDMA_WRITE_WITH_IMM": "write",
+    "traffic RDMA_READ": "read",
+    "traffic ATOMIC_CMP_AND_SWP": "atomic",
+    "traffic ATOMIC_FETCH_AND_ADD": "atomic",
+    "traffic UNEQUAL_CMP_AND_SWP": "atomic",
+    "traffic UPPER_UNEQUAL_CMP_AND_SWP": "atomic",
+    "traffic ZERO_FETCH_AND_ADD": "atomic",
+    "traffic ATOMIC_WRITE": "atomic_write",
+    "traffic FLUSH_GLOBAL": "flush",
+    "traffic FLUSH_PERSISTENT": "flush",
+    "local_traffic SEND": "send",
+    "local_traffic RECV": "recv",
+    "local_traffic RECV_WITH_IMM": "recv",
+    "local_traffic WRITE": "write",
+    "local_traffic READ": "read",
+    "local_traffic FETCH_AND_ADD": "atomic",
 }
+
+
+def need_on_demand(call: str, operation: str, qp_type: str) -> str | None:
+    """The capability that an operation on on-demand memory needs over a type of queue pair; None if there is none."""
+    known = _ON_DEMAND_NEEDS.get(f"{call} {operation}")
+    if qp_type == "RC_SRQ" and known == "recv":
+        known = "srq_recv"
+    transport = qp_type.lower().removesuffix("_srq")
+    return on_demand(transport, known) if known in ODP_OPERATIONS.get(transport, ()) else None
+
+
 # Preconditions of running a case at all. They are not properties of the device: if one is missing, the verdict of
 # the case is UNREACHABLE, with this reason.
 PRECONDITIONS: Mapping[str, str] = {
@@ -110,6 +149,14 @@ PRECONDITIONS: Mapping[str, str] = {
     "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
 }
 NAMES = tuple(MEANING)
+
+
+def titled(name: str) -> str:
+    """Returns the name of a capability; of a verb that came later, with the release that brought it."""
+    verb = BY_SYMBOL.get(name)
+    return f"{verb.name} (in rdma-core since {verb.since})" if verb else name
+
+
 # The preconditions of all cases of an entry.
 _OF_ENTRIES = {"uverbs": ("raw_registration",)}
 
@@ -124,14 +171,6 @@ _ATOMIC_WRITE = 1 << 40
 _ODP_SUPPORT = 1 << 0
 _ODP_SUPPORT_IMPLICIT = 1 << 1
 _LIST = 3  # the elements of the longest list in the tables
-# The bits of the capabilities of one transport, by the operation on on-demand memory.
-_ODP_OPERATIONS = {
-    "odp_send": 1 << 0,
-    "odp_recv": 1 << 1,
-    "odp_write": 1 << 2,
-    "odp_read": 1 << 3,
-    "odp_atomic": 1 << 4,
-}
 
 
 @dataclass(frozen=True)
@@ -144,18 +183,25 @@ class DeviceAttributes:
     odp_rc_caps: int
     max_sge_rd: int = 0
     max_sge: int = 0
+    odp_uc_caps: int = 0
+    odp_ud_caps: int = 0
 
 
 def declared_capabilities(declared: DeviceAttributes, transport: Transport = INFINIBAND) -> dict[str, bool]:
     """Returns, for each capability that a device can declare, whether it declares it."""
     flags = declared.device_cap_flags
+    on_transport = {"rc": declared.odp_rc_caps, "uc": declared.odp_uc_caps, "ud": declared.odp_ud_caps}
     return {
         "atomics": declared.atomic_cap != 0,
         "mw_type_1": bool(flags & _MEM_WINDOW),
         "mw_type_2": bool(flags & (_MEM_WINDOW_TYPE_2A | _MEM_WINDOW_TYPE_2B)),
         "odp": bool(declared.odp_general_caps & _ODP_SUPPORT),
         "odp_implicit": bool(declared.odp_general_caps & _ODP_SUPPORT_IMPLICIT),
-        **{name: bool(declared.odp_rc_caps & bit) for name, bit in _ODP_OPERATIONS.items()},
+        **{
+            on_demand(transport, operation): bool(on_transport[transport] >> _EVERY_ODP.index(operation) & 1)
+            for transport, operations in ODP_OPERATIONS.items()
+            for operation in operations
+        },
         "flush_global": bool(flags & _FLUSH_GLOBAL),
         "flush_persistent": bool(flags & _FLUSH_PERSISTENT),
         "atomic_write": bool(flags & _ATOMIC_WRITE),

@@ -65,7 +65,7 @@ REFUSALS: dict[tuple[str, str], Refusal] = {
     ),
     ("receive", "memory"): Refusal(
         "a SEND into the region of a posted receive",
-        (),
+        ("LOC_PROT_ERR", "LOC_QP_OP_ERR"),
         ("REM_OP_ERR",),
         "ERR",
         "NAK, remote operational error, class A: an error of the responder's queue pair",

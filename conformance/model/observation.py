@@ -8,7 +8,9 @@ and not for judging them (judging/).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import NotRequired, TypedDict
+
+from conformance.model.fault import FaultData
 
 # In place of the statuses of a request that was posted to a queue pair on which nothing can complete yet.
 NOT_AWAITED = "not awaited"
@@ -67,6 +69,7 @@ class DivergenceData(TypedDict):
     rule: str
     fault: str
     row: str
+    found: NotRequired[FaultData]  # the fault as data
 
 
 class Observation(TypedDict, total=False):
@@ -115,6 +118,9 @@ class Observation(TypedDict, total=False):
     imm: list[int | None]  # [reported to the receiver, sent] of the immediate data
     pages: list[int]  # [pages in core, all pages] of the memory
 
+    # Of a call that makes many operations: the fault of the first that was wrong.
+    fault: FaultData
+
     # Of a comparison with the installed header.
     checks: dict[str, int]  # the number of checks with each outcome
     differences: list[str]  # of random sequences too
@@ -158,8 +164,9 @@ class KernelEvidence(TypedDict, total=False):
     memory: ResourceCounts
 
 
-# A kernel error during an interval of a sweep, with the first and the last point of the interval (`from` and `to`).
-Alarm = TypedDict("Alarm", {"what": str, "from": str, "to": str})
+# A kernel error or a leak during an interval of a sweep, with the first and the last point of the interval (`from` and
+# `to`).
+Alarm = TypedDict("Alarm", {"what": str, "from": str, "to": str, "fault": NotRequired[FaultData]})
 
 
 class PointExample(TypedDict):

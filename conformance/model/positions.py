@@ -24,6 +24,7 @@ POSITIONS = {
     "after": "the byte, or word, after the range",
     "across-start": "sixteen bytes, or a word, of which half lie before the range",
     "across-end": "sixteen bytes, or a word, of which half lie after the range",
+    "exact": "all of the range; for a word operation the eight bytes at its address, aligned or not",
     "empty": "zero bytes at the beginning of the range",
 }
 # The contents of the range before an operation.
@@ -53,7 +54,7 @@ def locate(position: str, operation: str, addr: int, length: int) -> tuple[int, 
     """
     if operation in WORD_OPERATIONS:
         return _word(position, addr, length), _WORD
-    if position == "whole":
+    if position in ("whole", "exact"):
         return 0, length
     offset, size = _OFFSETS[position]
     return offset + (length if position in _AT_THE_END else 0), size
@@ -65,6 +66,7 @@ def _word(position: str, addr: int, length: int) -> int:
     positions = {
         "whole": first,
         "first": first,
+        "exact": addr,
         "last": end // _WORD * _WORD - _WORD,
         "before": addr // _WORD * _WORD - _WORD,
         "after": beyond,

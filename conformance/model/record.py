@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
+from conformance.model.fault import FaultData
 from conformance.model.observation import Alarm, KernelEvidence, Observation, PointExample
 from conformance.model.verdict import Verdict
 
@@ -76,10 +77,13 @@ class UnderTest(TypedDict, total=False):
 class RuleTexts(TypedDict, total=False):
     """The fields of a rule that reports show, so that they need no other file.
 
-    `quote` holds the words of the document; a rule that has none has `unquoted`, the reason.
+    `quote` holds the words of the document; a rule that has none has `unquoted`, the reason. `evidence` names what has
+    to be seen in a run that verifies it, in so many `cases`; `conditional`, of a situation that no stack needs to have,
+    says which.
     """
 
     verb: str
+    short: str
     statement: str
     document: str
     section: str
@@ -89,6 +93,9 @@ class RuleTexts(TypedDict, total=False):
     layer: str
     since: str
     failure_means: str
+    evidence: list[str]
+    cases: int
+    conditional: str
 
 
 class WaiverFile(TypedDict):
@@ -108,10 +115,12 @@ class JudgedAgain(TypedDict):
 class SupervisorFacts(TypedDict, total=False):
     """The part of a header that only the supervisor knows, and not the worker under test.
 
-    `devices` are the names of those that share the cases, if they are several.
+    `devices` are the names of those that share the cases, if they are several. `subject` is what the run passes
+    judgement on, "device" or "stack".
     """
 
     stack: str
+    subject: str
     devices: list[str]
     seed: int | None
     tier: str | None
@@ -121,7 +130,11 @@ class SupervisorFacts(TypedDict, total=False):
 
 
 class HeaderRecord(TypedDict):
-    """The first record: what is under test, the rules, and the ids of all planned cases in their order."""
+    """The first record: what is under test, the rules, and the ids of all planned cases in their order.
+
+    `left_out` is the number of cases of the default tier that are not planned. `controls` names what has to be granted
+    for a refusal to count, where that is not the same operation on the same set-up.
+    """
 
     type: Literal["header"]
     schema: str
@@ -133,9 +146,12 @@ class HeaderRecord(TypedDict):
     rules: NotRequired[dict[str, RuleTexts]]
     seed: int | None
     planned: list[str]
+    left_out: NotRequired[int]
+    controls: NotRequired[dict[str, str]]
     argv: list[str]
     started: str
     tier: NotRequired[str | None]
+    subject: NotRequired[str]
     devices: NotRequired[list[str]]
     waivers: NotRequired[WaiverFile | None]
     judged_again: NotRequired[JudgedAgain]
@@ -198,6 +214,7 @@ class Deviation(TypedDict):
     verdict: NotRequired[Verdict]
     expected: NotRequired[str]
     observed: NotRequired[str]
+    fault: NotRequired[FaultData]
     count: NotRequired[int]
     of: NotRequired[int]
     smallest: NotRequired[dict[str, str]]
@@ -216,6 +233,7 @@ class OutcomeFacts(TypedDict):
     expected: str
     observed: str
     rule: str
+    fault: NotRequired[FaultData]
     clause: NotRequired[str]
     notes: NotRequired[list[str]]
 
@@ -234,11 +252,40 @@ class PointsFile(TypedDict):
     index: str
 
 
+class Shows(TypedDict):
+    """What a result that passes shows of its rules: an operation that was granted or refused, and on which set-up.
+
+    A sweep names the rule, the verdict of the points that would show it, and if these are absent, what they lack.
+    """
+
+    shows: str
+    on: str
+    rule: NotRequired[str]
+    verdict: NotRequired[Verdict]
+    lacking: NotRequired[str]
+
+
+class Missing(TypedDict):
+    """Why a part of the evidence of a rule was not seen in a run; see results/conclusions.py."""
+
+    why: str
+    because: str
+
+
+class EvidenceFacts(TypedDict):
+    """The evidence of a rule in a run: how many parts it needs and how many were seen, and the others by name."""
+
+    needed: int
+    seen: int
+    missing: dict[str, Missing]
+
+
 class ResultRecord(TypedDict):
     """The result of one case. The keys from `space` on are those of sweeps and random sequences.
 
     `duration_us` is in microseconds, None if not measured. `worker` is the number of the worker that ran the case,
     `device` that worker's device if several share the cases.
+    `fault` is what a violation is about; of a sweep, and of random sequences, the deviations have theirs.
     `set_up` is only in results that say something bad of the stack or of the harness. `claimed` is the verdict that the
     worker gave, if its observation gives another: the case is BROKEN then, for good.
     `points_data` is only in records before they are stored; in the file, `points_file` names a side file with these
@@ -255,6 +302,7 @@ class ResultRecord(TypedDict):
     effective: Verdict
     waiver: WaiverFacts | None
     reason: str
+    fault: NotRequired[FaultData]
     call: str
     expected: Expected
     observed: Observation
@@ -267,6 +315,7 @@ class ResultRecord(TypedDict):
     claimed: NotRequired[str]
     notes: NotRequired[list[str]]
     set_up: NotRequired[SetUp]
+    evidence: NotRequired[list[Shows]]
     space: NotRequired[SpaceFacts]
     points: NotRequired[dict[str, int]]
     rule_verdicts: NotRequired[dict[str, str]]
@@ -292,8 +341,8 @@ class FooterRecord(TypedDict):
     """The last record; `verdicts` counts cases by effective verdict, `rules` has the verdict on each rule.
 
     `confirmation` counts violations: confirmed, not confirmed and not tried; it is absent if none were to be confirmed.
-    `not_offered` has for each rule that is verified in part what the device or the stack does not offer of it, with the
-    number of cases; it is absent if there is no such rule.
+    `rule_evidence` has for each rule that passed in part what was seen of it and what was not, `not_offered` what the
+    device or the stack does not offer of it, with the number of cases; each is absent if there is no such rule.
     """
 
     type: Literal["footer"]
@@ -304,6 +353,7 @@ class FooterRecord(TypedDict):
     points: int
     duration_s: float
     not_offered: NotRequired[dict[str, dict[str, int]]]
+    rule_evidence: NotRequired[dict[str, EvidenceFacts]]
     boots: NotRequired[int]
     resumed: NotRequired[int]
     confirmation: NotRequired[dict[str, int]]

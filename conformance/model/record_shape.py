@@ -9,10 +9,11 @@ the meaning of values.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
 
 from conformance.errors import UserError
+from conformance.model.fault import FaultData, FaultKind, verdict_of
 from conformance.model.record import (
     SCHEMA,
     ConfirmationRecord,
@@ -32,6 +33,8 @@ from conformance.model.record import (
 )
 from conformance.model.typed import mismatch
 from conformance.model.verdict import VERDICTS, Verdict
+
+_Record = TypeVar("_Record", bound=Record)
 
 # The keys that a record must have, by its type.
 REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
@@ -71,6 +74,7 @@ HEADER: HeaderRecord = {
     "rules": {},
     "seed": None,
     "planned": [],
+    "controls": {},
     "argv": [],
     "started": "",
 }
@@ -85,6 +89,7 @@ RESULT: ResultRecord = {
     "effective": Verdict.MISSED,
     "waiver": {},
     "reason": "",
+    "fault": {},
     "call": "",
     "expected": {},
     "observed": {},
@@ -97,6 +102,7 @@ RESULT: ResultRecord = {
     "claimed": "",
     "notes": [],
     "set_up": {"given": [], "before": []},
+    "evidence": [],
     "space": {},
     "points": {},
     "rule_verdicts": {},
@@ -119,6 +125,7 @@ DEVIATION: Deviation = {
     "clause": "",
     "expected": "",
     "observed": "",
+    "fault": {},
     "count": 0,
     "of": 0,
     "smallest": {},
@@ -166,8 +173,8 @@ def record_of(data: object) -> Record:
     if data["type"] == "result":
         if not {data["verdict"], data["effective"]} <= set(VERDICTS):
             raise ValueError("an unknown verdict")
-        if data["verdict"] == Verdict.WAIVED:
-            raise ValueError("a verdict that a waiver alone can give")
+        if data["verdict"] in (Verdict.WAIVED, Verdict.STACK):
+            raise ValueError("an effective verdict in place of a verdict")
         data |= {key: Verdict(data[key]) for key in ("verdict", "effective")}
     return cast(Record, data)
 
@@ -180,19 +187,21 @@ def mismatch_of(record: Record) -> str:
 
 def check(record: Record, where: str) -> None:
     """Raises UserError, which begins with `where`, if a value of the record is of another type than the contract's."""
-    if record["type"] == "header":
-        completed_header(record, where)
-    elif record["type"] == "result":
-        completed_result(record, where)
-    elif record["type"] == "footer":
-        completed_footer(record, where)
-    elif record["type"] == "confirmation":
-        check_confirmation(record, where)
+    completed(record, where)
     if wrong := mismatch_of(record):
         raise UserError(f"{where}: {wrong}")
 
 
-def completed_header(header: HeaderRecord, where: str) -> HeaderRecord:
+def completed(record: _Record, where: str) -> _Record:
+    """The record with all keys that readers need; one of a type without such keys as it is.
+
+    Raises UserError, which begins with `where`, for a value of another type than that of its default.
+    """
+    complete = _COMPLETED.get(record["type"])
+    return cast(_Record, complete(record, where)) if complete else record
+
+
+def _completed_header(header: HeaderRecord, where: str) -> HeaderRecord:
     """The header with each key of HEADER. Raises UserError for a value of another type."""
     where = f"{where}: the header"
     shaped = _completed(header, HEADER, where)
@@ -204,7 +213,7 @@ def completed_header(header: HeaderRecord, where: str) -> HeaderRecord:
     return cast(HeaderRecord, shaped)
 
 
-def completed_result(result: ResultRecord, where: str) -> ResultRecord:
+def _completed_result(result: ResultRecord, where: str) -> ResultRecord:
     """The result with each key of RESULT, and with the keys of its parts that readers need. Raises UserError."""
     where = f"{where}: case {_printable(result['case'])}"
     shaped = _completed(result, RESULT, where)
@@ -227,12 +236,13 @@ def completed_result(result: ResultRecord, where: str) -> ResultRecord:
         raise UserError(f"{where}: a count of points is not a number")
     if not set(map(str, shaped["rule_verdicts"].values())) <= set(VERDICTS):
         raise UserError(f"{where}: an unknown verdict in `rule_verdicts`")
+    _check_fault(shaped["fault"], shaped["verdict"], where)
     shaped["deviations"] = [_deviation(each, f"{where}: a deviation") for each in shaped["deviations"]]
     _check_texts(shaped["observed"].get("lacking", []), f"{where}: `observed.lacking`")
     return cast(ResultRecord, shaped)
 
 
-def completed_footer(footer: FooterRecord, where: str) -> FooterRecord:
+def _completed_footer(footer: FooterRecord, where: str) -> FooterRecord:
     """The footer with each key of FOOTER. Raises UserError for a value of another type."""
     where = f"{where}: the footer"
     shaped = _completed(footer, FOOTER, where)
@@ -242,22 +252,48 @@ def completed_footer(footer: FooterRecord, where: str) -> FooterRecord:
     return cast(FooterRecord, shaped)
 
 
-def check_confirmation(record: ConfirmationRecord, where: str) -> None:
-    """Raises UserError for a value of another type than the contract's."""
+def _checked_confirmation(record: ConfirmationRecord, where: str) -> ConfirmationRecord:
+    """The confirmation as it is. Raises UserError for a value of another type than the contract's."""
     where = f"{where}: the confirmation of {_printable(record['case'])}"
     shaped = _completed(record, CONFIRMATION, where)
     _check_texts(shaped["after"], f"{where}: `after`")
     for name in ("in_run", "alone"):
         outcome = {"verdict": "", "reason": "", **shaped[name]}
         _check_texts([outcome["verdict"], outcome["reason"]], f"{where}: `{name}`")
+    return record
+
+
+# How a record of each type is completed.
+_COMPLETED: Mapping[str, Callable[[Any, str], Any]] = {
+    "header": _completed_header,
+    "result": _completed_result,
+    "footer": _completed_footer,
+    "confirmation": _checked_confirmation,
+}
 
 
 def _deviation(data: Any, where: str) -> dict[str, Any]:
     shaped = _completed(data, DEVIATION, where)
     _check_texts(shaped["rules"], f"{where}: `rules`")
     _check_texts(shaped["afterwards"], f"{where}: `afterwards`")
+    _check_fault(shaped["fault"], data.get("verdict") or Verdict.FAIL, where)
     shaped["set_up"] = _set_up(shaped["set_up"], where)
     return shaped
+
+
+def _check_fault(data: Any, verdict: str, where: str) -> None:
+    """Raises UserError for a fault that does not give this verdict; what has none is of an older version."""
+    if not data:
+        return
+    if wrong := mismatch(data, FaultData):
+        raise UserError(f"{where}: `fault`: {wrong}")
+    if "kind" not in data:
+        raise UserError(f"{where}: `fault` has no `kind`")
+    if len(data.get("site") or ()) not in (0, 4):
+        raise UserError(f"{where}: `fault.site` has {len(data['site'])} names, not 4")
+    gives = verdict_of(FaultKind(data["kind"]))
+    if gives != verdict:
+        raise UserError(f"{where}: its fault, {data['kind']}, gives {gives} and not {verdict}")
 
 
 def _set_up(data: Any, where: str) -> dict[str, Any]:

@@ -9,17 +9,20 @@ class Verdict(StrEnum):
     """What is concluded from one result. Their order is that of severity: the first is the worst."""
 
     CRASH = "CRASH"  # the kernel or process under test died in the case
-    HANG = "HANG"  # it gave no answer within the deadline
+    HANG = "HANG"  # it, or a request, gave no answer within the deadline
     FAIL = "FAIL"  # it departed from what a document says
     BROKEN = "BROKEN"  # the harness or the environment failed: says nothing about the device
     MISSED = "MISSED"  # planned and not run
     WAIVED = "WAIVED"  # only as an effective verdict: of a violation that a waiver covers
+    STACK = "STACK"  # only as an effective verdict, of a run about a device: of what the stack answers on every one
     UNREACHABLE = "UNREACHABLE"  # this stack cannot be brought into the situation
     UNSUPPORTED = "UNSUPPORTED"  # the device does not declare the capability, and refuses properly
+    PARTIAL = "PARTIAL"  # only of a rule: what was seen of it passes, and not all that verifies it was seen
     PASS = "PASS"
 
 
-# From the worst to the best: a rule's verdict is the worst of its cases'.
-VERDICTS = tuple(Verdict)
+# From the worst to the best: a rule's verdict is the worst of its cases', or PARTIAL instead of PASS.
+OF_RULES = tuple(Verdict)
+VERDICTS = tuple(verdict for verdict in Verdict if verdict != Verdict.PARTIAL)
 VIOLATIONS = (Verdict.CRASH, Verdict.HANG, Verdict.FAIL)
 INCOMPLETE = (Verdict.BROKEN, Verdict.MISSED)

@@ -17,6 +17,12 @@ from conformance.model.positions import CONTENTS, POSITIONS
 from conformance.verbs import ArgumentSpec, arguments_of, product_of
 
 ENTRIES = ("libibverbs", "uverbs")
+# Other ways into a verb, through which a table can run its rows as well (bench/doors.py).
+DOORS = ("reg_mr_ex",)
+# The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
+DIALECTS = ("mainline", "experimental")
+# What a run passes judgement on: the device with its driver, firmware and provider, or the whole stack.
+SUBJECTS = ("device", "stack")
 OUTCOMES = {
     "success": "the call succeeds, by the convention of its manual page",
     "refused": "the call fails, by the convention of its manual page",
@@ -24,7 +30,7 @@ OUTCOMES = {
 }
 # The tiers, the smallest first; each contains the cases of the smaller ones.
 TIERS = {
-    "smoke": "every rule once, within seconds",
+    "smoke": "every rule, where it grants and where it refuses, within seconds",
     "default": "every row, and the sweeps of moderate size",
     "exhaustive": "every row and every sweep",
 }
@@ -38,7 +44,7 @@ MEMORY_KINDS = {
     "hole": "readable and writable memory whose second page is unmapped",
     "shared": "shared memory of an anonymous file, readable and writable",
     "sparse": "private anonymous memory of any size that reserves nothing, and whose pages have not been accessed yet",
-    "repeated": "a shared file of 1025 pages, mapped again and again, so that much can be pinned",
+    "repeated": "a shared file of 1031 pages, mapped again and again, so that much can be pinned",
     "huge": "memory of huge pages of the system's default size",
     "persistent": "persistent memory: the device DAX that the run was given",
 }
@@ -100,6 +106,7 @@ QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTEN
 
 _ACCESS = ArgumentSpec("flags", "ibv_access_flags")
 _PD = ArgumentSpec("object", "pd", "pd")
+_MR = ArgumentSpec("object", "mr", "mr")
 _ADDR = ArgumentSpec("quantity", default="buf.addr")
 _LENGTH = ArgumentSpec("quantity", default="buf.size")
 _BIND = arguments_of(verbs.VERBS["ibv_bind_mw"])
@@ -128,10 +135,22 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     Kind.API.traits.call: {"item": ArgumentSpec("word", "item", words=API_ITEMS)},
     # Random sequences of calls, generated in trial/, with the reference implementation as oracle.
     Kind.SEQUENCES.traits.call: {},
+    # What the kernel tells of a region (UVERBS_METHOD_QUERY_MR): its keys, and these.
+    "query_mr": {
+        "mr": _MR,
+        "iova": ArgumentSpec("quantity", default="mr.addr"),
+        "length": ArgumentSpec("quantity", default="mr.length"),
+    },
     "fill": {"memory": _MEMORY},
     "unmap": {"memory": _MEMORY},
     "move": {"memory": _MEMORY},
-    "discard": {"memory": _MEMORY, "how": ArgumentSpec("word", "how", "DONTNEED", words=tuple(DISCARDS))},
+    # Without `addr` and `length` of all of the memory.
+    "discard": {
+        "memory": _MEMORY,
+        "addr": ArgumentSpec("quantity", default=""),
+        "length": ArgumentSpec("quantity", default=""),
+        "how": ArgumentSpec("word", "how", "DONTNEED", words=tuple(DISCARDS)),
+    },
     "fork": {"memory": _MEMORY, "child": ArgumentSpec("word", "child", words=FORK_CHILDREN)},
     "join": {"memory": _MEMORY},
     "resident": {"memory": _MEMORY, "pages": ArgumentSpec("word", "pages", "present", words=tuple(PAGES))},
@@ -195,7 +214,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "post_traffic": {
         "qp": _QP,
         "op": ArgumentSpec("word", "operation", words=IN_FLIGHT_OPERATIONS),
-        "rkey": ArgumentSpec("quantity"),
+        # With `lkey` the owner of the range posts the requests, and its own memory is the range; else its peer does.
+        "rkey": ArgumentSpec("quantity", default=""),
+        "lkey": ArgumentSpec("quantity", default=""),
         "addr": _ADDR,
         "length": _LENGTH,
     },

@@ -20,15 +20,18 @@ from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.kernel.build_ids import under_test
 from conformance.model.capability import Capabilities
+from conformance.model.fault import FaultKind
 from conformance.model.record import SCHEMA, DeviceFacts, HeaderRecord, ProgressRecord, Record, ResultRecord
-from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.device_lock import has_several, named_devices
 from conformance.pytest_plugin.options import case_of, cases_of, options_of, suite_of, text_of
 from conformance.results.files import write_all
 from conformance.results.records import FILE_NAME, decode, encode, footer_record, result_record
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
+from conformance.supervision import WorkerEnd
+from conformance.supervision.losses import loss_of
 from conformance.tables.suite import VERSION, Suite
+from conformance.tables.tiers import left_out
 
 # The recorder's name among the plugins of pytest.
 NAME = "rdma-cts-recorder"
@@ -115,7 +118,10 @@ class Recorder:
         self.options = options_of(self.config, None if has_several(self.config) else self.device["name"])
         header = header_record(suite, self.device, self.planned, list(self.config.invocation_params.args))
         if self.live:
-            header["rules"] = {}  # the supervisor has them, and the port of an emulated guest is slow
+            header |= {
+                "rules": {},
+                "controls": {},
+            }  # the supervisor has them, and the port of an emulated guest is slow
         header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
         if has_several(self.config):
             header["devices"] = named_devices(self.config)
@@ -182,7 +188,8 @@ class Recorder:
         suite = suite_of(self.config)
         found = suite.find(case_id(nodeid))
         if found:
-            judgement = Judgement(Verdict.CRASH, "the process that ran the case died")
+            end = WorkerEnd("the process that ran the case died", kind=FaultKind.PROCESS_DIED)
+            judgement = Judgement.of_fault(loss_of(found, end, []))
             self._record_result(result_record(found, suite.registry, judgement, {}))
 
     def pytest_sessionfinish(self) -> None:
@@ -211,9 +218,11 @@ def header_record(suite: Suite, device: DeviceFacts, planned: Sequence[str], arg
         "env": environment(),
         "device": device,
         "under_test": under_test(device["driver"]),
-        "rules": {rule.id: rule.as_data() for rule in suite.registry.values()},
+        "rules": suite.registry.as_data(),
         "seed": None,
         "planned": list(planned),
+        "left_out": len(left_out(suite.cases, planned)),
+        "controls": dict(suite.registry.needs.controls),
         "argv": [str(argument) for argument in argv],
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }

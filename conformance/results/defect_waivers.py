@@ -11,7 +11,7 @@ from datetime import date
 
 from conformance.defects import Severity, Symptom, cause_of, severity_of, symptoms_of
 from conformance.model.record import ResultRecord, WaiverFacts
-from conformance.model.record_shape import completed_result
+from conformance.model.record_shape import completed
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS
 from conformance.results.waiver_scope import WaiverScope
 from conformance.yamldoc.nodes import Location
@@ -78,7 +78,7 @@ def symptoms(record: ResultRecord) -> list[Symptom]:
     """The symptoms of a result as it is written; none unless it is a violation."""
     if record["verdict"] not in VIOLATIONS:
         return []
-    return list(symptoms_of(completed_result(record, "")))
+    return list(symptoms_of(completed(record, "")))
 
 
 def covering(waivers: Sequence[DefectWaiver], record: ResultRecord) -> DefectWaiver | None:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.judging import located
 from conformance.model.case import Case
+from conformance.model.fault import Fault
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
@@ -71,6 +74,7 @@ def deviations(points: Points, repro: str) -> list[Deviation]:
                 "verdict": Verdict(outcome.verdict),
                 "expected": outcome.expected,
                 "observed": outcome.observed,
+                **({"fault": outcome.fault.as_data()} if outcome.fault else {}),  # type: ignore[typeddict-item]
                 "count": counts[number],
                 "of": explained.of,
                 "smallest": points.space.labels(explained.smallest),
@@ -86,12 +90,20 @@ def _with_procedure(deviation: Deviation, case: Case) -> Deviation:
     assert case.sweep is not None
     labels = ",".join(f"{axis}={label}" for axis, label in deviation["smallest"].items())
     point = case.sweep.point_case(case, labels)
+    if "fault" in deviation:
+        deviation = {**deviation, "fault": _at(point, Fault.of_data(deviation["fault"])).as_data()}
     return {
         **deviation,
         "set_up": set_up_of(point),
         "call": str(point.when),
         "afterwards": [str(step) for step in point.afterwards],
     }
+
+
+def _at(point: Case, fault: Fault) -> Fault:
+    """The fault with where it is in the calls of a point."""
+    found = located(fault, point, fault.step)
+    return found if fault.call else replace(found, call="", verb=fault.verb)
 
 
 def _headline(found: list[Deviation]) -> str:

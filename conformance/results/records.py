@@ -17,6 +17,7 @@ from typing import Any
 from conformance.errors import UserError
 from conformance.judging import Judgement, answering_layer
 from conformance.model.case import Case
+from conformance.model.fault import FaultKind
 from conformance.model.kind import Kind
 from conformance.model.observation import DivergenceData, KernelEvidence, Observation
 from conformance.model.record import (
@@ -36,7 +37,7 @@ from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
-from conformance.results.conclusions import conclude_rules
+from conformance.results.rule_conclusions import conclude_rules
 
 FILE_NAME = "results.jsonl"
 
@@ -73,6 +74,7 @@ def result_record(
         "effective": Verdict(judgement.verdict),
         "waiver": None,
         "reason": judgement.reason,
+        **({"fault": judgement.fault.as_data()} if judgement.fault else {}),  # type: ignore[typeddict-item]
         "call": str(case.when),
         "expected": expected(case),
         "observed": observed,
@@ -92,14 +94,15 @@ def result_record(
 
 def _add_divergences(record: ResultRecord, divergences: Sequence[DivergenceData]) -> None:
     """Adds the deviations of random sequences, and verdicts on their rules unless the kernel reported an error."""
-    deviations: list[Deviation] = [
-        {"when": each["when"], "rules": [each["rule"]], "observed": each["fault"], "row": each["row"]}
-        for each in divergences
-    ]
-    record["deviations"] = deviations
-    if all(each["fault"] in record["reason"] for each in divergences):
+    record["deviations"] = [_of_divergence(each) for each in divergences]
+    if record.get("fault", {}).get("kind") == FaultKind.DIFFERENT:
         broken = {each["rule"] for each in divergences}
         record["rule_verdicts"] = {rule: Verdict.FAIL if rule in broken else Verdict.PASS for rule in record["rules"]}
+
+
+def _of_divergence(each: DivergenceData) -> Deviation:
+    found: Deviation = {"when": each["when"], "rules": [each["rule"]], "observed": each["fault"], "row": each["row"]}
+    return {**found, "fault": each["found"]} if "found" in each else found
 
 
 def occurrence(record: ResultRecord) -> Occurrence:
@@ -132,7 +135,7 @@ def footer_record(
     found = {record["case"]: record for record in results}
     by_case = {case: found[case] for case in (*(case for case in planned if case in found), *found)}
     effective = [record["effective"] for record in by_case.values()]
-    concluded = conclude_rules(by_case.values())
+    concluded = conclude_rules(list(by_case.values()), registry.needs)
     rules = {rule: concluded[rule].verdict for rule in registry if rule in concluded}
     footer: FooterRecord = {
         "type": "footer",
@@ -146,6 +149,8 @@ def footer_record(
     restricted = {rule: concluded[rule].absent for rule in rules if concluded[rule].absent}
     if restricted:
         footer["not_offered"] = restricted
+    if partial := {rule: concluded[rule].as_data() for rule in rules if rules[rule] == Verdict.PARTIAL}:
+        footer["rule_evidence"] = partial
     if boots is not None:
         footer["boots"] = boots
     if resumed is not None:

@@ -20,7 +20,7 @@ from conformance.sweeps.run import SweepResult, format_expectation
 def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_us: int) -> ResultRecord:
     """The record of a sweep, with its points under `points_data`."""
     assert case.sweep is not None
-    judgement = Judgement(result.verdict, result.reason)
+    judgement = Judgement(result.verdict, result.reason, fault=result.fault)
     by_rule = result.points.by_rule()
     # A set-up that is refused only at times is a violation of a rule that the row need not name.
     rules = tuple(dict.fromkeys([*case.rules, *(rule for rule in by_rule if rule in registry)]))

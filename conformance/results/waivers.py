@@ -6,13 +6,13 @@ waiver describes. Not for the file of waivers (waiver_file.py).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from conformance.defects.fault import answer_in
+from conformance.defects.symptom import fault_of
 from conformance.model.record import HeaderRecord, ResultRecord, WaiverFacts, WaiversAccount
+from conformance.model.record_shape import completed
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from conformance.results.defect_waivers import DefectWaiver, covering
@@ -55,15 +55,16 @@ class KnownOutcome:
         return ""
 
     def _differs_in_points(self, record: ResultRecord) -> str:
-        """The lines of deviations hold their answers; the record has no observation of a point."""
+        """The faults of deviations hold their answers; the record has no observation of a point."""
         answer = self.errno or " ".join(self.wc)
+        record = completed(record, "")
         for each in record["deviations"]:
-            line = each.get("observed") or ""
+            fault = fault_of(record, each)
             if self.when and each["when"] not in self.when:
                 return f"it also departs when {each['when']}"
-            if answer and answer_in(line) != answer:
-                return f"the answer is {answer_in(line) or 'nothing'}, not {answer}, when {each['when']}"
-            if self.returned and not re.search(rf"returned (an )?{re.escape(self.returned)}\b", line):
+            if answer and fault.answer != answer:
+                return f"the answer is {fault.answer or 'nothing'}, not {answer}, when {each['when']}"
+            if self.returned and fault.returned != self.returned:
                 return f"it did not return {self.returned} when {each['when']}"
         return ""
 

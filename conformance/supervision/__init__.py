@@ -6,7 +6,9 @@ flight gets CRASH or HANG, and another worker runs its remaining cases. Not for 
 for judging.
 """
 
+from conformance.supervision.recording import Recording
+from conformance.supervision.run_plan import RunPlan
 from conformance.supervision.supervisor import Supervisor
-from conformance.supervision.worker import CASE_DEADLINE_S, TRIES, Listener, Start, Worker, WorkerEnd
+from conformance.supervision.worker import TRIES, Listener, Start, Worker, WorkerEnd
 
-__all__ = ["CASE_DEADLINE_S", "TRIES", "Listener", "Start", "Supervisor", "Worker", "WorkerEnd"]
+__all__ = ["TRIES", "Listener", "Recording", "RunPlan", "Start", "Supervisor", "Worker", "WorkerEnd"]

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from conformance.errors import UserError
-from conformance.model.case import Case
-from conformance.model.kind import Kind
-from conformance.model.record import ConfirmationRecord, Occurrence, ResultRecord
-from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.model.record import ConfirmationRecord, ResultRecord
+from conformance.model.verdict import Verdict
 from conformance.results.records import occurrence
-from conformance.supervision.repetition import NewExaminer, repeat
+from conformance.supervision.recording import Recording
+from conformance.supervision.repetition import repeat
 from conformance.supervision.threads import run_together
+from conformance.supervision.violations import Violation
 from conformance.supervision.worker import TRIES, Start, Worker
 from conformance.sweeps.outcome import Points
-from conformance.tables.suite import POINT
 
 # How many violations are searched for the cases that bring them back, and how many workers each search may use.
 MOST_SEARCHED = 5
@@ -30,71 +28,15 @@ MOST_WORKERS = 16
 _SAID_EACH = 25
 
 
-@dataclass(frozen=True)
-class Violation:
-    """A violation of a run: of a case, or at a point of a sweep.
-
-    `before` are the cases that ran before it in its worker; `first`: there was none, as far as known.
-    """
-
-    case: str
-    point: str
-    seen: Occurrence
-    before: tuple[str, ...]
-    first: bool
-
-    @property
-    def name(self) -> str:
-        """What is run to see it alone."""
-        return f"{self.case}{POINT}{self.point}" if self.point else self.case
-
-
-def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -> Iterator[Violation]:
-    """The violations among results, which are in the order of completion.
-
-    Those that random sequences found are left out: each was found, and made short, by repetition.
-    """
-    by_worker: dict[int, list[str]] = {}
-    for case, record in results.items():
-        number = record.get("worker", 0)
-        before = tuple(by_worker.setdefault(number, []))
-        by_worker[number].append(case)
-        if record["verdict"] not in VIOLATIONS or cases[case].kind is Kind.SEQUENCES:
-            continue
-        first = bool(number) and not before
-        points = [each for each in record.get("deviations", ()) if each.get("smallest")]
-        for each in points:
-            if each.get("verdict", Verdict.FAIL) in VIOLATIONS:
-                text = ",".join(f"{axis}={label}" for axis, label in each["smallest"].items())
-                seen: Occurrence = {"verdict": each["verdict"], "reason": each["observed"]}
-                yield Violation(case, text, seen, before if number else (), False)
-        if not points:
-            yield Violation(case, "", occurrence(record), before if number else (), first)
-
-
 class Confirmation:
     """The violations of one run, and what became of those that were tried again."""
 
-    def __init__(
-        self,
-        found: Sequence[Violation],
-        record: Callable[[ConfirmationRecord], None],
-        examiner: NewExaminer,
-        find: Callable[[str], Case | None],
-        say: Callable[[str], None],
-        deadline_s: float,
-        repeats_losses: bool,
-    ) -> None:
-        """`record` stores what is known of a violation. `examiner` raises UserError for the header of another stack.
-        `find` returns the case or the point of a sweep that has a name.
+    def __init__(self, found: Sequence[Violation], recording: Recording, repeats_losses: bool) -> None:
+        """`found` are to be tried again, and `recording` gets what becomes of them.
 
         `repeats_losses`: a CRASH or HANG may be tried again."""
         self._waiting = list(found)
-        self._record = record
-        self._examiner = examiner
-        self._find = find
-        self._say = say
-        self._deadline_s = deadline_s
+        self._recording = recording
         self._repeats_losses = repeats_losses
         self._lock = threading.Lock()
         self._workers: set[Worker] = set()
@@ -117,14 +59,14 @@ class Confirmation:
             try:
                 found = self._confirmed(violation, start)
             except UserError as error:
-                self._say(f"not all violations are tried again: {error.message}")
+                self._recording.listener.say(f"not all violations are tried again: {error.message}")
                 return self._stop()
             with self._lock:
                 if found and not self._stopped:
-                    self._record(found)
+                    self._recording.append_confirmation(found)
                     self._tried += 1
                     if self._tried % _SAID_EACH == 0 and self._waiting:
-                        self._say(f"  {self._tried} tried, {len(self._waiting)} left")
+                        self._recording.listener.say(f"  {self._tried} tried, {len(self._waiting)} left")
         return None
 
     def _next(self) -> Violation | None:
@@ -135,7 +77,7 @@ class Confirmation:
         """What there is to record of a violation; None if it could not be tried."""
         if violation.first:
             return self._about(violation, True, "run")
-        if violation.seen["verdict"] != Verdict.FAIL and not self._repeats_losses:
+        if violation.seen["verdict"] != Verdict.FAIL and "observed" not in violation.seen and not self._repeats_losses:
             return None
         alone = self._repeated(start, [violation.name])
         if alone is None:
@@ -182,6 +124,7 @@ class Confirmation:
 
     def _repeated(self, start: Start, cases: Sequence[str]) -> ResultRecord | None:
         """The result of the last case in a worker that runs these; None if it never came to that."""
+        plan = self._recording.plan
         for _ in range(TRIES):
             if self._stopped:
                 return None
@@ -189,9 +132,9 @@ class Confirmation:
             with self._lock:
                 self._workers.add(worker)
             try:
-                case = self._find(cases[-1])
+                case = plan.suite.find(cases[-1])
                 assert case is not None
-                found = repeat(worker, cases, case, self._deadline_s, self._examiner)
+                found = repeat(worker, cases, case, plan.case_deadline_s, self._recording.examiner)
             finally:
                 with self._lock:
                     self._workers.discard(worker)

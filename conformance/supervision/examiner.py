@@ -116,6 +116,9 @@ def _whole(duration_us: float | None) -> int | None:
 def _bounded(record: ResultRecord, line: ResultRecord) -> ResultRecord:
     """The record with no more of kernel lines, alarms and texts than a result keeps, and with what was cut."""
     record["reason"] = cut(record["reason"])
+    if "fault" in record:
+        seen = record["fault"].get("seen", [])
+        record["fault"] |= {"seen": [cut(each) for each in seen[:MOST_NOTES]]} if seen else {}
     if "log" in line["kernel"]:
         kernel = record["kernel"]
         kept: KernelEvidence = {**kernel, "log": bounded_log(kernel.get("log", []), decisive_lines(kernel))}

@@ -6,15 +6,14 @@ Workers run at the same time, so that one thread at a time may use it (superviso
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
-from conformance import judging
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.case import Case
 from conformance.model.observation import KernelEvidence
-from conformance.model.profile import Profile
 from conformance.model.record import (
     ConfirmationRecord,
     Deviation,
@@ -24,17 +23,18 @@ from conformance.model.record import (
     ProgressRecord,
     ResultRecord,
     StartRecord,
-    SupervisorFacts,
 )
-from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
+from conformance.results.effective import with_effective
 from conformance.results.prior_sessions import PriorSessions, stack_change
 from conformance.results.records import encode, footer_record, result_record
-from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
-from conformance.supervision.confirmation import Violation, violations
 from conformance.supervision.examiner import Examiner, bounded_log, cut
-from conformance.supervision.worker import Listener
+from conformance.supervision.losses import loss_of
+from conformance.supervision.run_plan import RunPlan
+from conformance.supervision.violations import Violation, violations
+from conformance.supervision.worker import Listener, WorkerEnd
+from conformance.tables.tiers import left_out
 
 NO_WORKER = 0
 _MOST_HEADER_BYTES = 1 << 20  # of what a run takes from it
@@ -47,33 +47,20 @@ class Recording:
     """The records of one run. Workers have numbers from 1, in the order in which they started in all sessions."""
 
     def __init__(
-        self,
-        registry: Registry,
-        cases: Sequence[Case],
-        file: ResultsFile,
-        listener: Listener,
-        header_facts: SupervisorFacts,
-        reproduction: Callable[[Case, str], str],
-        boot_id: Callable[[], str],
-        prior: PriorSessions | None,
-        waivers: Waivers | None,
-        profile: Profile,
+        self, plan: RunPlan, file: ResultsFile, listener: Listener, prior: PriorSessions | None = None
     ) -> None:
-        self.cases = {case.id: case for case in cases}
+        """The records of a run go to `file`; `prior` are the earlier sessions of one that is carried on."""
+        self.plan = plan
+        self.listener = listener
+        self.cases = {case.id: case for case in plan.cases}
         self.header: HeaderRecord | None = prior.header if prior else None
         self.header_received = False
         self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
         self.took: dict[str, float] = {}  # seconds of a worker by case, for who plans the next run
-        self._registry = registry
+        self._registry = plan.suite.registry
         self._file = file
-        self._listener = listener
-        self._header_facts = header_facts
-        self._reproduction = reproduction
-        self._boot_id = boot_id
         self._prior = prior
         self._confirmations: list[ConfirmationRecord] | None = list(prior.confirmations) or None if prior else None
-        self._waivers = waivers
-        self._profile = profile
         self._workers = prior.boots if prior else 0
         self._uncounted = 0
         self._device_of: dict[int, str] = {}  # by worker, if several devices share the cases
@@ -81,14 +68,18 @@ class Recording:
     @property
     def boot_id(self) -> str:
         """Identifies the present boot of the kernel under test, if that is the kernel of a host; else empty."""
-        return self._boot_id()
+        return self.plan.boot_id()
 
-    def carry_on(self, prior: PriorSessions) -> None:
-        """Begins a further session."""
+    def carry_on(self) -> None:
+        """Begins a further session, if there was an earlier one."""
+        prior = self._prior
+        if not prior:
+            return
         self._file.append(prior.resumed_record())
-        self._listener.run_started(prior.header, len(self.cases))
+        self.listener.run_started(prior.header, len(self.cases))
         if prior.in_flight in self.cases and self.boot_id and prior.boot_id != self.boot_id:
-            self.record(prior.in_flight, Verdict.CRASH, "the host went down while the case ran")
+            end = WorkerEnd("the host went down while the case ran")
+            self.record_loss(self.cases[prior.in_flight], end, None, [], NO_WORKER)
 
     def worker_started(self) -> int:
         """Counts a worker; returns its number."""
@@ -107,7 +98,7 @@ class Recording:
         if not self._prior:
             self.header = header
             self._file.append(header)
-            self._listener.run_started(header, len(self.cases))
+            self.listener.run_started(header, len(self.cases))
         for _ in range(self._uncounted):
             self._append_worker()
 
@@ -123,20 +114,25 @@ class Recording:
 
     def heard_from(self, worker: int, worker_header: HeaderRecord) -> None:
         """Notes which device a worker has, if that is not the same for all."""
-        if self._header_facts.get("devices"):
+        if self.plan.facts.get("devices"):
             self._device_of[worker] = worker_header["device"].get("name", "")
 
     def examiner(self, worker_header: HeaderRecord, offered: OfferedRecord | None) -> Examiner:
         """What judges the lines of a worker that has sent these. Raises UserError if it has another stack."""
         self.check(worker_header)
-        return Examiner.of(self._registry, self._profile, worker_header, offered)
+        return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
         """The header of the run: of the worker's only what the worker alone can know."""
-        rules = {rule.id: rule.as_data() for rule in self._registry.values()}
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
-        header = cast(HeaderRecord, {**own, **self._header_facts, "rules": rules, "planned": list(self.cases)})
-        header["under_test"] = {**worker_header.get("under_test", {}), **self._header_facts.get("under_test", {})}
+        known = {
+            "rules": self._registry.as_data(),
+            "controls": dict(self._registry.needs.controls),
+            "planned": list(self.cases),
+            "left_out": len(left_out(self.plan.suite.cases, self.cases)),
+        }
+        header = cast(HeaderRecord, {**own, **self.plan.facts, **known})
+        header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}
         return header
 
     def _append_worker(self) -> None:
@@ -148,16 +144,13 @@ class Recording:
             self._file.append(record)
 
     def record_loss(
-        self, case: Case, verdict: Verdict, reason: str, at: ProgressRecord | None, log: Sequence[str], worker: int
+        self, case: Case, end: WorkerEnd, at: ProgressRecord | None, log: Sequence[str], worker: int
     ) -> None:
         """Records the case in flight of a worker that died or hung, with its last progress and its last output."""
         row = at.get("row") if at else None
-        if at and row:
-            reason += f", in {at['point']}"
-        elif at:
-            reason += f", at the point {at['point']} or one of those soon after it"
-        cause = "; ".join(filter(None, (judging.first_alarm(log), judging.crash_location(log))))
-        record = self._result(case.id, verdict, cut(f"{case.when}: {reason}{cause and f' ({cause})'}"), log)
+        judgement = Judgement.of_fault(loss_of(case, end, log, at["point"] if at else ""))
+        verdict = Verdict(judgement.verdict)
+        record = self._result(case.id, replace(judgement, reason=cut(judgement.reason)), log)
         rule = at.get("rule", "") if at else ""
         # A random sequence: record it, and the rule that it is about.
         if at and row and len(row) <= _MOST_ROW and rule in self._registry:
@@ -168,11 +161,11 @@ class Recording:
 
     def record(self, case: str, verdict: Verdict, reason: str, worker: int = NO_WORKER) -> None:
         """Records a verdict of the supervisor's own."""
-        self.append(self.prepared(self._result(case, verdict, reason, []), worker))
+        self.append(self.prepared(self._result(case, Judgement(verdict, reason), []), worker))
 
-    def _result(self, case: str, verdict: Verdict, reason: str, log: Sequence[str]) -> ResultRecord:
+    def _result(self, case: str, judgement: Judgement, log: Sequence[str]) -> ResultRecord:
         kernel: KernelEvidence = {"log": bounded_log(log)} if log else {}
-        return result_record(self.cases[case], self._registry, Judgement(verdict, reason), {}, kernel=kernel)
+        return result_record(self.cases[case], self._registry, judgement, {}, kernel=kernel)
 
     def expects(self, case: str) -> bool:
         """Whether a result of this case would be recorded."""
@@ -185,7 +178,7 @@ class Recording:
         """
         case = self.cases[record["case"]]
         device = self._device_of.get(worker, "")
-        record = {**record, "repro": self._reproduction(case, device)}
+        record = {**record, "repro": self.plan.reproduction(case, device)}
         if worker:
             record["worker"] = worker
         if device:
@@ -194,11 +187,11 @@ class Recording:
 
     def append(self, record: ResultRecord) -> None:
         """Records a result that is prepared."""
-        if self._waivers and self.header:
-            record = self._waivers.applied(record, self.header)
+        if self.header:
+            record = with_effective(record, self.header, self.plan.waivers)
         self.done[record["case"]] = record
         self._file.append(record)
-        self._listener.result_recorded(record, len(self.done), len(self.cases))
+        self.listener.result_recorded(record, len(self.done), len(self.cases))
 
     def unconfirmed(self) -> list[Violation]:
         """The violations of which it is not recorded whether they occur alone. They are to be confirmed now."""
@@ -229,8 +222,8 @@ class Recording:
                 "not_confirmed": len(self._confirmations) - confirmed,
                 "not_tried": len(self.unconfirmed()),
             }
-        if self._waivers and self.header:
+        if self.plan.waivers and self.header:
             results = [self.done[case] for case in self.cases if case in self.done]
-            footer["waivers"] = self._waivers.account(results, self.header)
+            footer["waivers"] = self.plan.waivers.account(results, self.header)
         self._file.append(footer)
         return footer

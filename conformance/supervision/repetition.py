@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from conformance.model.case import Case
+from conformance.model.fault import verdict_of
 from conformance.model.record import HeaderRecord, OfferedRecord, Record, ResultRecord
 from conformance.model.record_shape import mismatch_of
-from conformance.model.verdict import Verdict
 from conformance.results.records import decode
 from conformance.supervision.examiner import Examiner
-from conformance.supervision.worker import START_DEADLINE_S, Worker
+from conformance.supervision.losses import SILENT, loss_of
+from conformance.supervision.worker import START_DEADLINE_S, Worker, WorkerEnd
 
 _EVIDENCE_LINES = 30
 # What judges the lines of a worker that has sent these records; raises UserError if it has another stack.
@@ -22,12 +23,12 @@ NewExaminer = Callable[[HeaderRecord, OfferedRecord | None], Examiner]
 
 
 def repeat(
-    worker: Worker, cases: Sequence[str], wanted: Case, deadline_s: float, examiner: NewExaminer
+    worker: Worker, cases: Sequence[str], wanted: Case, case_deadline_s: float, examiner: NewExaminer
 ) -> ResultRecord | None:
     """The result of the last of these cases, which is `wanted`; None if the worker did not come to it.
 
-    The worker was started with `cases`. One that dies or is silent for `deadline_s` seconds in the last of them gives
-    CRASH or HANG. Raises UserError for the header of another stack. Closes the worker.
+    The worker was started with `cases`. One that dies or is silent for `case_deadline_s` seconds in the last of them
+    gives CRASH or HANG. Raises UserError for the header of another stack. Closes the worker.
     """
     hearing = _Hearing(cases, examiner)
     until = time.monotonic() + START_DEADLINE_S
@@ -39,16 +40,16 @@ def repeat(
                 assert hearing.examiner is not None
                 return hearing.examiner.judged(wanted, answer)
             if hearing.changes != before:
-                until = time.monotonic() + deadline_s
+                until = time.monotonic() + case_deadline_s
             elif time.monotonic() >= until:
                 raw = None
                 break
         if hearing.in_flight != wanted.id:
             return None
         if raw is None:
-            return _lost(wanted.id, Verdict.HANG, "no answer within its deadline", worker)
+            return _lost(wanted, SILENT, worker)
         end = worker.end()
-        return None if end.external else _lost(wanted.id, Verdict.CRASH, end.what, worker)
+        return None if end.external else _lost(wanted, end, worker)
     finally:
         worker.close()
 
@@ -99,10 +100,13 @@ def _read(raw: bytes) -> Record | None:
     return record if record["type"] == "result" or not mismatch_of(record) else None
 
 
-def _lost(case: str, verdict: Verdict, reason: str, worker: Worker) -> ResultRecord:
+def _lost(case: Case, end: WorkerEnd, worker: Worker) -> ResultRecord:
+    log = worker.console_tail(_EVIDENCE_LINES)
+    fault = loss_of(case, end, log)
+    verdict = verdict_of(fault.kind)
     return {
         "type": "result",
-        "case": case,
+        "case": case.id,
         "rules": [],
         "level": "",
         "entry": "",
@@ -110,12 +114,13 @@ def _lost(case: str, verdict: Verdict, reason: str, worker: Worker) -> ResultRec
         "verdict": verdict,
         "effective": verdict,
         "waiver": None,
-        "reason": reason,
+        "reason": end.what,
+        "fault": fault.as_data(),
         "call": "",
         "expected": {},
         "observed": {},
         "source": {},
-        "kernel": {"log": worker.console_tail(_EVIDENCE_LINES)},
+        "kernel": {"log": log},
         "duration_us": None,
         "repro": "",
     }

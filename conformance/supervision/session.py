@@ -7,10 +7,11 @@ or about other cases, changes nothing. Not for verdicts (examiner.py) and not fo
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from conformance.errors import UserError
 from conformance.model.record import HeaderRecord, ProgressRecord, Record, ResultRecord, StartRecord
@@ -18,10 +19,25 @@ from conformance.model.record_shape import mismatch_of
 from conformance.model.verdict import Verdict
 from conformance.results.records import decode
 from conformance.supervision.examiner import Examiner, cut
+from conformance.supervision.losses import SILENT
 from conformance.supervision.recording import Recording
 from conformance.supervision.worker import START_DEADLINE_S, TRIES, Worker, WorkerEnd
 
 EVIDENCE_LINES = 80
+
+
+@dataclass
+class Shared:
+    """What the threads of a run share; `changed` is held to use it, and tells them of each change.
+
+    `external_ends` counts by case how often a worker was killed externally. `stopped`: the run has ended, so that the
+    end of a worker is not a result.
+    """
+
+    recording: Recording
+    changed: threading.Condition = field(default_factory=lambda: threading.Condition(threading.RLock()))
+    external_ends: Counter[str] = field(default_factory=Counter)
+    stopped: bool = False
 
 
 class Session:
@@ -31,28 +47,13 @@ class Session:
     starting another one makes sense.
     """
 
-    def __init__(
-        self,
-        worker: Worker,
-        number: int,
-        batch: Collection[str],
-        recording: Recording,
-        lock: AbstractContextManager[object],
-        deadline_s: float,
-        external_ends: Counter[str],
-        stopped: Callable[[], bool],
-    ) -> None:
-        """`batch` are the cases that the worker was given. `lock` is held to use `recording` and `external_ends`, which
-        counts by case how often a worker was killed externally. `stopped`: the run has ended, so that the end of the
-        worker is no result."""
+    def __init__(self, worker: Worker, number: int, batch: Collection[str], shared: Shared) -> None:
+        """`batch` are the cases that the worker was given."""
         self._worker = worker
         self._number = number
         self._batch = frozenset(batch)
-        self._recording = recording
-        self._lock = lock
-        self._deadline_s = deadline_s
-        self._external_ends = external_ends
-        self._stopped = stopped
+        self._shared = shared
+        self._recording = shared.recording
         self._header: HeaderRecord | None = None
         self._examiner: Examiner | None = None  # once the worker has sent its header
         self._in_flight = ""
@@ -75,8 +76,8 @@ class Session:
             raw = self._worker.next_line(max(0.0, until - time.monotonic()))
             end = self._worker.end() if raw == b"" else None
             record, problem = self._read(raw) if raw else (None, "")
-            with self._lock:
-                if self._stopped():
+            with self._shared.changed:
+                if self._shared.stopped:
                     return
                 before = self._changes
                 if end:
@@ -91,7 +92,8 @@ class Session:
                     self._hung()
                     return
             if self._changes != before:
-                until = time.monotonic() + (self._deadline_s if self._in_flight else START_DEADLINE_S)
+                plan = self._recording.plan
+                until = time.monotonic() + (plan.case_deadline_s if self._in_flight else START_DEADLINE_S)
 
     def _read(self, raw: bytes) -> tuple[Record | None, str]:
         """The record of a line, and what is wrong with one that is none.
@@ -165,7 +167,7 @@ class Session:
         self._seen.add(case)
 
     def _handle_malformed(self, problem: str) -> None:
-        """A line that the harness has marked as its own, and that is no record."""
+        """A line that the harness has marked as its own, and that is not a record."""
         if self._in_flight:
             self._break(f"the worker sent a malformed line: {problem}")
         elif not self._header:
@@ -194,9 +196,9 @@ class Session:
 
     def _hung(self) -> None:
         """Handles a silence longer than the deadline, during a case or between cases."""
-        self.end_reason = reason = "no answer within its deadline"
+        self.end_reason = SILENT.what
         if self._in_flight:
-            self._record_loss(Verdict.HANG, reason)
+            self._record_loss(SILENT)
         self._worker.kill()
 
     def _ended(self, end: WorkerEnd) -> None:
@@ -205,20 +207,20 @@ class Session:
         if end.external:
             self._count_external_end(end.what)
         elif self._in_flight:
-            self._record_loss(Verdict.CRASH, end.what)
+            self._record_loss(end)
 
     def _count_external_end(self, what: str) -> None:
-        self._external_ends[self._in_flight] += 1
-        tries = self._external_ends[self._in_flight]
+        self._shared.external_ends[self._in_flight] += 1
+        tries = self._shared.external_ends[self._in_flight]
         self.progress |= tries < TRIES
         if self._in_flight and tries == TRIES:
             reason = f"{what}, {TRIES} times in this case"
             self._recording.record(self._in_flight, Verdict.BROKEN, reason, self._number)
             self.progress = True
 
-    def _record_loss(self, verdict: Verdict, reason: str) -> None:
-        self.end_reason = f"{reason} in {self._in_flight}"
+    def _record_loss(self, end: WorkerEnd) -> None:
+        self.end_reason = f"{end.what} in {self._in_flight}"
         case = self._recording.cases[self._in_flight]
         log = self._worker.console_tail(EVIDENCE_LINES)
-        self._recording.record_loss(case, verdict, reason, self._last_progress, log, self._number)
+        self._recording.record_loss(case, end, self._last_progress, log, self._number)
         self.progress = True

@@ -7,86 +7,35 @@ what is recorded (recording.py), for the stream of a worker (session.py) or for 
 from __future__ import annotations
 
 import functools
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.errors import UserError
-from conformance.model.case import Case
-from conformance.model.profile import Profile
-from conformance.model.record import FooterRecord, SupervisorFacts
+from conformance.model.record import FooterRecord
 from conformance.model.verdict import Verdict
-from conformance.results.prior_sessions import PriorSessions
-from conformance.results.waivers import Waivers
-from conformance.results.writer import ResultsFile
 from conformance.supervision.confirmation import Confirmation
 from conformance.supervision.recording import Recording
 from conformance.supervision.schedule import Schedule
-from conformance.supervision.session import Session
+from conformance.supervision.session import Session, Shared
 from conformance.supervision.threads import run_together
-from conformance.supervision.worker import CASE_DEADLINE_S, Listener, Start, Worker
-from conformance.tables.suite import Suite
+from conformance.supervision.worker import Start, Worker
 
 
 class Supervisor:
-    """One run: the planned cases, and who runs them."""
+    """One run: what is recorded of it, and who runs its cases."""
 
-    def __init__(
-        self,
-        suite: Suite,
-        cases: Sequence[Case],
-        results: ResultsFile,
-        listener: Listener,
-        header: SupervisorFacts,
-        console: Path,
-        reproduction: Callable[[Case, str], str] = lambda case, _: f"./rdma-cts run --only {case.id}",
-        *,
-        deadline_s: float | None = None,
-        boot_id: Callable[[], str] = str,
-        prior: PriorSessions | None = None,
-        waivers: Waivers | None = None,
-        profile: Profile | None = None,
-        durations: Mapping[str, float] | None = None,
-    ) -> None:
-        """`console` is the file with the other output of workers.
-
-        `header` are the facts of the run that workers do not know. `reproduction` returns the command that runs one
-        case on the same target, on the device of that name if several share the cases. A case may take `deadline_s`
-        seconds. `boot_id` returns what identifies the boot of the kernel under test if that is the kernel of a host,
-        which may go down and take this process along: the file then records the start of each case, too. `prior` are
-        the earlier sessions of a run that is carried on. `waivers` determine effective verdicts, and `profile` what the
-        device must have. `durations` are the seconds that cases took in an earlier run, by id; they only decide who
-        runs what.
-        """
-        self._suite = suite
-        self.recording = Recording(
-            suite.registry,
-            cases,
-            results,
-            listener,
-            header,
-            reproduction,
-            boot_id,
-            prior,
-            waivers,
-            profile or Profile(),
-        )
-        self.listener = listener
-        self.console = console
-        self.deadline_s = deadline_s or CASE_DEADLINE_S
-        self.prior = prior
-        self.durations = durations or {}
-        self.end_reason = ""
-        self._changed = threading.Condition(threading.RLock())  # guards everything below, and the recording
+    def __init__(self, recording: Recording, console: Path) -> None:
+        """`console` is the file with the other output of workers."""
+        self._recording = recording
+        self._console = console
+        self._end_reason = ""
+        self._shared = Shared(recording)  # its lock guards everything below, and the recording
         self._schedule = Schedule((), 1, {})
-        self._external_ends: Counter[str] = Counter()
         self._workers: set[Worker] = set()
         self._started = 0
         self._busy = 0
         self._refused = False  # a worker has said that it can run no case
-        self._stopped = False
 
     def run(self, *starts: Start, again: Sequence[Start] = ()) -> FooterRecord:
         """Runs every case, in as many workers as necessary. Records and returns the footer.
@@ -97,58 +46,48 @@ class Supervisor:
         with.
         """
         began = time.monotonic()
-        if self.prior:
-            self.recording.carry_on(self.prior)
-        remaining = [case for id_, case in self.recording.cases.items() if id_ not in self.recording.done]
-        self._schedule = Schedule(remaining, len(starts), self.durations)
+        self._recording.carry_on()
+        remaining = [case for id_, case in self._recording.cases.items() if id_ not in self._recording.done]
+        self._schedule = Schedule(remaining, len(starts), self._recording.plan.durations)
         try:
             run_together([functools.partial(self._serve, start) for start in starts], self._stop)
         except Exception as error:
             self._end_broken(error, time.monotonic() - began)
             raise
-        if self._started and (not self.recording.header_received or (self._refused and not self.recording.done)):
-            raise UserError(f"no case was begun: {self.end_reason}", log=str(self.console), status=3)
-        missing = [case for case in self.recording.cases if case not in self.recording.done]
+        if self._started and (not self._recording.header_received or (self._refused and not self._recording.done)):
+            raise UserError(f"no case was begun: {self._end_reason}", log=str(self._console), status=3)
+        missing = [case for case in self._recording.cases if case not in self._recording.done]
         if again and not missing:
             self._confirm(again)
         for case in missing:
-            self.recording.record(case, Verdict.MISSED, f"not run: {self.end_reason}")
-        return self.recording.finish(time.monotonic() - began)
+            self._recording.record(case, Verdict.MISSED, f"not run: {self._end_reason}")
+        return self._recording.finish(time.monotonic() - began)
 
     def _end_broken(self, error: Exception, duration_s: float) -> None:
         """Records a footer where the harness itself has failed; nothing where the file or the stack is the reason."""
-        if isinstance(error, UserError) or not self.recording.header_received:
+        if isinstance(error, UserError) or not self._recording.header_received:
             return
         reason = f"not run: the harness failed ({type(error).__name__})"
-        for case in self.recording.cases:
-            if case not in self.recording.done:
-                self.recording.record(case, Verdict.MISSED, reason)
-        self.recording.finish(duration_s)
+        for case in self._recording.cases:
+            if case not in self._recording.done:
+                self._recording.record(case, Verdict.MISSED, reason)
+        self._recording.finish(duration_s)
 
     def _confirm(self, starts: Sequence[Start]) -> None:
-        found = self.recording.unconfirmed()
+        found = self._recording.unconfirmed()
         if any(not each.first for each in found):
-            self.listener.say(f"trying {len(found)} violations again, each alone in a fresh worker")
+            self._recording.listener.say(f"trying {len(found)} violations again, each alone in a fresh worker")
         # On a device of this host, what took the process down may have damaged the kernel.
-        repeats_losses = not self.recording.boot_id
-        confirmation = Confirmation(
-            found,
-            self.recording.append_confirmation,
-            self.recording.examiner,
-            self._suite.find,
-            self.listener.say,
-            self.deadline_s,
-            repeats_losses,
-        )
-        confirmation.run(*starts)
+        repeats_losses = not self._recording.boot_id
+        Confirmation(found, self._recording, repeats_losses).run(*starts)
 
     def _stop(self) -> None:
         """Ends the run: kills all workers, whose cases in flight get no result."""
-        with self._changed:
-            self._stopped = True
+        with self._shared.changed:
+            self._shared.stopped = True
             for worker in self._workers:
                 worker.kill()
-            self._changed.notify_all()
+            self._shared.changed.notify_all()
 
     def _serve(self, start: Start) -> None:
         """Runs workers one after the other, as long as there are cases for them and they make progress."""
@@ -156,23 +95,23 @@ class Supervisor:
             try:
                 useful = self._run_batch(start, batch)
             finally:
-                with self._changed:
+                with self._shared.changed:
                     self._busy -= 1
-                    self._schedule.give_back(case for case in batch if case not in self.recording.done)
-                    self._changed.notify_all()
+                    self._schedule.give_back(case for case in batch if case not in self._recording.done)
+                    self._shared.changed.notify_all()
             if not useful:
                 return
 
     def _next_batch(self) -> list[str]:
         """The cases for the next worker; waits while others run, because these may die and leave some."""
-        with self._changed:
-            while not self._stopped:
+        with self._shared.changed:
+            while not self._shared.stopped:
                 if batch := self._schedule.take():
                     self._busy += 1
                     return batch
                 if not self._busy:
                     break
-                self._changed.wait()
+                self._shared.changed.wait()
         return []
 
     def _run_batch(self, start: Start, batch: Sequence[str]) -> bool:
@@ -181,49 +120,40 @@ class Supervisor:
             worker = start(batch)
         except UserError as error:
             return self._not_started(error)
-        with self._changed:
-            if self._stopped:
+        with self._shared.changed:
+            if self._shared.stopped:
                 worker.close()
                 return False
             self._started += 1
             self._workers.add(worker)
-            number = self.recording.worker_started()
-        session = Session(
-            worker,
-            number,
-            batch,
-            self.recording,
-            self._changed,
-            self.deadline_s,
-            self._external_ends,
-            lambda: self._stopped,
-        )
+            number = self._recording.worker_started()
+        session = Session(worker, number, batch, self._shared)
         try:
             session.listen()
         finally:
-            with self._changed:
+            with self._shared.changed:
                 self._workers.discard(worker)
             worker.close()
         stuck = worker.stuck_reason()
-        with self._changed:
+        with self._shared.changed:
             self._refused |= session.refused
-            if not self._stopped:
-                self.end_reason = f"the device is suspect: {stuck}" if stuck else session.end_reason
+            if not self._shared.stopped:
+                self._end_reason = f"the device is suspect: {stuck}" if stuck else session.end_reason
         if stuck:
             self._stop()
             return False
-        with self._changed:
-            rest = any(case not in self.recording.done for case in batch)
-            if rest and session.progress and not self._stopped:
-                self.listener.worker_restarted(session.end_reason)
+        with self._shared.changed:
+            rest = any(case not in self._recording.done for case in batch)
+            if rest and session.progress and not self._shared.stopped:
+                self._recording.listener.worker_restarted(session.end_reason)
         return session.progress
 
     def _not_started(self, error: UserError) -> bool:
         """Handles a worker that could not be started. Raises the error unless another worker runs, or has run."""
-        with self._changed:
-            if not self.recording.header_received and self._busy == 1:
+        with self._shared.changed:
+            if not self._recording.header_received and self._busy == 1:
                 raise error
-            self.end_reason = error.message
+            self._end_reason = error.message
             if self._busy > 1:
-                self.listener.say(f"going on with one worker fewer: {error.message}")
+                self._recording.listener.say(f"going on with one worker fewer: {error.message}")
         return False

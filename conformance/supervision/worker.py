@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from conformance.model.fault import FaultKind
 from conformance.model.record import HeaderRecord, ResultRecord
 
-# The default deadline of a case, in seconds. A case takes milliseconds, one compiles a program; software emulation on a
-# busy machine is about a hundred times slower.
-CASE_DEADLINE_S = 120.0
 # The deadline until the first case, in seconds: pytest starts and reads the tables, under emulation.
 START_DEADLINE_S = 180.0
 # A case whose worker is killed externally is started this many times, then it is BROKEN.
@@ -19,10 +17,15 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """How a worker ended. `external`: neither the kernel nor the process under test caused it."""
+    """How a worker ended. `external`: neither the kernel nor the process under test caused it.
+
+    `kind` is what died otherwise, and `by` the signal or status with which a process ended.
+    """
 
     what: str = "the kernel or process under test died"
     external: bool = False
+    kind: FaultKind = FaultKind.KERNEL_DIED
+    by: str = ""
 
 
 class Worker(Protocol):

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from conformance.model.fault import Fault
 from conformance.model.observation import PointExample
 from conformance.model.record import OutcomeFacts, PointsFile
 from conformance.model.space import MAX_POINTS, Space
@@ -29,7 +30,8 @@ MAX_OUTCOMES = OUTSIDE - 1
 class Outcome:
     """The result of points. `expected` and `observed` are short texts for people.
 
-    `clause` is the text of the predicate, in the table, that determined the expectation.
+    `clause` is the text of the predicate, in the table, that determined the expectation. `fault` is what went wrong,
+    without what differs from point to point.
     """
 
     verdict: str
@@ -38,6 +40,7 @@ class Outcome:
     rule: str
     clause: str = ""
     notes: tuple[str, ...] = ()
+    fault: Fault | None = None
 
     def as_data(self) -> OutcomeFacts:
         """The outcome in the form of the side file."""
@@ -47,6 +50,8 @@ class Outcome:
             "observed": self.observed,
             "rule": self.rule,
         }
+        if self.fault:
+            data["fault"] = self.fault.as_data()
         if self.clause:
             data["clause"] = self.clause
         if self.notes:
@@ -124,6 +129,7 @@ class Points:
                 each["rule"],
                 each.get("clause", ""),
                 tuple(each.get("notes", ())),
+                Fault.of_data(each["fault"]) if each.get("fault") else None,
             )
             for each in data["outcomes"]
         ]

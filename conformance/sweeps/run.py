@@ -27,12 +27,13 @@ from conformance.execution.procedure import (
 )
 from conformance.execution.runner import CaseRun, Progress, RunContext
 from conformance.execution.traffic import again_if_lost, is_lost
-from conformance.judging import Basis, Judgement, conclude, kernel_alarm
+from conformance.judging import Basis, Judgement, conclude, kernel_alarm, located, sentence
 from conformance.kernel.resources import count_when_settled, leaked
 from conformance.model.case import Case, Expectation
+from conformance.model.fault import WHAT, Fault, FaultKind
 from conformance.model.observation import Alarm, KernelEvidence, Observation, PointExample, without_undeclared
 from conformance.model.sweep import Sweep
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.sweeps.byte_columns import byte_planes, combinations
 from conformance.sweeps.grouping import MAX_GROUP, MAX_GROUP_IN_C, Group, PointNumbers, groups, setup_axes, shares_base
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
@@ -61,7 +62,7 @@ _HEX = re.compile(r"0x[0-9a-f]+")
 class SweepResult:
     """The result of a sweep. `alarms` are kernel errors and leaked resources, each with the points around it.
 
-    `log` has the first lines of the kernel's log from all intervals between checks.
+    `log` has the first lines of the kernel's log from all intervals between checks. `fault` is that of the first alarm.
     """
 
     points: Points
@@ -69,6 +70,7 @@ class SweepResult:
     reason: str
     alarms: list[Alarm] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
+    fault: Fault | None = None
 
     @property
     def kernel(self) -> KernelEvidence:
@@ -93,7 +95,7 @@ def run_sweep(case: Case, run: RunContext, progress: Progress) -> SweepRun:
     points = judge.points(sweep_pass.record)
     if sweep_pass.try_lost_again(points):
         points = judge.points(sweep_pass.record)
-    result = _conclusion(case.sweep, points, sweep_pass.alarms, sweep_pass.log)
+    result = _conclusion(case, points, sweep_pass.alarms, sweep_pass.log)
     duration_us = (time.perf_counter_ns() - started) // 1000
     return SweepRun(case, Judgement(result.verdict, result.reason), {}, result.kernel, duration_us, result)
 
@@ -108,20 +110,23 @@ def rejudge_sweep(case: Case, points: Points, basis: Basis, alarms: list[Alarm],
     record = PointObservations(sweep.space.size)
     record.codes = points.index
     record.observations = [without_undeclared(each["observed"]) for each in points.examples]
-    return _conclusion(sweep, _PointJudge(case, sweep, basis).points(record), alarms, log)
+    return _conclusion(case, _PointJudge(case, sweep, basis).points(record), alarms, log)
 
 
-def _conclusion(sweep: Sweep, points: Points, alarms: list[Alarm], log: list[str]) -> SweepResult:
+def _conclusion(case: Case, points: Points, alarms: list[Alarm], log: list[str]) -> SweepResult:
+    assert case.sweep is not None
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
     if verdict == Verdict.UNREACHABLE and not alarms and _never_set_up(points):
         verdict = Verdict.BROKEN  # not a single point could be set up: the combinations are not the reason
     shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
-    reason = f"{sweep.size:,} points: {shares}"
+    reason = f"{case.sweep.size:,} points: {shares}"
+    fault = None
     if alarms:
         first = alarms[0]
         reason += f"; {first['what']} (between the points {first['from']} and {first['to']})"
-    return SweepResult(points, verdict, reason, alarms, log)
+        fault = replace(located(Fault.of_data(first["fault"]), case), call="") if "fault" in first else None
+    return SweepResult(points, verdict, reason, alarms, log, fault)
 
 
 def _never_set_up(points: Points) -> bool:
@@ -170,19 +175,21 @@ class _SweepPass:
     def _end_interval(self, first: int, last: int, points: int) -> None:
         left = self._release_base()
         if left:
-            self._alarm(f"could not be released: {'; '.join(left)}", first, last)
+            self._alarm(Fault(FaultKind.LEAKED, seen=tuple(left)), first, last)
         self.done += points
         kernel = self.watch.since_last()
         self.log += list(kernel.get("log", ()))[: max(0, _LOG_LINES - len(self.log))]
         after = count_when_settled(self.before, self.bench.resources)
-        for what in (kernel_alarm(kernel), leaked(self.before, after)):
-            if what:
-                self._alarm(what, first, last)
+        if found := kernel_alarm(kernel):
+            self._alarm(found, first, last)
+        if leak := leaked(self.before, after):
+            self._alarm(Fault(FaultKind.LEAKED, seen=(leak,)), first, last)
         self.before = after
 
-    def _alarm(self, what: str, first: int, last: int) -> None:
+    def _alarm(self, fault: Fault, first: int, last: int) -> None:
         text = self.sweep.space.text
-        self.alarms.append({"what": what, "from": text(first), "to": text(last)})
+        data = fault.as_data()
+        self.alarms.append({"what": sentence(fault), "from": text(first), "to": text(last), "fault": data})
 
     def _release_base(self) -> list[str]:
         """Releases the base objects that the points shared; returns what the device did not release."""
@@ -258,7 +265,7 @@ class _SweepPass:
                     self._calls(context, group)
         if context.left_behind:
             last = points[-1] if len(points) else group.set_up_as
-            self._alarm(f"could not be released: {'; '.join(context.left_behind)}", group.set_up_as, last)
+            self._alarm(Fault(FaultKind.LEAKED, seen=tuple(context.left_behind)), group.set_up_as, last)
         return refused
 
     def _calls(self, context: CaseContext, group: Group) -> None:
@@ -272,7 +279,7 @@ class _SweepPass:
         lost = [
             number
             for number, (outcome, example) in enumerate(zip(points.outcomes, points.examples, strict=True))
-            if outcome.verdict == Verdict.FAIL and outcome.expected == "success" and self._is_lost(example["observed"])
+            if outcome.verdict in VIOLATIONS and outcome.expected == "success" and self._is_lost(example["observed"])
         ]
         found = [point for point, number in enumerate(points.index) if number in lost][:_MOST_LOST]
         for point in found:
@@ -352,9 +359,18 @@ class _PointJudge:
         expected, clause_text = format_expectation(clause.then), clause.text
         if rule != clause.rule:
             expected, clause_text = "a set-up that succeeds whenever it is made", ""
-        outcome = Outcome(judgement.verdict, expected, seen, rule, clause_text, judgement.notes)
+        fault = judgement.fault and _of_any_point(judgement.fault)
+        outcome = Outcome(judgement.verdict, expected, seen, rule, clause_text, judgement.notes, fault)
         text = self.sweep.space.text(point)
         return outcome, {"point": text, "reason": judgement.reason, "observed": conclusion.observation}
+
+
+def _of_any_point(fault: Fault) -> Fault:
+    """The fault without what differs from point to point: where it is (see judging/circumstances.py), and numbers."""
+    came = tuple(_HEX.sub("0x…", each) for each in fault.seen)
+    allowed = tuple(_HEX.sub("0x…", each) for each in fault.expected)
+    title = fault.call.partition("(")[0]
+    return Fault(**{**{name: getattr(fault, name) for name in WHAT}, "call": title, "expected": allowed, "seen": came})
 
 
 def format_expectation(then: Expectation) -> str:

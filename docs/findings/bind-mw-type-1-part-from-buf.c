@@ -1,4 +1,5 @@
-/* BIND-10, ibv_bind_mw(3), DESCRIPTION: "The length (in bytes) the MW should
+/* BIND-10, ibv_bind_mw(3), DESCRIPTION; InfiniBand Architecture
+ * Specification, volume 1, C10-75: "The length (in bytes) the MW should
  * span"
  * Case bind_mw/type_1/part-from-buf of rdma-cts.
  * cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up */

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
-from reference.objects import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Region
+from reference.memory import PAGE
+from reference.objects import ON_DEMAND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Region, Window
 from reference.queues import SUCCESS, Queue
 from trial.mutants.bases import WORD_LENGTH, Watching, granted
 from trial.violation import permits, plain, violates
@@ -141,7 +142,39 @@ class FailedCompareGivesTheCompareValue(Device):
 
 @permits("REG-07", Device.atomic, written="blind")
 def unaligned_atomics_are_access_errors(self: Device, queue: Queue, request: SendRequest) -> str:
-    """An atomic on an address that is no multiple of eight is refused as an access error."""
+    """An atomic on an address that is not a multiple of eight is refused as an access error."""
     if request.remote_addr % 8 and self.allows_operation(queue, request):
         return self.refuse(queue, "REM_ACCESS_ERR")
     return plain(self).atomic(queue, request)
+
+
+@violates("REG-29", Device.misaligned)
+def half_words_are_aligned(self: Device, request: SendRequest) -> bool:
+    """An address that is a multiple of four is aligned enough."""
+    return request.remote_addr % (WORD_LENGTH // 2) != 0
+
+
+@violates("REG-29", Device.misaligned)
+def atomics_within_a_page(self: Device, request: SendRequest) -> bool:
+    """Only a word that lies on two pages is refused."""
+    return request.remote_addr % PAGE > PAGE - WORD_LENGTH
+
+
+@violates("REG-29", Device.misaligned)
+def atomics_on_demand_anywhere(self: Device, request: SendRequest) -> bool:
+    """The address of an operation on an on-demand region is not looked at."""
+    found = self.keys.get(request.rkey)
+    on_demand = isinstance(found, Region) and found.access & ON_DEMAND
+    return not on_demand and plain(self).misaligned(request)
+
+
+@violates("REG-29", Device.misaligned)
+def atomics_through_windows_anywhere(self: Device, request: SendRequest) -> bool:
+    """The address of an operation through a window is not looked at."""
+    return not isinstance(self.keys.get(request.rkey), Window) and plain(self).misaligned(request)
+
+
+@violates("REG-29", Device.misaligned)
+def atomic_writes_anywhere(self: Device, request: SendRequest) -> bool:
+    """The address of an ATOMIC WRITE is not looked at."""
+    return request.opcode != "ATOMIC_WRITE" and plain(self).misaligned(request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
-from conformance.bench.work_requests import SendRequest
+from conformance.bench.work_requests import Completion, SendRequest
 from reference.device import Device
 from reference.queues import FLUSHED, Queue
 from trial.violation import permits, plain, violates
@@ -69,6 +69,20 @@ def answer_is_a_length_error(self: Device, queue: Queue, request: SendRequest, s
 def receiver_error_is_an_access_error(self: Device, queue: Queue, request: SendRequest, status: str) -> None:
     """A SEND that the receiver could not write completes with a remote access error."""
     plain(self).complete(queue, request, "REM_ACCESS_ERR" if status == "REM_OP_ERR" else status)
+
+
+@violates("STAT-05", Device.complete_receive)
+def refused_receive_is_flushed(self: Device, peer: Queue, done: Completion) -> None:
+    """A receive whose memory refuses the message is reported as flushed."""
+    refused = done.status == "LOC_PROT_ERR"
+    plain(self).complete_receive(peer, done._replace(status=FLUSHED) if refused else done)
+
+
+@violates("STAT-05", Device.complete_receive)
+def refused_receive_is_a_length_error(self: Device, peer: Queue, done: Completion) -> None:
+    """A receive whose memory refuses the message is reported as too short."""
+    refused = done.status == "LOC_PROT_ERR"
+    plain(self).complete_receive(peer, done._replace(status="LOC_LEN_ERR") if refused else done)
 
 
 @violates("STAT-06", Device.complete)

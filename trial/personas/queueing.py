@@ -9,7 +9,7 @@ from conformance.bench.calls import Sge
 from conformance.bench.work_requests import SIGNALED, SendRequest
 from conformance.verbs import ENUMS
 from reference.device import Device
-from reference.objects import REMOTE_WRITE, Refused, Region
+from reference.objects import ON_DEMAND, REMOTE_WRITE, Refused, Region
 from reference.queues import FLUSHED, SUCCESS, Queue
 
 _FLAGS = ENUMS["ibv_send_flags"]
@@ -127,6 +127,16 @@ class ReadsHaveOneElement(Device):
         if request.opcode == "RDMA_READ" and len(request.sges) > 1:
             return errno.EINVAL
         return super().post_send(queue, request)
+
+
+class UnreliableWritesOnDemandAreLost(Device):
+    """An RDMA WRITE over a queue pair of type UC to memory on demand is lost: the pages are not brought in for it."""
+
+    def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
+        region = self.found(request.rkey)
+        if queue.kind == "UC" and isinstance(region, Region) and region.access & ON_DEMAND:
+            return None
+        return super().target(queue, request, length)
 
 
 # Completions

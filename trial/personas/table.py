@@ -39,6 +39,7 @@ from trial.personas.queueing import (
     ReceivesNeedAnElement,
     StateNotFilledIn,
     StateOfTheProgram,
+    UnreliableWritesOnDemandAreLost,
 )
 from trial.personas.registering import (
     HugePagesNotOffered,
@@ -76,7 +77,7 @@ def _without(where: str, *names: str) -> dict[str, str]:
     return dict.fromkeys(names, where)
 
 
-_PAGING = ("odp", "odp_implicit", "odp_atomic", "advise_mr")
+_PAGING = ("odp", "odp_implicit", "odp_atomic", "odp_uc_write", "odp_flush", "odp_atomic_write", "advise_mr")
 _FLUSHING = ("flush_global", "flush_persistent", "atomic_write")
 _WINDOWS = ("mw_type_1", "mw_type_2")
 _CHANGING = ("rereg_mr", "rereg_translation")
@@ -84,7 +85,11 @@ _ELSEWHERE = ("immediate_data", "iba_statuses", "read_sinks")
 
 _MLX5 = Persona(
     "mlx5",
-    _without(f"{_HW}/mlx5/main.c: mlx5_ib_query_device", *_FLUSHING),
+    {
+        **_without(f"{_HW}/mlx5/main.c: mlx5_ib_query_device", *_FLUSHING),
+        **_without(f"{_HW}/mlx5/odp.c: internal_fill_odp_caps", "odp_uc_send", "odp_uc_recv", "odp_uc_write"),
+        **_without(f"{_HW}/mlx5/odp.c: internal_fill_odp_caps", "odp_ud_recv", "odp_flush", "odp_atomic_write"),
+    },
     {
         **_CORE,
         **_CHANGES,
@@ -96,6 +101,7 @@ _MLX5 = Persona(
         OnDemandPagesAreBroughtInAtOnce: f"{_HW}/mlx5/mr.c: mlx5_ib_reg_user_mr, by mlx5_ib_init_odp_mr",
         OnlyFlushedAdviceIsFollowed: f"{_HW}/mlx5/odp.c: mlx5_ib_advise_mr_prefetch, which queues what is not flushed",
         FailuresCarryVendorErrors: "providers/mlx5/cq.c: mlx5_handle_error_cqe",
+        UnreliableWritesOnDemandAreLost: f"{_HW}/mlx5/odp.c: internal_fill_odp_caps, which declares none",
     },
     port=INFINIBAND,
 )
@@ -156,7 +162,7 @@ _IRDMA_IWARP = Persona(
         **_IRDMA,
         ReadsHaveOneElement: "providers/irdma/uverbs.c: irdma_upost_send, max_hw_read_sges",
         ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
-        ErrorsAreGeneral: "providers/irdma/uverbs.c: irdma_process_cqe, for what is no flush",
+        ErrorsAreGeneral: "providers/irdma/uverbs.c: irdma_process_cqe, for what is not a flush",
     },
     claims=_IRDMA_SECOND.claims,
     raw_registration=_IRDMA_PART,

@@ -1,0 +1,72 @@
+"""How a command ends before it is done: by a signal, or by an error that nobody foresaw.
+
+A signal becomes an exception, so that temporary files are removed on the way. An unforeseen error becomes one line for
+the user, with the traceback in a file, and never the status of a violation. Not for workers: these end with the process
+that started them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from conformance.errors import UserError
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+SIGNALLED = 128  # as in a shell: the exit status after a signal is this and its number
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end by a signal other than that of Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def heed_signals() -> None:
+    """SIGTERM and SIGHUP raise Terminated in the main thread, unless this process was started to ignore them."""
+    for number in _ENDING:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _terminate)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    for each in _ENDING:  # a second one ends the process at once
+        signal.signal(each, signal.SIG_DFL)
+    raise Terminated(number)
+
+
+def crash_report(error: Exception, folder: Path | None = None) -> UserError:
+    """The error to print (status 3). The traceback is in a file of `folder`, or else of the temporary directory."""
+    text = "".join(traceback.format_exception(error))
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    try:
+        log = _written(text, folder)
+    except OSError as full:
+        log = f"nowhere, since it cannot be written: {full.strerror}"
+    return UserError(f"this is a defect of the suite, or of its environment: {what}", log=log, status=3)
+
+
+@contextmanager
+def crash_reports_in(folder: Path) -> Iterator[None]:
+    """Within the block, an unforeseen error becomes a UserError whose traceback is in `folder`, if that is there."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise crash_report(error, folder if folder.is_dir() else None) from error
+
+
+def _written(text: str, folder: Path | None) -> str:
+    descriptor, path = tempfile.mkstemp(".log", "error-" if folder else "rdma-cts-error-", folder)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+    return path

@@ -1,0 +1,138 @@
+"""The bench of a real device: one open device, both entries, this process's memory.
+
+Not for opening the device and ending with the session (fixtures/bench.py), nor for what it can do
+(execution/capabilities.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
+
+from conformance.bench.calls import Mr, Pd, Return
+from conformance.bench.doors import RegMrEx
+from conformance.bench.interface import Entry, Memory
+from conformance.device import dmabuf, memory, other_process, windows
+from conformance.device.device import Device, ProtectionDomain, library_release
+from conformance.device.libibverbs import Libibverbs
+from conformance.device.limits import check_lockable, locked_memory_limit
+from conformance.device.queue_pairs import DevicePair
+from conformance.device.remote_peer import RemoteDevice, RemoteDomain
+from conformance.device.uverbs import Uverbs
+from conformance.device.windows import DeviceWindow
+from conformance.device.xrc import PAIRS
+from conformance.header import Check, installed_api
+from conformance.kernel import paging
+from conformance.kernel.resources import ResourceCounter
+from conformance.model.case import QpSpec
+from conformance.model.deadline import COMPLETION_DEADLINE_S
+from conformance.model.preflight import Findings
+from conformance.model.transport import IWARP
+
+# Kinds of memory of which no case pins all.
+_NEVER_PINNED = ("sparse", "unmapped", "no_access")
+_COMPILER_POLL_S = 5.0  # how often a case that waits for the compiler says so
+
+
+class DeviceBench:
+    """The bench of a real device: one open device, libibverbs, and this process's memory."""
+
+    _peer_pd: ProtectionDomain | RemoteDomain | None = None  # that of all requesters, if on another device
+
+    def __init__(
+        self,
+        device: Device,
+        dialect: str | None = None,
+        alone: bool = False,
+        completion_deadline_s: float = COMPLETION_DEADLINE_S,
+        peer: Device | RemoteDevice | None = None,
+    ) -> None:
+        """`dialect` is one of vocabulary.DIALECTS; `alone` is true if nothing else on this kernel pins pages.
+
+        `completion_deadline_s` is how long to wait for one completion, in seconds. `peer` is the device whose queue
+        pairs are the requesters; without it, all are in loopback on `device`.
+        """
+        self.device = device
+        if peer:
+            self._peer_pd = RemoteDomain(peer) if isinstance(peer, RemoteDevice) else ProtectionDomain(peer)
+        self._completion_deadline_s = completion_deadline_s
+        self._resource_counter = ResourceCounter(device.name, device.netlink, alone)
+        self.page = memory.PAGE
+        self.hugepage = memory.hugepage_size()
+        self.library = Libibverbs(dialect)
+        uverbs = Uverbs(device.context.cmd_fd, device.driver_id)
+        door = RegMrEx(self.library)
+        self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": uverbs, door.name: door}
+        self._api_checks: Future[tuple[Check, ...]] | None = None
+        self.max_read_elements = device.max_read_elements
+        if device.transport is IWARP:
+            device.open_connection_manager()
+
+    def entry(self, name: str) -> Entry:
+        """The calls of an entry, one of vocabulary.ENTRIES."""
+        return self._entries[name]
+
+    def alloc_pd(self) -> ProtectionDomain:
+        """Allocates a PD of the device."""
+        return ProtectionDomain(self.device)
+
+    def allocate(self, kind: str, size: int) -> memory.Memory:
+        """Memory of one of vocabulary.MEMORY_KINDS. Raises HostLacks if this host has none of it."""
+        if kind not in _NEVER_PINNED:
+            check_lockable(size)
+        return memory.allocate(kind, size)
+
+    def page_out(self, memory: Memory) -> bool:
+        """Swaps the memory's pages out; returns False if any of them stays resident."""
+        return paging.page_out(memory.addr, memory.size)
+
+    def register_elsewhere(self, memory: Memory, access: int) -> other_process.RegionElsewhere:
+        """Another process registers its mapping of shared memory."""
+        return other_process.register(self.device.name, memory.addr, memory.size, access)
+
+    def dmabuf(self, kind: str, size: int) -> dmabuf.DmaBuf:
+        """A dma-buf of one of vocabulary.DMABUF_KINDS."""
+        return dmabuf.allocate(kind, size)
+
+    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> DevicePair:
+        """Creates and connects a pair of queue pairs, in loopback or, with a peer, the requester there."""
+        return PAIRS.get(spec.kind, DevicePair)(
+            self.device, spec, self._peer_pd or requester, responder, self._completion_deadline_s
+        )
+
+    def adapt(self, findings: Findings) -> None:
+        """Pairs are handled from now on as preflight has found."""
+        self.device.findings = findings
+
+    def alloc_mw(self, pd: Pd, kind: int) -> tuple[DeviceWindow | None, Return]:
+        """Allocates a window of a type; None if the call fails."""
+        return windows.allocate(pd, kind)
+
+    def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+        """The vendor's ibv_rereg_mr (dialect experimental)."""
+        return self.library.experimental_rereg_mr(mr, flags, pd, addr, length, access)
+
+    def resources(self) -> dict[str, int]:
+        """The RDMA objects and the pinned and locked memory of this process, as the kernel counts them."""
+        return self._resource_counter.count()
+
+    def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]:
+        """The checks of API-01 on the installed header and bindings; computed once.
+
+        `waiting` is called repeatedly until they are finished.
+        """
+        self.prepare_api_checks()
+        assert self._api_checks is not None
+        while wait([self._api_checks], timeout=_COMPILER_POLL_S).not_done:
+            waiting()
+        return self._api_checks.result()
+
+    def prepare_api_checks(self) -> None:
+        """Starts these checks in the background, because the compiler takes long in an emulated guest."""
+        if self._api_checks is None:
+            self._api_checks = ThreadPoolExecutor(1).submit(installed_api, library_release())
+
+    def locked_memory_limit(self, size: int) -> AbstractContextManager[None]:
+        """Within the block this process may lock `size` bytes."""
+        return locked_memory_limit(size)

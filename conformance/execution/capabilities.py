@@ -1,0 +1,25 @@
+"""What a device declares and its entries offer, determined before the first case. Not for trying a single verb
+(offered.py) or claim (claims.py).
+"""
+
+from __future__ import annotations
+
+from conformance.device import persistent
+from conformance.device.bench import DeviceBench
+from conformance.execution.claims import absent_on
+from conformance.execution.offered import keeps_from_children, offered_by, reachable_on
+from conformance.model import vocabulary
+from conformance.model.capability import Capabilities
+
+
+def capabilities_of(bench: DeviceBench) -> Capabilities:
+    """The capabilities of the stack with this bench."""
+    offered = {name: offered_by(bench, name) for name in (*vocabulary.ENTRIES, *vocabulary.DOORS)}
+    reachable = reachable_on(bench.library, offered["libibverbs"]["advise_mr"])
+    reachable["dontfork"] = keeps_from_children(bench)
+    reachable["persistent_memory"] = persistent.device() is not None
+    # rereg_mr is tried on a region, so an entry without this key could not register one.
+    registers = {name: "rereg_mr" in tried for name, tried in offered.items()}
+    reachable["raw_registration"] = registers["uverbs"] or not registers["libibverbs"]
+    declared = bench.device.capabilities
+    return Capabilities(declared, offered, reachable, absent_on(bench, declared))

@@ -1,0 +1,273 @@
+"""Where a fault is: which call of a case failed, on what kind of region, and through whose key. From the case alone.
+
+Not for what was observed there (faults.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from conformance.model.case import Argument, Arguments, Case, Flags, MrSpec, SgeSpec, Step
+from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, REGION, REGIONS, WINDOW, Fault
+from conformance.model.positions import locate
+from conformance.model.quantity import WRAP, Quantity
+from conformance.model.vocabulary import BINDS, PRODUCTS, REGISTRATIONS
+from conformance.verbs import ENUMS
+
+_ACCESS = ENUMS["ibv_access_flags"]
+_CHANGES = ENUMS["ibv_rereg_mr_flags"]
+_KEYS = ("rkey", "lkey")
+# Calls that end an object or its key, by the name of the argument.
+_ENDS = {"ibv_dereg_mr": "mr", "ibv_dealloc_mw": "mw"}
+_REREGISTRATIONS = ("ibv_rereg_mr", "ibv_rereg_mr_experimental")
+# Sizes to compare ranges with: every quantity of a table grows with them in the same way.
+_PAGE, _HUGE_PAGE, _APART = 4096, 2 << 20, 1 << 44
+
+
+def located(fault: Fault, case: Case, number: int = 0) -> Fault:
+    """The fault with where it is: in the judged call, or in the step after it with this number, from 1."""
+    step = (case.when, *case.afterwards)[number]
+    scene = _Scene(case, number)
+    key = scene.key_of(step)
+    access = step.arguments.get("access")
+    return replace(
+        fault,
+        call=str(step),
+        verb=step.call,
+        entry=case.entry,
+        step=number,
+        operation=str(step.arguments.get("op", fault.operation)),
+        key=key.kind if key else "",
+        outside=fault.outside or scene.is_outside(step),
+        dead=bool(key and key.dead),
+        region=tuple(each for each in REGIONS if each in scene.kinds_of(step)),
+        access=_named(access.mask) if isinstance(access, Flags) else (),
+        used=step.call in REGISTRATIONS and any(scene.uses(later) for later in case.afterwards[number:]),
+    )
+
+
+@dataclass(frozen=True)
+class _Key:
+    """Whose key an operation uses: the object's kind and name, and whether it was gone by then."""
+
+    kind: str
+    name: str
+    dead: bool
+
+
+@dataclass(frozen=True)
+class _Region:
+    """A region as it was registered and changed: the range of its addresses, and what is special about it."""
+
+    memory: str
+    addr: Quantity | None
+    length: Quantity | None
+    first: Quantity | None  # the address by which keys reach the first byte; None is 0
+    access: int
+    own_addresses: bool
+
+
+class _Scene:
+    """The objects of a case before the judged call, or before the step after it with this number."""
+
+    def __init__(self, case: Case, number: int) -> None:
+        self._case = case
+        self._steps = [*case.before, *(case.when, *case.afterwards)[:number]]
+
+    def key_of(self, step: Step) -> _Key | None:
+        """The key that a step uses; None if it uses none, or one of no object."""
+        found = [name for quantity in _key_quantities(step.arguments) for name in quantity.names]
+        if "mw" in step.arguments and step.call == "bind_and_send":
+            found = [(str(step.arguments["mw"]), "rkey")]
+        for name, property_ in found:
+            kind = WINDOW if self._is_window(name) else REGION
+            return _Key(kind, name, property_.startswith("old_") or self._is_gone(name))
+        return _Key(REGION, "", False) if any(True for _ in _key_quantities(step.arguments)) else None
+
+    def uses(self, step: Step) -> bool:
+        """Whether a step moves data through a key."""
+        return any(True for _ in _key_quantities(step.arguments)) and step.call not in ("ibv_advise_mr",)
+
+    def kinds_of(self, step: Step) -> set[str]:
+        """What is special about the regions of a step."""
+        regions = [*self._own_region(step), *filter(None, map(self._region, self._names_of(step)))]
+        return {kind for region in regions for kind in self._kinds(region)}
+
+    def is_outside(self, step: Step) -> bool:
+        """Whether an operation aims, at least in part, outside of the range of the key that it uses."""
+        return any(self._leaves(step, *each) for each in _operands(step))
+
+    def _leaves(self, step: Step, quantity: Quantity, addr: Argument, length: Argument) -> bool:
+        name = next((name for name, _ in quantity.names), "")
+        extent = self._window_extent(name) if self._is_window(name) else self._region_extent(name)
+        here, size = self._value(addr), self._value(length)
+        if extent is None or here is None or size is None:
+            return False
+        position, operation = str(step.arguments.get("position", "whole")), str(step.arguments.get("op", ""))
+        try:
+            offset, size = locate(position, operation, here, size)
+        except LookupError:
+            return False
+        start = (here + offset - extent[0]) % WRAP
+        return size > 0 and start + size > extent[1]
+
+    def _region_extent(self, name: str) -> tuple[int, int] | None:
+        region = self._region(name)
+        if region is None or region.length is None:
+            return None
+        first, length = 0 if region.first is None else self._value(region.first), self._value(region.length)
+        return None if first is None or length is None else (first, length)
+
+    def _window_extent(self, name: str) -> tuple[int, int] | None:
+        bound = self._bound(name)
+        if bound is None:
+            return None
+        first = 0 if _mask(bound, "access") & _ACCESS.value_of("ZERO_BASED") else self._value(bound["addr"])
+        length = self._value(bound["length"])
+        return None if first is None or length is None else (first, length)
+
+    def _names_of(self, step: Step) -> Iterator[str]:
+        """The names of the regions that a step is about."""
+        key = self.key_of(step)
+        if key and key.kind == WINDOW:
+            bound = self._bound(key.name)
+            yield from [str(bound["mr"])] if bound else []
+        elif key:
+            yield from (name for quantity in _key_quantities(step.arguments) for name, _ in quantity.names)
+        if "mr" in step.arguments:
+            yield str(step.arguments["mr"])
+
+    def _own_region(self, step: Step) -> list[_Region]:
+        """The region that a step registers, or what it changes one to."""
+        if step.call in REGISTRATIONS:
+            return [_registered(step.call, step.arguments)]
+        if "access" in step.arguments and step.call not in BINDS:
+            return [_Region("", None, None, None, _mask(step.arguments, "access"), False)]
+        return []
+
+    def _kinds(self, region: _Region) -> Iterator[str]:
+        memory = self._case.given.memory.get(region.memory)
+        if region.access & _ACCESS.value_of("ON_DEMAND"):
+            yield ON_DEMAND
+        if region.own_addresses or region.access & _ACCESS.value_of("ZERO_BASED"):
+            yield OWN_ADDRESSES
+        if memory is not None and memory.kind == "persistent":
+            yield PERSISTENT
+        if region.access & _ACCESS.value_of("HUGETLB"):
+            yield HUGE
+
+    def _is_window(self, name: str) -> bool:
+        made = (step for step in self._steps if step.name == name and step.call in PRODUCTS)
+        return name in self._case.given.windows or any(PRODUCTS[step.call][0] == WINDOW for step in made)
+
+    def _is_gone(self, name: str) -> bool:
+        spec = self._case.given.mrs.get(name)
+        ended = any(
+            step.call in _ENDS and step.arguments.get(_ENDS[step.call]) == name and step.then.outcome != "refused"
+            for step in self._steps
+        )
+        return ended or bool(spec and spec.gone)
+
+    def _region(self, name: str) -> _Region | None:
+        """The region of a name as it is now; None if it is not known."""
+        spec = self._case.given.mrs.get(name)
+        found = _registered(spec.call, spec.arguments) if isinstance(spec, MrSpec) else None
+        for step in self._steps:
+            if step.name == name and step.call in REGISTRATIONS:
+                found = _registered(step.call, step.arguments)
+            elif found and step.call in _REREGISTRATIONS and step.arguments.get("mr") == name:
+                found = _changed(found, step) if step.then.outcome != "refused" else found
+        return found
+
+    def _bound(self, name: str) -> Arguments | None:
+        """The arguments of the latest bind of a window."""
+        spec = self._case.given.windows.get(name)
+        binds = [
+            step.arguments
+            for step in self._steps
+            if step.call in BINDS and step.arguments.get("mw") == name and step.then.outcome != "refused"
+        ]
+        return binds[-1] if binds else spec.bound if spec else None
+
+    def _value(self, argument: Argument) -> int | None:
+        """The value of a quantity, with every object at an address of its own; None if it is not known."""
+        if not isinstance(argument, Quantity):
+            return getattr(argument, "number", None)
+        try:
+            return argument.evaluate(_PAGE, _HUGE_PAGE, self._property)
+        except LookupError:
+            return None
+
+    def _property(self, name: str, property_: str) -> int:
+        """Raises LookupError for what only a device can say."""
+        places = {**self._case.given.memory, **self._case.given.dmabufs}
+        if name in places:
+            addr = _APART * (1 + list(places).index(name))
+            size = places[name].size.evaluate(_PAGE, _HUGE_PAGE, self._property)
+            return {"": addr, "addr": addr, "size": size, "end": addr + size}[property_]
+        region = self._region(name)
+        found = region and {"addr": region.addr, "length": region.length}.get(property_)
+        value = self._value(found) if found else None
+        if value is None:
+            raise LookupError(name)
+        return value
+
+
+def _key_quantities(arguments: Arguments) -> Iterator[Quantity]:
+    """The keys among arguments."""
+    for name in _KEYS:
+        value = arguments.get(name)
+        if isinstance(value, Quantity):
+            yield value
+    yield from (element.lkey for element in _elements(arguments))
+
+
+def _operands(step: Step) -> Iterator[tuple[Quantity, Argument, Argument]]:
+    """The keys of a step, each with the address and length that is reached through it."""
+    for name in _KEYS:
+        value = step.arguments.get(name)
+        if isinstance(value, Quantity) and {"addr", "length"} <= set(step.arguments):
+            yield value, step.arguments["addr"], step.arguments["length"]
+    yield from ((element.lkey, element.addr, element.length) for element in _elements(step.arguments))
+
+
+def _elements(arguments: Arguments) -> Sequence[SgeSpec]:
+    found = arguments.get("sg_list")
+    return [each for each in found if isinstance(each, SgeSpec)] if isinstance(found, tuple) else []
+
+
+def _registered(call: str, arguments: Arguments) -> _Region:
+    addr = _quantity(arguments, "offset" if call == "ibv_reg_dmabuf_mr" else "addr")
+    access = _mask(arguments, "access")
+    first = _quantity(arguments, "iova") or _quantity(arguments, "hca_va") or addr
+    memory = next((name for name, _ in addr.names), "") if addr else ""
+    zero_based = access & _ACCESS.value_of("ZERO_BASED")
+    return _Region(
+        memory, addr, _quantity(arguments, "length"), None if zero_based else first, access, call == "ibv_reg_mr_iova"
+    )
+
+
+def _changed(region: _Region, step: Step) -> _Region:
+    """The region after a re-registration."""
+    flags = _mask(step.arguments, "flags")
+    if flags & _CHANGES.value_of("CHANGE_TRANSLATION"):
+        addr = _quantity(step.arguments, "addr")
+        region = replace(region, addr=addr, length=_quantity(step.arguments, "length"), first=addr, own_addresses=False)
+    if flags & _CHANGES.value_of("CHANGE_ACCESS"):
+        region = replace(region, access=_mask(step.arguments, "access"))
+    return region
+
+
+def _quantity(arguments: Mapping[str, Argument], name: str) -> Quantity | None:
+    found = arguments.get(name)
+    return found if isinstance(found, Quantity) else None
+
+
+def _mask(arguments: Arguments, name: str) -> int:
+    found = arguments.get(name)
+    return found.mask if isinstance(found, Flags) else 0
+
+
+def _named(mask: int) -> tuple[str, ...]:
+    return tuple(name for name in _ACCESS.short_names if mask & _ACCESS.value_of(name))

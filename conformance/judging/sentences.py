@@ -1,0 +1,129 @@
+"""Makes a sentence of a fault, for people. The one place that does; nothing reads a sentence back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from conformance.judging.answering_layer import CORE
+from conformance.judging.faults import DONE, answer_of
+from conformance.model.fault import Fault
+from conformance.model.fault import FaultKind as Kind
+from conformance.model.observation import Observation
+
+
+def sentence(fault: Fault) -> str:
+    """What went wrong, as one line."""
+    where = f"afterwards {fault.call}" if fault.later else fault.call
+    told = _CLAUSES[fault.kind](fault)
+    layer = "; the kernel's RDMA core answered, whatever the driver" if fault.layer == CORE else ""
+    return f"{where}{told}{layer}" if where else f"{told.lstrip(': ')}{layer}"
+
+
+def format_answer(seen: Observation) -> str:
+    """What a step gave, as a clause."""
+    return _answer(answer_of(Kind.OTHER, seen))
+
+
+def _answer(fault: Fault) -> str:
+    if fault.returned in DONE and fault.returned != "0":
+        return f"returned {'an' if fault.returned.isupper() else 'a'} {fault.returned}"
+    clause = f"returned {fault.returned}"
+    if fault.errno and fault.errno != fault.returned:
+        clause += f" with errno {fault.errno}"
+    if fault.statuses is not None:
+        clause += f", completed with {' '.join(fault.statuses)}" if fault.statuses else ", gave no completion"
+    if fault.nothing_arrived and fault.tries == 1:
+        clause += ", and nothing arrived"
+    if fault.tries > 1:
+        clause += f" at try {fault.tries}" + (", and nothing arrived at any" if fault.nothing_arrived else "")
+    return clause
+
+
+def _seen(fault: Fault) -> str:
+    return " ".join(fault.seen) or "nothing"
+
+
+def _where(fault: Fault) -> str:
+    """Which remote bytes changed, relative to where they should have."""
+    return f"remote bytes changed: {', '.join(fault.seen)}" if fault.seen else "no remote byte changed"
+
+
+def _allowed(fault: Fault) -> str:
+    return " or ".join(fault.expected)
+
+
+def _after_answer(text: str) -> Callable[[Fault], str]:
+    return lambda fault: f" {_answer(fault)}, {text}"
+
+
+def _wrong_state(fault: Fault) -> str:
+    if fault.expected:
+        return f" was refused, and the queue pair is in state {_seen(fault)} instead of {_allowed(fault)}"
+    return f" {_answer(fault)}, and its queue pair is in state {_seen(fault)}"
+
+
+def _ended(fault: Fault) -> str:
+    what, _, at, *kernel = fault.seen
+    if at:
+        what += f", at the point {at} or one of those soon after it" if "=" in at else f", in {at}"
+    because = "; ".join(filter(None, kernel))
+    return f": {what} ({because})" if because else f": {what}"
+
+
+_CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
+    Kind.KERNEL_DIED: _ended,
+    Kind.PROCESS_DIED: _ended,
+    Kind.HUNG: _ended,
+    Kind.NO_COMPLETION: _after_answer("and a request has to complete, whatever becomes of it"),
+    Kind.SEVERAL_COMPLETIONS: lambda fault: f" was posted and should have one completion, {_answer(fault)}",
+    Kind.MOVED: _after_answer("and moved bytes that it should not"),
+    Kind.FLUSHED: _after_answer("and flushed memory that it may not: a FLUSH moves no bytes"),
+    Kind.ANNOUNCED: _after_answer("and told the receiver that it had come"),
+    Kind.CHANGED: lambda fault: f" {_answer(fault)}, {_where(fault)}",
+    Kind.ELSEWHERE: lambda fault: f" {_answer(fault)}, {_where(fault)}",
+    Kind.NOT_ARRIVED: lambda fault: f" {_answer(fault)}, but nothing has arrived; {_where(fault)}",
+    Kind.OTHER_ARRIVED: lambda fault: f" {_answer(fault)}, but something else has arrived; {_where(fault)}",
+    Kind.BESIDE_BUFFER: _after_answer("and changed bytes beside the buffer of the other side"),
+    Kind.LATE: _after_answer("before its data was there"),
+    Kind.ACCEPTED: lambda fault: f" should fail, {_answer(fault)}",
+    Kind.CARRIED_OUT: lambda fault: f" should find nothing posted and got {_seen(fault)}",
+    Kind.REFUSED: lambda fault: f" should succeed, {_answer(fault)}",
+    Kind.REFUSED_ONCE: lambda fault: f"{_seen(fault)}, and was done when the same set-up was made again",
+    Kind.NOT_PROVIDED: lambda fault: f"the device declares {', '.join(fault.expected)}, but {_seen(fault)}",
+    Kind.LEAKED: lambda fault: f"could not be released: {'; '.join(fault.seen)}",
+    Kind.WRONG_CODE: lambda fault: f" should fail with {_allowed(fault)}, failed with {_seen(fault)}",
+    Kind.NO_CODE: lambda fault: " failed as it should but gave no errno",
+    Kind.NO_ERRNO: lambda fault: f" returned {_seen(fault)}, which is no value of errno",
+    Kind.OTHER_ERRNO: lambda fault: f" returned {fault.seen[0]}, and the value of errno is {fault.seen[1]}",
+    Kind.VARYING_CODE: lambda fault: (
+        f" failed with errno {fault.errno}, and with {_seen(fault)} when it was called again"
+    ),
+    Kind.WRONG_STATUS: lambda fault: f" should be refused with {_allowed(fault)}, completed with {_seen(fault)}",
+    Kind.WRONG_PEER_STATUS: lambda fault: (
+        f" should be refused with {_allowed(fault)} at the sender, completed with {_seen(fault)}"
+    ),
+    Kind.PEER_STATUS: lambda fault: f" {_answer(fault)}, and at the other side with {_seen(fault)}",
+    Kind.WRONG_STATE: _wrong_state,
+    Kind.UNASKED_COMPLETION: lambda fault: f" asked for no completion and got {_seen(fault)}",
+    Kind.WRONG_OPCODE: lambda fault: (
+        f" {_answer(fault)}, and its completion has the opcode {_seen(fault)}, not {_allowed(fault)}"
+    ),
+    Kind.WRONG_WR_ID: lambda fault: " completed with another wr_id than was posted",
+    Kind.WRONG_RKEY: lambda fault: f": the window's rkey should be {_allowed(fault)}",
+    Kind.WRONG_LENGTH: lambda fault: (
+        f" {_answer(fault)}, but the receiver was told {_seen(fault)} bytes, not {_allowed(fault)}"
+    ),
+    Kind.WRONG_IMMEDIATE: lambda fault: (
+        f" {_answer(fault)}, but the receiver was told {_seen(fault)} as immediate data, not {_allowed(fault)}"
+    ),
+    Kind.WRONG_INVALIDATED_KEY: lambda fault: (
+        f": the receiver was told {_seen(fault)} as the invalidated key, not {_allowed(fault)}"
+    ),
+    Kind.WRONG_STRUCTURE: lambda fault: f" gave an MR that differs from what was asked: {', '.join(fault.seen)}",
+    Kind.DIFFERENT: lambda fault: f": {'; '.join(fault.seen)}",
+    Kind.KERNEL_MEMORY: lambda fault: f": the kernel complained: {_seen(fault)}",
+    Kind.KERNEL_OOPSED: lambda fault: f": the kernel complained: {_seen(fault)}",
+    Kind.KERNEL_WARNED: lambda fault: f": the kernel complained: {_seen(fault)}",
+    Kind.KERNEL_TAINTED: lambda fault: f": the kernel became tainted ({fault.expected[0]} to {_seen(fault)})",
+    Kind.OTHER: lambda fault: f": {_seen(fault)}",
+}

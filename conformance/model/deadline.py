@@ -1,0 +1,21 @@
+"""How long a case and one completion in it may take.
+
+A case has one deadline, called `case_deadline_s` from the command line to the worker. That of a completion follows from
+it. Not for what is done when it has passed (supervision/).
+"""
+
+from __future__ import annotations
+
+# How long a case may take unless the user says otherwise, in seconds; each sign of progress starts it again. Most
+# cases take milliseconds, one compiles a program; software emulation on a busy machine is a hundred times slower.
+CASE_DEADLINE_S = 120.0
+# The deadline of a completion in seconds, and its maximum share of a case's deadline. Loopback takes microseconds, but
+# software emulation on a busy machine takes far longer. A case may await several completions that do not come, and must
+# still be judged before it counts as a hang.
+COMPLETION_DEADLINE_S = 20.0
+_COMPLETION_SHARE = 1 / 6
+
+
+def completion_deadline_s(case_deadline_s: float) -> float:
+    """The deadline of one completion in a case with that deadline; both in seconds."""
+    return min(COMPLETION_DEADLINE_S, case_deadline_s * _COMPLETION_SHARE)

@@ -1,0 +1,41 @@
+"""What a run is asked to do, as the supervisor and its recording use it. Not for the file that a run is resumed by
+(runs/plan.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from conformance.model.case import Case
+from conformance.model.deadline import CASE_DEADLINE_S
+from conformance.model.profile import Profile
+from conformance.model.record import SupervisorFacts
+from conformance.results.waivers import Waivers
+from conformance.tables.suite import Suite
+
+
+def _alone(case: Case, _: str) -> str:
+    return f"./rdma-cts run --only {case.id}"
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """The cases of a run, and what decides on their verdicts.
+
+    `facts` are those of the header that workers do not know. `reproduction` returns the command that runs one case on
+    the same target, on the device of that name if several share the cases. `boot_id` returns what identifies the boot
+    of the kernel under test if that is the kernel of a host, which may go down and take this process along: the file
+    then records the start of each case, too. `waivers` determine effective verdicts, and `profile` what the device must
+    have. `durations` are the seconds that cases took in an earlier run, by id; they only decide who runs what.
+    """
+
+    suite: Suite
+    cases: Sequence[Case]
+    facts: SupervisorFacts
+    reproduction: Callable[[Case, str], str] = _alone
+    boot_id: Callable[[], str] = str
+    waivers: Waivers | None = None
+    profile: Profile = field(default_factory=Profile)
+    case_deadline_s: float = CASE_DEADLINE_S
+    durations: Mapping[str, float] = field(default_factory=dict)

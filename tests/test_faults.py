@@ -1,0 +1,96 @@
+"""Faults as data: severities, defects and their groups are derived from fields, and from no sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance import judging
+from conformance.defects import cause_of, severity_of, symptoms_of
+from conformance.model.fault import Fault, FaultKind
+from conformance.model.record import ResultRecord
+from conformance.model.record_shape import completed
+from conformance.model.verdict import VIOLATIONS
+from conformance.results.points import store_points
+from conformance.results.records import read_results
+from conformance.results.rejudge import rejudge
+from conformance.sweeps import run as sweeps_run
+from conformance.tables.suite import Suite, load_suite
+from recorded_reference import record as recorded_run
+from trial.mutants.access_flags import remote_write_never
+
+SUITE = load_suite()
+RUNS = Path(__file__).with_name("recorded_violations")
+# For each symptom: the case, the fingerprint, the severity, the number of points and the formula.
+Found = list[tuple[str, str, str, int, str]]
+
+
+def judged_again(suite: Suite, file: Path, to: Path) -> Iterator[ResultRecord]:
+    """The violations of a recorded run, judged by their observations; without those that have none any more."""
+    recorded, directory = read_results(file), file if file.is_dir() else file.parent
+    recorded.results = [
+        each for each in recorded.results if not each.get("points_file") or (directory / each["points_file"]).exists()
+    ]
+    for each in rejudge(suite, recorded, directory):
+        if each.kept or each.record["verdict"] not in VIOLATIONS:
+            continue
+        found = each.record
+        yield store_points(found, to, suite.find(found["case"])) if "points_data" in found else found
+
+
+def found_in(suite: Suite, file: Path, to: Path) -> Found:
+    return [
+        (each["case"], cause_of(symptom).fingerprint, severity_of(symptom).label, symptom.points, symptom.when)
+        for each in judged_again(suite, file, to)
+        for symptom in symptoms_of(completed(each, ""))
+    ]
+
+
+@pytest.fixture(scope="module")
+def of_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a reference with a violation that shows in rows and in sweeps."""
+    cases = [
+        case
+        for case in SUITE.cases
+        if case.id.startswith(("reg_mr/rights/", "reg_mr/access_flags/", "reg_mr/access_space/"))
+        and (case.sweep is None or case.sweep.size <= 2048)
+    ]
+    return recorded_run(tmp_path_factory.mktemp("faults") / "run", SUITE, cases, remote_write_never())
+
+
+@pytest.mark.parametrize("name", ["forky", "trixie", "siw", "reference"])
+def test_no_sentence_changes_a_defect(
+    name: str, of_reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The renderer of sentences is replaced by one that says the same nonsense of every fault."""
+    file = of_reference if name == "reference" else RUNS / f"{name}.jsonl"
+    before = found_in(SUITE, file, tmp_path)
+    assert len(before) >= 20
+    assert (name != "reference") or any(when for *_, when in before)
+    said: list[Fault] = []
+
+    def nonsense(fault: Fault) -> str:
+        said.append(fault)
+        return "xyzzy SUCCESS of 42"
+
+    for module in (judging, sweeps_run):
+        monkeypatch.setattr(module, "sentence", nonsense)
+    assert found_in(SUITE, file, tmp_path) == before
+    assert said
+
+
+def test_no_module_but_one_reads_the_texts_of_results() -> None:
+    """`reason` and `observed` of results are shown and not read, but for results without faults."""
+    defects = Path(judging.__file__).parents[1] / "defects"
+    readers = {path.name for path in defects.glob("*.py") if re.search(r"\.line\b|\[\"reason\"\]", path.read_text())}
+    assert readers <= {"old_results.py", "symptom.py", "words.py"}
+
+
+@pytest.mark.parametrize("kind", FaultKind)
+def test_every_kind_has_a_sentence_and_stays_the_same_in_a_file(kind: FaultKind) -> None:
+    fault = Fault(kind, "ibv_reg_mr(access=0)", "ibv_reg_mr", expected=("1", "2"), seen=("3", "4", "5", "6", "7"))
+    assert judging.sentence(fault).startswith("ibv_reg_mr(access=0)")
+    assert Fault.of_data(fault.as_data()) == fault

@@ -1,0 +1,61 @@
+"""Drivers in the making, in the real guest: whatever they answer to the harness itself, the cases are run and judged.
+
+One preloaded library makes all of the mistakes (young_driver.c); which one, the environment says.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bad_driver
+from conformance.model.verdict import Verdict
+from conformance.results.records import read_results
+from conformance.tables.suite import ROOT
+from patience import PATIENCE_S
+
+pytestmark = [pytest.mark.guest, pytest.mark.nightly]
+WRITE = "reg_mr/rights/remote-write-granted-by-local-write+remote-write"
+READ = "reg_mr/rights/remote-read-granted-by-local-write+remote-read"
+SEND = "reg_mr/rights/local-read-with-none"
+NO_RIGHTS = "reg_mr/registration/access-zero"
+LAST_BYTE = "reg_mr/registration/last-byte"
+DEREGISTERED = "dereg_mr/deregistration/of-local-write"
+REFUSED = "reg_mr/registration/failure-by-rights-gives-null-and-errno"
+ROWS = (WRITE, READ, SEND, NO_RIGHTS, LAST_BYTE, DEREGISTERED, REFUSED)
+# By mistake, the rows that fail for it, or whose set-up is refused; the others pass.
+MISTAKES: dict[str, tuple[str, ...]] = {
+    "no-remote-read": (READ,),
+    "no-remote-write": (WRITE, REFUSED),
+    "keys-of-the-last": (WRITE, READ, SEND),
+    "access-0-refused": (SEND, NO_RIGHTS),
+    "byte-too-long": (WRITE, READ, SEND, NO_RIGHTS, LAST_BYTE, DEREGISTERED),
+    "page-too-long": (WRITE, READ, SEND, NO_RIGHTS, LAST_BYTE, DEREGISTERED),
+    "no-dereg": (WRITE, READ, SEND, NO_RIGHTS, LAST_BYTE, DEREGISTERED),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_mistake_costs_its_own_rules_alone(mistake: str, tmp_path: Path) -> None:
+    overlay = bad_driver.overlay(tmp_path / "overlay", "young_driver.c")
+    command = ["./rdma-cts", "run", "--guest", "--guests", "1", "--yes", "--no-confirm", "--out", str(tmp_path / "out")]
+    command += ["--overlay", str(overlay), "--guest-env", f"RDMA_CTS_MISTAKE={mistake}"]
+    for row in ROWS:
+        command += ["--only", row]
+    environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = read_results(tmp_path / "out")
+    assert found.footer is not None
+    assert found.footer["complete"] is True
+    failing = {line["case"]: line["reason"] for line in found.results if line["verdict"] != Verdict.PASS}
+    assert sorted(failing) == sorted(MISTAKES[mistake]), failing
+    not_set_up = {line["case"]: line["reason"] for line in found.results if line["verdict"] == Verdict.BROKEN}
+    assert not_set_up.keys() <= {DEREGISTERED}
+    assert set(not_set_up.values()) <= {"the setup failed: registering the MR 'mr' was refused with EFAULT"}
