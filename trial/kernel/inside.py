@@ -22,14 +22,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance.device.bench import DeviceBench
 from conformance.device.device import Device
 from conformance.device.limits import obey_locked_memory_limit
 from conformance.errors import UserError
+from conformance.execution.capabilities import capabilities_of
 from conformance.execution.preflight import preflight
 from conformance.kernel.log import KernelWatch
 from conformance.model.case import Case
 from conformance.results.files import write_all
-from fixtures.bench import DeviceBench
 from fixtures.guest import warm
 from fixtures.guest.request import decode
 from trial.running import run_context, violations_by
@@ -101,7 +102,7 @@ def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> None:
         device = Device(DEVICE)
         bench = DeviceBench(device, alone=True)
         preflight(bench)
-        context = run_context(bench, bench.capabilities(), KernelWatch())
+        context = run_context(bench, capabilities_of(bench), KernelWatch())
     except UserError as error:
         orders.answer("no-session", reason=str(error))
         return
