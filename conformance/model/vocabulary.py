@@ -77,7 +77,8 @@ NULL = "NULL"
 
 # Calls that neither create nor destroy an object.
 PROBES = ("traffic", "local_traffic")
-FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
+# The last asks for both at once.
+FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH")
 REMOTE_OPERATIONS = (
     "RDMA_WRITE",
     "RDMA_WRITE_WITH_IMM",
@@ -278,6 +279,8 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "opcode": ExpectationSpec(("as_posted",), "success", (*PROBES, *BINDS, "post_local_inv")),
     "invalidated": ExpectationSpec(("as_posted",), "success", ("post_send_with_inv",)),
     "because": ExpectationSpec(tuple(REASONS), "refused", (*PROBES, *BINDS)),
+    # The refusal is the subject of other rows: without it, there is nothing to judge.
+    "otherwise": ExpectationSpec(("unreachable",), "refused"),
     # Of a step afterwards: it is made only if the judged call had this outcome.
     "after": ExpectationSpec(("success", "refused")),
 }
