@@ -142,14 +142,14 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
             try:
                 return _unpacked(source, folder), source.sha256.hexdigest()
             except _WrongError as error:
-                raise UserError(f"{path} is no bundle, or was changed: {error}") from error
+                raise UserError(f"{path} is not a bundle, or was changed: {error}") from error
             except _OtherVersionError as error:
                 raise UserError(
                     f"{path} is a bundle of another version, {error}, and this one reads {SCHEMA}",
                     hint="take the version of rdma-cts that has made it",
                 ) from error
             except lzma.LZMAError as error:
-                raise UserError(f"{path} is no bundle, or was changed: its compressed data are invalid") from error
+                raise UserError(f"{path} is not a bundle, or was changed: its compressed data are invalid") from error
     except OSError as error:
         if error.filename is not None and str(error.filename) != str(path):
             raise not_written(Path(str(error.filename)), error) from error

@@ -15,7 +15,7 @@ out=out/$stack
 status=0
 "$suite/rdma-cts" run --guest --stack "$stack" --yes --quiet --out "$out" "$@" || status=$?
 [ -s "$out/results.jsonl" ] || exit "$status"
-[ "$status" != 1 ] || status=0 # a violation that was there before is no regression
+[ "$status" != 1 ] || status=0 # a violation that was there before is not a regression
 
 if [ -e "$kept/$stack/results.jsonl" ]; then
     compared=0

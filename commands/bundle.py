@@ -26,7 +26,7 @@ from runs.plan import FILE_NAME as PLAN
 from runs.plan import read_plan
 
 NAME = "bundle"
-HELP = "Pack a run with everything that is needed to judge it anew elsewhere (see verify)."
+HELP = "Pack a run with everything that is needed to judge it again elsewhere (see verify)."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

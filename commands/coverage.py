@@ -21,9 +21,9 @@ from commands.output import show
 from conformance.errors import UserError
 from conformance.model.case import Case, Step
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import VERDICTS
-from conformance.results.conclusions import rule_verdicts
+from conformance.model.verdict import OF_RULES
 from conformance.results.records import read_results
+from conformance.results.rule_conclusions import rule_verdicts
 from conformance.run_options import given_path
 from conformance.tables.suite import Suite
 from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb
@@ -275,7 +275,7 @@ def _totals(coverage: Coverage) -> Iterator[str]:
     )
     if coverage.complete is not None:
         counts = Counter(rule.verdict for rule in rules)
-        figures = [f"{counts[verdict]} {verdict}" for verdict in reversed(VERDICTS) if counts[verdict]]
+        figures = [f"{counts[verdict]} {verdict}" for verdict in reversed(OF_RULES) if counts[verdict]]
         yield f"results of {coverage.cases_run} of the {coverage.cases} cases; rules: " + ", ".join(
             [*figures, f"{counts[_NOT_RUN]} without a result"]
         )

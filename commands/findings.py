@@ -1,4 +1,4 @@
-"""`rdma-cts findings`: a page of the defects that runs on several stacks have found, with a C program for each."""
+"""`rdma-cts findings`: a page of the defects that runs on several stacks have found, with the programs for them."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=f"write {PAGE} and the folder {FOLDER}/ there (default: docs)",
     )
+    parser.add_argument(
+        "--programs",
+        action="store_true",
+        help=f"write the C program of each defect into {FOLDER}/; without it, only those there already are renewed",
+    )
     run_arguments.add_cases_argument(parser)
 
 
@@ -47,18 +52,20 @@ def execute(arguments: argparse.Namespace) -> int:
     folder = arguments.out / FOLDER
     make_directory(folder)
     places = _places(folder / PLACES)
+    before = set(folder.glob("*.c"))
+    programs = {folder / each.file: each.program.text for each in found if each.program}
+    kept = {path: text for path, text in programs.items() if arguments.programs or path in before}
     try:
-        for old in folder.glob("*.c"):
+        for old in before - kept.keys():
             if old.is_file() and not old.is_symlink():
                 old.unlink()
     except OSError as error:
         raise not_written(folder, error) from error
-    for each in found:
-        if each.program:
-            write_through(folder / each.file, each.program.text.encode())
-    write_through(arguments.out / PAGE, page(found, runs, places, _mended(), arguments.title).encode())
-    programs = sum(each.program is not None for each in found)
-    print(f"{arguments.out / PAGE}: {len(found)} defects, {programs} with a program in {folder}/")
+    for path, text in kept.items():
+        write_through(path, text.encode())
+    files = {path.name for path in kept}
+    write_through(arguments.out / PAGE, page(found, runs, places, _mended(), files, arguments.title).encode())
+    print(f"{arguments.out / PAGE}: {len(found)} defects, {len(kept)} with a program in {folder}/")
     return 0
 
 

@@ -15,13 +15,14 @@ from commands.output import out_directory, show
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
 from conformance.results.effective import with_effective
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
-from conformance.results.rejudge import Rejudged, rejudge
+from conformance.results.rejudge import Rejudged, find, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
 from conformance.run_options import given_path
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import VERSION, Suite
+from conformance.tables.tiers import left_out
 from reports.comparison import Change, compare
 from reports.digest import Digest, read
 from reports.terminal import REPORT
@@ -69,7 +70,9 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
     header: HeaderRecord = {
         **recorded.header,
         "suite": {"version": VERSION, "tables_sha256": suite.tables_sha256},
-        "rules": {rule.id: rule.as_data() for rule in suite.registry.values()},
+        "rules": suite.registry.as_data(),
+        "controls": dict(suite.registry.needs.controls),
+        "left_out": len(left_out(suite.cases, recorded.header["planned"])),
         "judged_again": {"suite": recorded.header.get("suite"), "at": datetime.now().isoformat(timespec="seconds")},
     }
     if waivers:
@@ -78,11 +81,8 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
         file.append(header)
         results: list[ResultRecord] = []
         for each in again:
-            record = (
-                _without_side_file(each.record)
-                if each.kept
-                else file.prepared(each.record, suite.find(each.record["case"]))
-            )
+            record = _without_side_file(each.record) if each.kept else each.record
+            record = file.prepared(record, find(suite, each.record["case"]))
             results.append(with_effective(record, header, waivers))
             file.append(results[-1])
         confirmations = _still_valid(recorded, results)

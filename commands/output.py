@@ -100,7 +100,8 @@ def out_path(text: str) -> Path:
     if not os.path.isdir(folder):
         missing = not os.path.lexists(folder)
         raise UserError(
-            f"{path} cannot be written: {f'there is no directory {folder}' if missing else f'{folder} is no directory'}"
+            f"{path} cannot be written: "
+            f"{f'there is no directory {folder}' if missing else f'{folder} is not a directory'}"
         )
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UserError(f"{path} cannot be written: {os.strerror(errno.EACCES)}")
@@ -113,7 +114,7 @@ def out_directory(text: str) -> Path:
         raise argparse.ArgumentTypeError(f"{text} is standard output, and no directory")
     path = out_path(text)
     if os.path.lexists(path) and not os.path.isdir(path):
-        raise UserError(f"{path} is no directory")
+        raise UserError(f"{path} is not a directory")
     return path
 
 
@@ -133,7 +134,7 @@ def _is_there(path: Path) -> bool:
 
 
 def write_out(path: Path, data: bytes, told: str) -> None:
-    """Writes a file as a whole, and prints `told`; through what is no regular file, such as a FIFO or /dev/stdout.
+    """Writes a file as a whole, and prints `told`; through what is not a regular file, such as a FIFO or /dev/stdout.
 
     `-` is standard output. Raises UserError (status 2) if the data cannot be written, or if a run is recorded there.
     """

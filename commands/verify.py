@@ -1,4 +1,4 @@
-"""`rdma-cts verify`: judges a bundled run anew, and says in one sentence what it supports.
+"""`rdma-cts verify`: judges a bundled run again, and says in one sentence what it supports.
 
 Verdicts, waivers and conclusions are derived from the bundled observations alone; those that were recorded are only
 compared with them. Not for the file of a bundle (bundles/archive.py).
@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
-from functools import cached_property
 from pathlib import Path
 
 from bundles.archive import PROFILE, WAIVERS, Manifest, unpack
@@ -23,7 +22,7 @@ from commands.judge import write_judged
 from commands.output import show
 from conformance.errors import UserError
 from conformance.model.record import HeaderRecord, ResultRecord, RuleTexts
-from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
+from conformance.model.verdict import INCOMPLETE, VIOLATIONS
 from conformance.model.vocabulary import TIERS
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import Recorded, read_results
@@ -31,22 +30,19 @@ from conformance.results.rejudge import DISPUTED, UNOBSERVED, Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import given_path
 from conformance.tables.profile import read_profile
-from conformance.tables.selection import Selection
 from conformance.tables.suite import Suite, load_suite
-from conformance.tables.tiers import DEFAULT, SMOKE
-from reports.digest import NOT_RUN, UNDECIDED, UNREACHABLE, VIOLATED, Digest, digest
+from conformance.tables.tiers import SMOKE
+from reports.digest import Digest, digest
 from reports.text import format_count, one_line, plain
 
 NAME = "verify"
-HELP = "Judge a bundled run anew, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was changed."
+HELP = "Judge a bundled run again, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was changed."
 
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
 _MOST_SHOWN = 10
 _SIZES = list(TIERS)
 _NAMES_CASES = ("--on", "--rdma-only")  # as short as it can be given
-# Of rules that are neither verified, nor violated, nor absent from the device: what is missing.
-_PARTIAL = {UNREACHABLE: "unreachable here", NOT_RUN: "without a case", UNDECIDED: "undecided"}
 # Why a recorded verdict may stay as it is, and how that is told.
 _NOT_JUDGED = {UNOBSERVED: "without an observation", DISPUTED: "in which worker and supervisor differ"}
 # Of these, nothing needs to have been observed in a case that the tables have; anything else is a claim.
@@ -60,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints what the bundle supports. Raises UserError (status 2) for what is no bundle, or was changed.
+    """Prints what the bundle supports. Raises UserError (status 2) for what is not a bundle, or was changed.
 
     Exit status 0: no rule is violated in a run of the whole default tier, 1: one is, or verdicts do not follow from
     what was observed, 3: the run is incomplete.
@@ -83,51 +79,18 @@ class Support:
     run: Digest
     kept: Sequence[Rejudged]
     unfounded: Sequence[str]
-    not_planned: int
 
     @property
     def sentence(self) -> str:
-        """What it supports."""
+        """What it supports: what every report of such a run says, unless that is not founded."""
         if self.unfounded:
             return f"nothing: {format_count(len(self.unfounded), 'recorded verdict')} not founded on what was observed"
-        if self._violated:
-            return f"not conformant: {format_count(self._violated, 'rule')} violated"
-        waivers = [f"with {format_count(len(self._waivers), 'waiver')}"] if self._waivers else []
-        if self._missing:
-            return f"partial: {', '.join(self._missing + waivers)}"
-        return " ".join(["conformant", *waivers])
+        return self.run.conclusion
 
     @property
     def status(self) -> int:
         """The exit status. What no such stack can be brought into makes a run no less complete, as for `run`."""
-        incomplete = self.not_planned or self.run.unrecorded or self._count.get(NOT_RUN) or self._count.get(UNDECIDED)
-        return 1 if self.unfounded or self._violated else 3 if incomplete else 0
-
-    @cached_property
-    def _count(self) -> Mapping[str, int]:
-        return {part.standing: part.count for part in self.run.parts}
-
-    @property
-    def _violated(self) -> int:
-        return self._count.get(VIOLATED, 0)
-
-    @property
-    def _missing(self) -> list[str]:
-        found = [
-            f"{format_count(number, 'rule')} {told}"
-            for standing, told in _PARTIAL.items()
-            if (number := self._count.get(standing))
-        ]
-        if self.not_planned:
-            found.append(f"{format_count(self.not_planned, 'case')} of the {DEFAULT} tier not in the run")
-        if self.run.unrecorded:
-            found.append(f"{format_count(len(self.run.unrecorded), 'planned case')} without a result")
-        return found
-
-    @property
-    def _waivers(self) -> set[str]:
-        waived = (record["waiver"] for record in self.run.results if record["effective"] == Verdict.WAIVED)
-        return {str(waiver.get("for", "")) for waiver in waived if waiver}
+        return 1 if self.unfounded else self.run.status or 3 * self.run.concluded.incomplete
 
     def _not_judged(self) -> Iterator[str]:
         for reason, told in _NOT_JUDGED.items():
@@ -143,7 +106,7 @@ class Support:
         under_test = ", ".join(f"{name} {facts[name]}" for name in _TOLD if facts[name])
         yield f"run: {facts['device']} ({facts['driver']}), {under_test}"
         yield from filter(None, [self.remark])
-        yield "; ".join([f"{format_count(results, 'result')} judged anew", *self._not_judged()])
+        yield "; ".join([f"{format_count(results, 'result')} judged again", *self._not_judged()])
         yield from self.unfounded[:_MOST_SHOWN]
         if len(self.unfounded) > _MOST_SHOWN:
             yield f"and {len(self.unfounded) - _MOST_SHOWN} more"
@@ -173,9 +136,9 @@ def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> 
                     hint="take the version of rdma-cts that has made it; --cases DIR adds tables of its own",
                 )
             if wrong := _wrong_in_header(run.header, suite):
-                raise UserError(f"{shown} is no run of these tables, or was changed: {wrong}")
+                raise UserError(f"{shown} is not a run of these tables, or was changed: {wrong}")
             if wrong := wrong_claim(manifest, run):
-                raise UserError(f"{shown} is no bundle, or was changed: {wrong}")
+                raise UserError(f"{shown} is not a bundle, or was changed: {wrong}")
             return _judged(suite, recorded, folder, manifest, sha256, remark(manifest, run))
 
 
@@ -194,7 +157,7 @@ def _told_of(shown: Path, folder: Path) -> Iterator[None]:
 
 def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
     """What the header of a run of these tables cannot say; empty if there is nothing."""
-    if not _same_rules(header["rules"] or {}, plain({rule.id: rule.as_data() for rule in suite.registry.values()})):
+    if not _same_rules(header["rules"] or {}, plain(suite.registry.as_data())):
         return "the rules of its header are not those of the tables"
     planned = set(header["planned"])
     cases = [case for case in suite.cases if case.id in planned]
@@ -239,10 +202,7 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
         ),
         *(line for case, record in by_case.items() if (line := _difference(record, now[case]))),
     ]
-    default = {case.id for case in Selection(tier=DEFAULT).apply(suite)}
-    return Support(
-        manifest, sha256, said, run, kept, [*map(one_line, unfounded)], len(default - set(recorded.header["planned"]))
-    )
+    return Support(manifest, sha256, said, run, kept, [*map(one_line, unfounded)])
 
 
 def _difference(recorded: ResultRecord, now: ResultRecord) -> str:

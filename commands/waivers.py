@@ -50,7 +50,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Writes the file; exit status 0. Raises UserError for an argument that a file of waivers must not have."""
     expires = _expires(arguments.expires, datetime.now().date())
     if not is_address(arguments.issue):
-        raise UserError(f"--issue {arguments.issue!r} is no address; it begins with https://")
+        raise UserError(f"--issue {arguments.issue!r} is not an address; it begins with https://")
     if not arguments.owner.strip():
         raise UserError("--owner is empty")
     text = waivers_text([_run(read(path)) for path in arguments.runs], arguments.owner, arguments.issue, expires)
@@ -69,7 +69,7 @@ def _expires(text: str, today: date) -> date:
     try:
         expires = date.fromisoformat(text)
     except ValueError as error:
-        raise UserError(f"--expires {text!r} is no date such as {today + LONGEST}") from error
+        raise UserError(f"--expires {text!r} is not a date such as {today + LONGEST}") from error
     if not today <= expires <= today + LONGEST:
         raise UserError(f"--expires {text} is not from today to {today + LONGEST}, {LONGEST.days} days ahead")
     return expires

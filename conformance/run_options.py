@@ -77,14 +77,14 @@ def index(text: str) -> int:
 def word(text: str) -> str:
     """A text that is not blank: an empty one would be part of every id. Raises ArgumentTypeError."""
     if not text.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is no word")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a word")
     return text
 
 
 def given_path(text: str) -> Path:
     """A path. Raises ArgumentTypeError for an empty text, as of a variable that is not set: no directory is meant."""
     if not text or "\0" in text:
-        raise argparse.ArgumentTypeError(f"{text!r} is no path")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a path")
     return Path(text)
 
 
@@ -417,7 +417,8 @@ OPTIONS: Mapping[str, Option] = {
         Option(
             "only",
             "--only",
-            "only the case of this id, or one point of a sweep: CASE#axis=value,axis=value",
+            "only the case of this id, or one point of a sweep: CASE#axis=value,axis=value; or by its fingerprint, all "
+            "cases of a defect that a run in out/ has shown",
             CASES,
             "CASE",
             decides=False,

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import Completion, SendRequest
+from conformance.model.capability import need_on_demand
 from conformance.model.transport import IWARP
 from reference.access import RIGHTS
 from reference.binding import Binding
+from reference.objects import ON_DEMAND, Region, Window
 from reference.queues import FLUSHED, SUCCESS, Queue
 
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
@@ -23,6 +25,8 @@ _SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
 _WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _RELIABLE = ("RC", "XRC", "XRC_SEND", "RC_SRQ")
 _UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_WITH_INV")
+# What each device with on-demand memory declares: the tables of larger spaces do not ask for it point by point.
+_ON_EVERY_DEVICE = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
 _WORD, _WRAP = 8, 1 << 64
 _GRH = 40  # bytes of the global route header
 
@@ -62,8 +66,20 @@ class Work(Binding):
         sent = status.startswith("REM_") and not IWARP.acknowledges(request.opcode)
         return SUCCESS if sent else FLUSHED
 
+    # What is being carried out: the capability that it needs on on-demand memory.
+    on_demand_need = ""
+
+    def not_on_demand_here(self, found: Region | Window | None) -> bool:
+        """Returns whether memory is on demand, and the operation that is being carried out cannot use such memory."""
+        region = found.region if isinstance(found, Window) else found
+        on_demand_region = region is not None and region.access & ON_DEMAND
+        need = self.on_demand_need
+        return bool(on_demand_region and need) and not self.stack.has(need) and need not in _ON_EVERY_DEVICE
+
     def carry_out(self, queue: Queue, request: SendRequest) -> str:
         """Carries out a request and returns its status."""
+        plain = "SEND" if request.opcode in _SENDS else request.opcode
+        self.on_demand_need = _need_on_demand(plain, queue.kind)
         if request.opcode == "BIND_MW":
             return self.posted_bind(queue, request)
         if request.opcode == "LOCAL_INV":
@@ -107,18 +123,24 @@ class Work(Binding):
 
     def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
         """Returns the address of an element's bytes, or None if refused. An element of length 0 is never refused."""
+        if self.not_on_demand_here(self.keys.get(sge.lkey)):
+            return None
         return self.local(sge.lkey, queue.domain, sge.addr, sge.length, write) if sge.length else 0
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
         """Returns the address of the responder's bytes, or None if it refuses. An operation of 0 bytes needs no key."""
         if length == 0:
             return 0
+        if self.not_on_demand_here(self.keys.get(request.rkey)):
+            return None
         responder, right = queue.peer, RIGHTS[request.opcode]
         return self.remote(request.rkey, responder.domain, responder.number, request.remote_addr, length, right)
 
     def allows_operation(self, queue: Queue, request: SendRequest) -> bool:
         """Returns whether the responder's queue pair allows operations of this kind."""
-        return queue.peer.state in ("RTR", "RTS") and queue.peer.access & RIGHTS[request.opcode] != 0
+        return (
+            queue.peer.state in ("RTR", "RTS") and queue.peer.access & RIGHTS[request.opcode] == RIGHTS[request.opcode]
+        )
 
     def refuse(self, queue: Queue, status: str) -> str:
         """Refuses an operation at the responder and returns the requester's status.
@@ -148,7 +170,11 @@ class Work(Binding):
         if request.opcode == "ATOMIC_WRITE" and self.misaligned(request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
         found = self.target(queue, request, request.length if flushes else len(content))
-        if request.opcode == "FLUSH_PERSISTENT" and found and not self.is_persistent(found, request.length):
+        if (
+            request.opcode in ("FLUSH_PERSISTENT", "FLUSH_BOTH")
+            and found
+            and not self.is_persistent(found, request.length)
+        ):
             found = None
         if found is None or not self.put(found, content):
             return self.refuse(queue, "REM_ACCESS_ERR")
@@ -228,6 +254,7 @@ class Work(Binding):
         if peer.kind == "UD" and content is not None:  # a datagram is preceded by its global route header
             content, length = bytes(_GRH) + content, length + _GRH
         wr_id, sges = self.next_receive(peer)
+        self.on_demand_need = _need_on_demand("RECV", peer.kind)
         status, answer = SUCCESS, SUCCESS
         if content is not None and len(content) > sum(sge.length for sge in sges):
             status, answer = "LOC_LEN_ERR", "REM_INV_REQ_ERR"
@@ -253,6 +280,12 @@ class Work(Binding):
     def next_receive(self, queue: Queue) -> tuple[int, tuple[Sge, ...]]:
         """Removes and returns the receive that the next message consumes: the oldest one."""
         return queue.receives.popleft()
+
+
+def _need_on_demand(opcode: str, kind: str) -> str:
+    """The capability that a request needs for on-demand memory, or RECV for a receive that a message consumes."""
+    call = "local_traffic" if opcode in ("SEND", "RECV") else "traffic"
+    return need_on_demand(call, opcode, kind) or ""
 
 
 def _fitting(sges: Sequence[Sge], length: int) -> list[Sge]:

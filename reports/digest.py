@@ -14,41 +14,46 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
-from conformance.defects import Defect, Severity, count_by_severity, defects_of, worst_severity
+from conformance.defects import Defect, Severity, count_by_severity, defects_of, shorts_in, worst_severity
 from conformance.errors import UserError
+from conformance.model.evidence import Needs
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
 from conformance.model.record_shape import RESULT, completed
-from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
-from conformance.results.conclusions import RuleConclusion, conclude_rules, exit_status, verdict_on
+from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS, Verdict
+from conformance.results.conclusions import (
+    IN_PART,
+    OF_STACK,
+    STANDING,
+    STANDINGS,
+    TOUCHED,
+    UNDECIDED,
+    UNREACHABLE,
+    UNSUPPORTED,
+    VERIFIED,
+    VIOLATED,
+    WAIVED,
+    WITHOUT_CASE,
+    RunConclusion,
+    conclude_run,
+    verdict_on,
+)
 from conformance.results.records import Recorded, read_results
-from conformance.tables.suite import CASES, POINT, load_suite, tables_digest
+from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
+from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
+from conformance.tables.tiers import SMOKE, left_out
 from reports.text import flat, format_count, format_value, plain
 
-# The standing of a rule, by its verdict; in the order of the summary sentence.
-VERIFIED, VIOLATED, WAIVED, OF_STACK = "verified", "violated", "waived", "of the stack"
-UNSUPPORTED, UNREACHABLE, UNDECIDED, NOT_RUN = "unsupported", "unreachable", "undecided", "not run"
-STANDING: Mapping[str, str] = {
-    Verdict.PASS: VERIFIED,
-    Verdict.FAIL: VIOLATED,
-    Verdict.CRASH: VIOLATED,
-    Verdict.HANG: VIOLATED,
-    Verdict.WAIVED: WAIVED,
-    Verdict.STACK: OF_STACK,
-    Verdict.UNSUPPORTED: UNSUPPORTED,
-    Verdict.UNREACHABLE: UNREACHABLE,
-    Verdict.BROKEN: UNDECIDED,
-    Verdict.MISSED: UNDECIDED,
-}
-STANDINGS = (VERIFIED, VIOLATED, WAIVED, OF_STACK, UNSUPPORTED, UNREACHABLE, UNDECIDED, NOT_RUN)
 _PHRASES: Mapping[str, str] = {
     VERIFIED: "verified",
+    IN_PART: "passed in part",
+    TOUCHED: "touched without a violation",
     VIOLATED: "violated",
     WAIVED: "waived",
     OF_STACK: "violated by the stack on every device",
     UNSUPPORTED: "unsupported by this device",
     UNREACHABLE: "unreachable on this stack",
     UNDECIDED: "undecided",
-    NOT_RUN: "without a case in this run",
+    WITHOUT_CASE: "without a case in this run",
 }
 _MOST_REASONS = 4
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # people need only the first digits of a hash
@@ -104,8 +109,9 @@ class Digest:
     """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded.
 
     Every record has all keys of model/record_shape.py. Of the cases in `unrecorded` nothing is known but that they were
-    planned; there may be many. `directory` holds the run's other files; `torn` is true if the last line of the file is
-    incomplete. `confirmations` say which violations occur alone.
+    planned; there may be many. `directory` holds the run's other files; `named` is what named
+    the run: that or its file. `torn` is true if the last line of the file is incomplete. `confirmations` say which
+    violations occur alone.
     """
 
     directory: Path
@@ -115,6 +121,7 @@ class Digest:
     torn: bool = False
     confirmations: tuple[ConfirmationRecord, ...] = ()
     unrecorded: frozenset[str] = frozenset()
+    named: Path | None = None
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
@@ -162,52 +169,62 @@ class Digest:
 
     @cached_property
     def restrictions(self) -> Mapping[str, str]:
-        """For each rule that is verified only in part, which part the device or the stack does not offer."""
+        """For each rule that passed in part, what was not seen of it, and why."""
         return {rule: found.restriction for rule, found in self._concluded.items() if found.restriction}
 
     @cached_property
     def _concluded(self) -> Mapping[str, RuleConclusion]:
-        found = conclude_rules(self.results)
+        found = conclude_rules(self.results, self._needs)
         undecided = _rules_of(self.unrecorded, self.header)
         for rule in self.rules:  # in their order
             known = found.get(rule)
-            worse = known is None or VERDICTS.index(Verdict.MISSED) < VERDICTS.index(known.verdict)
+            worse = known is None or OF_RULES.index(Verdict.MISSED) < OF_RULES.index(known.verdict)
             if rule in undecided and worse:
                 found[rule] = RuleConclusion(Verdict.MISSED)
         return found
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The verdict in parts: what is verified, and each other standing that a rule has."""
+        """The verdict in parts: what is verified, or only touched, and each other standing that a rule has."""
+        first = TOUCHED if self.header.get("tier") == SMOKE else VERIFIED
         count = Counter(STANDING[verdict] for verdict in self.verdicts.values())
-        count[NOT_RUN] = sum(rule not in self.verdicts for rule in self.rules)
+        count[WITHOUT_CASE] = sum(rule not in self.verdicts for rule in self.rules)
+        if first == TOUCHED:
+            count[TOUCHED] = count.pop(VERIFIED, 0) + count.pop(IN_PART, 0)
         because = {UNSUPPORTED: self._why_unsupported, UNREACHABLE: self._why_unreachable}
         return tuple(
             Part(each, count[each], because[each]() if each in because else ())
             for each in STANDINGS
-            if count[each] or each == VERIFIED
+            if count[each] or each == first
         )
+
+    @cached_property
+    def _needs(self) -> Needs:
+        return Needs.of_header(self.header)
+
+    @cached_property
+    def unproven(self) -> Mapping[str, str]:
+        """By case, why its refusal proves nothing."""
+        return unproven(self.results, self._needs)
 
     @property
     def sentence(self) -> str:
         """The verdict in one sentence, with the reasons."""
-        return ", ".join([self._verified(), *(str(part) for part in self.parts if part.standing != VERIFIED)]) + "."
+        return ", ".join([self._first, *map(str, self.parts[1:])]) + "."
 
     @property
     def short_sentence(self) -> str:
         """The verdict in one sentence, without the reasons."""
-        rest = (f"{part.count:,} {part.phrase}" for part in self.parts if part.standing != VERIFIED)
-        return ", ".join([self._verified(), *rest])
+        return ", ".join([self._first, *(f"{part.count:,} {part.phrase}" for part in self.parts[1:])])
 
-    def _verified(self) -> str:
-        verified = next((part.count for part in self.parts if part.standing == VERIFIED), 0)
-        restricted = f" ({len(self.restrictions):,} of them only in part)" if self.restrictions else ""
-        return f"{verified:,} of {len(self.rules):,} documented rules verified{restricted}"
+    @property
+    def _first(self) -> str:
+        return f"{self.parts[0].count:,} of {len(self.rules):,} documented rules {self.parts[0].phrase}"
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
         """The defects that the violations come to, the most severe first; those waived or of the stack last."""
-        return tuple(defects_of(self.results))
+        return tuple(defects_of(self.results, shorts_in(self.header)))
 
     @property
     def open_defects(self) -> tuple[Defect, ...]:
@@ -261,27 +278,41 @@ class Digest:
                 found.setdefault(case, []).append(defect)
         return found
 
-    @property
-    def but_for(self) -> str:
-        """What a good conclusion leaves out, as the end of its sentence: the rules that are waived; empty for none."""
-        waived = next((part.count for part in self.parts if part.standing == WAIVED), 0)
-        return f" but for {format_count(waived, 'waived rule')}" if waived else ""
+    @cached_property
+    def concluded(self) -> RunConclusion:
+        """What the run comes to: in the same words in every report."""
+        return conclude_run(
+            self.device,
+            self.footer,
+            self.rules,
+            self._concluded,
+            self._needs,
+            left_out=self._left_out,
+            unrecorded=len(self.unrecorded),
+        )
 
     @property
     def conclusion(self) -> str:
         """The conclusion about the device, in a few words."""
-        if self.footer is None:
-            return "The run was cut short"
-        return {
-            0: f"{self.device} conforms to its documents{self.but_for}",
-            1: f"{self.device} does not conform to its documents",
-            3: "The run is incomplete or broken: no conclusion about the device",
-        }[self.status]
+        return self.concluded.words
 
     @property
     def status(self) -> int:
         """The exit status of the run, as defined in docs/results.md."""
-        return 3 if self.footer is None else exit_status(self.footer)
+        return self.concluded.status
+
+    @cached_property
+    def _left_out(self) -> int | None:
+        """How many cases of the default tier were not planned; None if an old file of other tables does not say."""
+        if "left_out" in self.header:
+            return self.header["left_out"]
+        suite = _suite_of(self.header)
+        return len(left_out(suite.cases, self.header["planned"])) if suite else None
+
+    @property
+    def path(self) -> Path:
+        """The directory or the file of the run, as it was named."""
+        return self.named or self.directory
 
     @property
     def name(self) -> str:
@@ -387,16 +418,20 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
         recorded.torn,
         plain(recorded.confirmations),
         frozenset(unrecorded),
+        Path(name) if name else None,
     )
+
+
+def _suite_of(header: HeaderRecord) -> Suite | None:
+    """This suite, if the run was made with its tables."""
+    try:
+        return load_suite() if header["suite"].get("tables_sha256") == tables_digest([CASES]) else None
+    except (OSError, UserError):  # a report is made of a run, whatever is wrong with the tables
+        return None
 
 
 def _rules_of(cases: Collection[str], header: HeaderRecord) -> frozenset[str]:
     """The rules of planned cases; of none if the run was made with other tables than those of this suite."""
-    try:
-        if not cases or header["suite"].get("tables_sha256") != tables_digest([CASES]):
-            return frozenset()
-        suite = load_suite()
-    except (OSError, UserError):  # a report is made of a run, whatever is wrong with the tables
-        return frozenset()
+    suite = _suite_of(header) if cases else None
     ids = {case.partition(POINT)[0] for case in cases}
-    return frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules)
+    return frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules) if suite else frozenset()

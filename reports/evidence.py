@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conformance.defects import Symptom, answering_of, severity_of
+from conformance.defects.symptom import fault_of
 from conformance.model.record import Deviation, ResultRecord, SetUp
-from conformance.model.verdict import VIOLATIONS
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points
 from reports import confirmation
 from reports.digest import Digest
@@ -27,7 +28,7 @@ def has_points(run: Digest) -> bool:
 
 
 def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
-    """The lines about a result that is no success, in the order in which the case did things; none without a record."""
+    """The lines about a result without success, in the order in which the case did things; none without a record."""
     if record["case"] in run.unrecorded:
         return
     for defect in run.defects_in(record["case"]):
@@ -37,7 +38,7 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
     yield f"expected: {format_fields(own(record['expected']))}"
     yield from (f"expected afterwards: {format_fields(step)}" for step in later(record["expected"]))
     yield from run.documented(record)
-    yield f"observed: {format_fields(own(record['observed']))}"
+    yield f"observed: {observed(record)}"
     yield from (f"observed afterwards: {format_fields(step)}" for step in later(record["observed"]))
     for each in record["deviations"]:
         yield from deviation(each)
@@ -48,6 +49,14 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
     yield from (f"kernel: {text}" for text in record["kernel"]["log"])
     if confirmed := confirmation.of_case(run, record["case"]):
         yield f"tried again: {confirmed}"
+
+
+def observed(record: ResultRecord) -> str:
+    """What came of the judged call; of a death the kernel's first line about it, or what ended."""
+    if record["verdict"] in (Verdict.CRASH, Verdict.HANG) and not record["observed"]:
+        what, _, _, alarm, *_ = (*fault_of(record).seen, "", "", "", "")
+        return alarm or what
+    return format_fields(own(record["observed"]))
 
 
 def set_up(data: SetUp) -> Iterator[str]:

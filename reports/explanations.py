@@ -124,6 +124,8 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
     if record is None:
         return
     yield from _wrapped(record["reason"])
+    if record["case"] in run.unproven:
+        yield from _wrapped(run.unproven[record["case"]])
     for defect in run.defects_in(record["case"]):
         yield from _wrapped(f"defect {defect.fingerprint}, {defect.severity.label}: {defect.title}")
     if record["observed"]:

@@ -1,8 +1,8 @@
 """A history: the runs of many nights, each on the same cells (stacks of the guest), as reports and `nightly` need it.
 
-docs/nightly.md has the layout of its directory. Most is read from the summary of each run, which is made anew from its
-results if it cannot be read. What is no part of a history, or is damaged, is a problem in one line, and costs no other
-cell. Not for running a night (commands/nightly.py), nor for comparing two runs (comparison.py).
+docs/nightly.md has the layout of its directory. Most is read from the summary of each run, which is made again from its
+results if it cannot be read. What does not belong to a history, or is damaged, is a problem in one line and costs no
+other cell. Not for running a night (commands/nightly.py), nor for comparing two runs (comparison.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
-from conformance.model.verdict import VERDICTS, VIOLATIONS
+from conformance.model.verdict import OF_RULES, VIOLATIONS
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.records import FILE_NAME as RESULTS
@@ -27,7 +27,7 @@ from reports.text import one_line, plain
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"
-LOCK, PAGE = "lock", "history.html"
+LOCK, PAGE, MESSAGE = "lock", "history.html", ".eml"  # MESSAGE: of a night, beside its directory
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NIGHT = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ(-\d+)?")
 _MOST_PROBLEMS = 20
@@ -108,7 +108,7 @@ class Facts:
         if data["schema"] != summary.SCHEMA:
             raise ValueError
         rules = _texts(data["rules"])
-        if set(rules.values()) - set(VERDICTS):
+        if set(rules.values()) - set(OF_RULES):
             raise ValueError
         violating = frozenset(_text(case) for each in data["violations"] for case in each["cases"])
         defects = tuple(
@@ -168,13 +168,17 @@ def _texts(values: Any) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell in a night: the directory of its run, what came of it, and the facts; None if it has no results."""
+    """A cell in a night: the directory of its run, what came of it, and the facts; None if it has no results.
+
+    Of one that is `damaged` nothing is known.
+    """
 
     night: str
     name: str
     folder: Path
     outcome: Outcome
     facts: Facts | None = None
+    damaged: bool = False
 
 
 @dataclass(frozen=True)
@@ -231,10 +235,10 @@ def read_history(folder: Path) -> History:
     problems: list[str] = []
     nights, cells = [], []
     for night in _entries(folder):
-        if night.name in (LOCK, PAGE):
+        if night.name in (LOCK, PAGE) or night.suffix == MESSAGE:
             continue
         if not _NIGHT.fullmatch(night.name) or night.is_symlink() or not night.is_dir():
-            problems.append(f"{one_line(str(night))} is no night of a history; it is left alone")
+            problems.append(f"{one_line(str(night))} is not a night of a history; it is left alone")
             continue
         nights.append(night.name)
         try:
@@ -244,13 +248,14 @@ def read_history(folder: Path) -> History:
             continue
         for entry in entries:
             if not CELL_NAME.fullmatch(entry.name) or entry.is_symlink() or not entry.is_dir():
-                problems.append(f"{one_line(str(entry))} is no cell of a night; it is left alone")
+                problems.append(f"{one_line(str(entry))} is not a cell of a night; it is left alone")
                 continue
             try:
                 cells.append(_cell(night.name, entry))
             except UserError as error:
                 problems.append(f"{night.name}, {entry.name} counts as not run: {one_line(str(error))}")
-                cells.append(Cell(night.name, entry.name, entry, Outcome(NOT_RUN, reason=one_line(str(error)))))
+                outcome = Outcome(NOT_RUN, reason=one_line(str(error)))
+                cells.append(Cell(night.name, entry.name, entry, outcome, damaged=True))
     if len(problems) > _MOST_PROBLEMS:
         problems[_MOST_PROBLEMS:] = [f"{len(problems) - _MOST_PROBLEMS:,} more in {folder} cannot be read"]
     return History(folder, tuple(nights), tuple(cells), tuple(problems))

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from conformance.defects import Severity
 from conformance.errors import UserError
-from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
+from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
 from reports.digest import RuleFacts, read
 from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night
 from reports.html import environment
@@ -26,7 +26,7 @@ _MOST_STEPS = 12  # changes of one lane that are told
 _BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
 _BAD_SEEN = frozenset((SEEN,))
 # The colours of the strips, by state: classes of the style sheet.
-_TONES: Mapping[str, str] = {**{verdict: verdict for verdict in VERDICTS}, SEEN: Verdict.FAIL, NOT_SEEN: Verdict.PASS}
+_TONES: Mapping[str, str] = {**{verdict: verdict for verdict in OF_RULES}, SEEN: Verdict.FAIL, NOT_SEEN: Verdict.PASS}
 _RANK = {severity.label: severity.rank for severity in Severity}
 
 
@@ -321,4 +321,4 @@ def page_of(history: History) -> str:
 def _legend(tracks: Iterable[Track]) -> list[str]:
     """The verdicts that occur in strips."""
     found = {state for track in tracks for lane in track.lanes for state in lane.states}
-    return [verdict for verdict in VERDICTS if verdict in found]
+    return [verdict for verdict in OF_RULES if verdict in found]

@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from conformance.defects import Defect, Severity, Symptom
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
+from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points, verdict_on
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
 from reports import confirmation, evidence, pictures
@@ -55,7 +55,7 @@ _SIGNS: dict[str, str] = {
 class CellView:
     """A rule in one run: its verdict (empty if it has no case in this run) and the number of cases by verdict.
 
-    `restriction` names the part of a verified rule that was not offered; empty if all of it was.
+    `restriction` says what was not seen of a rule that passed in part; empty for any other.
     """
 
     verdict: str
@@ -386,7 +386,7 @@ def hashes(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
 
 
 def _rank(verdict: str) -> int:
-    return VERDICTS.index(verdict) if verdict in VERDICTS else len(VERDICTS)
+    return OF_RULES.index(Verdict(verdict)) if verdict in OF_RULES else len(OF_RULES)
 
 
 def outcome_text(outcome: Outcome) -> str:

@@ -72,6 +72,7 @@ def _properties(run: Digest) -> Sequence[tuple[str, object]]:
         ("driver", device.get("driver", "")),
         ("firmware", device.get("fw", "")),
         ("tables_sha256", run.header["suite"].get("tables_sha256", "")),
+        ("conclusion", run.conclusion),
         ("headline", run.headline),
         *((("point", evidence.POINT),) if evidence.has_points(run) else ()),
         *((severity.label, number) for severity, number in run.severities.items()),

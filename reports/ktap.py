@@ -44,7 +44,8 @@ def render(runs: Sequence[Digest]) -> str:
 def _run(run: Digest) -> Iterator[str]:
     yield "KTAP version 1"
     yield f"1..{len(run.results)}"
-    yield f"# {run.name}: {run.sentence}"
+    yield f"# {run.name}: {run.conclusion}"
+    yield f"# {run.sentence}"
     if run.headline:
         yield f"# {run.headline}"
     if evidence.has_points(run):

@@ -122,7 +122,7 @@ class Page:
     def headline(self) -> str:
         """How many hosts conform, in one line."""
         ran = [column.run for column in self.columns if column.run]
-        good = sum(run.status == 0 for run in ran)
+        good = sum(run.concluded.conforms for run in ran)
         words = [f"{good} of {format_count(len(self.columns), 'host')} conform"]
         if missing := len(self.columns) - len(ran):
             words.append(f"{missing} without results")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from conformance.defects import Defect
-from conformance.model.verdict import VERDICTS
+from conformance.model.verdict import OF_RULES
 from reports import confirmation, evidence
 from reports.digest import Digest
 from reports.rule_ids import format_rules
@@ -25,7 +25,7 @@ def render(runs: Sequence[Digest]) -> str:
 
 
 def _run(run: Digest) -> Iterator[str]:
-    sign = {0: "✅", 1: "❌"}.get(run.status, "⚠️")
+    sign = "✅" if run.concluded.conforms else "❌" if run.status == 1 else "⚠️"
     yield f"## {sign} rdma-cts: {escaped(run.conclusion)}"
     yield ""
     if run.headline:
@@ -38,9 +38,9 @@ def _run(run: Digest) -> Iterator[str]:
     yield "| verdict | rules | cases |"
     yield "|---|---:|---:|"
     rules = list(run.verdicts.values())
-    for verdict in reversed(VERDICTS):
-        if run.counts.get(verdict):
-            yield f"| {verdict} | {rules.count(verdict)} | {run.counts[verdict]} |"
+    for verdict in reversed(OF_RULES):
+        if verdict in rules or run.counts.get(verdict):
+            yield f"| {verdict} | {rules.count(verdict)} | {run.counts.get(verdict, 0)} |"
     for line in confirmation.summary(run):
         yield ""
         yield escaped(line)

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from conformance.defects import Defect, Severity
-from conformance.model.verdict import VERDICTS
-from conformance.results.conclusions import headline
+from conformance.model.verdict import OF_RULES, VERDICTS
+from conformance.results.conclusions import STANDINGS, headline
 from reports import confirmation
-from reports.digest import STANDINGS, Digest
+from reports.digest import Digest
 
 FILE_NAME = "summary.json"
 SCHEMA = "rdma-cts-summary/1"
@@ -137,7 +137,11 @@ def schema() -> dict[str, Any]:
         "tables_sha256": text,
         "cases": _counts(VERDICTS, count),
         "points": {**count, "description": "calls and operations judged"},
-        "rules": {"type": "object", "additionalProperties": verdict, "description": "the verdict on each rule"},
+        "rules": {
+            "type": "object",
+            "additionalProperties": {"enum": list(OF_RULES)},
+            "description": "the verdict on each rule; PASS only with all its evidence",
+        },
         "not_offered": {
             "type": "object",
             "additionalProperties": text,

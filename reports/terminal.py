@@ -47,7 +47,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
     With `level` VERBOSE also each defect's smallest command; with QUIET only the conclusion.
     """
     stream = stream or sys.stdout
-    conclusion = f"{_conclusion(run)} (exit status {run.status})"
+    conclusion = f"{run.conclusion} (exit status {run.status})"
     if level == QUIET:
         return f"{run.headline}; {conclusion}" if run.headline else conclusion
     lines = ["", *_defects(run, stream, level), *_undecided(run, stream), ""]
@@ -68,7 +68,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
         )
     lines += confirmation.summary(run)
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
-    last = (f"report: {out / REPORT} (results: {out})", f"next: {_next(run, out)}")
+    last = (f"report: {out / REPORT} (results: {out})", *_program(run, out), f"next: {_next(run, out)}")
     lines += [device_line(run.header), *map(one_line, last)]
     return "\n".join([*lines, conclusion])
 
@@ -111,6 +111,13 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
 
 
+def _program(run: Digest, out: Path) -> Iterator[str]:
+    """How to get the C program that shows the first defect, and how to run again what has failed."""
+    if run.open_defects:
+        yield f"C program: {PROGRAM} reproducer {run.open_defects[0].fingerprint} --run {out} shows the first defect"
+        yield f"again: {PROGRAM} run --failed {out} runs what has failed"
+
+
 def _next(run: Digest, out: Path) -> str:
     """The most useful next step."""
     if run.footer is None or run.counts.get(Verdict.MISSED):
@@ -122,18 +129,6 @@ def _next(run: Digest, out: Path) -> str:
     if run.status == 3:
         return f"{PROGRAM} doctor shows what is missing on this host"
     return f"{PROGRAM} compare OLD {out} shows what has changed since another run"
-
-
-def _conclusion(run: Digest) -> str:
-    if run.footer is None:
-        return "the run was cut short"
-    if run.status == 1 and not run.violations():
-        return "no rule was violated, but the waivers do not fit"
-    return {
-        0: f"no rule was violated{run.but_for}",
-        1: "the device does not conform to its documents: see the lines above",
-        3: "the run is incomplete or broken: no conclusion about the device",
-    }[run.status]
 
 
 def device_line(header: HeaderRecord) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.defects import Defect, Symptom
@@ -80,29 +80,38 @@ def _finding(fingerprint: str, runs: tuple[Run, ...], suite: Suite) -> Finding:
 
 
 def page(
-    findings: Sequence[Finding], runs: Sequence[Run], where: Mapping[str, str], mended: Mapping[str, str], title: str
+    findings: Sequence[Finding],
+    runs: Sequence[Run],
+    where: Mapping[str, str],
+    mended: Mapping[str, str],
+    files: Collection[str],
+    title: str,
 ) -> str:
-    """The page as Markdown. By fingerprint, `where` says where in the source a defect lies, `mended` what mends it."""
+    """The page as Markdown. By fingerprint, `where` says where in the source a defect lies, `mended` what mends it.
+
+    `files` are the names of the programs beside the page; for the others it has the command that makes them.
+    """
     lines = [f"# {title}", ""]
     lines += [
-        f"{len(findings)} defects of {_devices(runs)}, the most severe first. This page and the programs in "
-        f"`{FOLDER}/` are made by `./rdma-cts findings RUN [RUN …]` from runs on:",
+        f"{len(findings)} defects of {_devices(runs)}, the most severe first. This page is "
+        "made by `./rdma-cts findings RUN [RUN …]` from runs on:",
         "",
     ]
     lines += [f"- {run.stack}" for run in runs]
     lines += [
         "",
-        "A program needs libibverbs alone: `cc FILE -libverbs && ./a.out [DEVICE]`. It prints what the",
-        "document wants and what came; it ends with 0 (kept), 1 (violated), 77 (not supported), 2 (not set up).",
+        "`./rdma-cts reproducer NAME --run RUN` makes the program that shows a defect. It needs libibverbs alone:",
+        "`cc FILE -libverbs && ./a.out [DEVICE]`; it prints what the document wants and what came, and ends with 0",
+        "(kept), 1 (violated), 77 (not supported), 2 (not set up). Those that are linked lie beside this page.",
         "",
         "| severity | defect | stacks | shown by |",
         "|---|---|---|---|",
     ]
     for each in findings:
         names = ", ".join(dict.fromkeys(run.name for run in each.runs))
-        lines.append(f"| {each.defect.severity.label} | {_cell(each.defect.title)} | {names} | {_link(each)} |")
+        lines.append(f"| {each.defect.severity.label} | {_cell(each.defect.title)} | {names} | {_link(each, files)} |")
     for each in findings:
-        lines += ["", *_section(each, runs, where, mended)]
+        lines += ["", *_section(each, runs, where, mended, files)]
     return "\n".join(lines) + "\n"
 
 
@@ -110,7 +119,9 @@ def _devices(runs: Iterable[Run]) -> str:
     return ", ".join(dict.fromkeys(str(run.digest.header["device"].get("driver", "?")) for run in runs))
 
 
-def _section(finding: Finding, runs: Sequence[Run], where: Mapping[str, str], mended: Mapping[str, str]) -> list[str]:
+def _section(
+    finding: Finding, runs: Sequence[Run], where: Mapping[str, str], mended: Mapping[str, str], files: Collection[str]
+) -> list[str]:
     defect, symptom = finding.defect, finding.symptom
     facts = finding.runs[0].digest.rules
     seen = [f"{run.name} ({len(run.by_fingerprint[defect.fingerprint].cases)} results)" for run in finding.runs]
@@ -134,7 +145,7 @@ def _section(finding: Finding, runs: Sequence[Run], where: Mapping[str, str], me
         lines.append(f"- where: {place}")
     if changes := mended.get(defect.fingerprint):
         lines.append(f"- mended by: {changes}")
-    lines.append(f"- shown by: {_link(finding)}")
+    lines.append(f"- shown by: {_link(finding, files)}")
     return lines
 
 
@@ -147,8 +158,10 @@ def _documented(rule: RuleFacts) -> str:
     return f'"{rule.quote}" ({rule.source})' if rule.quote else f"{rule.statement} ({rule.source})"
 
 
-def _link(finding: Finding) -> str:
-    return f"[{finding.file}]({FOLDER}/{finding.file})" if finding.program else f"no program: {finding.why_not}"
+def _link(finding: Finding, files: Collection[str]) -> str:
+    if not finding.program:
+        return f"no program: {finding.why_not}"
+    return f"[{finding.file}]({FOLDER}/{finding.file})" if finding.file in files else f"`{finding.symptom.name}`"
 
 
 def _cell(text: str) -> str:

@@ -27,6 +27,8 @@ _MACROS = [
     '#define SET_UP(done) ((done) ? (void)0 : err(2, "failed: %s", #done))',
     "",
 ]
+# Bits of operations on on-demand memory that older headers have no names for.
+_ODP_WITHOUT_NAMES = {"flush": "0x40", "atomic_write": "0x80"}
 # How a program finds out whether the device declares a capability.
 _DECLARED: Mapping[str, str] = {
     "atomics": "device.orig_attr.atomic_cap != IBV_ATOMIC_NONE",
@@ -36,7 +38,7 @@ _DECLARED: Mapping[str, str] = {
     "odp_implicit": "device.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT",
     **{
         on_demand(transport, operation): f"device.odp_caps.per_transport_caps.{transport}_odp_caps"
-        f" & IBV_ODP_SUPPORT_{operation.upper()}"
+        f" & {_ODP_WITHOUT_NAMES.get(operation, f'IBV_ODP_SUPPORT_{operation.upper()}')}"
         for transport, operations in ODP_OPERATIONS.items()
         for operation in operations
     },
@@ -73,7 +75,7 @@ def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark
     Only with the usual width has it at most MOST_LINES. `remark` is a sentence for its first comment.
     """
     if case.kind is not Kind.ROW:
-        raise Inexpressible("it is no row of calls: name one point, as CASE#axis=value")
+        raise Inexpressible("it is not a row of calls: name one point, as CASE#axis=value")
     unmet = [need for need in case.needs if need in PRECONDITIONS]
     if unmet:
         raise Inexpressible(f"it needs {', '.join(unmet)}")

@@ -86,7 +86,7 @@ def _host(
     name = reader.text(fields.get("name"), "name") or (address.host if address else "")
     if name and not _NAME.fullmatch(name):
         where = fields.get("name", node).location
-        reader.note(where, f"{quoted(name)} is no name of a directory: give the host a `name` of letters and digits")
+        reader.note(where, f"{quoted(name)} is not a name of a directory: give the host a `name` of letters and digits")
     if name in _OWN_FILES:
         reader.note(
             fields.get("name", node).location, f"{name} is a file of the lab itself: give the host another `name`"
@@ -143,7 +143,7 @@ def _parser(name: str, parse: Callable[[str], Any]) -> Callable[[str | int], Any
             if name == "peer":
                 peer_of(str(value))
             return parse(str(value))
-        except Exception as error:  # argparse's own is no ValueError
+        except Exception as error:  # argparse's own is not a ValueError
             raise ValueError(f"{name}: {error}") from None
 
     return parsed

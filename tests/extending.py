@@ -41,9 +41,9 @@ def flags(names: Collection[str] = ENUMS["ibv_access_flags"].short_names) -> Ite
             yield f"flag {name} of conformance/verbs/enums.py has no capability: add it to FLAG_NEEDS in {_CAPABILITY}"
     for name, need in needs.items():
         if name not in names:
-            yield f"FLAG_NEEDS in {_CAPABILITY} has {name}, which is no flag: add it to conformance/verbs/enums.py"
+            yield f"FLAG_NEEDS in {_CAPABILITY} has {name}, which is not a flag: add it to conformance/verbs/enums.py"
         if need and need not in capability.MEANING:
-            yield f"flag {name} needs {need!r}, which is no capability: add it to MEANING in {_CAPABILITY}"
+            yield f"flag {name} needs {need!r}, which is not a capability: add it to MEANING in {_CAPABILITY}"
 
 
 def described(calls: Collection[str] = vocabulary.CALLS) -> Iterator[str]:
@@ -91,7 +91,7 @@ def rules(suite: Suite, registry: Registry) -> Iterator[str]:
                 " trial/catalogue.py"
             )
     for rule_id in sorted((violated | set(catalogue.UNTRIABLE)) - set(registry)):
-        yield f"a seeded violation names {rule_id}, which is no rule: add it to a rules.yaml in cases/"
+        yield f"a seeded violation names {rule_id}, which is not a rule: add it to a rules.yaml in cases/"
 
 
 def capabilities(meaning: Collection[str] = capability.MEANING) -> Iterator[str]:

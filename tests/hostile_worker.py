@@ -223,7 +223,7 @@ def withdraw_what_is_offered(worker: Worker) -> None:
     worker.result()
 
 
-# Lines that are no records, or records of another shape
+# Lines that are not records, or records of another shape
 
 
 def infinite_number(worker: Worker) -> None:

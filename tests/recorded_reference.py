@@ -16,6 +16,7 @@ from conformance.results.case_record import case_record
 from conformance.results.records import FILE_NAME, footer_record
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import Suite
+from conformance.tables.tiers import left_out
 from reference.bench import ReferenceBench
 from reference.device import Device
 from samples import header
@@ -36,13 +37,18 @@ def record(directory: Path, suite: Suite, cases: Iterable[Case], device: Device 
         run = replace(on_the_reference(bench), watch=QuietKernel())
         declared = run.basis.capabilities.declared
         caps = {"name": "reference", "driver": "reference", "fw": "1.0", "caps": dict(declared)}
-        rules = {rule.id: rule.as_data() for rule in suite.registry.values()}
+        ids = [case.id for case in chosen]
+        facts = {
+            "rules": suite.registry.as_data(),
+            "controls": dict(suite.registry.needs.controls),
+            "left_out": len(left_out(suite.cases, ids)),
+        }
         suite_data = {"version": "0", "tables_sha256": suite.tables_sha256}
-        file.append(header(planned=[case.id for case in chosen], device=caps, rules=rules, suite=suite_data, **head))
+        file.append(header(planned=ids, device=caps, suite=suite_data, **facts, **head))
         lines: list[ResultRecord] = []
         for case in chosen:
             line = file.prepared(case_record(run_case(case, run), suite.registry), case)
             lines.append(line)
             file.append(line)
-        file.append(footer_record([case.id for case in chosen], lines, suite.registry, duration_s=1.0))
+        file.append(footer_record(ids, lines, suite.registry, duration_s=1.0))
     return directory

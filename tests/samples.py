@@ -88,6 +88,7 @@ def header(**changes: Any) -> HeaderRecord:
         },
         "seed": None,
         "planned": [],
+        "left_out": 0,
         "argv": [],
         "started": "2026-01-02T03:04:05+00:00",
         **changes,

@@ -120,8 +120,9 @@ def about(results: bytes, near: Path) -> dict[str, Any]:
 def test_a_run_in_which_nothing_is_violated(whole: Path, capsys: Says) -> None:
     status, said = verified(whole, capsys)
     assert status == 0
-    assert re.fullmatch(r"partial: \d+ rules unreachable here \(exit status 0\)", said.splitlines()[-1])
-    assert f"{len(DEFAULT):,} results judged anew" in said
+    last = said.splitlines()[-1]
+    assert re.fullmatch(r"partial: \d+ rules unreachable here; no rule was violated \(exit status 0\)", last)
+    assert f"{len(DEFAULT):,} results judged again" in said
 
 
 def test_a_run_of_some_cases_does_not_pass_for_one_of_all(bundle: Path, capsys: Says) -> None:
@@ -143,7 +144,7 @@ def test_a_violated_rule(tmp_path: Path, capsys: Says) -> None:
     assert main(["bundle", str(folder)]) == 0
     status, said = verified(tmp_path / "run.rdma-cts.tar.xz", capsys)
     assert status == 1
-    assert re.search(r"not conformant: \d+ rules? violated", said)
+    assert re.search(r"reference does not conform to its documents: \d+ rules? violated", said)
 
 
 @pytest.fixture(autouse=True)
@@ -164,7 +165,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Suite:
 def test_a_run_in_which_every_rule_is_verified_is_conformant(small: Suite, tmp_path: Path, capsys: Says) -> None:
     folder = record(tmp_path / "run", small, small.cases, started=NOW.isoformat())
     assert main(["bundle", str(folder)]) == 0
-    assert verified(tmp_path / "run.rdma-cts.tar.xz", capsys)[1].splitlines()[-1] == "conformant (exit status 0)"
+    assert verified(tmp_path / "run.rdma-cts.tar.xz", capsys)[1].splitlines()[-1] == (
+        "reference conforms to its documents (exit status 0)"
+    )
 
 
 def waived_run(small: Suite, folder: Path) -> Path:
@@ -192,7 +195,7 @@ def test_waivers_are_packed_applied_anew_and_counted(small: Suite, tmp_path: Pat
     run = waived_run(small, tmp_path)
     assert main(["bundle", str(run)]) == 0
     assert verified(tmp_path / "run.rdma-cts.tar.xz", capsys)[1].splitlines()[-1] == (
-        "conformant with 1 waiver (exit status 0)"
+        "reference conforms to its documents but for 1 waived rule (exit status 0)"
     )
 
 
@@ -211,14 +214,14 @@ def test_a_run_that_was_judged_with_waivers_can_be_bundled(tmp_path: Path, capsy
     assert main([*making, str(expires), "--out", str(waivers)]) == 0
     assert main(["judge", str(folder), "--waivers", str(waivers), "--out", str(tmp_path / "judged")]) == 0
     assert re.search(
-        r"\nreference conforms to its documents but for \d+ waived rules? \(exit status 0\)\n$", capsys.readouterr().out
+        r"\npartial: .*; no rule was violated but for \d+ waived rules? \(exit status 0\)\n$", capsys.readouterr().out
     )
     quiet = summary(read(tmp_path / "judged"), tmp_path, level=QUIET)
-    assert re.fullmatch(r"no rule was violated but for \d+ waived rules? \(exit status 0\)", quiet)
+    assert re.fullmatch(r"partial: .*; no rule was violated but for \d+ waived rules? \(exit status 0\)", quiet)
     assert main(["bundle", str(tmp_path / "judged")]) == 0
     status, said = verified(tmp_path / "judged.rdma-cts.tar.xz", capsys)
     assert status == 3
-    assert re.search(r"partial: .*, with \d+ waivers? \(exit status 3\)", said)
+    assert re.search(r"partial: .* but for \d+ waived rules? \(exit status 3\)", said)
 
 
 def test_a_waived_result_without_its_waivers_supports_nothing(small: Suite, tmp_path: Path, capsys: Says) -> None:
@@ -275,7 +278,7 @@ def test_every_changed_byte_is_found(tmp_path: Path) -> None:
         changed.write_bytes(data[:number] + bytes([data[number] ^ (1 << number % 8)]) + data[number + 1 :])
         folder = tmp_path / "folder"
         folder.mkdir()
-        with pytest.raises(UserError, match="is no bundle, or was changed"):
+        with pytest.raises(UserError, match="is not a bundle, or was changed"):
             unpack(changed, folder)
         shutil.rmtree(folder)
 
@@ -321,7 +324,7 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "a tar that is not compressed": lambda: tar_of(FIRST, RESULT),
     "no manifest": lambda: lzma.compress(tar_of(RESULT)),
     "the manifest not first": lambda: lzma.compress(tar_of(RESULT, FIRST)),
-    "a manifest that is no JSON": lambda: lzma.compress(tar_of((named(MANIFEST), b"{" * 999), RESULT)),
+    "a manifest that is not JSON": lambda: lzma.compress(tar_of((named(MANIFEST), b"{" * 999), RESULT)),
     "a manifest nested too deeply": lambda: lzma.compress(tar_of((named(MANIFEST), b"[" * 99_999), RESULT)),
     "a manifest of another schema": lambda: lzma.compress(tar_of((named(MANIFEST), b'{"schema": "x/1"}'), RESULT)),
     "a manifest with its files twice": lambda: lzma.compress(
@@ -387,7 +390,7 @@ def test_a_bundle_that_was_packed_anew_begins_with_a_manifest(tmp_path: Path, ca
     (tmp_path / "bundle").write_bytes(lzma.compress(tar_of((_owned(named(MANIFEST)), FIRST[1]), RESULT)))
     status, said = verified(tmp_path / "bundle", capsys)
     assert (status, said.count("begin with")) == (2, 0)
-    assert "is no bundle, or was changed: the archive is not as bundles are, at manifest.json" in said
+    assert "is not a bundle, or was changed: the archive is not as bundles are, at manifest.json" in said
 
 
 def test_a_bundle_of_another_version_says_so(tmp_path: Path, capsys: Says) -> None:
@@ -406,7 +409,7 @@ def test_a_hostile_file_is_one_line_and_writes_nothing_elsewhere(what: str, tmp_
     path.write_bytes(HOSTILE[what]())
     status, said = verified(path, capsys)
     assert status == 2, said
-    assert "is no bundle, or was changed: " in said
+    assert "is not a bundle, or was changed: " in said
     assert said.isascii()
     assert "\x1b" not in said
     assert [each.name for each in tmp_path.iterdir()] == ["bundle"]
@@ -507,8 +510,8 @@ def test_planned_cases_without_a_result_are_counted(whole: Path, tmp_path: Path,
     del lines[5:8]
     status, told = verified(repacked(folder, tmp_path / "forged", lines), capsys)
     assert status == 3
-    assert f"{len(DEFAULT) - 3:,} results judged anew; 3 planned cases without a result\n" in told
-    assert re.search(r"partial: .*3 planned cases without a result \(exit status 3\)", told)
+    assert f"{len(DEFAULT) - 3:,} results judged again; 3 planned cases without a result\n" in told
+    assert re.search(r"partial: .*3 planned cases without a result.* \(exit status 3\)", told)
 
 
 def test_a_sweep_that_could_not_be_run_as_a_whole_is_founded_on_why(run: Path, tmp_path: Path, capsys: Says) -> None:
@@ -604,7 +607,7 @@ def test_a_manifest_that_is_not_of_its_run(
     pack(tmp_path / "forged", {**claims(read(run)), **change}, files)
     status, told = verified(tmp_path / "forged", capsys)
     assert status == 2
-    assert f"is no bundle, or was changed: {said} is not that of the run" in told
+    assert f"is not a bundle, or was changed: {said} is not that of the run" in told
 
 
 # What another version says of a run: other words, and names of facts that this one does not know.
@@ -643,7 +646,7 @@ def test_no_version_says_other_facts(
 ) -> None:
     status, told = verified(packed_by_another(run, tmp_path / "other", **change), capsys)
     assert status == 2
-    assert f"is no bundle, or was changed: {said} is not that of the run" in told
+    assert f"is not a bundle, or was changed: {said} is not that of the run" in told
 
 
 @pytest.mark.parametrize("by", ["nobody", None, {"version": ["x"], "engine_sha256": 7}])
@@ -757,7 +760,7 @@ def test_what_is_wrong_with_a_run_is_told_with_its_name(run: Path, tmp_path: Pat
     (tmp_path / "run" / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
     assert main(["bundle", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err.startswith(
-        f"rdma-cts: {tmp_path / 'run'} is no run of these tables, or was changed: "
+        f"rdma-cts: {tmp_path / 'run'} is not a run of these tables, or was changed: "
     )
 
 

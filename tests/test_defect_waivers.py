@@ -54,7 +54,7 @@ def left(waivers: Waivers, run: Digest, results: Sequence[ResultRecord] | None =
 def test_the_waivers_of_a_run_leave_nothing_of_it_rows_and_sweeps_alike(tmp_path: Path) -> None:
     run = recorded("forky")
     waivers = made(tmp_path, "forky")
-    assert len(waivers.defects) == 22
+    assert len(waivers.defects) == 23
     assert left(waivers, run) == ([], [])
     waived = waivers.applied(next(record for record in run.results if record["deviations"]), run.header)["waiver"]
     assert waived is not None
@@ -144,12 +144,12 @@ def test_an_expired_waiver_of_a_defect_waives_nothing_and_is_told(tmp_path: Path
     late = read_waivers(tmp_path / "waivers.yaml", NO_SUITE, date(2027, 3, 2))
     open_, problems = left(late, run)
     assert len(open_) == 189
-    assert len(problems) == 22
+    assert len(problems) == 23
     assert problems[0].endswith("expired on 2027-03-01")
 
 
 WRONG = {
-    "no-fingerprint": ('"885a6ada681b"', "REG-25", "'REG-25' is no fingerprint, which has 12 hexadecimal digits"),
+    "no-fingerprint": ('"885a6ada681b"', "REG-25", "'REG-25' is not a fingerprint, which has 12 hexadecimal digits"),
     "no-severity": ("severity: kernel crash", "severity: bad", "unknown severity 'bad'"),
     "both": ("title:", "rule: REG-25\n    about:", "a waiver is for one defect or for one rule, not for both"),
     "twice": ('"85c569cb8aca"', '"6c8e18b350a5"', "defect 6c8e18b350a5 is waived twice"),
@@ -191,18 +191,18 @@ def test_the_command_writes_a_file_that_run_and_judge_accept(
     assert capsys.readouterr().out == f"waivers: {path}\n"
     assert main(command()) == 0
     assert capsys.readouterr().out == path.read_text()
-    assert len(read_waivers(path, NO_SUITE, date.today()).defects) == 22
+    assert len(read_waivers(path, NO_SUITE, date.today()).defects) == 23
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (command(expires="soon"), "--expires 'soon' is no date such as 20"),
+        (command(expires="soon"), "--expires 'soon' is not a date such as 20"),
         (command(expires="2020-01-01"), "--expires 2020-01-01 is not from today to 20"),
         (command(expires="2999-01-01"), "180 days ahead"),
-        (command(issue=""), "--issue '' is no address; "),
-        ([*command(), "--expires", ""], "--expires '' is no date such as 20"),
-        (command(issue="4711"), "--issue '4711' is no address; it begins with https://"),
+        (command(issue=""), "--issue '' is not an address; "),
+        ([*command(), "--expires", ""], "--expires '' is not a date such as 20"),
+        (command(issue="4711"), "--issue '4711' is not an address; it begins with https://"),
         (command(run="none"), "none.jsonl cannot be read: No such file or directory"),
     ],
     ids=["no-date", "past", "far", "no-issue", "empty-date", "issue", "no-run"],

@@ -215,7 +215,7 @@ def test_whatever_a_results_file_holds_is_a_report_or_one_clear_line(key: str, v
     line, head = result(SUITE.cases[0], "FAIL"), header()
     footer = footer_record([SUITE.cases[0].id], [line], registry(), duration_s=1.0)
     if where == "header":
-        names = sorted(head.keys() - {"type"})  # a record of another type is no header
+        names = sorted(head.keys() - {"type"})  # a record of another type is not a header
         head = changed(head, {names[len(key) % len(names)]: value})
     elif where == "result":
         line = changed(line, {key: value} if key != "type" else {})

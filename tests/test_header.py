@@ -143,7 +143,7 @@ DOCTORED: dict[str, tuple[tuple[Edit, ...], dict[str, str]]] = {
         ),
         {"enum ib_uverbs_advise_mr_advice.EVICT": NOT_COVERED, "enum ibv_advise_mr_advice.EVICT": NOT_COVERED},
     ),
-    "macro of a described name's prefix that is no number": (
+    "macro of a described name's prefix that is not a number": (
         (
             (
                 "#define ibv_advise_mr_advice ",

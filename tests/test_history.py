@@ -170,7 +170,10 @@ def test_the_strip_has_a_night_for_each_result_and_a_gap_for_none(short: Path) -
 def test_the_top_tells_the_latest_night(page: webdriver.Chrome) -> None:
     assert page.find_element(By.TAG_NAME, "h1").text == "Latest night: 2 good"
     news = [each.text for each in page.find_elements(By.CSS_SELECTOR, ".news li")]
-    assert news == ["trixie: ibv_reg_mr is refused: c3 not seen → seen", "trixie: REG-15 PASS → FAIL"]
+    assert news == [
+        "trixie: a registration is refused: REMOTE_WRITE without LOCAL_WRITE not seen → seen",
+        "trixie: REG-15 PASS → FAIL",
+    ]
     now = " ".join(page.find_element(By.CLASS_NAME, "now").text.split())
     assert "trixie good 2 rules violated, 2 defects; kernel 6.12.2, rdma-core 56.1" in now
 
@@ -195,7 +198,7 @@ def test_nothing_in_a_history_becomes_markup(browser: webdriver.Chrome, tmp_path
     assert browser.execute_script("return document.querySelectorAll('img, script, b b, title *').length") == 0
     text = browser.execute_script("return document.body.textContent")
     assert text.count(MARKUP) >= 3
-    assert "<img src=x onerror=alert(1)> is no night" in text
+    assert "<img src=x onerror=alert(1)> is not a night" in text
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -286,7 +289,7 @@ def test_a_directory_without_a_night_is_no_history(
     for name in files:
         (tmp_path / name).write_text("")
     assert main(["report", "--history", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"rdma-cts: {tmp_path} is no history: there is no night in it\n"
+    assert capsys.readouterr().err == f"rdma-cts: {tmp_path} is not a history: there is no night in it\n"
     assert not (tmp_path / "history.html").exists()
 
 

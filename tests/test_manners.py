@@ -97,11 +97,11 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("run -k=", "run: argument -k: '' is no word; see ./rdma-cts run --help"),
-        ("run --guest --out=", "run: argument --out: '' is no path; see ./rdma-cts run --help"),
-        ("nightly --history=", "nightly: argument --history: '' is no path; see ./rdma-cts nightly --help"),
-        ("doctor --host=", "doctor: argument --host: '' is no word; see ./rdma-cts doctor --help"),
-        ("list -k=", "list: argument -k: '' is no word; see ./rdma-cts list --help"),
+        ("run -k=", "run: argument -k: '' is not a word; see ./rdma-cts run --help"),
+        ("run --guest --out=", "run: argument --out: '' is not a path; see ./rdma-cts run --help"),
+        ("nightly --history=", "nightly: argument --history: '' is not a path; see ./rdma-cts nightly --help"),
+        ("doctor --host=", "doctor: argument --host: '' is not a word; see ./rdma-cts doctor --help"),
+        ("list -k=", "list: argument -k: '' is not a word; see ./rdma-cts list --help"),
         ("run --guest --port 2", "--port is for a device of this host, not for the guest; give --device NAME"),
         (
             "run --guest --gid-index 0",
@@ -118,7 +118,7 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
         ("lits", "COMMAND 'lits' does not exist (did you mean list?); see ./rdma-cts --help"),
         ("report", "a report of which run? give its directory, or --history DIR"),
         ("run --guest --waivers /nowhere", "/nowhere: cannot be read: No such file or directory"),
-        ("run --guest --out /dev/null/x", "/dev/null/x cannot be written: /dev/null is no directory"),
+        ("run --guest --out /dev/null/x", "/dev/null/x cannot be written: /dev/null is not a directory"),
         ("run --resume /nowhere", "no run to resume in /nowhere: there is no plan.json"),
     ],
 )

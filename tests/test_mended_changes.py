@@ -150,7 +150,7 @@ def write(folder: Path, edits: str, more: str = "") -> None:
         ("  - {file: a.c, before: x, text: new}", "", r"a file is linux/NAME or rdma-core/NAME, not 'a.c'"),
         ("  - {file: linux/a.c, before: x, after: v, text: new}", "", r"one of above, before, after, instead, lines"),
         ("  - {file: linux/a.c, befor: x, text: new}", "", r"unknown key 'befor' in an edit \(did you mean before\?\)"),
-        ("  - {file: linux/a.c, before: x, text: new}", "defects: [abc]\n", r"'abc' is no fingerprint"),
+        ("  - {file: linux/a.c, before: x, text: new}", "defects: [abc]\n", r"'abc' is not a fingerprint"),
     ],
 )
 def test_a_mistake_in_a_change_is_one_line_with_its_place(tmp_path: Path, edits: str, more: str, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
+from commands.report import write_beside
+from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.records import Recorded, footer_record
 from conformance.tables.suite import load_suite
+from made_history import run_of, write_run
 from reports import junit
 from reports.digest import Digest, digest
 from reports.progress import Progress
@@ -152,8 +156,10 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
     said = summary(run, Path("out/run"), io.StringIO()).splitlines()
     assert said[1].startswith("the defects, the worst first: severity, number, what is wrong (rules)")
     first, second, third = said[2:5]
-    assert re.fullmatch(r"kernel crash  [0-9a-f]{12} ibv_reg_mr kills the kernel \(REG-15\) x1", first)
-    assert re.fullmatch(r"valid refused [0-9a-f]{12} ibv_reg_mr is refused with EINVAL: c0 \(REG-01\) x2", second)
+    assert re.fullmatch(r"kernel crash  [0-9a-f]{12} kernel fault during a registration: REG-15 \(REG-15\) x1", first)
+    assert re.fullmatch(
+        r"valid refused [0-9a-f]{12} a registration is refused with EINVAL: REG-01 \(REG-01\) x2", second
+    )
     assert third.startswith("BROKEN        REG-12 reg_mr/sample/c4: the harness could not")
     assert max(map(len, said[1:5])) == len(third) == 100
     assert "never shown" not in "".join(said)
@@ -233,3 +239,16 @@ def test_quiet_progress_says_nothing() -> None:
     progress.run_started(header(), 1)
     progress.result_recorded(result(SUITE.cases[0], "FAIL"), 1, 1)
     assert stream.getvalue() == ""
+
+
+def test_a_report_that_cannot_be_written_takes_no_smaller_one_with_it(tmp_path: Path) -> None:
+    """As on a disk that has no room for the page."""
+    run = tmp_path / "run"
+    write_run(run, run_of({2: "FAIL"}))
+    for name in ("summary.json", "junit.xml", "report.html"):
+        (run / name).unlink()
+    (run / "report.html").mkdir()
+    with pytest.raises(UserError, match=r"report\.html"):
+        write_beside(run)
+    assert json.loads((run / "summary.json").read_text())["exit_status"] == 1
+    assert "failure" in (run / "junit.xml").read_text()

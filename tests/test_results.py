@@ -11,11 +11,13 @@ import pytest
 
 from conformance.errors import UserError
 from conformance.judging import Judgement
+from conformance.model.evidence import Needs
 from conformance.model.observation import Observation
 from conformance.model.record import FooterRecord, Record
 from conformance.model.verdict import VERDICTS, Verdict
-from conformance.results.conclusions import conclude_rules, exit_status, rule_verdicts
+from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, decode, encode, footer_record, read_results, result_record
+from conformance.results.rule_conclusions import conclude_rules, rule_verdicts
 from conformance.results.writer import ResultsFile
 from samples import case, changed, header, numbered, registry, result
 
@@ -90,7 +92,7 @@ def test_the_verdict_of_a_rule_is_the_worst_of_its_cases(one: str, other: str) -
     first, second = numbered(2).cases
     lines = [result(first, other), result(second, one)]
     absent = other == "PASS" and one in ("UNSUPPORTED", "UNREACHABLE")
-    expected = "PASS" if absent else one
+    expected = "PARTIAL" if absent else one
     assert rule_verdicts(lines, registry()) == {"REG-01": expected}
     assert rule_verdicts(lines[::-1], registry()) == {"REG-01": expected}
 
@@ -105,14 +107,15 @@ def test_a_rule_that_is_verified_in_part_says_what_the_device_does_not_offer() -
         )
     ]
     lines[3]["reason"] = "no such memory here"
-    found = conclude_rules(lines)["REG-01"]
+    found = conclude_rules(lines, Needs())["REG-01"]
     assert found.absent == {"rereg_mr at libibverbs": 2, "no such memory here": 1}
     assert found.restriction == (
-        "verified where the device offers it; not offered: rereg_mr at libibverbs (2 cases); "
-        "no such memory here (1 case)"
+        "passed in part (0 of 2); not offered (2 cases): rereg_mr at libibverbs; "
+        "not reachable here (1 case): no such memory here"
     )
     made = footer_record([case.id for case in cases], lines, registry(), duration_s=1.0)
-    assert made["rules"] == {"REG-01": "PASS"}
+    assert made["rules"] == {"REG-01": "PARTIAL"}
+    assert made["rule_evidence"] == {"REG-01": found.as_data()}
     assert made["not_offered"] == {"REG-01": found.absent}
     assert "not_offered" not in footer_record([cases[0].id], lines[:1], registry(), duration_s=1.0)
 

@@ -105,3 +105,10 @@ def test_the_projects_rules_say_who_enforces_them_and_how_firmly() -> None:
     assert mistakes == []
     assert {rule.level for rule in rules.values()} <= set(LEVELS)
     assert {rule.layer for rule in rules.values()} <= set(LAYERS)
+
+
+def test_every_rule_has_a_short_name_of_its_own() -> None:
+    shorts = [rule.short for rule in registry().values()]
+    without = [rule.id for rule in registry().values() if not 0 < len(rule.short) <= 60]
+    assert without == [], "titles of defects need the key `short`, of at most 60 characters"
+    assert len(set(shorts)) == len(shorts)

@@ -39,7 +39,7 @@ UP = '{"type":"guest","event":"up","uptime_s":1.5}'
 
 
 def is_running(pid: int) -> bool:
-    """Whether this process exists and is no zombie."""
+    """Whether this process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -22,9 +22,10 @@ from conformance.execution.runner import no_progress, run_case
 from conformance.model.case import Case
 from conformance.model.observation import KernelEvidence
 from conformance.model.verdict import Verdict
-from conformance.results.conclusions import headline, rule_verdicts
+from conformance.results.conclusions import headline
 from conformance.results.points import deviations, read_points
 from conformance.results.records import encode
+from conformance.results.rule_conclusions import rule_verdicts
 from conformance.results.sweep_record import sweep_record
 from conformance.results.writer import ResultsFile
 from conformance.sweeps import native
@@ -471,14 +472,14 @@ def test_a_worker_that_dies_in_a_sweep_is_told_with_the_point_it_had_got_to(tmp_
     assert "at the point access=REMOTE_WRITE or one of those soon after it" in crash["reason"]
 
 
-def test_tiers_are_nested_and_the_smallest_proves_every_rule() -> None:
+def test_tiers_are_nested_and_the_smallest_touches_every_rule() -> None:
     suite = load_suite()
     smoke, default, whole = (of_tier(suite.cases, tier) for tier in ("smoke", "default", "exhaustive"))
     assert {case.id for case in smoke} <= {case.id for case in default} < {case.id for case in whole}
     assert {rule for case in smoke for rule in case.rules} == set(suite.registry)
-    assert len(smoke) <= len(suite.registry)
+    assert len(smoke) <= 2 * len(suite.registry)
     assert smoke == of_tier(suite.cases, "smoke")
-    assert not any(case.sweep and case.sweep.size > 100 for case in smoke)
+    assert not any(case.sweep and case.sweep.size > 500 for case in smoke)
 
 
 def test_an_order_by_seed_rests_on_no_other_case() -> None:

@@ -87,7 +87,7 @@ def test_no_command_makes_a_tree_of_directories(
     for out, why in (
         ("a/b/c", "there is no directory a/b"),
         ("out/a/b", "there is no directory out/a"),
-        ("/dev/null/x", "/dev/null is no directory"),
+        ("/dev/null/x", "/dev/null is not a directory"),
     ):
         assert refused([*command, "--out", out], capsys) == f"{out} cannot be written: {why}"
     assert list(tmp_path.iterdir()) == []
@@ -146,7 +146,7 @@ def test_standard_output_is_no_directory(
     ids=" ".join,
 )
 def test_an_empty_text_is_no_path(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert ": '' is no path; see " in refused(command, capsys)
+    assert ": '' is not a path; see " in refused(command, capsys)
 
 
 def test_no_option_can_be_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,7 +170,8 @@ def test_the_last_directory_is_made_and_the_one_where_runs_are(
 def test_a_file_is_no_directory_of_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("mine")
     assert (
-        refused(["run", "--guest", "--out", str(tmp_path / "file")], capsys) == f"{tmp_path / 'file'} is no directory"
+        refused(["run", "--guest", "--out", str(tmp_path / "file")], capsys)
+        == f"{tmp_path / 'file'} is not a directory"
     )
     assert (tmp_path / "file").read_text() == "mine"
 

@@ -13,6 +13,7 @@ from conformance.defects.cause import Cause, cause_of
 from conformance.defects.defect import Defect, defects_of, worst_severity
 from conformance.defects.severity import Severity, count_by_severity, severity_of
 from conformance.defects.symptom import Symptom, symptoms_of
+from conformance.defects.words import shorts_in
 
 __all__ = [
     "Answering",
@@ -26,6 +27,7 @@ __all__ = [
     "defects_of",
     "is_of_stack",
     "severity_of",
+    "shorts_in",
     "symptoms_of",
     "worst_severity",
 ]

@@ -90,8 +90,10 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
         other = fault.kind is FaultKind.OTHER and fault.seen
         return (effect, group, fault.seen[0] if other else _LASTING.get(fault.kind, fault.kind))
     errno = fault.answer if fault.answer.startswith("E") else ""
-    if errno and (effect is Effect.CODE or (effect is Effect.REFUSED and _is_one_line(group, errno))):
+    if errno and effect is Effect.CODE:
         return ("answered", group, errno)
+    if errno and effect is Effect.REFUSED and _is_one_line(group, errno):
+        return (effect, group, errno)
     return (effect, group, errno, rule)
 
 
@@ -124,7 +126,7 @@ def _of_kernel(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
 
 def _of_use(fault: Fault, rule: str) -> tuple[str, ...]:
     if fault.key == WINDOW:
-        return ("use", "window", rule)
+        return ("use", "window", rule) if fault.effect is Effect.MOVED else ("use", "window", rule, fault.effect)
     if fault.region:
         return ("use", "region", ", ".join(fault.region))
     if fault.dead:

@@ -23,7 +23,6 @@ Condition = tuple[str, ...]
 
 _ACCESS = frozenset(ENUMS["ibv_access_flags"].short_names)
 _FLAGS = re.compile(r"\baccess=([A-Z_|]+)")
-_ABSENT = re.compile(r"^!(\w+)$")
 _MOST_FLAGS = 2
 
 
@@ -55,17 +54,6 @@ def common_flags(symptoms: Sequence[Symptom], succeeded: Granted) -> Condition:
     """The shortest condition with a flag, if no call without it tells that flags do not matter; empty if none."""
     found = next(conditions(symptoms, succeeded), ())
     return found or next((each for each in conditions(symptoms, succeeded) if each), ())
-
-
-def absent_flags(symptoms: Sequence[Symptom]) -> tuple[str, ...]:
-    """The flags without which whole sweeps fail."""
-    return tuple(sorted({found[1] for each in symptoms if (found := _ABSENT.match(each.when))} & _ACCESS))
-
-
-def row_in_words(symptom: Symptom) -> str:
-    """The row of a case as words: ids of rows say what is special about them."""
-    row = symptom.case.rpartition("/")[2].partition("@")[0]
-    return row.replace("---", " - ").replace("-+-", " + ").replace("-", " ").replace("   ", " - ")
 
 
 def flags_of(symptom: Symptom) -> Flags | None:

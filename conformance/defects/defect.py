@@ -12,9 +12,11 @@ from conformance.defects.condition import granted
 from conformance.defects.merging import merged
 from conformance.defects.severity import Severity, severity_of
 from conformance.defects.symptom import Symptom, symptoms_of
-from conformance.defects.words import title_of
+from conformance.defects.words import Shorts, title_of
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
+
+_NONE: Shorts = {}
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,11 @@ class Defect:
         return all(symptom.record["effective"] == Verdict.STACK for symptom in self.symptoms)
 
 
-def defects_of(results: Iterable[ResultRecord]) -> list[Defect]:
-    """The defects in results that have every key of record_shape.RESULT, the most severe first."""
+def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[Defect]:
+    """The defects in results that have every key of record_shape.RESULT, the most severe first.
+
+    `shorts` are the short names of the rules, which titles have.
+    """
     records = list(results)
     by_cause: dict[Cause, list[Symptom]] = {}
     for record in records:
@@ -93,7 +98,7 @@ def defects_of(results: Iterable[ResultRecord]) -> list[Defect]:
     for causes in merged(by_cause, succeeded):
         symptoms = [symptom for cause in causes for symptom in by_cause[cause]]
         symptoms.sort(key=lambda symptom: (*_rank(symptom), place[id(symptom.record)]))
-        found.append(Defect(tuple(causes), tuple(symptoms), title_of(symptoms, succeeded)))
+        found.append(Defect(tuple(causes), tuple(symptoms), title_of(causes, symptoms, succeeded, shorts)))
     return sorted(found, key=_order)
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conformance.judging import crash_location
+from conformance.judging import crash_location, first_alarm
 from conformance.judging.kernel_alarms import lasting_site
 from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, REGION, WINDOW, Fault, FaultKind
 from conformance.model.record import Deviation, ResultRecord
@@ -128,7 +128,7 @@ def fault_of_old(record: ResultRecord, line: str, verdict: str, deviation: Devia
         returned=returned[1] if returned else "",
         statuses=(answer,) if status else tuple(map(str, seen["wc"])) if seen.get("wc") else None,
         expected=_wanted(line),
-        seen=_seen(kind, line, call, answer),
+        seen=_seen(kind, line, call, answer, record["kernel"].get("log", ())),
         site=lasting_site(crash_location(record["kernel"].get("log", ()))) or lasting_site(record["reason"]),
     )
 
@@ -162,10 +162,11 @@ def verb_of(call: str) -> str:
     return _OF_COMMAND.get(title.removeprefix(_UVERBS), title) if title.startswith(_UVERBS) else title
 
 
-def _seen(kind: FaultKind, line: str, call: str, answer: str) -> tuple[str, ...]:
+def _seen(kind: FaultKind, line: str, call: str, answer: str, log: Sequence[str]) -> tuple[str, ...]:
     if kind in (FaultKind.PROCESS_DIED, FaultKind.KERNEL_DIED, FaultKind.HUNG):
         ended = _SIGNAL.search(line)
-        return (line.replace(call, "", 1).lstrip(": "), (ended[1] or ended[2]) if ended else "", "", "", "")
+        by = (ended[1] or ended[2]) if ended else ""
+        return (line.replace(call, "", 1).lstrip(": "), by, "", first_alarm(log), "")
     if kind is FaultKind.OTHER:
         return (re.sub(r"0x[0-9a-f]+|\d+", "#", line.replace(call, "", 1)),)
     return (answer,) if answer else ()

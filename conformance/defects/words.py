@@ -1,150 +1,143 @@
-"""A defect told in words, in one line. Not for its condition (condition.py)."""
+"""The title of a defect: what is wrong, in one line and in the field's words.
+
+It is made of the defect's cause and of the short name of the rule in it, and so is the same whichever cases have shown
+the defect. Not for causes (cause.py).
+"""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from conformance.defects.cause import ACCESS, BIND, INVALIDATION, REGISTRATION, group_of
-from conformance.defects.condition import Granted, absent_flags, common_flags, row_in_words
+from conformance.defects.cause import ACCESS, BIND, INVALIDATION, REGISTRATION, Cause
+from conformance.defects.condition import Granted, common_flags
 from conformance.defects.kernel_site import site_of
 from conformance.defects.symptom import Symptom
-from conformance.model.fault import WINDOW, Effect
+from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, Effect, FaultKind
+from conformance.model.record import HeaderRecord
 
-Symptoms = Sequence[Symptom]
+# What a rule is about, by its id.
+Shorts = Mapping[str, str]
 
-_KEY = re.compile(r"0x[0-9a-f]+")
-_NULL = re.compile(r"\b(\w+)=NULL")
-_MOST_NAMES = 3
-# Every group of several verbs.
 _GROUPS = {REGISTRATION: "a registration", BIND: "a bind", INVALIDATION: "an invalidation", ACCESS: "an access"}
+# What is said of a region before and behind the word.
+_BEFORE = {ON_DEMAND: "on-demand (ODP) "}
+_BEHIND = {OWN_ADDRESSES: " with hca_va or ZERO_BASED", PERSISTENT: " of persistent memory", HUGE: " of huge pages"}
+_REMARKS: Mapping[str, str] = {
+    FaultKind.WRONG_INVALIDATED_KEY: "the receiver is not told the invalidated key",
+    FaultKind.WRONG_IMMEDIATE: "the receiver is told other immediate data",
+    FaultKind.WRONG_LENGTH: "the receiver is told another length",
+    FaultKind.WRONG_OPCODE: "the completion names another operation",
+    FaultKind.WRONG_WR_ID: "the completion has another wr_id",
+    FaultKind.WRONG_RKEY: "the structure of the window has another rkey",
+    FaultKind.WRONG_STATE: "the queue pair is in another state",
+    FaultKind.WRONG_STRUCTURE: "the structure of the region differs from what was asked",
+    FaultKind.SEVERAL_COMPLETIONS: "one request has several completions",
+    FaultKind.UNASKED_COMPLETION: "a completion comes that was not asked for",
+    FaultKind.DIFFERENT: "what is installed differs from the document",
+}
+_MOST_NAMES = 3
 
 
-def title_of(symptoms: Symptoms, succeeded: Granted) -> str:
-    """What is wrong, in one line. `symptoms` have one cause, the most severe first; `succeeded`: see `granted`."""
-    effect = symptoms[0].fault.effect
-    if effect is Effect.REFUSED:
-        return _refused(symptoms, succeeded)
-    return _TITLES[effect](symptoms)
+def shorts_in(header: HeaderRecord) -> Shorts:
+    """The short names of the rules in the header of a run; runs of older versions have none."""
+    return {id_: str(texts.get("short", "")) for id_, texts in (header.get("rules") or {}).items()}
 
 
-def _refused(symptoms: Symptoms, succeeded: Granted) -> str:
-    answer = f" with {symptoms[0].fault.answer}" if symptoms[0].fault.answer else ""
-    with_, without = common_flags(symptoms, succeeded), absent_flags(symptoms)
-    if with_:
-        return f"{_what(symptoms)} with {_names(with_)} is refused{answer}"
-    if without:
-        return f"{_what(symptoms)} is refused{answer} on regions without {_names(without)}"
-    return f"{_what(symptoms)} is refused{answer}: {row_in_words(symptoms[0])}"
+def title_of(causes: Sequence[Cause], symptoms: Sequence[Symptom], succeeded: Granted, shorts: Shorts) -> str:
+    """The title of a defect of these causes, the first of which names it; `succeeded`: see `condition.granted`."""
+    first = causes[0]
+    if len(causes) > 1 and (flags := common_flags(symptoms, succeeded)):
+        return f"a registration with {_names(flags)} is refused{_with(first.key[2])}"
+    return _TITLES[first.key[0]](first.key[1:], symptoms[0], shorts)
 
 
-def _kernel_died(symptoms: Symptoms) -> str:
-    first = symptoms[0]
-    site, kind = site_of(first.fault), ", ".join(first.fault.region)
-    by = f"a region {_with(kind)}" if kind else first.verb
-    return f"{by} kills the kernel" + (f" in {site}" if site else "")
+def _names(names: Sequence[str]) -> str:
+    return " and ".join(names[:_MOST_NAMES])
 
 
-def _kernel_alarm(symptoms: Symptoms) -> str:
-    site = site_of(symptoms[0].fault)
-    return f"the kernel complains during {symptoms[0].verb}" + (f", in {site}" if site else "")
+def _with(errno: str) -> str:
+    return f" with {errno}" if errno else ""
 
 
-def _hung(symptoms: Symptoms) -> str:
-    return f"{symptoms[0].verb} does not come back: {row_in_words(symptoms[0])}"
+def _group(group: str) -> str:
+    return _GROUPS.get(group, group)
 
 
-def _process_died(symptoms: Symptoms) -> str:
-    first = symptoms[0]
-    by, null = first.fault.ended_by, _NULL.findall(first.call)
-    end = f" {'by' if by.startswith('SIG') else 'with'} {by}" if by else ""
-    return f"{first.verb}{f' with {_names(null)} NULL' if null else ''} ends the process{end}"
+def _kernel(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
+    site = site_of(symptom.fault)
+    return f"kernel fault in {site}" if site else f"kernel fault during {_group(key[0])}{_short(key[-1], shorts)}"
 
 
-def _moved(symptoms: Symptoms) -> str:
-    outside = any(each.fault.outside for each in symptoms)
-    if symptoms[0].fault.key != WINDOW:
-        where = "outside of it" if outside else "that it must not"
-        return f"{_operations(symptoms)} through a key of {_region(symptoms)} moves bytes {where}"
-    if outside:
-        return "whatever a window's rights allow also reaches outside of it"
-    return f"{_operations(symptoms)} through a window's key moves bytes that it must not"
+def _short(rule: str, shorts: Shorts) -> str:
+    return f": {shorts.get(rule) or rule}" if rule else ""
 
 
-def _misplaced(symptoms: Symptoms) -> str:
-    return f"data through {_region(symptoms)} go elsewhere or are lost under SUCCESS"
+def _process(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
+    group, by = key
+    if by.startswith("SIG"):
+        return f"{_group(group)} ends the process by {by}"
+    return f"{_group(group)} ends the process{_short(by, shorts)}"
 
 
-def _accepted(symptoms: Symptoms) -> str:
-    first = symptoms[0]
-    if first.verb == "connect_qp":
-        return f"{first.judged.partition('(')[0]} that was refused is carried out later: {row_in_words(first)}"
-    what = _operations(symptoms) if group_of(first.verb) == ACCESS else _what(symptoms)
-    return f"{what} succeeds: {row_in_words(first)}"
+def _use(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
+    what, *more = key
+    if what == "window":
+        rule, effect = more[0], more[1] if len(more) > 1 else Effect.MOVED
+        return f"{shorts.get(rule) or rule}: {_THROUGH_A_WINDOW[effect]}"
+    if what == "region" and len(more) == 1:
+        kinds = more[0].split(", ")
+        before, behind = ("".join(words.get(kind, "") for kind in kinds) for words in (_BEFORE, _BEHIND))
+        return f"{before}region{behind}: bytes are lost, misplaced or refused"
+    if what == "region":
+        return _THROUGH_A_REGION[more[0]].format(more[1] or "an operation")
+    return {"dead key": "a key works though its region is gone"}.get(what, "keys reach outside of their region")
 
 
-def _code(symptoms: Symptoms) -> str:
-    return f"{_what(symptoms)} gives {symptoms[0].fault.answer}{_instead(symptoms)}"
-
-
-def _status(symptoms: Symptoms) -> str:
-    return f"refused requests complete with {symptoms[0].fault.answer}{_instead(symptoms)}"
-
-
-def _kept(symptoms: Symptoms) -> str:
-    return f"something is still held after {symptoms[0].verb}: {row_in_words(symptoms[0])}"
-
-
-def _remark(symptoms: Symptoms) -> str:
-    first = symptoms[0]
-    told = first.line.removeprefix("afterwards ").replace(first.call, "", 1).lstrip(": ")
-    return f"{first.verb}: {_KEY.sub('the key', told.partition(', not ')[0])}"
-
-
-_TITLES: Mapping[Effect, Callable[[Symptoms], str]] = {
-    Effect.KERNEL_DIED: _kernel_died,
-    Effect.KERNEL_ALARM: _kernel_alarm,
-    Effect.HUNG: _hung,
-    Effect.PROCESS_DIED: _process_died,
-    Effect.MOVED: _moved,
-    Effect.MISPLACED: _misplaced,
-    Effect.ACCEPTED: _accepted,
-    Effect.CODE: _code,
-    Effect.STATUS: _status,
-    Effect.KEPT: _kept,
-    Effect.REMARK: _remark,
+_THROUGH_A_WINDOW: Mapping[str, str] = {
+    Effect.MOVED: "its rkey moves bytes that it does not grant",
+    Effect.MISPLACED: "data go elsewhere or are lost under SUCCESS",
+    Effect.REFUSED: "valid requests are refused",
+}
+_THROUGH_A_REGION: Mapping[str, str] = {
+    Effect.MOVED: "{} through a region's key moves bytes that nobody granted",
+    Effect.MISPLACED: "data of {} go elsewhere or are lost under SUCCESS",
+    Effect.REFUSED: "valid requests are refused: {}",
+    Effect.KERNEL_DIED: "the use of a region kills the kernel",
 }
 
 
-def _instead(symptoms: Symptoms) -> str:
-    wanted = Counter(name for each in symptoms for name in each.fault.expected)
-    return f" instead of {_names([name for name, _ in wanted.most_common()], 'or')}" if wanted else ""
+def _refused(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
+    group, errno, *rule = key
+    if not rule:
+        return f"a valid {_group(group).partition(' ')[2] or group} is refused{_with(errno)}"
+    return f"{_group(group)} is refused{_with(errno)}{_short(rule[0], shorts)}"
 
 
-def _operations(symptoms: Symptoms) -> str:
-    found = {each.fault.operation for each in symptoms} - {""}
-    return _names(sorted(found)) or "traffic"
+def _accepted(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
+    group, _, rule = key
+    if group == "connect_qp":
+        return f"a request that was refused is carried out later{_short(rule, shorts)}"
+    return f"{_group(group)} is not refused{_short(rule, shorts)}"
 
 
-def _region(symptoms: Symptoms) -> str:
-    kind = ", ".join(symptoms[0].fault.region)
-    return f"a region {_with(kind)}" if kind else "a region"
+def _remark(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
+    found = _REMARKS.get(symptom.fault.kind)
+    return f"{_group(key[0])}: {found}" if found else f"{_group(key[0])}{key[1]}"
 
 
-def _with(kind: str) -> str:
-    """`a region …`: on demand, with addresses of its own."""
-    return " ".join(part if part == "on demand" else f"with {part}" for part in kind.split(", "))
-
-
-def _what(symptoms: Symptoms) -> str:
-    """The verb that failed; if there are several, what they do."""
-    verbs = {each.verb for each in symptoms}
-    return _GROUPS.get(group_of(symptoms[0].verb), "") if len(verbs) > 1 else symptoms[0].verb
-
-
-def _names(names: Sequence[str], word: str = "and") -> str:
-    shown = list(names[:_MOST_NAMES])
-    if len(names) > len(shown):
-        return f"{', '.join(shown)} {word} {len(names) - len(shown)} more"
-    return f" {word} ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
+_Title = Callable[[Sequence[str], Symptom, Shorts], str]
+# By the first word of a cause's key.
+_TITLES: Mapping[str, _Title] = {
+    "kernel": _kernel,
+    Effect.PROCESS_DIED: _process,
+    "core": lambda key, symptom, shorts: f"the RDMA core answers {_group(key[0])}{_with(key[1])}",
+    "use": _use,
+    Effect.STATUS: lambda key, symptom, shorts: f"refused requests complete with {key[0]} instead of their own status",
+    Effect.REMARK: _remark,
+    "answered": lambda key, symptom, shorts: f"{_group(key[0])} fails{_with(key[1])} instead of the documented errno",
+    Effect.ACCEPTED: _accepted,
+    Effect.REFUSED: _refused,
+    Effect.KEPT: lambda key, symptom, shorts: f"{_group(key[0])} leaves something behind{_short(key[2], shorts)}",
+    Effect.HUNG: lambda key, symptom, shorts: f"{_group(key[0])} does not end{_short(key[2], shorts)}",
+    Effect.CODE: lambda key, symptom, shorts: f"{_group(key[0])} fails with no documented code{_short(key[2], shorts)}",
+}

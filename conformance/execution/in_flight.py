@@ -1,6 +1,6 @@
 """Requests that are in flight while a call is made: they are posted before it and awaited after it.
 
-What the requests still do after the call is seen in memory that is filled anew when the call has returned. Not for
+What the requests still do after the call is seen in memory that is filled again when the call has returned. Not for
 operations that are awaited at once (traffic.py).
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ctypes
 
-from conformance.bench.calls import errno_name
-from conformance.bench.memory_areas import CANARY, pattern, repeated
+from conformance.bench.calls import Sge, errno_name
+from conformance.bench.memory_areas import CANARY, Part, pattern, repeated
 from conformance.bench.work_requests import Completion, SendRequest
 from conformance.errors import SetupRefused
 from conformance.execution.context import CaseContext
@@ -28,16 +28,22 @@ def _answer(returned: str) -> Observation:
 
 
 def post_traffic(context: CaseContext, step: Step) -> Observation:
-    """Posts REQUESTS requests of a peer on a range, over a pair of the case, and does not wait for them."""
-    queue, operation = context.pairs[str(step.arguments["qp"])].requester, str(step.arguments["op"])
-    rkey, addr, length = context.numbers(step.arguments, "rkey", "addr", "length")
+    """Posts REQUESTS requests on a range, over a pair of the case, and does not wait for them.
+
+    With `lkey` its owner posts them, as operations on memory of the peer; else the peer does.
+    """
+    name, operation = str(step.arguments["qp"]), str(step.arguments["op"])
+    pair, owned = context.pairs[name], bool(step.arguments["lkey"])
+    key, addr, length = context.numbers(step.arguments, "lkey" if owned else "rkey", "addr", "length")
     length = _OPCODES[operation] or length
-    local = context.harness.scratch(queue.pd, length, "in flight", _RIGHTS)
-    ctypes.memmove(local.addr, pattern(length), length)
+    queue, other = (pair.responder, pair.requester) if owned else (pair.requester, pair.responder)
+    scratch = context.harness.scratch((other if owned else queue).pd, length, "in flight", _RIGHTS)
+    ctypes.memmove(scratch.addr, pattern(length), length)
+    own = Sge(addr, length, key % (1 << 32)) if owned else scratch
+    rkey, at = (scratch.rkey, scratch.addr) if owned else (key % (1 << 32), addr)
+    context.in_flight[name] = (queue, Part(scratch.addr, length))
     for _ in range(REQUESTS):
-        request = SendRequest(
-            operation, context.next_wr_id(), (local,), rkey=rkey % (1 << 32), remote_addr=addr, compare_add=1
-        )
+        request = SendRequest(operation, context.next_wr_id(), (own,), rkey=rkey, remote_addr=at, compare_add=1)
         returned = queue.post_send(request)
         if returned.value:
             raise SetupRefused("posting a request", errno_name(returned.value))
@@ -45,16 +51,18 @@ def post_traffic(context: CaseContext, step: Step) -> Observation:
 
 
 def await_traffic(context: CaseContext, step: Step) -> Observation:
-    """Fills the memory, and awaits the completions of all requests: 0, or `changed` if a byte has changed meanwhile.
+    """Fills the memory, and awaits the completions of all requests.
 
-    Whether the requests were carried out before the call, or fail, is open: both are recorded.
+    0, or `changed` if a byte has changed meanwhile, or `leaked` if one of the new ones is at the other end. Whether the
+    requests were carried out before the call, or fail, is open: both are recorded.
     """
-    pair, memory = context.pairs[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
+    (queue, other), memory = context.in_flight[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, CANARY, memory.size)
-    found = pair.requester.completions(REQUESTS)
+    found = queue.completions(REQUESTS)
     same = ctypes.string_at(memory.addr, memory.size) == repeated(CANARY, memory.size)
-    seen = _answer("0" if same and len(found) == REQUESTS else "changed" if not same else "no completion")
-    return {**seen, "marker": [each.status for each in found]}
+    leaked = CANARY in ctypes.string_at(other.addr, other.size)
+    returned = "changed" if not same else "leaked" if leaked else "0" if len(found) == REQUESTS else "no completion"
+    return {**_answer(returned), "marker": [each.status for each in found]}
 
 
 def connect_qp(context: CaseContext, step: Step) -> Observation:

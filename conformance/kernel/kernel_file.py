@@ -10,7 +10,7 @@ _CHUNK = 1 << 16
 
 
 class KernelFile:
-    """A file of the kernel that stays open, and whose text is made anew each time it is read.
+    """A file of the kernel that stays open, and whose text is made again each time it is read.
 
     To look up its path takes longer than to read it. A process that has been forked opens it again, because the kernel
     answers for the process that has opened /proc/self.

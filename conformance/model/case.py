@@ -131,8 +131,9 @@ class Expectation:
     "one" if it must have one once it is posted, whatever became of it. `rkey`: whether the key in the structure of the
     window must be "changed" or "unchanged". `opcode`: "as_posted" if the completions must name the operation that was
     posted. `invalidated`: "as_posted" if the receiver of a SEND with invalidation must be told the key. `because`: the
-    reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it. `after`: of a
-    step afterwards, the outcome of the judged call without which the step is not made.
+    reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it. `otherwise`:
+    "unreachable" if the row only presupposes the refusal, and shows nothing without it. `after`: of a step afterwards,
+    the outcome of the judged call without which the step is not made.
     """
 
     outcome: str
@@ -144,6 +145,7 @@ class Expectation:
     opcode: str = ""
     invalidated: str = ""
     because: str = ""
+    otherwise: str = ""
     after: str = ""
 
     def as_data(self) -> dict[str, Any]:
@@ -152,7 +154,7 @@ class Expectation:
         for name in ("errno", "code"):
             if getattr(self, name):
                 data[name] = list(getattr(self, name))
-        for name in ("mr", "completion", "rkey", "opcode", "invalidated", "because", "after"):
+        for name in ("mr", "completion", "rkey", "opcode", "invalidated", "because", "otherwise", "after"):
             if getattr(self, name):
                 data[name] = getattr(self, name)
         return data

@@ -77,10 +77,13 @@ class UnderTest(TypedDict, total=False):
 class RuleTexts(TypedDict, total=False):
     """The fields of a rule that reports show, so that they need no other file.
 
-    `quote` holds the words of the document; a rule that has none has `unquoted`, the reason.
+    `quote` holds the words of the document; a rule that has none has `unquoted`, the reason. `evidence` names what has
+    to be seen in a run that verifies it, in so many `cases`; `conditional`, of a situation that no stack needs to have,
+    says which.
     """
 
     verb: str
+    short: str
     statement: str
     document: str
     section: str
@@ -90,6 +93,9 @@ class RuleTexts(TypedDict, total=False):
     layer: str
     since: str
     failure_means: str
+    evidence: list[str]
+    cases: int
+    conditional: str
 
 
 class WaiverFile(TypedDict):
@@ -124,7 +130,11 @@ class SupervisorFacts(TypedDict, total=False):
 
 
 class HeaderRecord(TypedDict):
-    """The first record: what is under test, the rules, and the ids of all planned cases in their order."""
+    """The first record: what is under test, the rules, and the ids of all planned cases in their order.
+
+    `left_out` is the number of cases of the default tier that are not planned. `controls` names what has to be granted
+    for a refusal to count, where that is not the same operation on the same set-up.
+    """
 
     type: Literal["header"]
     schema: str
@@ -136,6 +146,8 @@ class HeaderRecord(TypedDict):
     rules: NotRequired[dict[str, RuleTexts]]
     seed: int | None
     planned: list[str]
+    left_out: NotRequired[int]
+    controls: NotRequired[dict[str, str]]
     argv: list[str]
     started: str
     tier: NotRequired[str | None]
@@ -240,6 +252,34 @@ class PointsFile(TypedDict):
     index: str
 
 
+class Shows(TypedDict):
+    """What a result that passes shows of its rules: an operation that was granted or refused, and on which set-up.
+
+    A sweep names the rule, the verdict of the points that would show it, and if these are absent, what they lack.
+    """
+
+    shows: str
+    on: str
+    rule: NotRequired[str]
+    verdict: NotRequired[Verdict]
+    lacking: NotRequired[str]
+
+
+class Missing(TypedDict):
+    """Why a part of the evidence of a rule was not seen in a run; see results/conclusions.py."""
+
+    why: str
+    because: str
+
+
+class EvidenceFacts(TypedDict):
+    """The evidence of a rule in a run: how many parts it needs and how many were seen, and the others by name."""
+
+    needed: int
+    seen: int
+    missing: dict[str, Missing]
+
+
 class ResultRecord(TypedDict):
     """The result of one case. The keys from `space` on are those of sweeps and random sequences.
 
@@ -275,6 +315,7 @@ class ResultRecord(TypedDict):
     claimed: NotRequired[str]
     notes: NotRequired[list[str]]
     set_up: NotRequired[SetUp]
+    evidence: NotRequired[list[Shows]]
     space: NotRequired[SpaceFacts]
     points: NotRequired[dict[str, int]]
     rule_verdicts: NotRequired[dict[str, str]]
@@ -300,8 +341,8 @@ class FooterRecord(TypedDict):
     """The last record; `verdicts` counts cases by effective verdict, `rules` has the verdict on each rule.
 
     `confirmation` counts violations: confirmed, not confirmed and not tried; it is absent if none were to be confirmed.
-    `not_offered` has for each rule that is verified in part what the device or the stack does not offer of it, with the
-    number of cases; it is absent if there is no such rule.
+    `rule_evidence` has for each rule that passed in part what was seen of it and what was not, `not_offered` what the
+    device or the stack does not offer of it, with the number of cases; each is absent if there is no such rule.
     """
 
     type: Literal["footer"]
@@ -312,6 +353,7 @@ class FooterRecord(TypedDict):
     points: int
     duration_s: float
     not_offered: NotRequired[dict[str, dict[str, int]]]
+    rule_evidence: NotRequired[dict[str, EvidenceFacts]]
     boots: NotRequired[int]
     resumed: NotRequired[int]
     confirmation: NotRequired[dict[str, int]]

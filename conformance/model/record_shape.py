@@ -74,6 +74,7 @@ HEADER: HeaderRecord = {
     "rules": {},
     "seed": None,
     "planned": [],
+    "controls": {},
     "argv": [],
     "started": "",
 }
@@ -101,6 +102,7 @@ RESULT: ResultRecord = {
     "claimed": "",
     "notes": [],
     "set_up": {"given": [], "before": []},
+    "evidence": [],
     "space": {},
     "points": {},
     "rule_verdicts": {},

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from conformance.model.evidence import Needs
 from conformance.model.record import RuleTexts
 from conformance.yamldoc.nodes import Location
 
@@ -28,7 +29,12 @@ class Rule:
     means to an application. `location` is that of the id in its file.
 
     `quote` is at most one sentence, word for word, from `section` of `document`; `[…]` stands for words left out.
+    `short` is what it is about in a few words, for titles of defects; without it these have the id.
+
     If the document cannot be quoted, `unquoted` has the reason; one of the two is empty.
+
+    `evidence` names what verifies it, if that is not all that its cases can show. `conditional` says of which stacks it
+    speaks, if there need be none: where no case of it can be reached, nothing is left to be shown.
     """
 
     id: str
@@ -44,6 +50,9 @@ class Rule:
     since: str
     failure_means: str
     location: Location
+    short: str = ""
+    evidence: tuple[str, ...] = ()
+    conditional: str = ""
 
     def as_data(self) -> RuleTexts:
         """Returns the fields that a results file has of the rule, so that reports need no other file."""
@@ -57,16 +66,31 @@ class Rule:
             "since": self.since,
             "failure_means": self.failure_means,
         }
+        if self.short:
+            texts["short"] = self.short
         if self.quote:
             texts["quote"] = self.quote
         else:
             texts["unquoted"] = self.unquoted
+        if self.conditional:
+            texts["conditional"] = self.conditional
         return texts
 
 
 class Registry(dict[str, Rule]):
-    """Rules by id. `predicates` are texts of named predicates, which the sweeps of all tables can use."""
+    """Rules by id. `predicates` are texts of named predicates, which the sweeps of all tables can use.
+
+    `needs` is what verifies the rules, by the tables that were read with them.
+    """
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         super().__init__({rule.id: rule for rule in rules})
         self.predicates: dict[str, str] = {}
+        self.needs = Needs()
+
+    def as_data(self) -> dict[str, RuleTexts]:
+        """The rules in the form of a results file."""
+        texts = {rule.id: rule.as_data() for rule in self.values()}
+        for rule, items in self.needs.items.items():
+            texts[rule] |= {"evidence": list(items), "cases": self.needs.cases.get(rule, 0)}
+        return texts

@@ -17,10 +17,12 @@ class Verdict(StrEnum):
     STACK = "STACK"  # only as an effective verdict, of a run about a device: of what the stack answers on every one
     UNREACHABLE = "UNREACHABLE"  # this stack cannot be brought into the situation
     UNSUPPORTED = "UNSUPPORTED"  # the device does not declare the capability, and refuses properly
+    PARTIAL = "PARTIAL"  # only of a rule: what was seen of it passes, and not all that verifies it was seen
     PASS = "PASS"
 
 
-# From the worst to the best: a rule's verdict is the worst of its cases'.
-VERDICTS = tuple(Verdict)
+# From the worst to the best: a rule's verdict is the worst of its cases', or PARTIAL instead of PASS.
+OF_RULES = tuple(Verdict)
+VERDICTS = tuple(verdict for verdict in Verdict if verdict != Verdict.PARTIAL)
 VIOLATIONS = (Verdict.CRASH, Verdict.HANG, Verdict.FAIL)
 INCOMPLETE = (Verdict.BROKEN, Verdict.MISSED)

@@ -31,6 +31,7 @@ from conformance.run_options import RunOptions
 from conformance.supervision import WorkerEnd
 from conformance.supervision.losses import loss_of
 from conformance.tables.suite import VERSION, Suite
+from conformance.tables.tiers import left_out
 
 # The recorder's name among the plugins of pytest.
 NAME = "rdma-cts-recorder"
@@ -117,7 +118,10 @@ class Recorder:
         self.options = options_of(self.config, None if has_several(self.config) else self.device["name"])
         header = header_record(suite, self.device, self.planned, list(self.config.invocation_params.args))
         if self.live:
-            header["rules"] = {}  # the supervisor has them, and the port of an emulated guest is slow
+            header |= {
+                "rules": {},
+                "controls": {},
+            }  # the supervisor has them, and the port of an emulated guest is slow
         header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
         if has_several(self.config):
             header["devices"] = named_devices(self.config)
@@ -214,9 +218,11 @@ def header_record(suite: Suite, device: DeviceFacts, planned: Sequence[str], arg
         "env": environment(),
         "device": device,
         "under_test": under_test(device["driver"]),
-        "rules": {rule.id: rule.as_data() for rule in suite.registry.values()},
+        "rules": suite.registry.as_data(),
         "seed": None,
         "planned": list(planned),
+        "left_out": len(left_out(suite.cases, planned)),
+        "controls": dict(suite.registry.needs.controls),
         "argv": [str(argument) for argument in argv],
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }

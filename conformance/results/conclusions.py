@@ -1,84 +1,21 @@
-"""Conclusions from recorded results: the verdict on a rule, its headline, and the exit status of a run. Pure functions.
+"""Conclusions from recorded results: what a run comes to, its exit status, and lines about results. Pure functions.
 
-Not for judging a case (judging/) and not for the layout of reports.
+Not for the verdicts on rules (rule_conclusions.py), nor on cases (judging/), and not for the layout of reports.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from conformance.model.evidence import Needs
 from conformance.model.record import Deviation, FooterRecord, ResultRecord
-from conformance.model.rules import Registry
-from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
+from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 
-# What says nothing against a rule that other cases verify: the device or the stack does not offer that part.
-_ABSENT = (Verdict.UNREACHABLE, Verdict.UNSUPPORTED)
-
-
-@dataclass
-class RuleConclusion:
-    """What the results come to for one rule.
-
-    `absent` says which part of a verified rule could not be checked: for each capability missing at an entry, or
-    each reason why a case cannot be reached, the number of cases. It is empty for any other verdict.
-    """
-
-    verdict: Verdict
-    absent: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def restriction(self) -> str:
-        """Which part of the rule was not offered, as a clause for people; empty if all of it was."""
-        if not self.absent:
-            return ""
-        parts = "; ".join(
-            f"{what} ({count:,} {'case' if count == 1 else 'cases'})" for what, count in self.absent.items()
-        )
-        return f"verified where the device offers it; not offered: {parts}"
-
-
-def conclude_rules(results: Iterable[ResultRecord]) -> dict[str, RuleConclusion]:
-    """For each rule that has a result, the worst verdict of its cases, but for what the device does not offer.
-
-    UNSUPPORTED and UNREACHABLE do not outrank a PASS: the rule is verified where the device offers it. A PASS of a case
-    that the documents leave open verifies nothing, and does not make up for a part that is absent.
-    """
-    by_rule: dict[str, list[ResultRecord]] = {}
-    for record in results:
-        for rule in record["rules"]:
-            by_rule.setdefault(rule, []).append(record)
-    return {rule: _conclude(rule, records) for rule, records in by_rule.items()}
-
-
-def _conclude(rule: str, records: Sequence[ResultRecord]) -> RuleConclusion:
-    verdicts = [verdict_on(rule, record) for record in records]
-    worst = min(verdicts, key=VERDICTS.index)
-    verified = any(
-        verdict == Verdict.PASS and record["expected"].get("outcome") != "open"
-        for verdict, record in zip(verdicts, records, strict=True)
-    )
-    if worst not in _ABSENT or not verified:
-        return RuleConclusion(worst)
-    count: Counter[str] = Counter()
-    for verdict, record in zip(verdicts, records, strict=True):
-        if verdict in _ABSENT:
-            count[_absent(verdict, record)] += 1
-    return RuleConclusion(Verdict.PASS, dict(count))
-
-
-def _absent(verdict: Verdict, record: ResultRecord) -> str:
-    lacking = record["observed"].get("lacking", ())
-    if verdict == Verdict.UNSUPPORTED and lacking:
-        return f"{', '.join(lacking)} at {record['entry']}" if record["entry"] else ", ".join(lacking)
-    return record["reason"]
-
-
-def rule_verdicts(results: Iterable[ResultRecord], registry: Registry) -> dict[str, Verdict]:
-    """The verdict on each rule that has a result (see `conclude_rules`), in the registry's order."""
-    found = conclude_rules(results)
-    return {rule: found[rule].verdict for rule in registry if rule in found}
+if TYPE_CHECKING:
+    from conformance.results.rule_conclusions import RuleConclusion
 
 
 def verdict_on(rule: str, record: ResultRecord) -> Verdict:
@@ -117,6 +54,102 @@ def format_points(deviation: Deviation) -> str:
 def format_more(number: int) -> str:
     """That there are more groups of points than the one that was told; empty if there are none."""
     return f" (and {number} more way{'s' if number > 1 else ''})" if number > 0 else ""
+
+
+# The standing of a rule, by its verdict; in the order of the summary sentence.
+VERIFIED, IN_PART, TOUCHED, VIOLATED = "verified", "in part", "touched", "violated"
+WAIVED, OF_STACK = "waived", "of the stack"
+UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE = "unsupported", "unreachable", "undecided", "not run"
+STANDING: Mapping[str, str] = {
+    Verdict.PASS: VERIFIED,
+    Verdict.PARTIAL: IN_PART,
+    **dict.fromkeys(VIOLATIONS, VIOLATED),
+    Verdict.WAIVED: WAIVED,
+    Verdict.STACK: OF_STACK,
+    Verdict.UNSUPPORTED: UNSUPPORTED,
+    Verdict.UNREACHABLE: UNREACHABLE,
+    **dict.fromkeys(INCOMPLETE, UNDECIDED),
+}
+# TOUCHED stands for both of the first in a run of the smallest tier, which is no more than that.
+STANDINGS = (VERIFIED, IN_PART, TOUCHED, VIOLATED, WAIVED, OF_STACK, UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE)
+
+
+@dataclass(frozen=True)
+class RunConclusion:
+    """What a run comes to, in the words of every report, and its exit status.
+
+    `left` says what keeps a run without a violation from saying more; of an `incomplete` one, another run can.
+    """
+
+    words: str
+    status: int
+    left: tuple[str, ...] = ()
+    incomplete: bool = False
+
+    @property
+    def conforms(self) -> bool:
+        """Whether nothing is left: the whole default tier was run, and no rule was violated."""
+        return self.status == 0 and not self.left
+
+
+def conclude_run(
+    device: str,
+    footer: FooterRecord | None,
+    of: Iterable[str],
+    rules: Mapping[str, RuleConclusion],
+    needs: Needs,
+    *,
+    left_out: int | None,
+    unrecorded: int,
+) -> RunConclusion:
+    """The conclusion about a run of the rules `of`, of which `rules` have a result.
+
+    `left_out` is the number of cases of the default tier that were not planned, None if that is not known;
+    `unrecorded` that of planned cases without a result.
+    """
+    if footer is None:
+        return RunConclusion("the run was cut short", 3, incomplete=True)
+    standings = {rule: STANDING[rules[rule].verdict] if rule in rules else WITHOUT_CASE for rule in of}
+    count = Counter(standings.values())
+    status = exit_status(footer)
+    if status == 1 and not count[VIOLATED] and footer.get("waivers", {}).get("problems"):
+        return RunConclusion("no rule was violated, but the waivers do not fit", status)
+    if status == 1:
+        return RunConclusion(
+            f"{device} does not conform to its documents: {counted(count[VIOLATED], 'rule') or 'a rule'} violated",
+            status,
+        )
+    incomplete = {
+        "without a case": counted(count[WITHOUT_CASE], "rule"),
+        "undecided": counted(count[UNDECIDED], "rule"),
+        "of the default tier not in the run": counted(left_out or 0, "case"),
+        "without a result": counted(unrecorded, "planned case"),
+    }
+    partial = [rule for rule, found in rules.items() if found.verdict == Verdict.PARTIAL and not found.settled]
+    unreachable = [rule for rule, each in standings.items() if each == UNREACHABLE and rule not in needs.conditional]
+    others = {
+        "unreachable here": counted(len(unreachable), "rule"),
+        "passed only in part": counted(len(partial), "rule"),
+    }
+    left = [f"{number} {what}" for what, number in {**incomplete, **others}.items() if number]
+    if left_out is None:
+        left.append("not known how much of the default tier was run")
+    of_stack = counted(count[OF_STACK], "rule")
+    known = [counted(count[WAIVED], "waived rule"), of_stack and f"{of_stack} violated by the stack on every device"]
+    but_for = f" but for {' and '.join(filter(None, known))}" if any(known) else ""
+    is_incomplete = left_out is None or any(incomplete.values())
+    if left:
+        words = f"partial: {', '.join(left)}; no rule was violated{but_for}"
+    elif status:
+        words = f"the run is incomplete or broken: no conclusion about {device}"
+    else:
+        words = f"{device} conforms to its documents{but_for}"
+    return RunConclusion(words, status, tuple(left), is_incomplete or status == 3)
+
+
+def counted(number: int, one: str) -> str:
+    """A number of things; empty for none."""
+    return f"{number:,} {one}{'' if number == 1 else 's'}" if number else ""
 
 
 def exit_status(footer: FooterRecord) -> int:

@@ -51,7 +51,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def write_through(path: Path, data: bytes) -> bool:
-    """Writes a file as `write_atomically`, but keeps what is no regular file: a FIFO, a device or a link is written to.
+    """Writes a file as `write_atomically`, but keeps what is not a regular file: a FIFO, a device or a link.
 
     Returns whether a regular file was written. Raises UserError if that fails.
     """
@@ -71,7 +71,7 @@ def make_directory(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except FileExistsError as error:
-        raise UserError(f"{folder} is no directory") from error
+        raise UserError(f"{folder} is not a directory") from error
     except OSError as error:
         raise not_written(folder, error) from error
 

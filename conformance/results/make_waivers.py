@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from conformance.defects import Defect, defects_of
+from conformance.defects import Defect, defects_of, shorts_in
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE
 from conformance.results.waiver_scope import version
@@ -51,7 +51,7 @@ def waivers_text(runs: Sequence[Run], owner: str, issue: str, expires: date) -> 
 def _of_driver(runs: Sequence[Run], owner: str, issue: str, expires: date) -> Iterator[list[str]]:
     found: list[list[tuple[Run, Defect]]] = []
     for run in runs:
-        for defect in defects_of(run.results):
+        for defect in defects_of(run.results, shorts_in(run.header)):
             same = [seen for seen in found if any(_is_same(defect, other) for _, other in seen)]
             found = [seen for seen in found if seen not in same]
             found.append([pair for seen in same for pair in seen] + [(run, defect)])

@@ -37,7 +37,7 @@ from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
-from conformance.results.conclusions import conclude_rules
+from conformance.results.rule_conclusions import conclude_rules
 
 FILE_NAME = "results.jsonl"
 
@@ -135,7 +135,7 @@ def footer_record(
     found = {record["case"]: record for record in results}
     by_case = {case: found[case] for case in (*(case for case in planned if case in found), *found)}
     effective = [record["effective"] for record in by_case.values()]
-    concluded = conclude_rules(by_case.values())
+    concluded = conclude_rules(list(by_case.values()), registry.needs)
     rules = {rule: concluded[rule].verdict for rule in registry if rule in concluded}
     footer: FooterRecord = {
         "type": "footer",
@@ -149,6 +149,8 @@ def footer_record(
     restricted = {rule: concluded[rule].absent for rule in rules if concluded[rule].absent}
     if restricted:
         footer["not_offered"] = restricted
+    if partial := {rule: concluded[rule].as_data() for rule in rules if rules[rule] == Verdict.PARTIAL}:
+        footer["rule_evidence"] = partial
     if boots is not None:
         footer["boots"] = boots
     if resumed is not None:

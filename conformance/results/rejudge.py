@@ -74,7 +74,7 @@ def known_capabilities(recorded: Recorded) -> Capabilities:
 
 
 def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -> Rejudged:
-    case = _find(suite, record["case"])
+    case = find(suite, record["case"])
     if case is None:
         return Rejudged(record, "there is no such case any more")
     if record.get("points_file") and case.kind is Kind.SWEEP:
@@ -106,7 +106,8 @@ def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecor
     return found
 
 
-def _find(suite: Suite, case: str) -> Case | None:
+def find(suite: Suite, case: str) -> Case | None:
+    """The case with an id, or of a point; None if there is none any more."""
     try:
         return suite.find(case)
     except UserError:

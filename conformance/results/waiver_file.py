@@ -81,7 +81,7 @@ def _defect_waiver(node: Node, reader: Reader, today: date) -> DefectWaiver | No
     others = [(item, reader.text(item, "a fingerprint") or "") for item in reader.items(fields.get("also"), "also")]
     for place, text in (*([(fields["defect"], defect)] if defect else ()), *others):
         if text and not _FINGERPRINT.fullmatch(text):
-            reader.note(place.location, f"{quoted(text)} is no fingerprint, which has 12 hexadecimal digits")
+            reader.note(place.location, f"{quoted(text)} is not a fingerprint, which has 12 hexadecimal digits")
     observed = (
         reader.mapping(fields["observed"], "observed", ("severity",), ("severity",)) if "observed" in fields else {}
     )

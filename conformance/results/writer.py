@@ -18,6 +18,7 @@ from conformance.results.files import not_written, write_all
 from conformance.results.points import store_points
 from conformance.results.prior_sessions import PriorSessions
 from conformance.results.records import Recorded, encode, read_results
+from conformance.results.shown import shown_in
 
 
 class ResultsFile:
@@ -84,7 +85,9 @@ class ResultsFile:
         return PriorSessions.of(recorded, ended)
 
     def prepared(self, record: ResultRecord, case: Case | None = None) -> ResultRecord:
-        """The stored form of the record. Writes the points of a sweep, which is `case`, to their side file."""
+        """The stored form of the record of `case`. Writes the points of a sweep to their side file."""
+        if case:
+            record = {**record, "evidence": shown_in(case, record)}
         return store_points(record, self.path.parent, case) if "points_data" in record else record
 
     def append(self, record: Record) -> None:

@@ -34,6 +34,7 @@ from conformance.supervision.losses import loss_of
 from conformance.supervision.run_plan import RunPlan
 from conformance.supervision.violations import Violation, violations
 from conformance.supervision.worker import Listener, WorkerEnd
+from conformance.tables.tiers import left_out
 
 NO_WORKER = 0
 _MOST_HEADER_BYTES = 1 << 20  # of what a run takes from it
@@ -123,9 +124,14 @@ class Recording:
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
         """The header of the run: of the worker's only what the worker alone can know."""
-        rules = {rule.id: rule.as_data() for rule in self._registry.values()}
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
-        header = cast(HeaderRecord, {**own, **self.plan.facts, "rules": rules, "planned": list(self.cases)})
+        known = {
+            "rules": self._registry.as_data(),
+            "controls": dict(self._registry.needs.controls),
+            "planned": list(self.cases),
+            "left_out": len(left_out(self.plan.suite.cases, self.cases)),
+        }
+        header = cast(HeaderRecord, {**own, **self.plan.facts, **known})
         header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}
         return header
 

@@ -31,7 +31,7 @@ class Shared:
     """What the threads of a run share; `changed` is held to use it, and tells them of each change.
 
     `external_ends` counts by case how often a worker was killed externally. `stopped`: the run has ended, so that the
-    end of a worker is no result.
+    end of a worker is not a result.
     """
 
     recording: Recording
@@ -167,7 +167,7 @@ class Session:
         self._seen.add(case)
 
     def _handle_malformed(self, problem: str) -> None:
-        """A line that the harness has marked as its own, and that is no record."""
+        """A line that the harness has marked as its own, and that is not a record."""
         if self._in_flight:
             self._break(f"the worker sent a malformed line: {problem}")
         elif not self._header:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 NEEDS_OF = "needs of"
 # A rule has exactly one of these: the words of its document, or the reason why they are not given.
 QUOTE, UNQUOTED = "quote", "unquoted"
+EVIDENCE, CONDITIONAL = "evidence", "conditional"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ TABLE: Keys = {
     "about": Key("text", "what the table shows, for people"),
     "cases": Key("count", "how many cases the rows expand to", required=True),
     "entries": Key("entries"),
+    "also": Key("doors", "other ways into the verb by which the rows are run as well, each with its rule"),
     "given": Key("given"),
     "retired": Key("retired cases", "ids of cases that were given up, which are never used again"),
     "rows": Key("rows", required=True),
@@ -40,6 +42,7 @@ ROW: Keys = {
     "needs": Key("needs or axis"),
     "each": Key("axes of a row", "the axes"),
     "entries": Key("entries or axis"),
+    "also": Key("doors", "other ways into the verb by which the row is run as well, each with its rule"),
     "given": Key("given or axis"),
     "before": Key("steps before"),
     "call": Key("call name", "the judged call, if it is not the verb's own"),
@@ -89,6 +92,7 @@ RULES_FILE: Keys = {
 }
 RULE: Keys = {
     "id": Key("rule id", "permanent; never used again", required=True),
+    "short": Key("text", "what it is about, in a few words of the field; titles of defects have it"),
     "statement": Key("text", "the documented statement in our own words", required=True),
     "document": Key("text", required=True),
     "section": Key("text", required=True),
@@ -99,6 +103,8 @@ RULE: Keys = {
     "failure_means": Key("text", "what breaking it does to people", required=True),
     QUOTE: Key("text", "at most one sentence of the document, word for word; […] for words left out"),
     UNQUOTED: Key("text", "why the document is not quoted, in our own words"),
+    EVIDENCE: Key("texts", "what verifies it, if not all that its cases can show: refused RDMA_WRITE at uverbs"),
+    CONDITIONAL: Key("text", "the situation of which it speaks, if a stack need not have it"),
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance.model import capability, vocabulary
@@ -123,7 +123,13 @@ class _Rows:
         self.table = table
         self.given = fields.get("given")
         self.entries = fields.get("entries")
+        self.also = self._doors(fields.get("also"))
         self.ids: dict[str, Node] = {}
+
+    def _doors(self, node: Node | None) -> dict[str, str]:
+        """The doors by which rows are run as well, each with the rule that it proves."""
+        fields = self.reader.mapping(node, "also", vocabulary.DOORS) if node else {}
+        return {door: self.reader.word(rule, "rule", self.registry) or "" for door, rule in fields.items()}
 
     def expand(self, row: Node) -> list[Case]:
         """Returns the cases of one row: one for each combination of axis values and entries."""
@@ -193,8 +199,9 @@ class _Rows:
         # Use the location of the id in the row: after expansion the id's location is that of an axis value.
         own_location = row.value["id"].location if isinstance(row.value, dict) and "id" in row.value else row.location
         cases = []
-        for entry in entries:
-            suffix = f"@{entry}" if len(entries) > 1 else ""
+        doors = self._doors(fields["also"]) if "also" in fields else self.also
+        for entry in (*entries, *doors):
+            suffix = f"@{entry}" if len(entries) > 1 or entry in doors else ""
             case_id = f"{self.table}/{slug(row_id or 'row')}{suffix}"
             if case_id in self.ids and "id" in fields:
                 first = self.ids[case_id].location
@@ -225,7 +232,21 @@ class _Rows:
                     sweep=sweep,
                 )
             )
+            if doors.get(entry):
+                cases[-1] = _through_door(cases[-1], doors[entry], self.registry)
         return cases
+
+
+def _through_door(case: Case, rule: str, registry: Registry) -> Case:
+    """The case as one of the door's rule, which says that all of the row's rules hold there; their needs stay."""
+    needs = registry[rule].needs
+    sweep = case.sweep
+    if sweep:
+        clauses = tuple(
+            replace(each, rule=rule, needs=sweep.needs_of[each.rule]) if each.then else each for each in sweep.clauses
+        )
+        sweep = replace(sweep, clauses=clauses, needs_of={rule: needs})
+    return replace(case, rules=(rule,), needs=tuple(dict.fromkeys([*case.needs, *needs])), sweep=sweep)
 
 
 def _needs_of_operations(row: RowBody) -> list[str]:
@@ -239,7 +260,9 @@ def _needs_of_operations(row: RowBody) -> list[str]:
         if step.call == "post_receive" and isinstance(elements, tuple) and len(elements) > 1:
             needs.append("lists")
         if "ON_DEMAND" in _registered_flags(row):
-            needs.append(capability.need_on_demand(step.call, operation, str(step.arguments.get("qp_type", "RC"))))
+            via = row.given.qps.get(str(step.arguments.get("via")))
+            kind = via.kind if via else str(step.arguments.get("qp_type", "RC"))
+            needs.append(capability.need_on_demand(step.call, operation, kind))
     return [need for need in needs if need]
 
 

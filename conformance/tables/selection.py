@@ -20,7 +20,7 @@ from conformance.yamldoc.reader import suggestion
 class Selection:
     """The criteria of a selection; an empty one selects everything. All `words` must be in a case's id.
 
-    `tier` does not apply to the cases that `only` names.
+    The others select among the cases of the `tier`, which does not apply to the cases that `only` names.
     """
 
     verbs: Sequence[str] = ()
@@ -40,7 +40,7 @@ class Selection:
         _check("rule", self.rules, suite.registry)
         points = [suite.find(case) for case in self.only if POINT in case]
         _check("case", [case for case in self.only if POINT not in case], [case.id for case in suite.cases])
-        chosen = [
+        chosen = larger = [
             case
             for case in suite.cases
             if (not wanted or case.verb in wanted)
@@ -49,7 +49,8 @@ class Selection:
             and all(word.lower() in case.id.lower() for word in self.words)
         ]
         if not self.only:
-            larger, chosen = chosen, of_tier(chosen, self.tier)
+            in_tier = {case.id for case in of_tier(suite.cases, self.tier)}
+            chosen = [case for case in larger if case.id in in_tier]
             if larger and not chosen:
                 tier = min((case.tier for case in larger), key=list(TIERS).index)
                 raise UserError(f"no case of tier {self.tier} matches the selection", hint=f"--tier {tier} has some")

@@ -20,6 +20,7 @@ from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.rules import Registry
 from conformance.tables.loader import Table, read_tables
+from conformance.tables.needs import needs_of
 from conformance.tables.rules_file import read_registry
 from conformance.tables.stray_files import not_run_once, stray_files
 
@@ -83,7 +84,7 @@ def load_suite(extra: Sequence[Path] = ()) -> Suite:
         name = ""  # reading the tables says which file cannot be read
     path = derived.kept(name) if name else None
     if path is not None:
-        with contextlib.suppress(Exception):  # whatever is wrong with the file: the tables are read anew
+        with contextlib.suppress(Exception):  # whatever is wrong with the file: the tables are read again
             found = pickle.loads(path.read_bytes())
             if isinstance(found, Suite):
                 return found
@@ -119,6 +120,8 @@ def _read_suite(extra: Sequence[Path]) -> Suite:
     mistakes += not_run_once(
         [(table.cases[0].location.file, table.verb) for table in tables if table.cases], CASES, ROOT
     )
+    registry.needs, unshown = needs_of(registry, [case for table in tables for case in table.cases])
+    mistakes += unshown
     if mistakes:
         raise UserError(*map(str, mistakes))
     return Suite(registry, tuple(tables), tables_digest(folders))

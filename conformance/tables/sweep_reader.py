@@ -167,7 +167,7 @@ def _subsets(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[
 
 
 def _unknown(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Node, ...]]:
-    """An axis whose values are no bit, and each bit without a name."""
+    """An axis whose values are not a bit, and each bit without a name."""
     enum = reader.word(node, "enumeration of flags", FLAG_ENUMS)
     if enum is None:
         return None, ()

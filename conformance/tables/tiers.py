@@ -7,9 +7,10 @@ only, so that two runs of it are the same. Not for other criteria of a selection
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from conformance.model.case import Case
+from conformance.model.evidence import shown_of_rules
 from conformance.model.kind import Kind
 from conformance.model.vocabulary import TIERS
 
@@ -30,21 +31,30 @@ def of_tier(cases: Sequence[Case], tier: str) -> list[Case]:
     if tier == EXHAUSTIVE:
         return list(cases)
     moderate = [case for case in cases if case.tier != EXHAUSTIVE]
-    return moderate if tier == DEFAULT else _every_rule_once(moderate)
+    return moderate if tier == DEFAULT else _every_direction_once(moderate)
 
 
-def _every_rule_once(cases: Sequence[Case]) -> list[Case]:
-    """Returns the cases of tier smoke, and for each rule that these do not prove the cheapest case that does."""
-    chosen = {case.id: case for case in cases if case.tier == SMOKE}
-    proving: dict[str, list[Case]] = {}
+def left_out(cases: Sequence[Case], planned: Iterable[str]) -> list[str]:
+    """The cases of the default tier that are not planned."""
+    chosen = set(planned)
+    return [case.id for case in of_tier(cases, DEFAULT) if case.id not in chosen]
+
+
+def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
+    """The cases of tier smoke, and the cheapest case for what these do not show of a rule: granted, and refused.
+
+    A rule whose cases all leave the outcome open has one of them.
+    """
+    chosen = {case.id for case in cases if case.tier == SMOKE}
+    showing: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
-        for rule in case.rules:
-            proving.setdefault(rule, []).append(case)
-    # Rules with few cases first: the cases chosen for them may prove other rules as well.
-    for rule in sorted(proving, key=lambda rule: (len(proving[rule]), rule)):
-        if not any(rule in case.rules for case in chosen.values()):
-            cheapest = min(proving[rule], key=lambda case: (cost(case), case.id))
-            chosen[cheapest.id] = cheapest
+        own = {(rule, each.direction) for rule, each in shown_of_rules(case)}
+        for key in own | {(rule, "") for rule in case.rules}:
+            showing.setdefault(key, []).append(case)
+    # What few cases show comes first: those that are chosen for it may show something else as well.
+    for key in sorted(showing, key=lambda key: (not key[1], len(showing[key]), key)):
+        if not any(case.id in chosen for case in showing[key]):
+            chosen.add(min(showing[key], key=lambda case: (cost(case), len(case.needs), case.id)).id)
     return [case for case in cases if case.id in chosen]
 
 

@@ -142,7 +142,7 @@ class FailedCompareGivesTheCompareValue(Device):
 
 @permits("REG-07", Device.atomic, written="blind")
 def unaligned_atomics_are_access_errors(self: Device, queue: Queue, request: SendRequest) -> str:
-    """An atomic on an address that is no multiple of eight is refused as an access error."""
+    """An atomic on an address that is not a multiple of eight is refused as an access error."""
     if request.remote_addr % 8 and self.allows_operation(queue, request):
         return self.refuse(queue, "REM_ACCESS_ERR")
     return plain(self).atomic(queue, request)

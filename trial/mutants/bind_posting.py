@@ -277,3 +277,27 @@ def wrong_queues_are_not_supported(
     """A bind on a queue pair of another type is refused with EOPNOTSUPP."""
     fault = plain(self).bind_fault(queue, window, region, info, posted)
     return errno.EOPNOTSUPP if fault and self.wrong_queue(queue.kind) else fault
+
+
+@violates("BIND-11")
+class PostedBindIsMadeLater(Device):
+    """A bind of type 2 that is refused because the queue pair cannot send yet is made when it can."""
+
+    def setup(self) -> None:
+        self.waiting: list[tuple[Queue, SendRequest]] = []
+
+    def post_fault(self, queue: Queue, opcode: str) -> int:
+        self.early = opcode == "BIND_MW" and queue.state in ("RESET", "INIT", "RTR")
+        return super().post_fault(queue, opcode)
+
+    def post_send(self, queue: Queue, request: SendRequest) -> int:
+        fault = super().post_send(queue, request)
+        if fault and self.early:
+            self.waiting.append((queue, request))
+        return fault
+
+    def move_qp(self, queue: Queue, state: str) -> None:
+        super().move_qp(queue, state)
+        for waiting, request in self.waiting if state == "RTS" else ():
+            if waiting is queue:
+                self.posted_bind(queue, request)

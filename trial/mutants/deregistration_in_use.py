@@ -274,3 +274,29 @@ class SecondElementOfAReceiveOutlives(Device):
         if held and held.handle not in self.regions and held.domain is domain and write:
             return self.place(held, addr, length) if self.allows_local_write(held) else None
         return super().local(lkey, domain, addr, length, write)
+
+
+@violates("DEREG-02")
+class WindowsBoundAgainDoNotCount(Device):
+    """A region can be deregistered while a window is bound to it that was bound before."""
+
+    def setup(self) -> None:
+        self._bound: dict[Window, int] = {}
+
+    def replace_key(self, window: Window, key: int) -> None:
+        super().replace_key(window, key)
+        self._bound[window] = self._bound.get(window, 0) + 1
+
+    def busy(self, region: Region) -> bool:
+        return any(self._bound.get(window, 0) < 2 for window in region.windows)
+
+
+@violates("DEREG-02", Device.bind)
+def regions_of_earlier_binds_are_held(
+    self: Device, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+) -> None:
+    """A region stays busy after its window was bound to another one."""
+    before = window.region
+    plain(self).bind(window, region, addr, length, access, key, queue)
+    if before is not None and before is not window.region:
+        before.windows.append(window)

@@ -153,7 +153,7 @@ class ClosedDescriptorGivesTheLastBuffer(Device):
 
 @violates("DMA-04", written="blind")
 class AnyFileGivesTheLastBuffer(Device):
-    """A descriptor that is no dma-buf stands for the one that was registered last."""
+    """A descriptor that is not a dma-buf stands for the one that was registered last."""
 
     _last = (0, 0)
 
@@ -168,7 +168,7 @@ class AnyFileGivesTheLastBuffer(Device):
 
 @permits("DMA-04", Device.dmabuf, written="blind")
 def wrong_descriptors_are_ebadf(self: Device, fd: int) -> tuple[int, int]:
-    """A descriptor that is no dma-buf is refused with EBADF."""
+    """A descriptor that is not a dma-buf is refused with EBADF."""
     try:
         return plain(self).dmabuf(fd)
     except Refused as refused:

@@ -22,7 +22,7 @@ class _Careless(Device):
     """A device that does not look at memory when only the access changes, and then writes it past its protection."""
 
     def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
-        """The errno for what could not be registered anew."""
+        """The errno for what could not be registered again."""
         if flags & CHANGE_TRANSLATION or not flags & CHANGE_ACCESS:
             return super().change_fault(addr, length, access, flags)
         return self.access_fault(access)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from reference.device import Device
 from reference.memory import PAGE
 from reference.objects import ON_DEMAND, REMOTE_ATOMIC, REMOTE_READ, Domain, Region
-from trial.violation import violates
+from trial.violation import plain, violates
 
 
 class _Use(NamedTuple):
@@ -145,3 +145,9 @@ def first_pages_go_unseen(self: _Stale, page: int, region: Region) -> bool:
 def inner_pages_go_unseen(self: _Stale, page: int, region: Region) -> bool:
     """The device does not learn when a page in the middle of a region goes away."""
     return region.addr < page and page + PAGE < region.addr + region.length
+
+
+@violates("REG-12", Device.put)
+def writes_to_nowhere_succeed(self: Device, addr: int, content: bytes) -> bool:
+    """A write to on-demand memory that is not mapped any more succeeds."""
+    return plain(self).put(addr, content) or not self.memory.fault_in(addr, len(content), write=False)

@@ -80,7 +80,7 @@ def first_byte_of_the_window_closed(self: Device, window: Window, offset: int, l
 def window_of_the_longest_binding(
     self: Device, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
 ) -> None:
-    """A window bound anew to a shorter range of the same region keeps the longer length."""
+    """A window bound again to a shorter range of the same region keeps the longer length."""
     old = window.length if window.region is region and window.addr == addr else 0
     plain(self).bind(window, region, addr, length, access, key, queue)
     if length and region is not None:

@@ -238,7 +238,7 @@ def atomics_by_the_regions_right(self: Device, window: Window, right: int) -> bo
 
 @violates("BIND-09", written="blind")
 class RightsOfTheBindBefore(Device):
-    """A window that is bound anew keeps the rights of its last binding."""
+    """A window that is bound again keeps the rights of its last binding."""
 
     def setup(self) -> None:
         self._rights: dict[int, int] = {}

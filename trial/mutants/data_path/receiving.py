@@ -37,7 +37,7 @@ def reads_arrive_late(self: _Read, sent: Sent, arrived: bytes, before: bytes) ->
 
 @violates("REG-06", _Read.read)
 def reads_are_padded(self: _Read, sent: Sent, arrived: bytes, before: bytes) -> None:
-    """A READ whose length is no multiple of four writes pad bytes behind its last element."""
+    """A READ whose length is not a multiple of four writes pad bytes behind its last element."""
     last = sent.elements[-1]
     put(self.local(last) + last.length, bytes(-sent.length % 4))
 
@@ -123,7 +123,7 @@ def received_tail_arrives_late(self: _Received, posted: Posted, length: int) -> 
 
 @violates("REG-04", _Received.message)
 def received_messages_are_padded(self: _Received, posted: Posted, length: int) -> None:
-    """A received message whose length is no multiple of four is followed by pad bytes."""
+    """A received message whose length is not a multiple of four is followed by pad bytes."""
     if length <= posted.elements[0].length:
         put(self.local(posted.elements[0]) + length, bytes(-length % 4))
 

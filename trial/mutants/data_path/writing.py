@@ -77,7 +77,7 @@ def writes_are_one_byte_long(self: _Written, queue: QueuePair, sent: Sent, place
 
 @violates("REG-05", _Written.written)
 def writes_are_padded(self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-    """A WRITE whose length is no multiple of four writes its pad bytes too, which are zero."""
+    """A WRITE whose length is not a multiple of four writes its pad bytes too, which are zero."""
     put(place + sent.length, bytes(-sent.length % 4))
 
 

@@ -1,0 +1,191 @@
+"""Conclusions about rules: the verdict on each, which evidence of it was seen in a run, and what is missing. Pure.
+
+A rule needs what model/evidence.py says. Not for the conclusion about a run (conclusions.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from conformance.model.evidence import GRANTED, REFUSED, Needs, named
+from conformance.model.record import EvidenceFacts, Missing, ResultRecord, Shows
+from conformance.model.rules import Registry
+from conformance.model.verdict import VERDICTS, Verdict
+from conformance.results.conclusions import counted, verdict_on
+from conformance.tables.suite import POINT
+
+# What says nothing against a rule that other cases verify: the device or the stack does not offer that part.
+_ABSENT = (Verdict.UNREACHABLE, Verdict.UNSUPPORTED)
+# Why a part of a rule's evidence was not seen.
+NOT_OFFERED, NOT_REACHED, NOT_RUN, OPEN = "not offered", "not reachable here", "not in this run", "left open"
+NO_CONTROL, CONTROL_NOT_OFFERED = "refused, but its control was not seen", "refused, but its control is not offered"
+# These leave nothing to be done: the device does not have it, or no document says how it has to be.
+_SETTLED = (NOT_OFFERED, CONTROL_NOT_OFFERED, OPEN)
+_WHY = {Verdict.UNSUPPORTED: NOT_OFFERED, Verdict.UNREACHABLE: NOT_REACHED}
+
+
+@dataclass
+class RuleConclusion:
+    """What the results come to for one rule.
+
+    `needed` is the number of parts of its evidence, and `missing` has by name those of a rule that passed in part that
+    were not seen. `absent` says which part could not be checked: for each capability missing at an entry, or each
+    reason why a case cannot be reached, the number of cases. Both are empty for any other verdict.
+    """
+
+    verdict: Verdict
+    absent: dict[str, int] = field(default_factory=dict)
+    needed: int = 0
+    missing: dict[str, Missing] = field(default_factory=dict)
+
+    @property
+    def restriction(self) -> str:
+        """What was not seen of a rule that passed in part, as a clause for people; empty for any other rule."""
+        if self.verdict != Verdict.PARTIAL:
+            return ""
+        found: dict[str, list[str]] = {}
+        for name, each in self.missing.items():
+            because = f" ({each['because']})" if each["because"] not in ("", name) else ""
+            found.setdefault(each["why"] + because, []).append(name)
+        parts = "; ".join(f"{why}: {', '.join(names)}" for why, names in found.items())
+        return f"passed in part ({self.needed - len(self.missing)} of {self.needed}); {parts}"
+
+    @property
+    def settled(self) -> bool:
+        """Whether no other run of this stack could show more of it."""
+        return all(each["why"] in _SETTLED for each in self.missing.values())
+
+    def as_data(self) -> EvidenceFacts:
+        """The evidence in the form of results."""
+        return {"needed": self.needed, "seen": self.needed - len(self.missing), "missing": self.missing}
+
+
+def conclude_rules(results: Sequence[ResultRecord], needs: Needs) -> dict[str, RuleConclusion]:
+    """For each rule that has a result, the worst verdict of its cases, but for what the device does not offer.
+
+    UNSUPPORTED and UNREACHABLE do not outrank a PASS. A PASS of a case that the documents leave open verifies nothing,
+    and does not make up for a part that is absent. A rule whose evidence was not seen in full is PARTIAL.
+    """
+    by_rule: dict[str, list[ResultRecord]] = {}
+    for record in results:
+        for rule in record["rules"]:
+            by_rule.setdefault(rule, []).append(record)
+    granted = _granted(results)
+    return {rule: _conclude(rule, records, needs, granted) for rule, records in by_rule.items()}
+
+
+def rule_verdicts(results: Sequence[ResultRecord], registry: Registry) -> dict[str, Verdict]:
+    """The verdict on each rule that has a result (see `conclude_rules`), in the registry's order."""
+    found = conclude_rules(results, registry.needs)
+    return {rule: found[rule].verdict for rule in registry if rule in found}
+
+
+def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
+    """By case, why a refusal proves nothing: what would show that not everything is refused there was not granted."""
+    granted = _granted(results)
+    return {
+        record["case"]: f"the refusal proves nothing, because its control was not seen: {', '.join(controls)}"
+        for record in results
+        if (controls := _lost_controls(record, needs, granted))
+    }
+
+
+def _lost_controls(record: ResultRecord, needs: Needs, granted: Mapping[str, str]) -> list[str]:
+    refusals = [
+        named(shows["shows"], shows["on"])
+        for verdict, shows in _shows(record)
+        if verdict == Verdict.PASS and shows["shows"].startswith(REFUSED)
+    ]
+    controls = dict.fromkeys(map(needs.control_of, refusals))
+    return [control for control in controls if granted.get(control) != Verdict.PASS]
+
+
+def _granted(results: Iterable[ResultRecord]) -> Mapping[str, str]:
+    """The best verdict on each operation that had to be granted, by its name."""
+    found: dict[str, str] = {}
+    for record in results:
+        for verdict, shows in _shows(record):
+            if shows["shows"].startswith(GRANTED):
+                name = named(shows["shows"], shows["on"])
+                found[name] = max(found.get(name, verdict), verdict, key=VERDICTS.index)
+    return found
+
+
+def _shows(record: ResultRecord, rule: str = "") -> Iterator[tuple[Verdict, Shows]]:
+    """What a result is about, of all rules or of one, and the verdict on that."""
+    known = record["effective"] if record["effective"] != record["verdict"] else None
+    for each in record.get("evidence", ()):
+        if not rule or each.get("rule", rule) == rule:
+            yield Verdict(known or each.get("verdict", record["verdict"])), each
+
+
+def _conclude(rule: str, records: Sequence[ResultRecord], needs: Needs, granted: Mapping[str, str]) -> RuleConclusion:
+    verdicts = [verdict_on(rule, record) for record in records]
+    worst = min(verdicts, key=VERDICTS.index)
+    verified = any(
+        verdict == Verdict.PASS and record["expected"].get("outcome") != "open"
+        for verdict, record in zip(verdicts, records, strict=True)
+    )
+    if not verified and worst == Verdict.PASS and rule in needs.items:
+        return RuleConclusion(Verdict.PARTIAL, needed=1, missing={"a documented outcome": {"why": OPEN, "because": ""}})
+    if worst not in (*_ABSENT, Verdict.PASS) or not verified:
+        return RuleConclusion(worst)
+    missing = {
+        item: _why_missing(rule, item, records, needs, granted)
+        for item in needs.items.get(rule, ())
+        if not any(_is_seen(rule, item, record, needs, granted) for record in records)
+    }
+    needed = len(needs.items.get(rule, ()))
+    count: Counter[str] = Counter()
+    for verdict, record in zip(verdicts, records, strict=True):
+        if verdict in _ABSENT:
+            name = _absent(verdict, record)
+            count[name] += 1
+            if name in missing or not any(each["shows"] in missing for _, each in _shows(record, rule)):
+                missing[name] = {"why": _WHY[verdict], "because": counted(count[name], "case")}
+    run = len({record["case"] for record in records if POINT not in record["case"]})
+    if (others := needs.cases.get(rule, 0) - run) > 0:
+        missing[f"{others:,} other case{'s' if others > 1 else ''}"] = {"why": NOT_RUN, "because": ""}
+    needed += len([name for name in missing if name not in needs.items.get(rule, ())])
+    return RuleConclusion(Verdict.PARTIAL if missing else Verdict.PASS, dict(count), needed, missing)
+
+
+def _is_seen(rule: str, item: str, record: ResultRecord, needs: Needs, granted: Mapping[str, str]) -> bool:
+    return any(
+        verdict == Verdict.PASS
+        and each["shows"] == item
+        and (item.startswith(GRANTED) or granted.get(needs.control_of(named(item, each["on"]))) == Verdict.PASS)
+        for verdict, each in _shows(record, rule)
+    )
+
+
+def _why_missing(
+    rule: str, item: str, records: Sequence[ResultRecord], needs: Needs, granted: Mapping[str, str]
+) -> Missing:
+    """Why a part of the evidence was not seen: what came nearest to it."""
+    found: dict[Verdict, tuple[ResultRecord, Shows]] = {}
+    for record in records:
+        for verdict, each in _shows(record, rule):
+            if each["shows"] == item:
+                found.setdefault(verdict, (record, each))
+    if Verdict.PASS in found:
+        control = needs.control_of(named(item, found[Verdict.PASS][1]["on"]))
+        offered = granted.get(control) != Verdict.UNSUPPORTED
+        return {"why": NO_CONTROL if offered else CONTROL_NOT_OFFERED, "because": control}
+    for wanted in reversed(_ABSENT):
+        if wanted in found:
+            return {"why": _WHY[wanted], "because": _absent(wanted, *found[wanted])}
+    return {"why": NOT_RUN, "because": ""}
+
+
+def _absent(verdict: Verdict, record: ResultRecord, shows: Shows | None = None) -> str:
+    """What a result, or the points of a sweep that would show something, lack."""
+    points = [shows] if shows else [each for found, each in _shows(record) if found == verdict]
+    told = ", ".join(
+        record["observed"].get("lacking") or dict.fromkeys(filter(None, (p.get("lacking") for p in points)))
+    )
+    if verdict == Verdict.UNSUPPORTED and told:
+        return f"{told} at {record['entry']}" if record["entry"] else told
+    return told or record["reason"]

@@ -1,0 +1,234 @@
+"""A rule is verified by evidence: operations at each entry, granted and refused, and for each refusal a control."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conformance.errors import UserError
+from conformance.model.case import Case
+from conformance.model.evidence import Needs, Shown, controls, shown_by, shown_of_rules
+from conformance.model.record import ResultRecord
+from conformance.model.vocabulary import TIERS
+from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
+from conformance.results.shown import shown_in
+from conformance.tables.selection import Selection
+from conformance.tables.suite import load_suite
+from conformance.tables.tiers import of_tier
+from recorded_reference import record
+from reference.device import Device
+from reports.digest import read
+from samples import case, changed, numbered, result
+from trial.catalogue import VIOLATIONS
+
+SUITE = load_suite()
+NEEDS = SUITE.registry.needs
+SMOKE = of_tier(SUITE.cases, "smoke")
+GRANTED = case(
+    """
+    - id: sample
+      rules: [REG-05]
+      when: {access: [LOCAL_WRITE, REMOTE_WRITE]}
+      then: success
+      afterwards:
+        - {call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: success}
+    """
+)
+REFUSED = case(
+    """
+    - id: other
+      rules: [REG-05]
+      when: {access: [LOCAL_WRITE]}
+      then: success
+      afterwards:
+        - {call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: refused}
+    """
+)
+ON_DEMAND = case(
+    """
+    - id: on-demand
+      rules: [REG-05]
+      when: {access: [ON_DEMAND]}
+      then: success
+      afterwards:
+        - {call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: refused}
+    """
+)
+OPEN = case("{rules: [REG-05], when: {access: []}, then: open}")
+BOTH = Needs({"REG-05": ("granted RDMA_WRITE at libibverbs", "refused RDMA_WRITE at libibverbs")}, cases={"REG-05": 2})
+
+
+def line(of: Case, verdict: str = "PASS", **more: object) -> ResultRecord:
+    """A result that says what it shows, as a results file has it."""
+    made = result(of, verdict, **more)  # type: ignore[arg-type]
+    return {**made, "evidence": shown_in(of, made)}
+
+
+def concluded(*lines: ResultRecord, needs: Needs = BOTH) -> RuleConclusion:
+    """The conclusion about the one rule of these results."""
+    return conclude_rules(lines, needs)["REG-05"]
+
+
+def test_a_row_shows_what_comes_after_the_way_to_it() -> None:
+    assert shown_by(GRANTED) == (Shown("granted", "RDMA_WRITE", "libibverbs", ("RC",)),)
+    assert shown_by(ON_DEMAND) == (Shown("refused", "RDMA_WRITE", "libibverbs", ("RC", "on demand")),)
+    assert shown_by(case("{rules: [REG-15], when: {access: [REMOTE_WRITE]}, then: refused}")) == (
+        Shown("refused", "ibv_reg_mr", "libibverbs"),
+    )
+    assert shown_by(OPEN) == ()
+
+
+def test_a_sweep_shows_what_each_clause_expects_of_its_points() -> None:
+    space = next(each for each in SUITE.cases if each.id == "bind_mw/data_path/type-1-operation-by-access-by-place")
+    shown = {(rule, each.item) for rule, each in shown_of_rules(space)}
+    assert {("BIND-05", "granted RDMA_WRITE at libibverbs"), ("BIND-09", "refused RDMA_WRITE at libibverbs")} <= shown
+    assert ("BIND-06", "granted RDMA_WRITE at libibverbs") not in shown
+    assert {each.set_up for _, each in shown_of_rules(space)} == {("RC", "window of type 1")}
+
+
+def test_a_rule_is_verified_by_all_of_its_evidence() -> None:
+    found = concluded(line(GRANTED), line(REFUSED))
+    assert (found.verdict, found.missing, found.restriction) == ("PASS", {}, "")
+
+
+def test_what_was_not_run_is_missing_by_name() -> None:
+    found = concluded(line(GRANTED))
+    assert found.verdict == "PARTIAL"
+    assert found.as_data() == {
+        "needed": 3,
+        "seen": 1,
+        "missing": {
+            "refused RDMA_WRITE at libibverbs": {"why": "not in this run", "because": ""},
+            "1 other case": {"why": "not in this run", "because": ""},
+        },
+    }
+    assert found.restriction == (
+        "passed in part (1 of 3); not in this run: refused RDMA_WRITE at libibverbs, 1 other case"
+    )
+
+
+@pytest.mark.parametrize("verdict", ["FAIL", "UNREACHABLE", "BROKEN"])
+def test_a_refusal_whose_control_did_not_hold_proves_nothing_and_says_so(verdict: str) -> None:
+    """The control is of another rule, so that the rule itself has only what passed."""
+    control = changed(line(GRANTED, verdict), {"rules": ["REG-17"]})
+    needs = Needs({"REG-05": BOTH.items["REG-05"][1:]})
+    found = conclude_rules([control, line(REFUSED)], needs)["REG-05"]
+    assert found.verdict == "PARTIAL"
+    assert found.restriction == (
+        "passed in part (0 of 1); refused, but its control was not seen (granted RDMA_WRITE at libibverbs (RC)): "
+        "refused RDMA_WRITE at libibverbs"
+    )
+    assert not found.settled
+    why = "the refusal proves nothing, because its control was not seen: granted RDMA_WRITE at libibverbs (RC)"
+    assert unproven([control, line(REFUSED)], needs) == {REFUSED.id: why}
+    held = [changed(line(GRANTED), {"rules": ["REG-17"]}), line(REFUSED)]
+    assert conclude_rules(held, needs)["REG-05"].verdict == "PASS"
+    assert unproven(held, needs) == {}
+
+
+def test_a_control_that_the_device_does_not_offer_leaves_nothing_to_be_done() -> None:
+    found = concluded(line(GRANTED, "UNSUPPORTED"), line(REFUSED))
+    assert found.missing["refused RDMA_WRITE at libibverbs"]["why"] == "refused, but its control is not offered"
+    assert found.settled
+
+
+def test_the_control_is_on_the_same_set_up_if_a_case_can_show_it_there() -> None:
+    plain, odp = shown_by(GRANTED)[0], shown_by(ON_DEMAND)[0]
+    assert controls([plain, odp]) == {odp.name: plain.name}
+    assert controls([plain, odp, replace(odp, direction="granted")]) == {}
+    refused = concluded(line(GRANTED), line(ON_DEMAND))
+    assert refused.missing["refused RDMA_WRITE at libibverbs"]["because"] == (
+        "granted RDMA_WRITE at libibverbs (RC, on demand)"
+    )
+    near = replace(BOTH, controls=controls([plain, odp]))
+    assert concluded(line(GRANTED), line(ON_DEMAND), needs=near).verdict == "PASS"
+
+
+def test_every_refusal_of_the_tables_has_a_control_that_they_can_show() -> None:
+    shown = {each for of in of_tier(SUITE.cases, "default") for _, each in shown_of_rules(of)}
+    granted = {each.name for each in shown if each.direction == "granted"}
+    assert [each for each in shown if each.direction == "refused" and NEEDS.control_of(each.name) not in granted] == []
+
+
+def test_what_the_documents_leave_open_verifies_nothing() -> None:
+    found = concluded(line(OPEN, expected={"outcome": "open"}), needs=Needs({"REG-05": ()}))
+    assert found.restriction == "passed in part (0 of 1); left open: a documented outcome"
+
+
+def test_an_older_file_says_nothing_of_evidence_and_is_concluded_as_before() -> None:
+    assert concluded(result(GRANTED), needs=Needs()).verdict == "PASS"
+
+
+def test_each_rule_needs_evidence_unless_all_of_its_cases_are_open() -> None:
+    closed = {rule for of in of_tier(SUITE.cases, "default") if of.sweep or shown_by(of) for rule in of.rules}
+    assert {rule for rule, items in NEEDS.items.items() if not items} == set(SUITE.registry) - closed
+
+
+def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(tmp_path: Path) -> None:
+    folder = tmp_path / "dealloc_mw"
+    folder.mkdir()
+    (folder / "rules.yaml").write_text(
+        "verb: ibv_dealloc_mw\nrules:\n  - id: MINE-01\n    statement: It is so.\n    document: ours\n"
+        "    section: all\n    unquoted: there is no text\n    level: must\n    layer: device\n    needs: []\n"
+        '    since: "1"\n    failure_means: nothing\n    evidence: [refused ibv_dealloc_mw at libibverbs]\n'
+    )
+    (folder / "mine.yaml").write_text(
+        "verb: ibv_dealloc_mw\ncases: 1\ngiven: {windows: {mw: {type: 1}}}\n"
+        "rows:\n  - {id: done, rules: [MINE-01], when: {}, then: success}\n"
+    )
+    with pytest.raises(UserError, match="no case of MINE-01 shows 'refused ibv_dealloc_mw at libibverbs'"):
+        load_suite([tmp_path])
+    text = (folder / "rules.yaml").read_text()
+    (folder / "rules.yaml").write_text(text.replace("[refused", "[granted"))
+    assert load_suite([tmp_path]).registry.needs.items["MINE-01"] == ("granted ibv_dealloc_mw at libibverbs",)
+
+
+def test_a_run_says_of_each_rule_what_it_needs_and_what_was_missing(tmp_path: Path) -> None:
+    chosen = [each for each in SUITE.cases if each.id.startswith("reg_mr/rights/remote-write-granted")]
+    run = read(record(tmp_path, SUITE, chosen))
+    assert run.verdicts["REG-05"] == "PARTIAL"
+    assert "refused RDMA_WRITE at libibverbs" in run.restrictions["REG-05"]
+    assert run.footer
+    assert run.footer["rule_evidence"]["REG-05"]["seen"] == 1
+    assert run.footer["rules"]["REG-05"] == "PARTIAL"
+
+
+# The smallest tier
+
+
+def test_smoke_shows_of_every_rule_each_direction_that_a_case_can_show() -> None:
+    shown = {(rule, each.direction) for of in SMOKE for rule, each in shown_of_rules(of)}
+    everything = {(rule, each.direction) for of in of_tier(SUITE.cases, "default") for rule, each in shown_of_rules(of)}
+    assert shown == everything
+    assert {rule for of in SMOKE for rule in of.rules} == set(SUITE.registry)
+
+
+def test_the_tier_comes_before_every_other_choice() -> None:
+    assert {of.id for of in Selection(rules=["REG-15"], tier="smoke").apply(SUITE)} == {
+        of.id for of in SMOKE if "REG-15" in of.rules
+    }
+    for tier in TIERS:
+        ids = {of.id for of in of_tier(SUITE.cases, tier)}
+        assert {of.id for of in Selection(verbs=["bind_mw"], tier=tier).apply(SUITE)} <= ids
+
+
+def test_a_library_that_accepts_remote_write_alone_turns_smoke_red(tmp_path: Path) -> None:
+    accepts = next(each for each in VIOLATIONS if each.name == "remote-write-alone")
+    assert read(record(tmp_path / "good", SUITE, SMOKE, tier="smoke")).status == 0
+    run = read(record(tmp_path / "bad", SUITE, SMOKE, accepts.kind(), tier="smoke"))
+    assert (run.status, run.verdicts["REG-15"]) == (1, "FAIL")
+
+
+def test_smoke_touches_a_rule_and_does_not_verify_it(tmp_path: Path) -> None:
+    run = read(record(tmp_path, SUITE, SMOKE, Device(), tier="smoke"))
+    assert "verified" not in run.sentence
+    assert "documented rules touched without a violation" in run.short_sentence
+    assert not run.concluded.conforms
+
+
+def test_a_case_alone_has_the_number_of_the_others_of_its_rule() -> None:
+    one = numbered(3).cases[0]
+    needs = Needs({"REG-01": ("granted ibv_reg_mr at libibverbs",)}, cases={"REG-01": 3})
+    assert "2 other cases" in conclude_rules([line(one)], needs)["REG-01"].missing

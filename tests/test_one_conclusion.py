@@ -1,0 +1,136 @@
+"""What a run comes to is said in the same words everywhere, and "conforms" only if nothing is left."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from commands.__main__ import main
+from conformance.model.evidence import Needs
+from conformance.model.record import FooterRecord
+from conformance.model.verdict import Verdict
+from conformance.results.conclusions import RunConclusion, conclude_run
+from conformance.results.rule_conclusions import RuleConclusion
+from conformance.tables.suite import load_suite
+from conformance.tables.tiers import DEFAULT, of_tier
+from recorded_reference import record
+from reports.digest import read
+from reports.history import facts_of
+from reports.lab import Column, page_of
+from reports.terminal import NORMAL, QUIET, VERBOSE, summary
+
+SUITE = load_suite()
+CONFORMS = re.compile(r"\bconform(s|ant)\b|\b[1-9]\d* of \d+ hosts? conform")
+OTHERS = f"{len(SUITE.registry) - 1:,} rules without a case"
+PARTIAL = (
+    f"partial: {OTHERS}, {len(of_tier(SUITE.cases, DEFAULT)) - 1:,} cases of the default tier not in the run, "
+    "1 rule passed only in part"
+)
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one case, which passes."""
+    folder = tmp_path_factory.mktemp("one")
+    chosen = [case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read"]
+    assert len(chosen) == 1
+    return record(folder, SUITE, chosen, started="2026-01-02T03:04:05+00:00")
+
+
+@pytest.mark.parametrize("of", ["html", "junit", "ktap", "markdown", "summary"])
+def test_no_report_of_one_case_says_that_the_device_conforms(one: Path, tmp_path: Path, of: str) -> None:
+    out = tmp_path / "report"
+    assert main(["report", str(one), "--format", of, "--out", str(out)]) == 0
+    text = out.read_text()
+    assert PARTIAL in re.sub(r"\\(.)", r"\1", text)
+    assert not CONFORMS.search(text)
+
+
+@pytest.mark.parametrize("level", [QUIET, NORMAL, VERBOSE])
+def test_nor_does_the_terminal(one: Path, level: int) -> None:
+    text = summary(read(one), one, level=level)
+    assert text.splitlines()[-1] == f"{PARTIAL}; no rule was violated (exit status 0)"
+    assert not CONFORMS.search(text)
+
+
+def test_nor_do_judge_bundle_and_verify(one: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["judge", str(one)]) == 0
+    assert main(["bundle", str(one), "--out", str(tmp_path / "bundle")]) == 0
+    assert main(["verify", str(tmp_path / "bundle")]) == 3
+    text = capsys.readouterr().out
+    assert text.count(PARTIAL) == 3
+    assert not CONFORMS.search(text)
+
+
+def test_nor_do_a_lab_and_a_history(one: Path) -> None:
+    facts = facts_of(one)
+    assert facts
+    for text in (page_of([Column("host", "", read(one))]), facts.conclusion, Column("host", "", read(one)).told):
+        assert not CONFORMS.search(text)
+    assert facts.conclusion.startswith(PARTIAL)
+
+
+def concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded: int = 0, **more: str) -> RunConclusion:
+    """The conclusion about a run with a rule for each of these verdicts; `more` are conditional rules."""
+    rules = {f"R-{number}": RuleConclusion(Verdict(each)) for number, each in enumerate(verdicts)}
+    rules |= {rule: RuleConclusion(Verdict(each)) for rule, each in more.items()}
+    found: dict[str, int] = {}
+    for each in rules.values():
+        found[each.verdict] = found.get(each.verdict, 0) + 1
+    footer: FooterRecord = {
+        "type": "footer",
+        "complete": not unrecorded,
+        "verdicts": found,
+        "rules": {},
+        "rule_totals": {},
+        "points": 0,
+        "duration_s": 1.0,
+    }
+    needs = Needs(conditional=frozenset(more))
+    return conclude_run("x0", footer, [*rules], rules, needs, left_out=left_out, unrecorded=unrecorded)
+
+
+def test_a_whole_run_without_anything_left_conforms() -> None:
+    found = concluded(["PASS", "UNSUPPORTED", "WAIVED"], other="UNREACHABLE")
+    assert (found.words, found.conforms) == ("x0 conforms to its documents but for 1 waived rule", True)
+
+
+@pytest.mark.parametrize(
+    ("found", "left"),
+    [
+        (concluded(["PASS", "UNREACHABLE"]), "1 rule unreachable here"),
+        (concluded(["PASS"], left_out=2), "2 cases of the default tier not in the run"),
+        (concluded(["PASS"], left_out=None), "not known how much of the default tier was run"),
+        (concluded(["PASS", "BROKEN"]), "1 rule undecided"),
+        (concluded(["PASS"], unrecorded=1), "1 planned case without a result"),
+    ],
+)
+def test_whatever_is_left_is_named_and_nothing_conforms(found: RunConclusion, left: str) -> None:
+    assert found.words == f"partial: {left}; no rule was violated"
+    assert not found.conforms
+
+
+def test_a_violation_outranks_whatever_is_left() -> None:
+    found = concluded(["PASS", "FAIL", "CRASH"], left_out=7)
+    assert (found.words, found.status) == ("x0 does not conform to its documents: 2 rules violated", 1)
+
+
+def test_an_older_file_of_other_tables_does_not_know_what_was_left_out(one: Path, tmp_path: Path) -> None:
+    head, *rest = (one / "results.jsonl").read_text().splitlines()
+    header = json.loads(head)
+    header["suite"]["tables_sha256"] = "0" * 64
+    for key in ("left_out", "controls"):
+        del header[key]
+    for texts in header["rules"].values():
+        texts.pop("evidence")
+        texts.pop("cases")
+    (tmp_path / "results.jsonl").write_text("\n".join([json.dumps(header), *rest]) + "\n")
+    old = read(tmp_path)
+    assert old.conclusion == (
+        f"partial: {OTHERS}, not known how much of the default tier was run; no rule was violated"
+    )
+    assert old.verdicts == {"REG-06": "PASS"}

@@ -1,0 +1,97 @@
+"""Requests that are carried out once more after the key that they were posted with has ended."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from conformance.bench.work_requests import Completion, SendRequest
+from reference.device import Device
+from reference.objects import Window
+from reference.queues import Queue
+from trial.violation import violates
+
+
+class _Polled(deque[Completion]):
+    """Completions; what is late is made when the first of them is polled."""
+
+    def __init__(self, late: Callable[[], None]) -> None:
+        super().__init__()
+        self._late = late
+
+    def popleft(self) -> Completion:
+        self._late()
+        return super().popleft()
+
+
+class _Late(Device):
+    """Requests can be late. `pending` has the key of each that was made, how to make it once more, and how often."""
+
+    late_writes = late_reads = False
+
+    def setup(self) -> None:
+        self.pending: list[tuple[int, Callable[[], object], int]] = []
+
+    def create_qp(self, queue: Queue) -> Queue:
+        queue.polled = _Polled(self.make_late)
+        return super().create_qp(queue)
+
+    def write(self, queue: Queue, request: SendRequest) -> str:
+        status = super().write(queue, request)
+        length = sum(sge.length for sge in request.sges)
+        self.remember(self.late_writes and status == "SUCCESS", queue, request, length, reading=False)
+        return status
+
+    def read(self, queue: Queue, request: SendRequest) -> str:
+        status = super().read(queue, request)
+        length = sum(sge.length for sge in request.sges)
+        self.remember(self.late_reads and status == "SUCCESS", queue, request, length, reading=True)
+        return status
+
+    def remember(self, late: bool, queue: Queue, request: SendRequest, length: int, reading: bool) -> None:
+        """Notes a request that was made."""
+        there = self.target(queue, request, length) if late and length else None
+        here = self.memory_of_sge(queue, request.sges[0], write=reading) if there else None
+        if not there or not here:
+            return
+        source, sink = (there, here) if reading else (here, there)
+
+        def again() -> bool:
+            content = self.memory.read(source, length)
+            return content is not None and self.memory.write(sink, content)
+
+        for key in (request.rkey, request.sges[0].lkey):
+            self.pending.append((key, again, 2))
+
+    def make_late(self) -> None:
+        """Makes once more what was posted with keys that have ended since, at the first two occasions."""
+        pending, self.pending = self.pending, []
+        for key, again, times in pending:
+            if self.ended(key):
+                again()
+                times -= 1
+            if times:
+                self.pending.append((key, again, times))
+
+    def ended(self, key: int) -> bool:
+        """Whether a key opens nothing any more."""
+        found = self.keys.get(key)
+        return found is None or (isinstance(found, Window) and found.region is None)
+
+
+@violates("DEREG-04", name="late-writes-through-keys-that-ended")
+@violates("BIND-15", name="late-writes-through-invalidated-windows")
+@violates("BIND-02")
+class LateWrites(_Late):
+    """A write that was in flight when its key ended is made all the same."""
+
+    late_writes = True
+
+
+@violates("DEREG-04", name="late-reads-through-keys-that-ended")
+@violates("BIND-15", name="late-reads-through-invalidated-windows")
+@violates("BIND-16")
+class LateReads(_Late):
+    """A read that was in flight when its key ended is made all the same."""
+
+    late_reads = True
