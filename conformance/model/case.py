@@ -209,9 +209,9 @@ class Case:
     """A row after expansion: the steps `before` belong to the set-up, `when` is judged, then `afterwards`.
 
     `id` is `<verb>/<table>/<row>`, the same in every run on every device. `note` is a remark for the result. A
-    `hazardous` case can crash the kernel. A case of the kind SWEEP has the parts of its first point, for display; one
-    of the kind POINT is the point with the number `point`. `tier` is the smallest of vocabulary.TIERS that has the
-    case.
+    `hazardous` case can crash the kernel, and one that `ends_process` its own process. A case of the kind SWEEP has the
+    parts of its first point, for display; one of the kind POINT is the point with the number `point`. `tier` is the
+    smallest of vocabulary.TIERS that has the case.
     """
 
     id: str
@@ -227,10 +227,16 @@ class Case:
     about: str = ""
     note: str = ""
     hazardous: bool = False
+    ends_process: bool = False
     tier: str = "default"
     kind: Kind = Kind.ROW
     sweep: Sweep | None = None
     point: int | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether the case has a worker of its own, because it may take others along."""
+        return self.hazardous or self.ends_process
 
     @property
     def needs_kept_memory(self) -> bool:
