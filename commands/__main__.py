@@ -43,6 +43,7 @@ COMMANDS = (
     "waivers",
     "reproducer",
     "findings",
+    "patches",
     "coverage",
     "describe",
     "trial",
