@@ -239,8 +239,8 @@ def _supervise(recording: Recording, where: target.Target, progress: Progress, o
     """Runs what is left of the plan, and keeps how long it took."""
     cases, known = recording.plan.cases, recording.plan.durations
     progress.expect(expected_durations([case for case in cases if case.id not in recording.done], known))
-    hazardous = {case.id for case in cases if case.hazardous}
-    starts = [_announcing(start, hazardous, progress) for start in where.starts]
+    alone = {case.id for case in cases if case.alone}
+    starts = [_announcing(start, alone, progress) for start in where.starts]
     try:
         Supervisor(recording, out / "console.log").run(*starts, again=() if no_confirm else where.again)
     except KeyboardInterrupt as end:
@@ -263,11 +263,11 @@ def _reported(out: Path, level: int, lost: str) -> int:
     return digest.status
 
 
-def _announcing(start: Start, hazardous: Collection[str], progress: Progress) -> Start:
+def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Start:
     """`start`, which says why a worker is started for one case alone."""
 
     def announcing(cases: Sequence[str]) -> Worker:
-        if len(cases) == 1 and cases[0] in hazardous:
+        if len(cases) == 1 and cases[0] in alone:
             progress.say(f"  a fresh kernel or process for {cases[0]} (hazardous)")
         return start(cases)
 
