@@ -81,9 +81,9 @@ class RealTrial:
                 told = {violation.rule} if own else set(case.rules)
                 if told <= before[case.id]:
                     continue
-                found, reason = violations_by(case, altered)
+                found, judgement = violations_by(case, altered)
                 if found & told - before[case.id]:
-                    detected[case.id] = reason
+                    detected[case.id] = judgement.reason
                 if len(detected) >= _ENOUGH:
                     break
         finally:

@@ -1,0 +1,215 @@
+"""Derived files: what was read once is not read again, and nothing that is out of date or damaged is ever used."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands import __main__ as commands
+from conformance import cache
+from conformance.device import compiled
+from conformance.errors import UserError
+from conformance.header.answers import ask
+from conformance.header.program import Answers, Toolchain
+from conformance.tables import suite as suites
+from conformance.tables.suite import CASES, load_suite
+from fixtures.guest import derivation, job
+from patience import PATIENCE_S
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory in which derived files are kept."""
+    place = tmp_path / "derived"
+    monkeypatch.setenv(cache.DIRECTORY, str(place))
+    return place
+
+
+def never(*_: object) -> Any:
+    raise AssertionError("what was kept was made again")
+
+
+def test_a_suite_that_was_read_is_not_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load_suite()
+    monkeypatch.setattr(suites, "_read_suite", never)
+    again = load_suite()
+    assert again == first
+    assert again is not first
+    assert [case.id for case in again.cases] == [case.id for case in first.cases]
+
+
+def test_a_changed_table_is_read_again(folder: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own" / "reg_mr"
+    own.mkdir(parents=True)
+    table = own / "own.yaml"
+    shutil.copyfile(CASES / "reg_mr" / "extent.yaml", table)
+    before = load_suite([own.parent])
+    text = table.read_text(encoding="utf-8")
+    table.write_text(text + "\n# a remark\n", encoding="utf-8")
+    assert load_suite([own.parent]).tables_sha256 != before.tables_sha256
+    table.unlink()
+    shutil.rmtree(own)
+    with pytest.raises(UserError, match="no table in this folder"):
+        load_suite([own.parent])
+
+
+@pytest.mark.parametrize("content", [b"", b"not a pickle", b"\x80\x05N."])
+def test_a_damaged_file_is_ignored(folder: Path, content: bytes) -> None:
+    first = load_suite()
+    (file,) = folder.glob("suite-*.pickle")
+    file.write_bytes(content)
+    assert load_suite() == first
+
+
+HEADER = """
+#define ANSWER 41
+enum answer { IS = ANSWER + 1 };
+"""
+
+
+@pytest.fixture
+def toolchain(tmp_path: Path) -> Toolchain:
+    """A compiler and a header of a few lines."""
+    (tmp_path / "few.h").write_text(HEADER)
+    return Toolchain.found(None, [tmp_path], "few.h", PATIENCE_S)
+
+
+def answered(toolchain: Toolchain, *expressions: str) -> Answers:
+    return ask(toolchain, toolchain.preprocessed(), expressions, {}, ())
+
+
+def test_a_header_that_was_compared_is_not_compiled_again(
+    folder: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = answered(toolchain, "IS", "NOWHERE")
+    assert (first.values, list(first.refused)) == ({"IS": 42}, ["NOWHERE"])
+    monkeypatch.setattr(Toolchain, "ask", never)
+    assert answered(toolchain, "IS", "NOWHERE") == first
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b"[[], {}]", b'[{"IS": "42"}, {}]', b'[{"IS": 42}, {"NOWHERE": 1}]'])
+def test_damaged_answers_are_asked_for_again(folder: Path, toolchain: Toolchain, damage: bytes) -> None:
+    first = answered(toolchain, "IS")
+    (file,) = folder.glob("answers-*.json")
+    file.write_bytes(damage)
+    assert answered(toolchain, "IS") == first
+
+
+def test_another_header_or_question_is_asked_anew(folder: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    assert answered(toolchain, "IS").values == {"IS": 42}
+    assert answered(toolchain, "IS + 1").values == {"IS + 1": 43}
+    (tmp_path / "few.h").write_text(HEADER.replace("41", "6"))
+    assert answered(toolchain, "IS").values == {"IS": 7}
+
+
+def test_nothing_is_kept_without_a_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(cache.DIRECTORY, raising=False)
+    cache.store("a", b"1")
+    assert cache.lookup("a") is None
+
+
+def test_a_directory_that_cannot_be_made_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(cache.DIRECTORY, str(tmp_path / "file" / "below"))
+    cache.store("a", b"1")
+    assert cache.lookup("a") is None
+
+
+def test_the_files_used_last_are_kept(folder: Path) -> None:
+    for number in range(cache.KEPT):
+        cache.store(f"{number}", b"")
+        os.utime(folder / f"{number}", (number, number))
+    assert cache.lookup("0")  # which is a use
+    cache.store("new", b"")
+    assert {path.name for path in folder.iterdir()} == {"0", "new", *map(str, range(2, cache.KEPT))}
+
+
+@pytest.mark.parametrize("damage", [None, b"not a library"])
+def test_a_compiled_source_is_compiled_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes | None
+) -> None:
+    source = tmp_path / "source.c"
+    source.write_text("const unsigned rdma_cts_layout[] = {1, 7}; int answer(void) { return 42; }\n")
+    find, layout = compiled.library.__wrapped__, (("seven", 7),)
+    first = find(source, layout)
+    assert isinstance(first, ctypes.CDLL)
+    assert first.answer() == 42
+    if damage is None:
+        monkeypatch.setattr("shutil.which", lambda _: None)
+    else:
+        (file,) = folder.glob("source-*.so")
+        file.unlink()  # not written over: the loaded library is a mapping of it
+        file.write_bytes(damage)
+    again = find(source, layout)
+    assert isinstance(again, ctypes.CDLL)
+    assert again.answer() == 42
+    source.write_text(source.read_text().replace("42", "43"))
+    changed = find(source, layout)
+    assert (changed and changed.answer()) == (None if damage is None else 43)
+
+
+# What guests hand over
+
+
+def test_files_that_a_guest_has_derived_are_laid_out_as_the_suite_is(tmp_path: Path) -> None:
+    suite, packed, kept = (tmp_path / name for name in ("suite", "packed", "kept"))
+    for root in (suite, packed):
+        for name, content in {"a/__pycache__/x.pyc": b"x", "a/x.py": b"1", "derived/same.so": b"same"}.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(content)
+    (suite / "a/__pycache__/x.pyc").write_bytes(b"changed")
+    (suite / "derived/new.so").write_bytes(b"\0new")
+    files = derivation.encoded(suite, packed)
+    assert set(files) == {"a/__pycache__/x.pyc", "derived/new.so"}
+    derivation.keep(kept, files)
+    assert (kept / "a/__pycache__/x.pyc").read_bytes() == b"changed"
+    assert (kept / "derived/new.so").read_bytes() == b"\0new"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("/etc/__pycache__/x", ""),
+        ("../__pycache__/x", ""),
+        ("derived/../../x", ""),
+        ("conformance/errors.py", ""),
+        ("derived/deeper/x", ""),
+        ("x", ""),
+        ("derived/x", "§"),
+        ("derived/x", "YQ"),
+    ],
+)
+def test_nothing_else_is_taken_from_a_guest(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=r"derived file|damaged"):
+        derivation.keep(tmp_path / "cache" / "kept", {name: text})
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_module_has_the_same_time_wherever_it_was_packed(tmp_path: Path) -> None:
+    times = set()
+    for number, name in enumerate(("one", "two")):
+        module = tmp_path / name / "a.py"
+        module.parent.mkdir()
+        module.write_text("1\n")
+        os.utime(module, (number, number))
+        job.date_by_content(module.parent)
+        times.add(module.stat().st_mtime)
+    assert len(times) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keeps"),
+    [(["list"], True), (["run", "--guest"], True), (["run"], False), (["run", "--device", "any0"], False)],
+)
+def test_a_run_on_a_device_of_this_host_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], keeps: bool
+) -> None:
+    monkeypatch.setenv(cache.DIRECTORY, "")  # so that it is removed after the test
+    monkeypatch.delenv(cache.DIRECTORY)
+    commands.keep_derived_files(arguments)
+    assert (cache.DIRECTORY in os.environ) == keeps
