@@ -108,6 +108,8 @@ class Guests:
         self.given = self._under_test.hashes() | given
         if self._environment:
             self.given["environment"] = self._environment
+        # Nothing of the user's runs in the guest.
+        self._is_clean = set(self.given) <= {"image"} and not (tools or options.cases)
         self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
         self._out = out
         self._say = say
@@ -194,7 +196,7 @@ class Guests:
             **self._environment,
         }
         kept = derivation.folder_of(cache_directory(), prepared.image.base)
-        return Job(tuple(tree), command, environment, prepared.prepare, kept)
+        return Job(tuple(tree), command, environment, prepared.prepare, kept, self._is_clean)
 
     def _boot(
         self,

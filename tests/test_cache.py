@@ -18,7 +18,7 @@ from conformance.header.answers import ask
 from conformance.header.program import Answers, Toolchain
 from conformance.tables import suite as suites
 from conformance.tables.suite import CASES, load_suite
-from fixtures.guest import derivation, job
+from fixtures.guest import derivation, freezing, job
 from patience import PATIENCE_S
 
 
@@ -163,12 +163,12 @@ def test_files_that_a_guest_has_derived_are_laid_out_as_the_suite_is(tmp_path: P
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_bytes(content)
     (suite / "a/__pycache__/x.pyc").write_bytes(b"changed")
-    (suite / "derived/new.so").write_bytes(b"\0new")
+    (suite / "derived/new-00000000000000000000000000000000.so").write_bytes(b"\0new")
     files = derivation.encoded(suite, packed)
-    assert set(files) == {"a/__pycache__/x.pyc", "derived/new.so"}
-    derivation.keep(kept, files)
+    assert set(files) == {"a/__pycache__/x.pyc", "derived/new-00000000000000000000000000000000.so"}
+    derivation.keep(kept, files, ["a/x.py"])
     assert (kept / "a/__pycache__/x.pyc").read_bytes() == b"changed"
-    assert (kept / "derived/new.so").read_bytes() == b"\0new"
+    assert (kept / "derived/new-00000000000000000000000000000000.so").read_bytes() == b"\0new"
 
 
 @pytest.mark.parametrize(
@@ -180,14 +180,46 @@ def test_files_that_a_guest_has_derived_are_laid_out_as_the_suite_is(tmp_path: P
         ("conformance/errors.py", ""),
         ("derived/deeper/x", ""),
         ("x", ""),
-        ("derived/x", "§"),
-        ("derived/x", "YQ"),
+        (f"derived/x-{'0' * 32}.so", "§"),
+        (f"derived/x-{'0' * 32}.so", "YQ"),
+        ("derived/x", ""),
+        ("conformance/__pycache__/planted.cpython-314.pyc", ""),
+        ("conformance/__pycache__/errors.cpython-314.so", ""),
+        ("usr/__pycache__/errors.cpython-314.pyc", ""),
     ],
 )
 def test_nothing_else_is_taken_from_a_guest(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(ValueError, match=r"derived file|damaged"):
-        derivation.keep(tmp_path / "cache" / "kept", {name: text})
+        derivation.keep(tmp_path / "cache" / "kept", {name: text}, ["conformance/errors.py"])
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_more_than_a_suite_can_have_is_not_taken_from_a_guest(tmp_path: Path) -> None:
+    many = {f"a/__pycache__/x.cpython-{number}.pyc": "" for number in range(100)}
+    large = {"a/__pycache__/x.cpython-314.pyc": "A" * (33 << 20)}
+    for files in (many, large):
+        with pytest.raises(ValueError, match="more than the suite has"):
+            derivation.keep(tmp_path / "kept", files, ["a/x.py"])
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_only_a_guest_without_anything_of_the_user_hands_files_over(tmp_path: Path, is_clean: bool) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/x.py").write_text("")
+    made = job.Job(((tmp_path / "a", "a"),), "", derived=tmp_path / "kept", is_clean=is_clean)
+    files = {"a/__pycache__/x.cpython-314.pyc": "YQ=="}
+    freezing._keep_derived({"type": "guest", "event": "derived", "files": files}, made)
+    assert (tmp_path / "kept/a/__pycache__/x.cpython-314.pyc").exists() == is_clean
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "parent"])
+def test_what_others_can_write_is_not_used(folder: Path, what: str) -> None:
+    cache.store("a", b"1")
+    assert cache.lookup("a")
+    writable = {"file": folder / "a", "folder": folder, "parent": folder.parent}[what]
+    writable.chmod(writable.stat().st_mode | 0o002)
+    assert cache.lookup("a") is None
 
 
 def test_a_module_has_the_same_time_wherever_it_was_packed(tmp_path: Path) -> None:
