@@ -42,13 +42,14 @@ COMMANDS = (
     "reproducer",
     "findings",
     "patches",
+    "bisect-step",
     "coverage",
     "describe",
     "trial",
     "schema",
     "completion",
 )
-_MODULES = {"list": "listing"}
+_MODULES = {"list": "listing", "bisect-step": "bisect_step"}
 _WITH_VARIABLES = ("run", "prepare", "doctor")  # commands whose own help lists the environment variables, too
 
 
