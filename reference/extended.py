@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from conformance.bench.memory_areas import Part
 from conformance.verbs import ENUMS
-from reference.memory import Range
+from reference.memory import PAGE, Range
 from reference.objects import Refused, Region
 from reference.regions import Regions
 
@@ -45,8 +45,8 @@ class Buffer:
 
     @property
     def addr(self) -> int:
-        """The mapped address."""
-        return self.memory.addr
+        """The mapped address: like that of malloc, it has other memory of the process on both sides."""
+        return self.memory.addr + PAGE
 
 
 class Extended(Regions):
@@ -112,7 +112,8 @@ class Extended(Regions):
         self.domain_of(pd)
         if size > 1 << 47:
             raise Refused(errno.ENOMEM)
-        buffer = Buffer(self.new_handle(), self.memory.allocate("anonymous", self.buffer_size(size)), pd, size)
+        mapped = self.memory.allocate("anonymous", self.buffer_size(size) + 2 * PAGE)
+        buffer = Buffer(self.new_handle(), mapped, pd, size)
         self.buffers[buffer.handle] = buffer
         return buffer
 
