@@ -41,7 +41,11 @@ def product_of(verb: Verb) -> tuple[str, str] | None:
 
 def leaves_objects(verb: Verb) -> bool:
     """Whether a verb leaves every region, window and queue pair as it was; it may create another one."""
-    return not {spec.of for spec in arguments_of(verb).values() if spec.kind == "object"} & {"mr", "window", "qp"}
+    return not verb.destroys and not {spec.of for spec in arguments_of(verb).values() if spec.kind == "object"} & {
+        "mr",
+        "window",
+        "qp",
+    }
 
 
 def _arguments(parameters: tuple[Parameter, ...]) -> Iterator[tuple[str, ArgumentSpec]]:
