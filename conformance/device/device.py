@@ -18,7 +18,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from conformance.bench.calls import IbvPd, Return
+from conformance.bench.calls import IbvPd
 from conformance.bench.interface import Refusal
 from conformance.device import port as ports
 from conformance.device.connection_manager import ConnectionManager
@@ -107,18 +107,9 @@ class ProtectionDomain:
         """Deallocates the PD. Raises PyverbsRDMAError if the device refuses."""
         self.pyverbs.close()
 
-    def dealloc(self) -> Return:
-        """ibv_dealloc_pd: 0, or the value of errno. What is in the PD stays, which pyverbs would release before."""
-        ctypes.set_errno(0)
-        value = _library().ibv_dealloc_pd(ctypes.c_void_p(self.pointer))
-        if value == 0:
-            self.device.pointers.forget_pd(self.pyverbs)
-        return Return(value, ctypes.get_errno())
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    return ctypes.CDLL("libibverbs.so.1", use_errno=True)
+    def forget(self) -> None:
+        """Keeps pyverbs from deallocating what ibv_dealloc_pd has deallocated."""
+        self.device.pointers.forget_pd(self.pyverbs)
 
 
 class Device:

@@ -219,10 +219,6 @@ def _export_buf(context: CaseContext, step: Step) -> Observation:
     return {**result_of(returned), "returned": what}
 
 
-def _dealloc_pd(context: CaseContext, step: Step) -> Observation:
-    return result_of(context.pds[str(step.arguments["pd"])].dealloc())
-
-
 def alloc_window(context: CaseContext, name: str, pd: str, kind: int) -> Observation:
     """Allocates a window and adds it to the context as `name`."""
     window, returned = context.bench.alloc_mw(context.pds[pd], kind)
@@ -358,7 +354,6 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     **dict.fromkeys(VERBS, call_verb),
     "ibv_alloc_buf": _alloc_buf,
     "ibv_export_buf_dmabuf_fd": _export_buf,
-    "ibv_dealloc_pd": _dealloc_pd,
     "query_mr": _query_mr,
     "ibv_dereg_mr": _dereg_mr,
     "ibv_rereg_mr": _rereg_mr,
