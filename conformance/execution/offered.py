@@ -7,6 +7,7 @@ result means that the verb exists. Not for judging whether the result is right.
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -88,14 +89,15 @@ def keeps_from_children(bench: Bench) -> bool:
     return kept
 
 
-def reachable_on(library: Libibverbs, has_advise: bool) -> dict[str, bool]:
+def reachable_on(library: Libibverbs, offered: Mapping[str, bool]) -> dict[str, bool]:
     """For each of capability.PRECONDITIONS that a call shows, whether this process meets it."""
     return {
         "experimental_rereg": library.has_experimental_rereg,
         "shared_mr": False,
         "peer_memory": False,
         "fork_race": False,
-        "advise_absent": not has_advise,
+        "advise_absent": not offered["advise_mr"],
+        "rereg_absent": not offered["rereg_mr"],
         "swap": len(Path("/proc/swaps").read_text().splitlines()) > 1,
         "advise_enomem": False,
     }

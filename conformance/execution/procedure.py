@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
 from conformance.bench.calls import errno_name
-from conformance.errors import SetupRefused
+from conformance.errors import HarnessFailure, PeerLost, SetupRefused
 from conformance.execution.context import CaseContext
 from conformance.execution.steps import STEPS, alloc_window
 from conformance.execution.traffic import run_probes
-from conformance.judging.faults import DONE, outcome_of
+from conformance.judging.faults import DONE, fault_of, outcome_of
 from conformance.model.case import Case, MrSpec, Step, WindowSpec
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import PROBES
@@ -90,8 +90,8 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
     """Makes the later steps; none if the judged call did not create its object, unless it was to be refused.
 
     A step that belongs to the other outcome of the judged call is not made, nor one for which the device has no type of
-    queue pair. Stops before a step whose object was
-    released by a call that should have failed.
+    queue pair. Stops before a step whose object was released by a call that should have failed, and where the harness
+    fails after a step that did: the first failing step decides, whatever state it left.
     """
     product = context.case.when.name
     refused = product and not _is_there(context, product)
@@ -100,6 +100,7 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
     seen: list[Observation] = []
     unexpected = _succeeded_unexpectedly(context.case.when, judged)
     outcome = outcome_of(context.case.when, judged)
+    failed = fault_of(context.case.when, judged) is not None
     for step in context.case.afterwards:
         if step.then.after not in ("", outcome):
             seen.append(_NOT_MADE)
@@ -109,10 +110,17 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
         try:
             seen.append(_step(context, step))
         except SetupRefused as refusal:
-            if not refusal.not_offered:
+            if refusal.not_offered:
+                seen.append({**_NOT_MADE, "no_pair": refusal.not_offered})
+                continue
+            if not failed:
                 raise
-            seen.append({**_NOT_MADE, "no_pair": refusal.not_offered})
-            continue
+            break
+        except HarnessFailure as failure:
+            if not failed or isinstance(failure, PeerLost):
+                raise
+            break
+        failed = failed or fault_of(step, seen[-1], later=True) is not None
         unexpected = unexpected or _succeeded_unexpectedly(step, seen[-1])
         if step.name and not _is_there(context, step.name) and step.then.outcome == "success":
             break  # later steps use what it should have made

@@ -332,6 +332,7 @@ def _send_with_inv(context: CaseContext, step: Step) -> Observation:
         context.connection(str(step.arguments["qp"])).check_answered(sent, received, "SEND_WITH_INV")
     if observation["responder_wc"] == ["SUCCESS"]:
         observation["invalidated"] = [received[0].invalidated_rkey, rkey % (1 << 32)]
+        observation["wc_flags"] = received[0].wc_flags
     return observation
 
 

@@ -238,7 +238,7 @@ def _code_fault(step: Step, seen: Observation) -> Fault | None:
         return None
     if not code:
         return _fault(FaultKind.NO_CODE, seen)
-    if code.startswith("errno -"):
+    if code.startswith("errno "):  # a number that errno(3) has no name for
         return _fault(FaultKind.NO_ERRNO, seen, came=[code])
     if "any" in allowed or code in _spellings(allowed):
         return None

@@ -67,6 +67,7 @@ MEANING: Mapping[str, str] = {
     "dontfork": "libibverbs protects registered ranges from being copied on fork",
     "fork_race": "the fork protection of the new range cannot be taken back when the command has failed",
     "advise_absent": "the entry does not have ibv_advise_mr",
+    "rereg_absent": "the provider does not have ibv_rereg_mr",
     "swap": "pages of this system can be swapped out",
     "persistent_memory": "the run was given a device DAX",
     "advise_enomem": "a prefetch can exceed a memory limit",
@@ -114,6 +115,7 @@ _ON_DEMAND_NEEDS: Mapping[str, str] = {
     "traffic ATOMIC_WRITE": "atomic_write",
     "traffic FLUSH_GLOBAL": "flush",
     "traffic FLUSH_PERSISTENT": "flush",
+    "traffic FLUSH_BOTH": "flush",
     "local_traffic SEND": "send",
     "local_traffic RECV": "recv",
     "local_traffic RECV_WITH_IMM": "recv",
@@ -143,6 +145,7 @@ PRECONDITIONS: Mapping[str, str] = {
     "fork_race": "libibverbs returns this code only if it finds no memory for its list of ranges when it takes the fork"
     " protection back, after the command: inside the call that had memory for it before, and freed as much in between",
     "advise_absent": "this stack has the verb",
+    "rereg_absent": "this stack has the verb",
     "swap": "this system has no swap space, so that pages cannot be swapped out: make some, with mkswap and swapon",
     "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",
     "advise_enomem": "a prefetch pins no pages, so that no limit of this process can make it fail for lack of memory",

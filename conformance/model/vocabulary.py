@@ -77,7 +77,8 @@ NULL = "NULL"
 
 # Calls that neither create nor destroy an object.
 PROBES = ("traffic", "local_traffic")
-FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
+# The last asks for both at once.
+FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH")
 REMOTE_OPERATIONS = (
     "RDMA_WRITE",
     "RDMA_WRITE_WITH_IMM",
