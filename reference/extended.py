@@ -1,4 +1,4 @@
-"""ibv_reg_mr_ex of ibv_reg_mr(3), buffers of ibv_alloc_buf(3), and what the kernel tells of a region.
+"""ibv_reg_mr_ex of ibv_reg_mr(3), and buffers of ibv_alloc_buf(3).
 
 Each decision is a method, as in regions.py.
 """
@@ -147,12 +147,3 @@ class Extended(Regions):
     def export_buf_dmabuf_fd(self, buf: int) -> int:
         """ibv_export_buf_dmabuf_fd. Raises Refused: no buffer is a dma-buf here."""
         raise Refused(errno.ENODATA)
-
-    # What the kernel tells
-
-    def query_mr(self, handle: int) -> tuple[int, int, int, int]:
-        """UVERBS_METHOD_QUERY_MR: lkey, rkey, length and iova. Raises Refused."""
-        if handle not in self.regions:
-            raise Refused(errno.ENOENT)
-        region = self.regions[handle]
-        return region.key, region.key, region.length, region.iova
