@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from conformance.verbs import advise_mr, bind_mw, buffers, enums, pd, reg_mr, rereg_mr, structs
-from conformance.verbs.forms import arguments_of, leaves_objects, product_of
+from conformance.verbs.forms import REGION, arguments_of, leaves_objects, product_of
 from conformance.verbs.types import (
     EXPERIMENTAL,
     INT_BITS,
@@ -88,6 +88,7 @@ __all__ = [
     "INT_BITS",
     "MAINLINE",
     "OPTIONAL_ACCESS",
+    "REGION",
     "STRUCTS",
     "VENDOR_ENUMS",
     "VENDOR_STRUCTS",
