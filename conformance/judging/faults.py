@@ -194,6 +194,11 @@ def without_status(step: Step, seen: Observation) -> str:
     return "was not refused, so that there is no status of a refusal" if seen["wc"] == ["SUCCESS"] else ""
 
 
+def not_refused(step: Step, seen: Observation) -> bool:
+    """Whether a call was carried out whose row only presupposes that it is refused, and shows nothing otherwise."""
+    return bool(step.then.otherwise) and "not_made" not in seen and outcome_of(step, seen) == "success"
+
+
 def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
     """A refusal by the wrong status, or one after which the queue pair goes on."""
     side = "bind" if step.call in BINDS else seen.get("side", "")

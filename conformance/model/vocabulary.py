@@ -279,6 +279,8 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "opcode": ExpectationSpec(("as_posted",), "success", (*PROBES, *BINDS, "post_local_inv")),
     "invalidated": ExpectationSpec(("as_posted",), "success", ("post_send_with_inv",)),
     "because": ExpectationSpec(tuple(REASONS), "refused", (*PROBES, *BINDS)),
+    # The refusal is the subject of other rows: without it, there is nothing to judge.
+    "otherwise": ExpectationSpec(("unreachable",), "refused"),
     # Of a step afterwards: it is made only if the judged call had this outcome.
     "after": ExpectationSpec(("success", "refused")),
 }

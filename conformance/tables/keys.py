@@ -51,6 +51,7 @@ ROW: Keys = {
     "afterwards": Key("steps"),
     "note": Key("text", "a remark for the result"),
     "hazardous": Key("truth", "it can take the kernel down"),
+    "ends_process": Key("truth", "it can end its own process, and not more"),
     "tier": Key("tier"),
     "sweep": Key("sweep"),
 }

@@ -191,6 +191,7 @@ class _Rows:
                     reader.note(fields[key].location, f"a row that calls {parts.when.call} has no {key!r}")
         note = reader.text(fields["note"], "note") if "note" in fields else ""
         hazardous = reader.truth(fields.get("hazardous"), "hazardous")
+        ends_process = reader.truth(fields.get("ends_process"), "ends_process")
         tier = reader.word(fields.get("tier"), "tier", vocabulary.TIERS)
         chosen = fields.get("entries", self.entries)
         if chosen is not None and chosen.value == ():
@@ -227,6 +228,7 @@ class _Rows:
                     about=about or "",
                     note=note or "",
                     hazardous=hazardous,
+                    ends_process=ends_process,
                     tier=tier or "default",
                     kind=kind,
                     sweep=sweep,
