@@ -13,7 +13,7 @@ from conformance.tables.suite import ROOT
 LAYERS = (
     "errors",
     "regular_file",
-    "derived",
+    "cache",
     "yamldoc",
     "verbs",
     "header",
