@@ -17,12 +17,12 @@ from pathlib import Path
 from types import ModuleType
 
 from commands.arguments import NAME, Parser, help_text
-from commands.bytecode import keeps_files
 from commands.endings import SIGNALLED, Terminated, crash_report, heed_signals
 from commands.output import Output
 from conformance import cache
 from conformance.errors import UserError
 from conformance.tables.suite import VERSION
+from fixtures.system.bytecode import keeps_files
 from fixtures.system.cache import cache_directory
 from reports.text import one_line
 
