@@ -351,7 +351,7 @@ class Digest:
         return self.footer["waivers"] if self.footer else {}
 
     def violations(self) -> dict[str, list[ResultRecord]]:
-        """For each violated rule, in the order of the rules, the results that violate it, the worst first."""
+        """For each violated rule, in the order of the rules, the results that violate it, the most severe first."""
         found: dict[str, list[ResultRecord]] = {}
         for record in sorted(self.results, key=lambda record: VERDICTS.index(record["effective"])):
             for rule in record["rules"]:
