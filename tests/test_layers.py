@@ -13,7 +13,7 @@ from conformance.tables.suite import ROOT
 LAYERS = (
     "errors",
     "regular_file",
-    "derived",
+    "cache",
     "yamldoc",
     "verbs",
     "header",
@@ -21,6 +21,7 @@ LAYERS = (
     "judging",
     "defects",
     "tables",
+    "run_options",
     "kernel",
     "bench",
     "device",
@@ -28,7 +29,6 @@ LAYERS = (
     "sweeps",
     "results",
     "supervision",
-    "run_options",
     "pytest_plugin",
 )
 FILES = sorted((ROOT / "conformance").rglob("*.py"))
@@ -39,6 +39,7 @@ FOLDERS = {
     "reference": ("conformance",),
     "reports": ("conformance",),
     "reproducers": ("conformance", "reports"),
+    "patches": ("conformance", "fixtures", "reports", "reproducers"),
     "runs": ("conformance", "fixtures", "reports"),
     "bundles": ("conformance", "reports"),
     "targets": ("conformance", "fixtures", "runs"),
