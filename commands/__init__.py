@@ -2,7 +2,7 @@
 
 import sys
 
-from commands import bytecode
+from fixtures.system import bytecode
 
 if sys.argv[:1] == ["-m"]:  # Python looks for the program in this package
     bytecode.keep(sys.orig_argv)

@@ -17,12 +17,12 @@ from pathlib import Path
 from types import ModuleType
 
 from commands.arguments import NAME, Parser, help_text
-from commands.bytecode import keeps_files
 from commands.endings import SIGNALLED, Terminated, crash_report, heed_signals
 from commands.output import Output
 from conformance import cache
 from conformance.errors import UserError
 from conformance.tables.suite import VERSION
+from fixtures.system.bytecode import keeps_files
 from fixtures.system.cache import cache_directory
 from reports.text import one_line
 
@@ -44,6 +44,7 @@ COMMANDS = (
     "reproducer",
     "findings",
     "patches",
+    "bisect-step",
     "coverage",
     "describe",
     "trial",
@@ -51,7 +52,7 @@ COMMANDS = (
     "completion",
 )
 _ALLOCATED = 50_000  # objects between two collections: a command makes many that stay, and little garbage
-_MODULES = {"list": "listing"}
+_MODULES = {"list": "listing", "bisect-step": "bisect_step"}
 _WITH_VARIABLES = ("run", "prepare", "doctor")  # commands whose own help lists the environment variables, too
 
 
