@@ -41,6 +41,7 @@ COMMANDS = (
     "waivers",
     "reproducer",
     "findings",
+    "patches",
     "coverage",
     "describe",
     "trial",

@@ -13,7 +13,8 @@ from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
 from reports.digest import read
 from reports.explanations import FINGERPRINT, defect_of, of_case, of_defect, of_rule
-from runs.folder import OUT, latest
+from runs.earlier import run_about
+from runs.folder import OUT
 
 NAME = "explain"
 HELP = "Explain a rule, a case, a point of a sweep or a defect: source, set-up, last verdict, what a failure means."
@@ -28,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a sweep, or the fingerprint of a defect",
     )
     parser.add_argument(
-        "--results", type=given_path, metavar="DIR", help=f"the run to look at (default: the latest in {OUT}/)"
+        "--results",
+        type=given_path,
+        metavar="DIR",
+        help=f"the run to look at (default: the latest in {OUT}/ that knows of it)",
     )
     run_arguments.add_cases_argument(parser)
 
@@ -37,7 +41,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prints the explanation; exit status 0. Raises UserError for an unknown id."""
     suite = run_arguments.suite_from(arguments)
     wanted = arguments.id
-    path = arguments.results or latest(OUT)
+    path = arguments.results or run_about(wanted)
     run = read(path) if path else None
     if FINGERPRINT.fullmatch(wanted):
         show(of_defect(*defect_of(wanted, run, "--results")))

@@ -70,13 +70,12 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _mended() -> dict[str, str]:
-    """By fingerprint, the changes of the mended stack that mend a defect, as links, with texts for a mailing list."""
+    """By fingerprint, the changes of the mended stack that mend a defect, as links."""
     found: dict[str, list[str]] = {}
     for change in read_changes():
         source = f"../fixtures/guest/{CHANGES.name}/{change.name}.yaml"
         for fingerprint in change.defects:
-            link = f"[{change.name}]({source}) ([text]({FOLDER}/{change.name}.txt))"
-            found.setdefault(fingerprint, []).append(link)
+            found.setdefault(fingerprint, []).append(f"[{change.name}]({source})")
     return {fingerprint: ", ".join(links) for fingerprint, links in found.items()}
 
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 import argparse
 import fcntl
 import itertools
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from email.message import EmailMessage
 from pathlib import Path
 
 from commands import run_arguments
 from commands.endings import crash_report
-from commands.output import out_directory, show
+from commands.output import out_directory, out_path, show, write_out
 from conformance.errors import UserError
 from conformance.results.files import make_directory, not_written, write_atomically
 from conformance.results.records import FILE_NAME as RESULTS
@@ -32,12 +34,14 @@ from conformance.tables.suite import ROOT
 from fixtures.guest.image import renew_image
 from fixtures.guest.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS, recipe_for
 from fixtures.system.cache import cache_directory
+from fixtures.system.packages import find_program
 from fixtures.system.processes import signal_name
 from reports.comparison import Comparison, compare
 from reports.digest import Digest, read
 from reports.history import (
     CELL_NAME,
     LOCK,
+    MESSAGE,
     NOT_RUN,
     OUTCOME_FILE,
     Cell,
@@ -48,6 +52,7 @@ from reports.history import (
     read_history,
 )
 from reports.morning import Morning, summary_of
+from reports.summary import FILE_NAME as SUMMARY
 from runs.folder import WORK, tidied
 from targets import builds
 
@@ -56,6 +61,7 @@ HELP = "Run the cases on several stacks, each compared with its last good night;
 
 RUN_LOG = "run.log"
 RENEWED_DAYS = 7
+_END_OF_TIME = "~"  # after every name of a night
 # Options of `run` that all cells get.
 _OPTIONS = {
     WHERE: ("driver", "guests"),
@@ -93,6 +99,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DAYS",
         help=f"make the image of a stack again, with the packages of today, if it is older (default {RENEWED_DAYS})",
     )
+    parser.add_argument(
+        "--keep",
+        dest="kept_nights",
+        type=_nights,
+        metavar="N",
+        help="of nights before the last N keep only what the page of all nights needs; the last good one stays whole",
+    )
+    parser.add_argument("--mail-to", metavar="ADDRESS", help="send the morning's text with sendmail")
+    parser.add_argument(
+        "--webhook-file", type=out_path, metavar="FILE", help='write the text as {"text": …}, as chat systems take it'
+    )
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     for title, names in _OPTIONS.items():
         group = parser.add_argument_group(title) if title else parser
@@ -106,6 +123,12 @@ def _days(text: str) -> float:
         return budget_seconds(text)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of days") from error
+
+
+def _nights(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of nights")
+    return int(text)
 
 
 def _stacks(text: str) -> list[str]:
@@ -148,13 +171,51 @@ def execute(arguments: argparse.Namespace) -> int:
         if history.nights and night.name < history.nights[-1]:
             show([f"the history has a later night, {history.nights[-1]}: the clock was wrong then, or it is now"])
         show([f"night {format_night(night.name)}: {', '.join(cells)}"])
-        outcomes = []
+        outcomes, text = [], []
         for name, each in cells.items():
             _renew(each.stack or DEFAULT_STACK, arguments.renew)
-            outcomes.append(_cell(history, night, name, each, arguments.yes))
-    told, status = summary_of(outcomes)
-    show([told])
+            show([f"{name:<17} is running ({RUN_LOG} in its directory)"])
+            outcome, lines = _cell(history, night, name, each, arguments.yes)
+            show(lines)
+            outcomes.append(outcome)
+            text += lines
+        if arguments.kept_nights:
+            _prune(read_history(folder), arguments.kept_nights)
+    summary, status = summary_of(outcomes)
+    show([summary])
+    text.append(summary)
+    if arguments.mail_to:
+        show([_mailed(arguments.mail_to, night, text)])
+    if arguments.webhook_file:
+        data = json.dumps({"text": "\n".join(text)}, ensure_ascii=False)
+        write_out(arguments.webhook_file, data.encode(), f"text for a webhook: {arguments.webhook_file}")
     return status
+
+
+def _prune(history: History, keep: int) -> None:
+    """Removes the files of runs before the last `keep` nights, but for what the page needs and the last good runs."""
+    old = set(history.nights[:-keep])
+    good = [history.good(cell.name, _END_OF_TIME, cell.outcome.selection)[:1] for cell in history.cells]
+    whole = {cell.folder for cells in good for cell in cells}
+    for cell in history.cells:
+        if cell.night in old and cell.folder not in whole:
+            for path in cell.folder.iterdir():
+                if path.name not in (OUTCOME_FILE, SUMMARY) and not path.is_dir():
+                    path.unlink()
+
+
+def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
+    """Writes the message beside the night's runs, and hands it to sendmail if there is one; says what was done."""
+    message = EmailMessage()
+    message["To"], message["Subject"] = to, f"rdma-cts, night {format_night(night.name)}: {text[-1]}"
+    message.set_content("\n".join(text), cte="8bit")
+    path = night.with_suffix(MESSAGE)
+    write_atomically(path, message.as_bytes())
+    sendmail = find_program("sendmail")
+    if not sendmail:
+        return f"message: {path} (no sendmail is installed)"
+    done = subprocess.run([sendmail, "-t"], input=message.as_bytes(), capture_output=True, check=False)
+    return f"message: {path}, {'sent' if not done.returncode else f'not sent: sendmail ended with {done.returncode}'}"
 
 
 def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, RunOptions]:
@@ -216,30 +277,28 @@ def _renew(stack: str, days: float) -> None:
         show([f"{stack}: its image is not of today: {error}"])
 
 
-def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bool) -> Outcome:
-    """Runs a cell, compares it, says what came of it, and keeps that beside its results."""
+def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bool) -> tuple[Outcome, list[str]]:
+    """Runs a cell and compares it; returns what came of it, as it is kept with its results, and the lines about it."""
     folder = night / name
     selection = replace(RunOptions(), **{field: getattr(options, field) for field in _SELECTING}).arguments()
     known = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=tuple(selection)))
     try:
         morning = _compared(history, _ran(known, options, yes))
-        show(morning.lines())
-        outcome = morning.outcome
     except UserError as error:
-        outcome = _failed(known, error)
+        morning = _failed(known, error)
     except Exception as error:
-        outcome = _failed(known, crash_report(error, folder))
+        morning = _failed(known, crash_report(error, folder))
+    lines, outcome = list(morning.lines()), morning.outcome
     try:
         write_atomically(folder / OUTCOME_FILE, outcome.encoded())
     except UserError as error:  # a full disk: the next night counts it as cut short
-        show([str(error)])
-    return outcome
+        lines.append(str(error))
+    return outcome, lines
 
 
-def _failed(cell: Cell, error: UserError) -> Outcome:
+def _failed(cell: Cell, error: UserError) -> Morning:
     outcome = replace(cell.outcome, reason=str(error).splitlines()[0])
-    show(Morning(History(cell.folder), replace(cell, outcome=outcome)).lines())
-    return outcome
+    return Morning(History(cell.folder), replace(cell, outcome=outcome))
 
 
 @dataclass(frozen=True)
@@ -303,7 +362,9 @@ def _compared(history: History, ran: _Ran) -> Morning:
     nights = [each for each in history.ran(cell.name, cell.night) if each.facts and each.facts.complete]
     if nights and nights[-1] not in candidates:
         before = _comparison(nights[-1], run)
-    return Morning(history, cell, run, good, before)
+    unreadable = [*(each for each in history.of(cell.name) if each.damaged), *reversed(candidates)]
+    lost = unreadable[-1].night if unreadable and good is None else ""
+    return Morning(history, cell, run, good, before, lost)
 
 
 def _comparison(earlier: Cell, run: Digest) -> Comparison | None:

@@ -29,9 +29,9 @@ FORMATS: dict[str, Render] = {
 }
 # The reports that every run writes beside its results.
 BESIDE: dict[str, Render] = {
-    html.FILE_NAME: html.render,
-    junit.FILE_NAME: junit.render,
     summary.FILE_NAME: summary.render,
+    junit.FILE_NAME: junit.render,
+    html.FILE_NAME: html.render,
 }
 
 
@@ -79,8 +79,18 @@ def _write(out: Path, report: bytes) -> None:
 
 
 def write_beside(directory: Path) -> None:
-    """Writes the reports that every run has beside its results. Raises UserError if the results are invalid."""
+    """Writes the reports that every run has with its results, the smaller ones first.
+
+    Each is tried, whatever became of the others. Raises UserError if the results are invalid, or for the first report
+    that could not be written.
+    """
     digest = read(directory)
+    failed: list[UserError] = []
     for name, render in BESIDE.items():
         report = render([digest])
-        write_atomically(directory / name, report if isinstance(report, bytes) else report.encode())
+        try:
+            write_atomically(directory / name, report if isinstance(report, bytes) else report.encode())
+        except UserError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]

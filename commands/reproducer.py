@@ -19,6 +19,7 @@ from reports.explanations import FINGERPRINT, defect_of
 from reproducers.mail import mail
 from reproducers.of_runs import Made, basis_of, file_name, programs_of, reproducer, unknown_device
 from reproducers.writer import Inexpressible
+from runs.earlier import run_about
 from runs.folder import OUT, latest
 
 NAME = "reproducer"
@@ -35,7 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a case, CASE#axis=value,... for a point of a sweep, or a defect's fingerprint",
     )
     parser.add_argument(
-        "--run", type=given_path, metavar="DIR", help=f"the run that has observed it (default: the latest in {OUT}/)"
+        "--run",
+        type=given_path,
+        metavar="DIR",
+        help=f"the run that has observed it (default: the latest in {OUT}/ that knows of it)",
     )
     parser.add_argument("--all", action="store_true", help="one for each violation of the run, in a directory")
     parser.add_argument("--mail", action="store_true", help="write a text for a mailing list, with the program in it")
@@ -60,7 +64,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Writes the program or the text; exit status 0. Raises UserError if the case cannot be expressed."""
     _check(arguments)
     suite = run_arguments.suite_from(arguments)
-    path = arguments.run or latest(OUT)
+    path = arguments.run or (run_about(arguments.id) if arguments.id else latest(OUT))
     run = read(path) if path else None
     basis = basis_of(path) if path else unknown_device()
     if arguments.all:

@@ -36,7 +36,8 @@ from reports.digest import read
 from reports.progress import Progress
 from reports.terminal import NORMAL, QUIET, VERBOSE, summary
 from runs.durations import expected_durations
-from runs.folder import run_folder, tidied
+from runs.earlier import with_earlier
+from runs.folder import OUT, run_folder, tidied
 from runs.plan import FILE_NAME as PLAN_FILE_NAME
 from runs.plan import LAB_FILE_NAME, LabPlan, Plan, read_lab_plan, read_plan, write_plan
 from targets import builds, hosts, target
@@ -57,6 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=out_directory, metavar="DIR", help="where results go (default: out/<time>-<device>)"
     )
     parser.add_argument(
+        "--failed",
+        type=given_path,
+        nargs="?",
+        const=OUT,
+        metavar="DIR",
+        help=f"only what failed or was not decided in the run in DIR, or in the latest one there (default: {OUT})",
+    )
+    parser.add_argument(
         "--resume", type=given_path, metavar="DIR", help="resume the run or lab in DIR that was cut short"
     )
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
@@ -74,7 +83,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Runs, writes results.jsonl and the reports, prints the summary; returns the exit status (docs/results.md)."""
     if arguments.resume:
         return _resume(arguments)
-    options = run_arguments.options_from(arguments)
+    options = with_earlier(run_arguments.options_from(arguments), arguments.failed)
     if arguments.lab:
         return lab.run_lab(arguments.lab, options, arguments)
     if arguments.shell:
@@ -94,7 +103,7 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
 def _resume(arguments: argparse.Namespace) -> int:
     """Runs the rest of a run or of a lab according to its plan."""
     is_lab = bool(arguments.lab) or (arguments.resume / LAB_FILE_NAME).exists()
-    own = [f"--{name}" for name in ("out", "shell") if getattr(arguments, name)]
+    own = [f"--{name}" for name in ("out", "shell", "failed") if getattr(arguments, name)]
     if given := [*run_arguments.given_flags(arguments), *own]:
         raise UserError(
             f"{', '.join(given)} cannot be given with --resume",
@@ -158,7 +167,13 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
             plan = _planned(options, chosen, where, arguments.argv)
             if before and before.header.get("waivers") != plan.facts["waivers"]:
                 raise UserError("the run cannot be resumed, because the waivers differ", hint="start a new run")
-            _supervise(Recording(plan, file, progress, file.cut_back(before)), where, progress, out, options.no_confirm)
+            recording = Recording(plan, file, progress, file.cut_back(before))
+            try:
+                _supervise(recording, where, progress, out, options.no_confirm)
+            except UserError:
+                if recording.done:  # a full disk, for example, takes nothing from what was recorded before
+                    print(summary(read(out), out, level=arguments.level))
+                raise
         lost = host.gone if host else ""
     with crash_reports_in(out):
         return _reported(out, arguments.level, lost)
@@ -224,8 +239,8 @@ def _supervise(recording: Recording, where: target.Target, progress: Progress, o
     """Runs what is left of the plan, and keeps how long it took."""
     cases, known = recording.plan.cases, recording.plan.durations
     progress.expect(expected_durations([case for case in cases if case.id not in recording.done], known))
-    hazardous = {case.id for case in cases if case.hazardous}
-    starts = [_announcing(start, hazardous, progress) for start in where.starts]
+    alone = {case.id for case in cases if case.alone}
+    starts = [_announcing(start, alone, progress) for start in where.starts]
     try:
         Supervisor(recording, out / "console.log").run(*starts, again=() if no_confirm else where.again)
     except KeyboardInterrupt as end:
@@ -238,19 +253,21 @@ def _supervise(recording: Recording, where: target.Target, progress: Progress, o
 
 def _reported(out: Path, level: int, lost: str) -> int:
     """Makes the reports, prints the summary; returns the exit status. Raises UserError if the host is `lost`."""
-    report.write_beside(out)
     digest = read(out)
-    print(summary(digest, out, level=level))
+    try:
+        report.write_beside(out)
+    finally:
+        print(summary(digest, out, level=level))
     if lost:
         raise UserError(lost, hint=f"{PROGRAM} run --resume {shlex.quote(str(out))} runs the rest", status=3)
     return digest.status
 
 
-def _announcing(start: Start, hazardous: Collection[str], progress: Progress) -> Start:
+def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Start:
     """`start`, which says why a worker is started for one case alone."""
 
     def announcing(cases: Sequence[str]) -> Worker:
-        if len(cases) == 1 and cases[0] in hazardous:
+        if len(cases) == 1 and cases[0] in alone:
             progress.say(f"  a fresh kernel or process for {cases[0]} (hazardous)")
         return start(cases)
 

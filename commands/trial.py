@@ -14,7 +14,7 @@ from commands.output import out_directory
 from conformance.run_options import given_path
 from conformance.tables.suite import Suite, load_suite
 from fixtures.guest.recipe import DEFAULT_STACK, STACKS
-from trial import guest_runs, mended_runs, reference_runs, reproduction
+from trial import guest_runs, kernel_runs, mended_runs, reference_runs, reproduction
 from trial.searching import FIRST_SEED
 
 NAME = "trial"
@@ -62,6 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     mended.add_argument("--change", action="append", default=[], metavar="NAME", help="only this change")
     mended.add_argument("--list", action="store_true", help="only list the changes")
 
+    kernel = add("kernel", kernel_runs.execute, "the mended driver, with a change that breaks a rule")
+    kernel_runs.add_arguments(kernel)
+
     reproducers = add("reproducers", reproduction.execute, "C programs of the violations of a run, in the guest")
     reproducers.add_argument("--results", type=given_path, metavar="DIR", help="the run (default: the latest)")
     reproducers.add_argument("--whole", action="store_true", help="also programs of its passes")
@@ -72,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_selection(sequences)
     _add_seed(sequences, "sequences")
 
-    for command in (guest, mended, reproducers):
+    for command in (guest, mended, kernel, reproducers):
         command.add_argument("--yes", action="store_true", help="install what is needed without asking")
     for command in (guest, reproducers):
         command.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the guest's Debian release")

@@ -417,7 +417,8 @@ OPTIONS: Mapping[str, Option] = {
         Option(
             "only",
             "--only",
-            "only the case of this id, or one point of a sweep: CASE#axis=value,axis=value",
+            "only the case of this id, or one point of a sweep: CASE#axis=value,axis=value; or by its fingerprint, all "
+            "cases of a defect that a run in out/ has shown",
             CASES,
             "CASE",
             decides=False,

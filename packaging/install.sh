@@ -12,7 +12,7 @@ mkdir -p "$suite" "$root/usr/bin" "$root/usr/share/man/man1"
 cd "$project"
 PYTHONPATH=$project PYTHONDONTWRITEBYTECODE=1 "${RDMA_CTS_PYTHON:-/usr/bin/python3}" packaging/man_page.py \
     >"$root/usr/share/man/man1/rdma-cts.1"
-find ./bundles ./cases ./ci ./commands ./conformance ./fixtures ./profiles ./reference ./reports ./reproducers ./runs \
+find ./bundles ./cases ./ci ./commands ./conformance ./fixtures ./patches ./profiles ./reference ./reports ./reproducers ./runs \
     ./targets ./trial ./waivers ./conftest.py ./tox.ini ./rdma-cts \
     -name __pycache__ -prune -o -type f ! -name '*.pyc' -exec sh -c '
     suite=$1

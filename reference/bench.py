@@ -10,6 +10,7 @@ from typing import cast
 
 from conformance.bench.calls import Mr, Pd, Return, Sge
 from conformance.bench.calls import Window as AnyWindow
+from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Entry, Memory, Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.execution.claims import absent_on
@@ -19,7 +20,7 @@ from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings
 from conformance.model.transport import INFINIBAND, IWARP, UNSPECIFIED, Transport
-from conformance.model.vocabulary import ENTRIES
+from conformance.model.vocabulary import DOORS, ENTRIES
 from reference import header
 from reference.device import Device
 from reference.entries import KernelAnswers, LibraryAnswers, ReferenceEntry
@@ -203,7 +204,8 @@ class ReferenceBench:
         self.findings = Findings()
         self.library = ReferenceEntry(self.device, LibraryAnswers())
         kernel = ReferenceEntry(self.device, KernelAnswers())
-        self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": kernel}
+        door = RegMrEx(self.library)
+        self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": kernel, door.name: door}
 
     def entry(self, name: str) -> Entry:
         """Returns the exact calls of one of vocabulary.ENTRIES."""
@@ -275,7 +277,7 @@ class ReferenceBench:
     def capabilities(self) -> Capabilities:
         """Returns what is known of this stack before any case, determined as on a real one."""
         stack = self.device.stack
-        offered = {name: offered_by(self, name) for name in ENTRIES}
+        offered = {name: offered_by(self, name) for name in (*ENTRIES, *DOORS)}
         return Capabilities(stack.declared, offered, stack.reachable, absent_on(self, stack.declared))
 
 

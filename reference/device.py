@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from conformance.bench.calls import IbvMr, Pd, Return, Sge
 from reference.advice import Advice
+from reference.extended import Extended
 from reference.header import own_header
 from reference.memory import PAGE
 from reference.objects import Refused, Region
@@ -15,7 +16,7 @@ from reference.reregistration import Change, Reregistration
 from reference.work import Work
 
 
-class Device(Reregistration, Advice, Work):
+class Device(Reregistration, Advice, Work, Extended):
     """A device that does what the documents say."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:

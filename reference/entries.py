@@ -8,13 +8,18 @@ and its parts).
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from conformance.bench.calls import IbvMr, Mr, Pd, Return
-from conformance.verbs import Convention, Verb, of_method
+from conformance.bench import calls
+from conformance.bench.calls import IbvMr, Mr, Pd, Return, Told
+from conformance.bench.doors import start_of
+from conformance.model.capability import BY_SYMBOL
+from conformance.verbs import VERBS, Convention, Verb, arguments_of, of_method
 from reference.device import Device
+from reference.extended import Buffer
 from reference.objects import Refused, Region
 from reference.reregistration import CHANGE_PD, CHANGE_TRANSLATION, INPUT, Change
 
@@ -41,6 +46,8 @@ class LibraryAnswers:
 
     def refused(self, device: Device, verb: Verb, errno: int) -> Return:
         """NULL with errno, or the value of errno."""
+        if verb.convention is Convention.FD_OR_MINUS_ONE:
+            return Return(-1, errno)
         if verb.convention is Convention.POINTER_OR_NULL:
             return Return(0, device.reported_errno(errno))
         return Return(errno, errno)
@@ -83,7 +90,20 @@ class ReferenceEntry:
         """A verb: the device's method of this name, which takes handles for objects."""
         return functools.partial(self._verb, of_method(name))
 
+    def offers(self, verb: str) -> bool:
+        """Whether the stack has a verb."""
+        return self._device.stack.has(verb) and (self.name == "libibverbs" or VERBS[f"ibv_{verb}"].command != "")
+
+    def query_mr(self, mr: Mr) -> Return:
+        """UVERBS_METHOD_QUERY_MR."""
+        try:
+            return Return(0, 0, told=Told(*self._device.query_mr(mr.handle)))
+        except Refused as refused:
+            return Return(refused.errno, refused.errno)
+
     def _verb(self, verb: Verb, *arguments: Any) -> Return:
+        if verb.method in BY_SYMBOL and not self.offers(verb.method):
+            return self._answers.refused(self._device, verb, errno.EOPNOTSUPP)
         handles = [getattr(each, "handle", each) for each in arguments]
         return self._answered(verb, lambda: self._made(verb, getattr(self._device, verb.method)(*handles), arguments))
 
@@ -93,12 +113,14 @@ class ReferenceEntry:
         except Refused as refused:
             return self._answers.refused(self._device, verb, refused.errno)
 
-    def _made(self, verb: Verb, made: Region | None, arguments: tuple[Any, ...]) -> Return:
-        if made is None:
-            return Return(0, 0)
-        given = dict(zip((each.name for each in verb.parameters), arguments, strict=False))
-        addr = given["addr"] if "addr" in given else given["offset"]
-        return self._answers.made(self._device.structure(made, given["pd"], addr, given["length"]))
+    def _made(self, verb: Verb, made: Region | Buffer | int | None, arguments: tuple[Any, ...]) -> Return:
+        if isinstance(made, Buffer):
+            free = functools.partial(self._device.free_buf, made.handle)
+            return Return(made.addr, 0, buffer=calls.Buffer(made.handle, made.addr, made.size, free))
+        if made is None or isinstance(made, int):
+            return Return(made or 0, 0)
+        given = dict(zip(arguments_of(verb), arguments, strict=False))
+        return self._answers.made(self._device.structure(made, given["pd"], start_of(given), given["length"]))
 
     def dereg_mr(self, mr: Mr) -> Return:
         """ibv_dereg_mr: 0, or the value of errno."""

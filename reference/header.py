@@ -14,7 +14,10 @@ from types import ModuleType
 from conformance.header import Check, check_bindings, check_header
 from conformance.verbs import CONSTANTS, ENUMS, STRUCTS, VERBS, Linkage, declaration
 
-_OTHERS = ("ibv_device_attr", "_compat_ibv_port_attr", "ibv_wc", "ibv_send_wr", "ibv_recv_wr")
+_OTHERS = (
+    *("ibv_device_attr", "_compat_ibv_port_attr", "ibv_wc", "ibv_send_wr", "ibv_recv_wr"),
+    *("ibv_mr_init_attr", "ibv_buf"),
+)
 
 
 def own_header() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import random
+from typing import Any
 
 from conformance.model.capability import FLAG_NEEDS
 from conformance.verbs import OPTIONAL_ACCESS
@@ -52,6 +53,7 @@ class Regions:
         self.regions: dict[int, Region] = {}
         self.windows: list[Window] = []
         self.keys: dict[int, Region | Window] = {}
+        self.buffers: dict[int, Any] = {}  # of ibv_alloc_buf, by handle
         self._random = random.Random(seed)
         self._next = 1
         self.setup()

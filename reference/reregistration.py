@@ -132,6 +132,8 @@ class Reregistration(Regions):
         """ibv_rereg_mr: returns code, errno, and the region if it has been changed."""
         if self.input_fault(change):
             return INPUT, errno.EINVAL, None
+        if not self.stack.has("rereg_mr"):
+            return self.absent_code(), errno.EOPNOTSUPP, None
         region = self.regions.get(handle)
         old = (region.addr, region.length) if region else (0, 0)
         forks = self.stack.reach("dontfork") and bool(change.flags & CHANGE_TRANSLATION)
@@ -144,6 +146,10 @@ class Reregistration(Regions):
         if forks and not self.do_fork(*old):
             return DO_FORK_OLD, errno.ENOMEM, changed
         return 0, 0, changed
+
+    def absent_code(self) -> int:
+        """Returns the code of a provider that does not have the verb: nothing has happened to the region."""
+        return INPUT
 
     def command_code(self, forks: bool, change: Change) -> int:
         """Removes the fork protection of the new range after a failed command, and returns the code."""

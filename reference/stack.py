@@ -61,6 +61,7 @@ STACKS = (
     _stack("whole", "experimental_rereg", "swap", "persistent_memory"),
     _stack("fork-protection", "dontfork"),
     _stack("fork-race", "dontfork", "fork_race"),
+    _stack("no-change", "rereg_absent", lacks=("rereg_mr", "rereg_translation")),
     _stack("no-advice", "advise_absent", lacks=("advise_mr",)),
     _stack("low-memory", "advise_enomem"),
     _stack("shared-regions", "experimental_rereg", "shared_mr"),
@@ -80,6 +81,7 @@ OPTIONAL = (
     "rereg_mr",
     "rereg_translation",
     "advise_mr",
+    *capability.BY_SYMBOL,
 )
 # The capabilities that depend on another one.
 _OPERATIONS = [

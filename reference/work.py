@@ -138,7 +138,9 @@ class Work(Binding):
 
     def allows_operation(self, queue: Queue, request: SendRequest) -> bool:
         """Returns whether the responder's queue pair allows operations of this kind."""
-        return queue.peer.state in ("RTR", "RTS") and queue.peer.access & RIGHTS[request.opcode] != 0
+        return (
+            queue.peer.state in ("RTR", "RTS") and queue.peer.access & RIGHTS[request.opcode] == RIGHTS[request.opcode]
+        )
 
     def refuse(self, queue: Queue, status: str) -> str:
         """Refuses an operation at the responder and returns the requester's status.
@@ -168,7 +170,11 @@ class Work(Binding):
         if request.opcode == "ATOMIC_WRITE" and self.misaligned(request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
         found = self.target(queue, request, request.length if flushes else len(content))
-        if request.opcode == "FLUSH_PERSISTENT" and found and not self.is_persistent(found, request.length):
+        if (
+            request.opcode in ("FLUSH_PERSISTENT", "FLUSH_BOTH")
+            and found
+            and not self.is_persistent(found, request.length)
+        ):
             found = None
         if found is None or not self.put(found, content):
             return self.refuse(queue, "REM_ACCESS_ERR")

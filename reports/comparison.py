@@ -37,6 +37,7 @@ KINDS: Mapping[str, str] = {
 }
 # The kinds that fail a comparison.
 FAILING = (REGRESSED, NEWLY_WRONG)
+_DEATHS = (Verdict.CRASH, Verdict.HANG)  # of a kernel or a process, whatever it offered before
 _ABSENT = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
 _MOST_EXAMPLES = 3
 
@@ -59,18 +60,22 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All changes, in the order of KINDS, and how many cases were compared."""
+    """All changes, in the order of KINDS, and how many cases were compared: those that both runs tried.
+
+    `untried` is the number of cases of the same tables that only the old run tried, and only the new one.
+    """
 
     old: Digest
     new: Digest
     compared: int
     changes: tuple[Change, ...] = field(default=())
+    untried: tuple[int, int] = (0, 0)
 
     @cached_property
     def defects(self) -> Mapping[str, Sequence[Defect]]:
         """Which defects are only in the new run, only in the old one, and in both (as in the new one).
 
-        One of which the new run has no case, or has not decided one, is neither gone nor there. None is waived.
+        One of whose cases the new run has not tried, or not decided, one is neither gone nor there. None is waived.
         """
         known, now = (
             {each for defect in run.open_defects for each in defect.fingerprints} for run in (self.old, self.new)
@@ -85,8 +90,7 @@ class Comparison:
         }
 
     def _is_decided(self, defect: Defect) -> bool:
-        verdicts = [self._verdicts[case] for case in defect.cases if case in self._verdicts]
-        return bool(verdicts) and not set(verdicts) & set(INCOMPLETE)
+        return not {self._verdicts.get(case, Verdict.MISSED) for case in defect.cases} & set(INCOMPLETE)
 
     @cached_property
     def _verdicts(self) -> Mapping[str, Verdict]:
@@ -98,10 +102,13 @@ class Comparison:
 
     @property
     def status(self) -> int:
-        """1: a change of a failing kind, 3: the new run is incomplete or decides less than the old one, 0: neither."""
+        """1: a change of a failing kind, 3: the new run is incomplete or decides less than the old one, 0: neither.
+
+        It is 3, too, if no case was tried by both.
+        """
         if any(map(self.of, FAILING)):
             return 1
-        return 3 if self.of(UNDECIDED) or self.new.footer is None else 0
+        return 3 if self.of(UNDECIDED) or self.new.footer is None or not self.compared else 0
 
 
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
@@ -127,11 +134,17 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
             hint="--unlike-tables compares the cases that both have",
         )
     before, after = ({record["case"]: record for record in run.results} for run in (old, new))
-    changes = [change for case in before for change in _changes(old, new, before[case], after.get(case))]
-    changes += [Change(NEW, case, "", after[case]["effective"], after[case]) for case in after if case not in before]
+    both = before.keys() & after.keys()
+    changes = [change for case in before if case in both for change in _changes(old, new, before[case], after[case])]
+    only = [[record for case, record in run.items() if case not in both] for run in (before, after)]
+    untried = (len(only[0]), len(only[1]))
+    if tables[0] != tables[1]:  # what one of the tables does not have was not left out
+        changes += [Change(GONE, record["case"], record["effective"], "", record) for record in only[0]]
+        changes += [Change(NEW, record["case"], "", record["effective"], record) for record in only[1]]
+        untried = (0, 0)
     order = list(KINDS)
     changes.sort(key=lambda change: (order.index(change.kind), change.points > 0))
-    return Comparison(old, new, len(before.keys() & after.keys()), tuple(changes))
+    return Comparison(old, new, len(both), tuple(changes), untried)
 
 
 def kind_of(old: str, new: str) -> str:
@@ -139,7 +152,7 @@ def kind_of(old: str, new: str) -> str:
     if old == new:
         return ""
     if new in VIOLATIONS:
-        if old in _ABSENT:
+        if old in _ABSENT and new not in _DEATHS:
             return NEWLY_WRONG
         worse = old not in VIOLATIONS or VERDICTS.index(new) < VERDICTS.index(old)
         return REGRESSED if worse else CHANGED
@@ -152,14 +165,16 @@ def kind_of(old: str, new: str) -> str:
     return FIXED if old in VIOLATIONS and new == Verdict.PASS else CHANGED
 
 
-def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord | None) -> Iterator[Change]:
+def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord) -> Iterator[Change]:
     case = before["case"]
-    if after is None:
-        yield Change(GONE, case, before["effective"], "", before)
-        return
     of_points = list(_changes_of_points(old, new, before, after))
     kind = kind_of(before["effective"], after["effective"])
-    if kind == REGRESSED and of_points and not any(change.kind == REGRESSED for change in of_points):
+    if (
+        kind == REGRESSED
+        and after["effective"] not in _DEATHS
+        and of_points
+        and not any(change.kind == REGRESSED for change in of_points)
+    ):
         kind = NEWLY_WRONG  # only at points that the old stack did not have
     if kind == REGRESSED and before["effective"] in VIOLATIONS and _is_the_same(before, after):
         kind = CHANGED

@@ -8,21 +8,34 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reports import confirmation
-from reports.comparison import FAILING, GONE, KINDS, NEW, NOT_DECIDED, REGRESSED, UNDECIDED, Change, Comparison, stacks
+from reports.comparison import (
+    FAILING,
+    GONE,
+    KINDS,
+    NEW,
+    NEWLY_WRONG,
+    NOT_DECIDED,
+    REGRESSED,
+    UNDECIDED,
+    Change,
+    Comparison,
+    stacks,
+)
 from reports.digest import Digest
 from reports.junit import clean
 from reports.markdown import code, escaped
 from reports.text import format_count
 
 SCHEMA = "rdma-cts-comparison/1"
+_NOTHING = "nothing has regressed"
 _MOST_IN_MARKDOWN = 50  # changes of each kind
 
 
 def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     """The lines people read; at most `most` of each kind of change (None: all)."""
     old, new = comparison.old, comparison.new
-    yield f"old: {old.directory}: {old.short_sentence}"
-    yield f"new: {new.directory}: {new.short_sentence}"
+    yield f"old: {old.path}: {old.short_sentence}"
+    yield f"new: {new.path}: {new.short_sentence}"
     for name, before, after in stacks(old, new):
         yield f"  {name}: {before or 'none'} -> {after or 'none'}"
     yield from _defects(comparison)
@@ -36,19 +49,31 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
                 yield f"  and {len(changes) - most} more (--all shows them)"
     yield ""
     counts = ", ".join(f"{amount(changes)} {kind}" for kind in KINDS if (changes := comparison.of(kind)))
-    yield f"{format_count(comparison.compared, 'case')} compared: {counts or 'nothing has changed'}"
+    yield f"{_compared(comparison)}: {counts or 'nothing has changed'}"
     yield f"{conclusion(comparison)} (exit status {comparison.status})"
 
 
 def conclusion(comparison: Comparison) -> str:
-    """The outcome in a few words."""
+    """The outcome in a few words: of the cases that both runs tried, and how many defects are new."""
+    new = comparison.defects[NEW]
+    more = f": {format_count(len(new), 'new defect')}, the worst: {new[0].severity.label}" if new else ""
     if comparison.of(REGRESSED):
-        return "something has regressed"
-    return {
-        0: "nothing has regressed",
-        1: "nothing has regressed, but what is newly supported is wrong",
-        3: "nothing has regressed, but the new run is incomplete or undecided",
-    }[comparison.status]
+        return f"something has regressed{more}"
+    if comparison.of(NEWLY_WRONG):
+        return f"what is newly supported is wrong{more}"
+    if not comparison.compared:
+        return "nothing was compared: no case was tried by both runs"
+    if comparison.status:
+        return f"nothing that was decided has regressed, but the new run is incomplete or undecided{more}"
+    return f"nothing that both runs tried has regressed{more}" if new or any(comparison.untried) else _NOTHING
+
+
+def _compared(comparison: Comparison) -> str:
+    """How many cases were compared, and how many were not, because one of the runs has not tried them."""
+    both = f"{format_count(comparison.compared, 'case')} compared"
+    old, new = comparison.untried
+    untried = [f"{number:,} tried by the {run} run only" for run, number in (("old", old), ("new", new)) if number]
+    return f"{both} ({', '.join(untried)})" if untried else both
 
 
 def _defects(comparison: Comparison) -> Iterator[str]:
@@ -87,11 +112,12 @@ def as_json(comparison: Comparison) -> str:
     """For programs; docs/reports.md describes the keys."""
     data = {
         "schema": SCHEMA,
-        "old": str(comparison.old.directory),
-        "new": str(comparison.new.directory),
+        "old": str(comparison.old.path),
+        "new": str(comparison.new.path),
         "exit_status": comparison.status,
         "conclusion": conclusion(comparison),
         "cases_compared": comparison.compared,
+        "cases_untried": {"old only": comparison.untried[0], "new only": comparison.untried[1]},
         "stack": {name: [before, after] for name, before, after in stacks(comparison.old, comparison.new)},
         "defects": {
             kind: [

@@ -110,8 +110,9 @@ class Digest:
     """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded.
 
     Every record has all keys of model/record_shape.py. Of the cases in `unrecorded` nothing is known but that they were
-    planned; there may be many. `directory` holds the run's other files; `torn` is true if the last line of the file is
-    incomplete. `confirmations` say which violations occur alone.
+    planned; there may be many. `directory` holds the run's other files; `named` is what named
+    the run: that or its file. `torn` is true if the last line of the file is incomplete. `confirmations` say which
+    violations occur alone.
     """
 
     directory: Path
@@ -121,6 +122,7 @@ class Digest:
     torn: bool = False
     confirmations: tuple[ConfirmationRecord, ...] = ()
     unrecorded: frozenset[str] = frozenset()
+    named: Path | None = None
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
@@ -320,6 +322,11 @@ class Digest:
         return len(left_out(suite.cases, self.header["planned"])) if suite else None
 
     @property
+    def path(self) -> Path:
+        """The directory or the file of the run, as it was named."""
+        return self.named or self.directory
+
+    @property
     def name(self) -> str:
         """The heading of this run's column in a report."""
         env = self.header["env"]
@@ -423,6 +430,7 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
         recorded.torn,
         plain(recorded.confirmations),
         frozenset(unrecorded),
+        Path(name) if name else None,
     )
 
 

@@ -85,6 +85,8 @@ def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
         yield f"needs:      {', '.join(case.needs)}"
     if case.hazardous:
         yield "hazard:     the call can crash the kernel, so the case runs in a guest of its own"
+    if case.ends_process:
+        yield "hazard:     the call can end its process, so the case runs in one of its own"
     for id_ in case.rules:
         rule = suite.registry[id_]
         yield ""

@@ -27,7 +27,7 @@ from reports.text import one_line, plain
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"
-LOCK, PAGE = "lock", "history.html"
+LOCK, PAGE, MESSAGE = "lock", "history.html", ".eml"  # MESSAGE: of a night, beside its directory
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NIGHT = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ(-\d+)?")
 _MOST_PROBLEMS = 20
@@ -168,13 +168,17 @@ def _texts(values: Any) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell in a night: the directory of its run, what came of it, and the facts; None if it has no results."""
+    """A cell in a night: the directory of its run, what came of it, and the facts; None if it has no results.
+
+    Of one that is `damaged` nothing is known.
+    """
 
     night: str
     name: str
     folder: Path
     outcome: Outcome
     facts: Facts | None = None
+    damaged: bool = False
 
 
 @dataclass(frozen=True)
@@ -231,7 +235,7 @@ def read_history(folder: Path) -> History:
     problems: list[str] = []
     nights, cells = [], []
     for night in _entries(folder):
-        if night.name in (LOCK, PAGE):
+        if night.name in (LOCK, PAGE) or night.suffix == MESSAGE:
             continue
         if not _NIGHT.fullmatch(night.name) or night.is_symlink() or not night.is_dir():
             problems.append(f"{one_line(str(night))} is not a night of a history; it is left alone")
@@ -250,7 +254,8 @@ def read_history(folder: Path) -> History:
                 cells.append(_cell(night.name, entry))
             except UserError as error:
                 problems.append(f"{night.name}, {entry.name} counts as not run: {one_line(str(error))}")
-                cells.append(Cell(night.name, entry.name, entry, Outcome(NOT_RUN, reason=one_line(str(error)))))
+                outcome = Outcome(NOT_RUN, reason=one_line(str(error)))
+                cells.append(Cell(night.name, entry.name, entry, outcome, damaged=True))
     if len(problems) > _MOST_PROBLEMS:
         problems[_MOST_PROBLEMS:] = [f"{len(problems) - _MOST_PROBLEMS:,} more in {folder} cannot be read"]
     return History(folder, tuple(nights), tuple(cells), tuple(problems))

@@ -40,7 +40,8 @@ _KINDS = (*FAILING, UNDECIDED, UNSUPPORTED, GONE)
 class Morning:
     """A cell after its run: compared with the last good night, and with the night before if that was not good.
 
-    `good` and `before` are None if there is no such night.
+    `good` and `before` are None if there is no such night. `lost` names the last good night if there was one, and
+    neither it nor an earlier one can be read any more.
     """
 
     history: History
@@ -48,6 +49,7 @@ class Morning:
     run: Digest | None = None
     good: Comparison | None = None
     before: Comparison | None = None
+    lost: str = ""
 
     @property
     def outcome(self) -> Outcome:
@@ -57,7 +59,8 @@ class Morning:
             return replace(known, outcome=NOT_RUN)
         if self.good is not None and self.good.status == 1:
             return replace(known, outcome=REGRESSED)
-        if not (self.run.footer and self.run.footer["complete"]) or (self.good is not None and self.good.status):
+        unfinished = not (self.run.footer and self.run.footer["complete"])
+        if self.lost or unfinished or (self.good is not None and self.good.status):
             return replace(known, outcome=NOT_DECIDED)
         return replace(known, outcome=BASELINE if self.good is None else GOOD)
 
@@ -82,6 +85,9 @@ class Morning:
     def _told(self, outcome: Outcome) -> str:
         if self.run is None:
             return outcome.reason
+        if self.lost:
+            gone = "cannot be read; remove its directory to begin again"
+            return f"the results of {format_night(self.lost)}, to compare with, {gone}"
         if self.good is None:
             return f"{OUTCOMES[outcome.outcome]}: {self.run.short_sentence}"
         kinds = [f"{amount(changes)} {kind}" for kind in (*FAILING, UNDECIDED) if (changes := self.good.of(kind))]

@@ -68,7 +68,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
         )
     lines += confirmation.summary(run)
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
-    last = (f"report: {out / REPORT} (results: {out})", f"next: {_next(run, out)}")
+    last = (f"report: {out / REPORT} (results: {out})", *_program(run, out), f"next: {_next(run, out)}")
     lines += [device_line(run.header), *map(one_line, last)]
     return "\n".join([*lines, conclusion])
 
@@ -111,6 +111,13 @@ def _undecided(run: Digest, stream: TextIO) -> Iterator[str]:
 def shortened(text: str, width: int) -> str:
     """The text in at most `width` columns."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
+
+
+def _program(run: Digest, out: Path) -> Iterator[str]:
+    """How to get the C program that shows the first defect, and how to run again what has failed."""
+    if run.open_defects:
+        yield f"C program: {PROGRAM} reproducer {run.open_defects[0].fingerprint} --run {out} shows the first defect"
+        yield f"again: {PROGRAM} run --failed {out} runs what has failed"
 
 
 def _next(run: Digest, out: Path) -> str:

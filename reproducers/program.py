@@ -251,7 +251,7 @@ def _main(writer: Writer) -> list[str]:
         "SET_UP(all && *all && (context = ibv_open_device(*all)));",
         "SET_UP(pd = ibv_alloc_pd(context));",
     ]
-    if writer.case.hazardous:
+    if writer.case.alone:
         body.append("setbuf(stdout, NULL);")
     if "hugepage" in writer.features:
         body.append("hugepage = hugepage_size();")

@@ -24,9 +24,7 @@ SCHEMA = "rdma-cts-durations/2"
 
 def expected_durations(cases: Iterable[Case], known: Mapping[str, float]) -> dict[str, float]:
     """How long each case will take, in seconds: as `known`, else by its cost; with the worker that it needs alone."""
-    return {
-        case.id: START_S + known.get(case.id, START_S) if case.hazardous else expected_s(case, known) for case in cases
-    }
+    return {case.id: START_S + known.get(case.id, START_S) if case.alone else expected_s(case, known) for case in cases}
 
 
 @dataclass(frozen=True)

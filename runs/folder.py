@@ -56,8 +56,13 @@ def tidied(out: Path) -> Iterator[None]:
 
 def latest(folder: Path) -> Path | None:
     """The run in `folder` whose results were written last; None if there is none."""
-    files = sorted(folder.glob(f"*/{FILE_NAME}"), key=lambda file: file.stat().st_mtime)
-    return files[-1].parent if files else None
+    return next(iter(latest_first(folder)), None)
+
+
+def latest_first(folder: Path) -> list[Path]:
+    """The runs in `folder`, those whose results were written last before the others."""
+    files = sorted(folder.glob(f"*/{FILE_NAME}"), key=lambda file: file.stat().st_mtime, reverse=True)
+    return [file.parent for file in files]
 
 
 def _new_folder(what: str) -> Path:

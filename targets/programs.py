@@ -40,7 +40,7 @@ def messages_from_guest(
     """
     packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
     image = ensure_image(recipe_for(stack), cache_directory(), say)
-    tree = (*((ROOT / part, part) for part in SUITE_PARTS), *more)
+    tree = (*((ROOT / part, part) for part in (*SUITE_PARTS, "trial")), *more)
     command = " ".join(["python3 -m", module, driver_for().device, PORT, *arguments])
     with boot(image, Job(tree, command), console=console) as guest:
         while line := guest.next_line(_SILENCE_S):

@@ -19,6 +19,7 @@ from conformance.results.records import encode, footer_record
 from conformance.sweeps.outcome import Outcome
 from made_sweeps import FLAGS, OUTCOMES, sweep
 from reports.comparison import KINDS, Change, compare, kind_of
+from reports.comparison_formats import text
 from reports.digest import read
 from samples import header, numbered, registry, result
 
@@ -43,7 +44,7 @@ def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, 
         ("PASS", "FAIL", "regressed"),
         ("FAIL", "CRASH", "regressed"),
         ("UNSUPPORTED", "FAIL", "newly supported, and wrong"),
-        ("UNREACHABLE", "CRASH", "newly supported, and wrong"),
+        ("UNREACHABLE", "CRASH", "regressed"),
         ("WAIVED", "FAIL", "regressed"),
         ("BROKEN", "HANG", "regressed"),
         ("CRASH", "FAIL", "changed"),
@@ -83,13 +84,57 @@ def test_cases_are_compared_by_their_ids(tmp_path: Path) -> None:
     old = [result(first), result(second, "FAIL"), result(third)]
     new = [result(first, "CRASH"), result(second), result(fourth)]
     found, status = changes(tmp_path, old, new)
-    assert [(change.kind, change.case) for change in found] == [
-        ("regressed", first.id),
-        ("fixed", second.id),
-        ("new", fourth.id),
-        ("gone", third.id),
-    ]
+    assert [(change.kind, change.case) for change in found] == [("regressed", first.id), ("fixed", second.id)]
     assert status == 1
+
+
+def test_what_only_one_of_the_runs_tried_is_neither_new_nor_gone(tmp_path: Path) -> None:
+    """The defect shows in two cases, of which the new run has tried one."""
+    first, second, third, fourth = SUITE.cases
+    wrong = "ibv_reg_mr(access=0) should succeed, returned NULL"
+    old = read(run(tmp_path / "old", [result(first, "FAIL", wrong), result(second, "FAIL", wrong), result(third)]))
+    new = read(run(tmp_path / "new", [result(first), result(fourth)]))
+    found = compare(old, new)
+    assert [change.kind for change in found.changes] == ["fixed"]
+    assert (found.compared, found.untried, found.defects["gone"]) == (1, (2, 1), [])
+    assert len(found.defects["not decided"]) == 1
+    *_, counts, conclusion = text(found, None)
+    assert counts == "1 case compared (2 tried by the old run only, 1 tried by the new run only): 1 case fixed"
+    assert conclusion == "nothing that both runs tried has regressed (exit status 0)"
+
+
+def test_runs_that_have_tried_no_case_in_common_say_so(tmp_path: Path) -> None:
+    old, new = (read(run(tmp_path / str(at), [result(SUITE.cases[at])])) for at in (0, 1))
+    assert [*text(compare(old, new), None)][-1] == (
+        "nothing was compared: no case was tried by both runs (exit status 3)"
+    )
+
+
+def test_a_crash_of_what_the_old_stack_did_not_have_is_a_regression(tmp_path: Path) -> None:
+    case = SUITE.cases[0]
+    old = read(run(tmp_path / "old", [result(case, "UNSUPPORTED")]))
+    new = read(run(tmp_path / "new", [result(case, "CRASH", "the kernel died")]))
+    last = [*text(compare(old, new), None)][-1]
+    assert re.fullmatch(r"something has regressed: 1 new defect, the worst: .*crash \(exit status 1\)", last)
+
+
+def test_new_defects_are_counted_where_nothing_was_supported_before(tmp_path: Path) -> None:
+    case = SUITE.cases[0]
+    old = read(run(tmp_path / "old", [result(case, "UNSUPPORTED")]))
+    new = read(run(tmp_path / "new", [result(case, "FAIL", "ibv_reg_mr(access=0) should fail, returned an MR")]))
+    assert [*text(compare(old, new), None)][-1] == (
+        "what is newly supported is wrong: 1 new defect, the worst: not refused (exit status 1)"
+    )
+
+
+def test_two_files_of_one_directory_are_named_by_their_files(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        (run(tmp_path / name, [result(SUITE.cases[0])]) / "results.jsonl").rename(tmp_path / f"{name}.jsonl")
+    lines = [*text(compare(read(tmp_path / "old.jsonl"), read(tmp_path / "new.jsonl")), None)]
+    assert [line.partition(": ")[2].partition(": ")[0] for line in lines[:2]] == [
+        str(tmp_path / "old.jsonl"),
+        str(tmp_path / "new.jsonl"),
+    ]
 
 
 def test_a_divergence_of_random_sequences_that_was_not_there_is_a_regression(tmp_path: Path) -> None:
@@ -180,7 +225,7 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, caps
     assert "PASS -> FAIL  REG-01  reg_mr/sample/c0" in said
     assert "./rdma-cts run --only reg_mr/sample/c0" in said
     assert "\x1b" not in said
-    assert said.endswith("something has regressed (exit status 1)\n")
+    assert said.endswith("something has regressed: 1 new defect, the worst: wrong report (exit status 1)\n")
 
 
 @pytest.mark.parametrize(
@@ -265,7 +310,7 @@ def test_what_is_only_newly_wrong_is_no_regression_and_is_told(
     new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL")])
     assert main(["compare", str(old), str(new)]) == 1
     assert capsys.readouterr().out.endswith(
-        "nothing has regressed, but what is newly supported is wrong (exit status 1)\n"
+        "what is newly supported is wrong: 1 new defect, the worst: wrong report (exit status 1)\n"
     )
 
 

@@ -39,6 +39,7 @@ FOLDERS = {
     "reference": ("conformance",),
     "reports": ("conformance",),
     "reproducers": ("conformance", "reports"),
+    "patches": ("conformance", "fixtures", "reports", "reproducers"),
     "runs": ("conformance", "fixtures", "reports"),
     "bundles": ("conformance", "reports"),
     "targets": ("conformance", "fixtures", "runs"),

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from conformance.errors import UserError
-from conformance.tables.rules_file import read_registry
-from conformance.tables.suite import CASES, ROOT
+from conformance.tables.suite import ROOT, load_suite
 from fixtures.guest.changes import Change, Edit, apply, read_changes
 
 FILE = "linux/rxe_mw.c"
@@ -75,6 +74,37 @@ def test_a_structure_and_a_signature_on_two_lines_are_parts() -> None:
     assert "long flags" in applied(Edit(FILE, "bind", "instead", "int flags", "long flags"))
 
 
+def test_a_comment_stays_with_the_definition_below_it() -> None:
+    source = SOURCE.replace("int bind(", "/* Binds.\n * Twice.\n */\nint bind(")
+    changed, _ = apply([change(Edit(FILE, "", "above", "bind", "int helper;\n\n"))], {FILE: source})
+    assert "}\n\nint helper;\n\n/* Binds.\n * Twice.\n */\nint bind(" in changed[FILE]
+
+
+def test_an_anchor_that_occurs_twice_is_found_past_words_that_occur_once() -> None:
+    text = applied(Edit(FILE, "", "instead", "/* the end */", "/* over */", past="int flags"))
+    assert text.count("/* the end */") == 1
+    assert text.index("/* over */") > text.index("int flags")
+
+
+def test_whole_lines_are_replaced_up_to_others() -> None:
+    text = applied(Edit(FILE, "check", "lines", "if (qp->state)", "", until="/* the end */"))
+    assert "{\n\t/* the end */\n\treturn 0;" in text
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (Edit(FILE, "", "after", "x", "", past="/* the end */"), "'/* the end */' occurs 2 times"),
+        (Edit(FILE, "", "after", "struct", "", past="int flags"), "'struct' does not follow 'int flags' in"),
+        (Edit(FILE, "check", "lines", "return 0", "", until="gone"), "'gone' does not follow 'return 0' in check of"),
+    ],
+)
+def test_words_that_do_not_follow_others_do_not_fit(edit: Edit, reason: str) -> None:
+    changed, misfits = apply([change(edit)], {FILE: SOURCE})
+    assert misfits["sample"].startswith(reason)
+    assert changed[FILE] == SOURCE
+
+
 def test_changes_of_one_place_follow_each_other_in_their_order() -> None:
     one = change(Edit(FILE, "check", "before", "/* the end */", "\tone();\n"), name="one")
     two = change(Edit(FILE, "check", "before", "/* the end */", "\ttwo();\n"), name="two")
@@ -108,15 +138,17 @@ def test_two_changes_that_replace_the_same_words_do_not_fit_together() -> None:
 
 
 def write(folder: Path, edits: str, more: str = "") -> None:
-    (folder / "sample.yaml").write_text(f"about: why\nrules: [BIND-10]\n{more}edits:\n{edits}", encoding="utf-8")
+    head = f"subject: what\nabout: why\nrules: [BIND-10]\ncase: bind_mw/type_1/part-from-buf\n{more}"
+    (folder / "sample.yaml").write_text(f"{head}edits:\n{edits}", encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     ("edits", "more", "message"),
     [
-        ("  - {file: linux/a.c, before: x}", "", r"sample.yaml:4:5: an edit lacks the key 'text'"),
+        ("  - {file: linux/a.c, before: x}", "", r"sample.yaml:6:5: an edit lacks the key 'text'"),
+        ("  - {file: linux/a.c, lines: x, text: new}", "", r"lines and until go together"),
         ("  - {file: a.c, before: x, text: new}", "", r"a file is linux/NAME or rdma-core/NAME, not 'a.c'"),
-        ("  - {file: linux/a.c, before: x, after: v, text: new}", "", r"one of above, before, after, instead"),
+        ("  - {file: linux/a.c, before: x, after: v, text: new}", "", r"one of above, before, after, instead, lines"),
         ("  - {file: linux/a.c, befor: x, text: new}", "", r"unknown key 'befor' in an edit \(did you mean before\?\)"),
         ("  - {file: linux/a.c, before: x, text: new}", "defects: [abc]\n", r"'abc' is not a fingerprint"),
     ],
@@ -129,12 +161,16 @@ def test_a_mistake_in_a_change_is_one_line_with_its_place(tmp_path: Path, edits:
 
 
 def test_each_change_of_the_project_names_rules_that_exist_and_quotes_little_of_the_source() -> None:
-    rules, _ = read_registry([CASES], ROOT)
+    suite = load_suite()
+    rules = suite.registry
     changes = read_changes()
     assert len({each.name for each in changes}) == len(changes) >= 25
     for each in changes:
         assert set(each.rules) <= set(rules), each.name
         assert re.fullmatch(r"[a-z-]+", each.name)
+        assert len(f"RDMA/rxe: {each.subject}") <= 75, f"{each.name}: the subject of a commit"
+        assert each.subject[-1] != "."
+        assert suite.find(each.case), f"{each.name}: {each.case}"
         for edit in each.edits:
             assert len(edit.anchor) <= 60, f"{each.name}: an anchor is a few words"
             assert "\n" not in edit.anchor

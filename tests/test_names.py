@@ -15,6 +15,7 @@ FILES = sorted(
     file
     for folder in (
         "bundles",
+        "patches",
         "runs",
         "targets",
         "conformance",

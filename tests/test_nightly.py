@@ -331,7 +331,8 @@ def test_a_damaged_cell_costs_itself_alone_and_is_named_in_one_line(nights: Nigh
     assert len(named) == 1, said
     assert nights.status == 1
     assert nights.outcomes("sid") == [BASELINE, REGRESSED]
-    assert nights.outcomes("forky")[-1] == BASELINE  # of a new history
+    # What is damaged may have been good; what is not a cell is left alone.
+    assert nights.outcomes("forky")[-1] == (BASELINE if how.startswith("it is") else UNDECIDED)
 
 
 def test_a_damaged_good_night_is_passed_over_for_the_one_before(nights: Nights) -> None:
@@ -342,6 +343,45 @@ def test_a_damaged_good_night_is_passed_over_for_the_one_before(nights: Nights) 
     nights.night(forky=run_of({2: "FAIL"}))
     assert nights.status == 1
     assert read_history(nights.folder).of("forky")[-1].outcome.against == first
+
+
+def test_a_night_does_not_become_the_measure_because_results_were_removed(nights: Nights) -> None:
+    nights.night(forky=GOOD_RUN)
+    (night,) = read_history(nights.folder).nights
+    (nights.folder / night / "forky" / "results.jsonl").unlink()
+    said = nights.night(forky=WORSE)
+    assert nights.status == 3
+    assert f"the results of {format_night(night)}, to compare with, cannot be read" in said
+    assert nights.outcomes("forky") == [BASELINE, UNDECIDED]
+
+
+def test_only_the_last_nights_are_kept_whole_and_the_last_good_one(nights: Nights) -> None:
+    nights.night(forky=run_of({}))
+    nights.night(forky=GOOD_RUN)
+    for _ in range(3):
+        nights.night("--keep", "2", forky=WORSE)
+    runs = [cell.folder / "results.jsonl" for cell in read_history(nights.folder).of("forky")]
+    assert [path.exists() for path in runs] == [True, False, False, True, True]
+    assert nights.outcomes("forky")[2:] == [REGRESSED] * 3
+
+
+def test_the_text_of_the_morning_is_a_message_and_a_webhooks_data(
+    nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sendmail, sent, hook = tmp_path / "bin" / "sendmail", tmp_path / "sent", tmp_path / "hook.json"
+    sendmail.parent.mkdir()
+    sendmail.write_text(f"#!/bin/sh\n[ $1 = -t ] && cat >{sent}\n")
+    sendmail.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{sendmail.parent}:{os.environ['PATH']}")
+    said = nights.night("--mail-to", "qa@example.org", "--webhook-file", str(hook), forky=GOOD_RUN)
+    (message,) = nights.folder.glob("*.eml")
+    assert f"message: {message}, sent" in said
+    assert sent.read_text() == message.read_text()
+    assert "To: qa@example.org\nSubject: rdma-cts, night 20" in sent.read_text()
+    (line,) = (line for line in said.splitlines() if line.startswith("forky") and "baseline" in line)
+    assert line in sent.read_text()
+    assert json.loads(hook.read_text())["text"].splitlines()[0] == line
+    assert "is not a night" not in nights.night(forky=GOOD_RUN)
 
 
 def test_a_summary_that_is_gone_is_made_anew_from_the_results(nights: Nights) -> None:

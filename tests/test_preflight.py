@@ -237,10 +237,28 @@ def test_a_device_without_any_queue_pair_is_let_pass() -> None:
 
 
 def test_queue_pairs_that_cannot_be_made_or_connected_end_the_run() -> None:
-    with pytest.raises(UserError, match="making a queue pair of type RC was refused with ENOMEM"):
+    with pytest.raises(UserError, match="making a queue pair of type RC was refused with ENOMEM") as caught:
         found_on(ReferenceBench(Unmade(12)))
+    assert "--gid-index" not in caught.value.hint
     with pytest.raises(UserError, match="connecting two queue pairs of type RC was refused with ENETUNREACH") as caught:
         found_on(ReferenceBench(Unconnected()))
+    assert caught.value.status == 3
+
+
+@pytest.mark.parametrize("kind", ["RC", "UD", "RC_SRQ"])
+def test_a_limit_of_locked_memory_is_told_with_its_value(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Limited(Device):
+        def create_qp(self, queue: Queue) -> Queue:
+            if queue.kind == kind:
+                raise Refused(12)
+            return super().create_qp(queue)
+
+    monkeypatch.setattr("conformance.execution.preflight.lockable", lambda: 64 << 10)
+    with pytest.raises(UserError) as caught:
+        found_on(ReferenceBench(Limited()))
+    told = f"making a queue pair of type {kind} was refused with ENOMEM; this process may lock 64 KiB of memory"
+    assert caught.value.message == told
+    assert "ulimit -l unlimited" in caught.value.hint
     assert caught.value.status == 3
 
 

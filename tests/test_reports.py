@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
+from commands.report import write_beside
+from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.records import Recorded, footer_record
 from conformance.tables.suite import load_suite
+from made_history import run_of, write_run
 from reports import junit
 from reports.digest import Digest, digest
 from reports.progress import Progress
@@ -235,3 +239,16 @@ def test_quiet_progress_says_nothing() -> None:
     progress.run_started(header(), 1)
     progress.result_recorded(result(SUITE.cases[0], "FAIL"), 1, 1)
     assert stream.getvalue() == ""
+
+
+def test_a_report_that_cannot_be_written_takes_no_smaller_one_with_it(tmp_path: Path) -> None:
+    """As on a disk that has no room for the page."""
+    run = tmp_path / "run"
+    write_run(run, run_of({2: "FAIL"}))
+    for name in ("summary.json", "junit.xml", "report.html"):
+        (run / name).unlink()
+    (run / "report.html").mkdir()
+    with pytest.raises(UserError, match=r"report\.html"):
+        write_beside(run)
+    assert json.loads((run / "summary.json").read_text())["exit_status"] == 1
+    assert "failure" in (run / "junit.xml").read_text()

@@ -30,6 +30,7 @@ from conformance.tables.suite import ROOT
 from fixtures.guest.driver import DRIVERS
 from fixtures.guest.recipe import STACKS
 from fixtures.system import usable
+from reports.progress import Progress
 from runs.plan import Plan, read_plan, write_plan
 from targets import builds, target
 
@@ -232,6 +233,13 @@ def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: pytest.
     with pytest.raises(UserError, match="enough"):
         run.execute(command_line().parse_args([*arguments, "--out", str(tmp_path / "out")]))
     assert planned == [HAZARDOUS.id]
+
+
+def test_a_case_that_can_end_only_its_process_runs_on_every_host(capsys: pytest.CaptureFixture[str]) -> None:
+    deadly = replace(HARMLESS, ends_process=True)
+    assert run._harmless([HARMLESS, deadly, HAZARDOUS], Progress()) == [HARMLESS, deadly]
+    assert (HARMLESS.alone, deadly.alone, HAZARDOUS.alone) == (False, True, True)
+    assert "left out 1 cases that can crash the kernel" in capsys.readouterr().out
 
 
 @UNTIMED

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 import samples
-from conformance.errors import HostLacks, UserError
+from conformance.errors import HostLacks, LoopbackLost, PeerLost, SetupRefused, UserError
 from conformance.execution.runner import CaseRun, Progress, RunContext, run_case
+from conformance.execution.steps import STEPS
 from conformance.judging import Basis
 from conformance.kernel import resources
 from conformance.model.case import Case
 from conformance.model.kind import BY_CALL, Kind
-from conformance.model.observation import KernelEvidence
+from conformance.model.observation import KernelEvidence, Observation
 from conformance.model.profile import Profile
 from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
@@ -244,3 +245,46 @@ def test_a_call_with_a_kind_of_its_own_is_no_step(call: str) -> None:
     step = f"{{call: {call}, item: enum ibv_qp_type, then: success}}"
     row = f"{{id: a, rules: [REG-01], call: ibv_alloc_mw, when: {{type: 1}}, then: open, afterwards: [{step}]}}"
     assert any(f"{call} cannot be a step afterwards" in line for line in mistakes(row))
+
+
+@pytest.mark.parametrize("failure", [LoopbackLost("lost"), SetupRefused("a receive", "EINVAL")])
+@pytest.mark.parametrize("expected", ["refused", "success"])
+def test_the_first_failing_step_decides(
+    run: RunContext, monkeypatch: pytest.MonkeyPatch, failure: Exception, expected: str
+) -> None:
+    """Where the judged call did what it should, a failure of the harness afterwards stays one."""
+
+    def failing(*_: object) -> Observation:
+        raise failure
+
+    monkeypatch.setitem(STEPS, "traffic", failing)
+    row = samples.case(f"""
+        - id: then-traffic
+          rules: [REG-01]
+          when: {{access: [LOCAL_WRITE, REMOTE_WRITE]}}
+          then: {expected}
+          afterwards: [{{call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: success}}]
+    """)
+    if expected == "refused":
+        assert run_case(row, run).judgement.verdict == Verdict.FAIL
+    elif isinstance(failure, LoopbackLost):
+        with pytest.raises(LoopbackLost):
+            run_case(row, run)
+    else:
+        assert run_case(row, run).judgement.verdict == Verdict.BROKEN
+
+
+def test_a_peer_that_is_gone_is_never_passed_over(run: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> Observation:
+        raise PeerLost("gone")
+
+    monkeypatch.setitem(STEPS, "traffic", gone)
+    row = samples.case("""
+        - id: then-traffic
+          rules: [REG-01]
+          when: {access: [LOCAL_WRITE, REMOTE_WRITE]}
+          then: refused
+          afterwards: [{call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: success}]
+    """)
+    with pytest.raises(PeerLost):
+        run_case(row, run)

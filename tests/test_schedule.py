@@ -16,7 +16,8 @@ COUNT = 12
 CASES = samples.numbered(COUNT).cases
 IDS = [case.id for case in CASES]
 ROWS = "\n".join(
-    f"- {{id: c{number}, rules: [REG-01], hazardous: {str(number % 3 == 0).lower()}, when: {{access: []}}, then: open}}"
+    f"- {{id: c{number}, rules: [REG-01], {'hazardous' if number % 2 else 'ends_process'}:"
+    f" {str(number % 3 == 0).lower()}, when: {{access: []}}, then: open}}"
     for number in range(COUNT)
 )
 MIXED = samples.suite([samples.table("reg_mr/sample", ROWS, COUNT)]).cases
@@ -37,7 +38,7 @@ def test_each_case_is_handed_out_once_and_hazardous_ones_alone_at_the_end(
 ) -> None:
     found = batches(Schedule(MIXED, workers, seconds))
     assert sorted(case for batch in found for case in batch) == sorted(case.id for case in MIXED)
-    hazardous = {case.id for case in MIXED if case.hazardous}
+    hazardous = {case.id for case in MIXED if case.alone}
     kinds = [bool(hazardous & set(batch)) for batch in found]
     assert kinds == sorted(kinds)
     assert all(len(batch) == 1 for batch, kind in zip(found, kinds, strict=True) if kind)
@@ -46,7 +47,7 @@ def test_each_case_is_handed_out_once_and_hazardous_ones_alone_at_the_end(
 
 @given(SECONDS)
 def test_a_single_worker_gets_all_that_is_not_hazardous_in_one_batch(seconds: dict[str, float]) -> None:
-    assert Schedule(MIXED, 1, seconds).take() == [case.id for case in MIXED if not case.hazardous]
+    assert Schedule(MIXED, 1, seconds).take() == [case.id for case in MIXED if not case.alone]
 
 
 def test_with_known_durations_each_worker_gets_its_share_and_the_longest_come_first() -> None:
@@ -125,5 +126,5 @@ def test_cases_that_need_kept_memory_have_one_worker_of_their_own_before_the_haz
     found = batches(Schedule([*MIXED, *kept], workers, {}))
     (own,) = [batch for batch in found if set(batch) & {case.id for case in kept}]
     assert own == [case.id for case in kept]
-    hazardous = {case.id for case in MIXED if case.hazardous}
+    hazardous = {case.id for case in MIXED if case.alone}
     assert not hazardous & {case for batch in found[: found.index(own)] for case in batch}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 from contextlib import closing
@@ -121,6 +122,16 @@ def finding(outcome: str, rule: str = "REG-15") -> Finding:
 )
 def test_a_trial_passes_without_survivors_and_with_few_misattributed(outcomes: list[str], passed: bool) -> None:
     assert Trial([finding(each) for each in outcomes], {}, 1.0, "the reference").passed is passed
+
+
+def test_a_violation_that_no_case_may_detect_survives_rightly() -> None:
+    known = {"name": "no page says so"}
+    survived = Trial([finding(SURVIVED)], {}, 1.0, "the reference", undetected=known)
+    assert survived.passed
+    assert "rightly: no page says so" in report.summary(survived)
+    detected = dataclasses.replace(survived, findings=[finding(KILLED)])
+    assert not detected.passed
+    assert "killed        REG-15" in report.summary(detected)
 
 
 def test_a_report_has_the_kill_ratio_by_rule(tmp_path: Path) -> None:

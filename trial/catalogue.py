@@ -22,6 +22,20 @@ PERMITTED_VARIANTS: tuple[Violation, ...] = tuple(each for each in _ALL if each.
 # Rules that no driver can break in a way that a case could detect, and why.
 UNTRIABLE = {"REREG-15": "a driver may reuse resources or not: the behaviour is recorded and never fails"}
 
+# Blind violations that no case can or may detect, and why.
+UNDETECTED = {
+    "on-demand-memory-has-to-be-there-at-once": "no page says that memory may be mapped after its registration",
+    "on-demand-reads-the-old-page": "what was read is remembered until the next write, and every read ends with one",
+    "hugetlb-without-a-look": "the page does not say who guarantees the size of the pages",
+    "hugetlb-looks-at-the-first-page": "the page does not say who guarantees the size of the pages",
+    "hugetlb-for-the-whole-space": "the page does not say who guarantees the size of the pages",
+    "persistent-right-flushes-globally": "no page says that the right to flush to persistence excludes the other flush",
+    "same-address-forgets-zero-based": "no page says what ZERO_BASED means beside an hca_va",
+    "no-domain-goes-down": "no page says that the library looks for a missing PD",
+    "old-fork-failure-not-told": "no page says that each failure to give a range back is reported",
+    "failure-to-post-returns-zero": "no page says when a bind can be posted",
+}
+
 
 def chosen_of(
     known: Sequence[Violation], suite: Suite, rules: Sequence[str] = (), names: Sequence[str] = ()

@@ -48,7 +48,7 @@ DATA_PATH_CONTROL = Violation("data-path-control", "REG-20", "Requests and compl
 def rows(cases: Sequence[Case], kind: Kind = Kind.ROW) -> list[Case]:
     """The rows that cannot crash the kernel, or the sweeps; each of these takes as long as all rows together."""
     moderate = of_tier(cases, DEFAULT)
-    return [case for case in moderate if case.kind is kind and not case.hazardous]
+    return [case for case in moderate if case.kind is kind and not case.alone]
 
 
 class RealTrial:
@@ -81,9 +81,9 @@ class RealTrial:
                 told = {violation.rule} if own else set(case.rules)
                 if told <= before[case.id]:
                     continue
-                found, reason = violations_by(case, altered)
+                found, judgement = violations_by(case, altered)
                 if found & told - before[case.id]:
-                    detected[case.id] = reason
+                    detected[case.id] = judgement.reason
                 if len(detected) >= _ENOUGH:
                     break
         finally:

@@ -55,7 +55,7 @@ def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mappin
     for case in cases:
         own = bool(set(case.rules) & set(change_rules))
         row = case.kind is Kind.ROW
-        if not own and (case.hazardous or not row):  # which take a guest of their own, or long
+        if not own and (case.alone or not row):  # which take a guest of their own, or long
             continue
         if case.tier == EXHAUSTIVE and not (own and row):
             continue

@@ -16,7 +16,7 @@ from conformance.yamldoc.reader import suggestion
 from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import report
-from trial.catalogue import BLIND_VIOLATIONS, PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS, chosen_of
+from trial.catalogue import BLIND_VIOLATIONS, PERMITTED_VARIANTS, UNDETECTED, UNTRIABLE, VIOLATIONS, chosen_of
 from trial.mutants.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
 from trial.personas import PERSONAS
 from trial.personas import report as personas_report
@@ -135,7 +135,8 @@ def _violations(
     whole = len(chosen) == len(known)
     permitted = list(try_all(variants, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True)) if whole else []
     not_tried = UNTRIABLE if untriable and whole else {}
-    return concluded(arguments, report.Trial(findings, not_tried, time.monotonic() - started, _WHERE, permitted))
+    took = time.monotonic() - started
+    return concluded(arguments, report.Trial(findings, not_tried, took, _WHERE, permitted, UNDETECTED))
 
 
 def _permitted(arguments: argparse.Namespace, suite: Suite, known: Sequence[Violation]) -> int:

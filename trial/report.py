@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from conformance.results.files import make_directory, write_through
@@ -18,7 +18,8 @@ MISATTRIBUTED_AT_MOST = 0.05
 class Trial:
     """The findings of one trial. `untriable` are rules that no driver can violate, each with the reason.
 
-    `permitted_variants` are the findings on permitted variants, which no case may fail.
+    `permitted_variants` are the findings on permitted variants, which no case may fail. `undetected` are violations
+    that no case can or may detect, by name, each with the reason.
     """
 
     findings: Sequence[Finding]
@@ -26,6 +27,7 @@ class Trial:
     duration_s: float
     where: str
     permitted_variants: Sequence[Finding] = ()
+    undetected: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, outcome: str) -> list[Finding]:
         """The findings with an outcome."""
@@ -36,7 +38,13 @@ class Trial:
         """Whether nothing survived, there was no false alarm, and few violations were misattributed."""
         misattributed = len(self.of(MISATTRIBUTED))
         allowed = MISATTRIBUTED_AT_MOST * len(self.findings)
-        return not (self.of(SURVIVED) or self.false_alarms) and misattributed <= allowed
+        missed = [each for each in self.of(SURVIVED) if each.name not in self.undetected]
+        return not (missed or self.unexpected or self.false_alarms) and misattributed <= allowed
+
+    @property
+    def unexpected(self) -> list[Finding]:
+        """Those of `undetected` that a case has detected: a case demands what no document says, or now it can."""
+        return [each for each in self.findings if each.name in self.undetected and each.outcome != SURVIVED]
 
     @property
     def false_alarms(self) -> list[Finding]:
@@ -56,7 +64,11 @@ def summary(trial: Trial) -> str:
     counted = ", ".join(f"{len(trial.of(outcome))} {outcome}" for outcome in (KILLED, MISATTRIBUTED, SURVIVED))
     rules = trial.by_rule()
     whole = sum(all(each.outcome == KILLED for each in findings) for _, findings in rules)
-    lines = [line(each) for each in trial.findings if each.outcome != KILLED]
+    lines = [
+        line(each) + (f" · rightly: {trial.undetected[each.name]}" if each.name in trial.undetected else "")
+        for each in trial.findings
+        if each.outcome != KILLED or each in trial.unexpected
+    ]
     lines.append(f"{len(trial.findings)} violations in {trial.duration_s:.1f} s on {trial.where}: {counted}")
     lines.append(f"{len(rules)} rules tried, {whole} of them with every violation killed")
     if trial.permitted_variants:

@@ -68,7 +68,7 @@ class Finding:
 
 def tried_of(run: Digest, suite: Suite, basis: Basis, passes: bool) -> Iterator[Trying]:
     """The programs of the violations of a run and, with `passes`, of its rows that passed."""
-    hazardous = {case.id for case in suite.cases if case.hazardous}
+    hazardous = {case.id for case in suite.cases if case.alone}
     for made in programs_of(run.results, suite, basis):
         symptom = made.symptom
         risky = symptom.case in hazardous or symptom.verdict != Verdict.FAIL

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 
 from conformance.bench.interface import Bench
-from conformance.execution.runner import Progress, RunContext, Unwatched, Watch, run_case
+from conformance.execution.runner import Progress, RunContext, Unwatched, Watch, no_progress, run_case
 from conformance.judging import Basis, Judgement, broken
 from conformance.model.capability import PRECONDITIONS, Capabilities
 from conformance.model.case import Case
@@ -48,17 +48,17 @@ def judgement_on(case: Case, run: RunContext) -> Judgement:
         return broken(error)
 
 
-def violations_by(case: Case, run: RunContext) -> tuple[frozenset[str], str]:
-    """The rules that a case reports as violated, of a sweep only those of its deviating points; and the reason."""
+def violations_by(case: Case, run: RunContext, progress: Progress = no_progress) -> tuple[frozenset[str], Judgement]:
+    """The rules that a case reports as violated, of a sweep only those of its deviating points; and the judgement."""
     try:
-        done = run_case(case, run)
-    except Exception:
-        return frozenset(), ""  # the harness is at fault
+        done = run_case(case, run, progress)
+    except Exception as error:
+        return frozenset(), broken(error)  # the harness is at fault
     if isinstance(done, SweepRun) and not done.result.alarms:
         rules = [rule for rule, verdict in done.result.points.by_rule().items() if verdict in VIOLATIONS]
     else:
         rules = list(case.rules) if done.judgement.verdict in VIOLATIONS else []
-    return frozenset(rules), done.judgement.reason
+    return frozenset(rules), done.judgement
 
 
 def stack_for(case: Case) -> Stack | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import errno as errno_module
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -41,6 +42,22 @@ class IbvMw(ctypes.Structure):
         ("rkey", ctypes.c_uint32),
         ("handle", ctypes.c_uint32),
         ("type", ctypes.c_int),
+    )
+
+
+class IbvMrInitAttr(ctypes.Structure):
+    """struct ibv_mr_init_attr of <infiniband/verbs.h>."""
+
+    _fields_ = (
+        ("length", ctypes.c_size_t),
+        ("access", ctypes.c_uint),
+        ("comp_mask", ctypes.c_uint64),
+        ("iova", ctypes.c_uint64),
+        ("addr", ctypes.c_void_p),
+        ("fd", ctypes.c_int),
+        ("fd_offset", ctypes.c_uint64),
+        ("dmah", ctypes.c_void_p),
+        ("buf", ctypes.c_void_p),
     )
 
 
@@ -85,8 +102,37 @@ class Mr:
 
 
 @dataclass(frozen=True)
+class Buffer:
+    """A buffer of ibv_alloc_buf: its handle, a pointer of the library's, and the memory."""
+
+    handle: int
+    addr: int
+    size: int
+    free: Callable[[], object]
+
+    def close(self) -> None:
+        """ibv_free_buf."""
+        self.free()
+
+    @property
+    def pointer(self) -> int:
+        """The handle."""
+        return self.handle
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the kernel tells of a region."""
+
+    lkey: int
+    rkey: int
+    length: int
+    iova: int
+
+
+@dataclass(frozen=True)
 class Return:
-    """The result of a call: the returned value, errno (0 if the call did not set it), and the region it created.
+    """The result of a call: the returned value, errno (0 if the call did not set it), and the object it created.
 
     `layer` is the layer that answered, `kernel` if the result does not show another one.
     """
@@ -95,6 +141,8 @@ class Return:
     errno: int
     mr: Mr | None = None
     layer: str = "kernel"
+    buffer: Buffer | None = None
+    told: Told | None = None
 
 
 class Sge(NamedTuple):

@@ -109,11 +109,13 @@ class Entry(Protocol):
     """The calls of one entry: a method for each verb of `verbs.VERBS`, named without `ibv_`.
 
     It takes the arguments of the prototype in their order (Pd, Mr or None for a pointer to an object, numbers for the
-    rest; of a list of SGEs without its length), and returns exactly what came.
+    rest; of a list of SGEs without its length; of a struct its fields), and returns exactly what came. `offers`:
+    whether the entry has the verb of this name at all.
     """
 
     @property
     def name(self) -> str: ...
+    def offers(self, verb: str) -> bool: ...
     def __getattr__(self, verb: str) -> Callable[..., Return]: ...
 
 

@@ -31,7 +31,7 @@ WR_OPCODES = {
     "SEND_WITH_INV": 9,
 }
 # Operations that only the ibv_wr_* calls of an extended queue pair can post.
-EXTENDED_OPCODES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "ATOMIC_WRITE")
+EXTENDED_OPCODES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH", "ATOMIC_WRITE")
 # The opcodes of completions (enum ibv_wc_opcode) of the requests that have another name there.
 _COMPLETED_AS = {
     "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
@@ -41,6 +41,7 @@ _COMPLETED_AS = {
     "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
     "FLUSH_GLOBAL": "FLUSH",
     "FLUSH_PERSISTENT": "FLUSH",
+    "FLUSH_BOTH": "FLUSH",
 }
 # The opcodes of the completion of a receive, by the request that consumed it; of every other one it is RECV.
 _RECEIVED_AS = {"RDMA_WRITE_WITH_IMM": "RECV_RDMA_WITH_IMM"}
@@ -84,7 +85,7 @@ class Completion(NamedTuple):
 
     If `status` is not SUCCESS, `opcode` is "" and `byte_len` 0, because they have no meaning then. `imm` is in host
     byte order, None if the completion has no immediate data. `invalidated_rkey` is the key that the sender has
-    invalidated, None if it has not (IBV_WC_WITH_INV).
+    invalidated, None if it has not (IBV_WC_WITH_INV); `wc_flags` are all flags, as the provider gave them.
     """
 
     wr_id: int
@@ -94,6 +95,7 @@ class Completion(NamedTuple):
     imm: int | None = None
     vendor_err: int = 0
     invalidated_rkey: int | None = None
+    wc_flags: int = 0
 
 
 class Exchange(NamedTuple):

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 
 from conformance.bench.calls import Mr, Pd, Return
+from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Entry, Memory
 from conformance.device import dmabuf, memory, other_process, windows
 from conformance.device.device import Device, ProtectionDomain, library_release
@@ -61,7 +62,8 @@ class DeviceBench:
         self.hugepage = memory.hugepage_size()
         self.library = Libibverbs(dialect)
         uverbs = Uverbs(device.context.cmd_fd, device.driver_id)
-        self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": uverbs}
+        door = RegMrEx(self.library)
+        self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": uverbs, door.name: door}
         self._api_checks: Future[tuple[Check, ...]] | None = None
         self.max_read_elements = device.max_read_elements
         if device.transport is IWARP:

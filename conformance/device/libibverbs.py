@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
-from conformance.bench.calls import ABSENT, Mr, Pd, Return, Sge
+from conformance.bench.calls import ABSENT, Buffer, IbvMrInitAttr, Mr, Pd, Return, Sge
 from conformance.verbs import OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
 from conformance.verbs.reg_mr import REG_MR_IOVA
 
@@ -76,13 +76,17 @@ class Libibverbs:
         """A verb that is called as its prototype says."""
         return functools.partial(self._verb, of_method(name).name)
 
-    def _verb(self, name: str, *arguments: Pd | Mr | int | None) -> Return:
+    def _verb(self, name: str, *arguments: Pd | Mr | Buffer | int | None) -> Return:
         """Calls a function; a pointer to an object is taken from the object, which may be None."""
         function = self._functions[name]
         ctypes.set_errno(0)
         value = function(*(each if isinstance(each, int) else each.pointer if each else 0 for each in arguments)) or 0
         mr = Mr.at(value) if value and function.restype is ctypes.c_void_p else None  # type: ignore[attr-defined]
         return Return(value, ctypes.get_errno(), mr, self.name if function in self._absent else "kernel")
+
+    def offers(self, verb: str) -> bool:
+        """Whether the loaded library has a verb; of one that it carries inline, the bindings have it."""
+        return VERBS[f"ibv_{verb}"].linkage is Linkage.INLINE or self.exports(f"ibv_{verb}")
 
     def exports(self, symbol: str) -> bool:
         """Whether the loaded library has the symbol."""
@@ -115,6 +119,37 @@ class Libibverbs:
         """ibv_reg_mr_iova, with the same choice of the function by a macro."""
         optional = access & OPTIONAL_ACCESS
         return self._verb("ibv_reg_mr_iova2" if optional else "ibv_reg_mr_iova", pd, addr, length, hca_va, access)
+
+    def reg_mr_ex(
+        self,
+        pd: Pd,
+        length: int,
+        access: int,
+        comp_mask: int,
+        iova: int,
+        addr: int,
+        fd: int,
+        fd_offset: int,
+        dmah: str,
+        buf: Buffer | None,
+    ) -> Return:
+        """ibv_reg_mr_ex. An `invented` dmah is memory of zeros."""
+        zeros = ctypes.create_string_buffer(64)
+        handle = ctypes.addressof(zeros) if dmah == "invented" else 0
+        fields = (length, access, comp_mask, iova, addr, fd, fd_offset, handle, buf.pointer if buf else 0)
+        attr = IbvMrInitAttr(*fields)
+        return self._verb("ibv_reg_mr_ex", pd, ctypes.addressof(attr))
+
+    def alloc_buf(self, pd: Pd, size: int) -> Return:
+        """ibv_alloc_buf; the buffer is in `buffer` unless the address or the handle is NULL."""
+        handle = ctypes.c_void_p()
+        returned = replace(self._verb("ibv_alloc_buf", pd, size, ctypes.addressof(handle)), mr=None)
+        free = self._declare("ibv_free_buf", ctypes.c_int, ctypes.c_void_p)
+        if not returned.value or not handle.value:
+            return returned
+        return replace(
+            returned, buffer=Buffer(handle.value, returned.value, size, functools.partial(free, handle.value))
+        )
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         """ibv_rereg_mr: 0, or a code of enum ibv_rereg_mr_err_code."""

@@ -196,4 +196,4 @@ def completion(wcs: Any, index: int, at: int = 0) -> Completion:
         return Completion(wr_id, wc_status(status), vendor_err=vendor_err)
     invalidated = imm if flags & _WITH_INV else None
     imm = socket.ntohl(imm) if flags & _WITH_IMM else None
-    return Completion(wr_id, "SUCCESS", wc_opcode(opcode), byte_len, imm, vendor_err, invalidated)
+    return Completion(wr_id, "SUCCESS", wc_opcode(opcode), byte_len, imm, vendor_err, invalidated, flags)

@@ -46,7 +46,7 @@ _SEND_OPS = {"FLUSH": 1 << 11, "ATOMIC_WRITE": 1 << 12}
 _SEND_ONLY = ("XRC_SEND",)
 _INIT_ATTR_PD, _INIT_ATTR_SEND_OPS = 1 << 0, 1 << 6  # enum ibv_qp_init_attr_mask
 # enum ibv_placement_type, and the range selectivity of enum ibv_selectivity_level
-_PLACEMENT = {"FLUSH_GLOBAL": 1, "FLUSH_PERSISTENT": 2}
+_PLACEMENT = {"FLUSH_GLOBAL": 1, "FLUSH_PERSISTENT": 2, "FLUSH_BOTH": 3}
 _RANGE = 0
 
 

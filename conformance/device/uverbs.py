@@ -15,13 +15,18 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from conformance.bench.calls import IbvMr, Mr, Pd, Return, Sge
-from conformance.verbs import of_method
+from conformance.bench.calls import Buffer, IbvMr, Mr, Pd, Return, Sge, Told
+from conformance.verbs import ENUMS, of_method
 
 _REG_MR, _REREG_MR, _DEREG_MR = 9, 11, 13  # enum ib_uverbs_write_cmds
 _OBJECT_MR = 7  # enum uverbs_default_objects
-_ADVISE_MR, _REG_DMABUF_MR = 2, 4  # enum uverbs_methods_mr
+_ADVISE_MR, _QUERY_MR, _REG_DMABUF_MR, _METHOD_REG_MR = 2, 3, 4, 5  # enum uverbs_methods_mr
+_UNKNOWN = 0x3FF  # an attribute that no method has
+_MASK = ENUMS["ibv_mr_init_attr_mask"]
+ADDR, IOVA, FD, FD_OFFSET = (_MASK.value_of(name) for name in ("ADDR", "IOVA", "FD", "FD_OFFSET"))
+_KNOWN = _MASK.mask_of("ADDR", "IOVA", "FD", "FD_OFFSET")
 _MANDATORY = 1
 _RDMA_VERBS_IOCTL = 0xC0181B01  # _IOWR(0x1b, 1, struct ib_uverbs_ioctl_hdr)
 _HEADER, _ATTRIBUTE = struct.Struct("=HHHHQII"), struct.Struct("=HHHH8s")
@@ -51,6 +56,14 @@ class Uverbs:
         """A verb that no command of the kernel expresses."""
         of_method(name)
         return lambda *arguments: Return(errno.EOPNOTSUPP, errno.EOPNOTSUPP, layer="libibverbs")
+
+    def offers(self, verb: str) -> bool:
+        """Whether a command of the kernel expresses a verb; the kernel of this host may lack it."""
+        return verb in vars(type(self)) and (verb != "reg_mr_ex" or self._takes_reg_mr())
+
+    def _takes_reg_mr(self) -> bool:
+        """Whether the kernel has UVERBS_METHOD_REG_MR: one that does not answers EPROTONOSUPPORT to it."""
+        return self._ioctl(_METHOD_REG_MR, [])[0] != errno.EPROTONOSUPPORT
 
     def _write(self, command: int, body: bytes, response: int) -> int:
         header = struct.pack("=IHH", command, (8 + len(body)) // 4, response // 4)
@@ -111,8 +124,53 @@ class Uverbs:
         )
         if error:
             return Return(error, error)
-        handle = int.from_bytes(_ATTRIBUTE.unpack_from(data, _HEADER.size)[4], sys.byteorder)
-        return Return(0, 0, _region(pd, offset, length, handle, lkey.value, rkey.value))
+        return Return(0, 0, _region(pd, offset, length, _handle(data), lkey.value, rkey.value))
+
+    def reg_mr_ex(
+        self,
+        pd: Pd,
+        length: int,
+        access: int,
+        comp_mask: int,
+        iova: int,
+        addr: int,
+        fd: int,
+        fd_offset: int,
+        dmah: str,
+        buf: Buffer | None,
+    ) -> Return:
+        """UVERBS_METHOD_REG_MR, with those optional attributes whose bit the mask has; a bit without one is unknown."""
+        lkey, rkey = ctypes.c_uint32(), ctypes.c_uint32()
+        base = iova if comp_mask & IOVA else addr
+        attributes: list[tuple[int, int, int | bytes]] = [
+            (0, 0, 0),
+            (1, 0, pd.handle),
+            (3, 8, _u64(base)),
+            (5, 8, _u64(length)),
+            (6, 4, _u32(access)),
+        ]
+        given: dict[int, tuple[int, int, int | bytes]] = {
+            ADDR: (4, 8, _u64(addr)),
+            FD: (7, 0, fd % (1 << 32)),
+            FD_OFFSET: (8, 8, _u64(fd_offset)),
+        }
+        attributes += [attribute for bit, attribute in given.items() if comp_mask & bit]
+        attributes += [(_UNKNOWN, 8, _u64(0))] if comp_mask & ~_KNOWN else []
+        attributes += [(9, 4, ctypes.addressof(lkey)), (10, 4, ctypes.addressof(rkey))]
+        error, data = self._ioctl(_METHOD_REG_MR, attributes)
+        if error:
+            return Return(error, error)
+        start = fd_offset if comp_mask & FD else addr
+        return Return(0, 0, _region(pd, start, length, _handle(data), lkey.value, rkey.value))
+
+    def query_mr(self, mr: Mr) -> Return:
+        """UVERBS_METHOD_QUERY_MR."""
+        fields: list[Any] = [ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_uint64(), ctypes.c_uint64()]
+        attributes: list[tuple[int, int, int | bytes]] = [(0, 0, mr.handle)]
+        for number, each in enumerate(fields, 1):
+            attributes.append((number, ctypes.sizeof(each), ctypes.addressof(each)))
+        error, _ = self._ioctl(_QUERY_MR, attributes)
+        return Return(error, error, told=None if error else Told(*(each.value for each in fields)))
 
     def dereg_mr(self, mr: Mr) -> Return:
         """IB_USER_VERBS_CMD_DEREG_MR."""
@@ -140,6 +198,11 @@ class Uverbs:
             [(0, 0, pd.handle), (1, 8, _u64(advice)), (2, 4, _u32(flags)), (3, len(packed), ctypes.addressof(array))],
         )
         return Return(error, error)
+
+
+def _handle(data: bytearray) -> int:
+    """The handle of a new object, which the kernel has written into the first attribute."""
+    return int.from_bytes(_ATTRIBUTE.unpack_from(data, _HEADER.size)[4], sys.byteorder)
 
 
 def _u64(value: int) -> bytes:

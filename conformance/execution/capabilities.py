@@ -14,8 +14,8 @@ from conformance.model.capability import Capabilities
 
 def capabilities_of(bench: DeviceBench) -> Capabilities:
     """The capabilities of the stack with this bench."""
-    offered = {name: offered_by(bench, name) for name in vocabulary.ENTRIES}
-    reachable = reachable_on(bench.library, offered["libibverbs"]["advise_mr"])
+    offered = {name: offered_by(bench, name) for name in (*vocabulary.ENTRIES, *vocabulary.DOORS)}
+    reachable = reachable_on(bench.library, offered["libibverbs"])
     reachable["dontfork"] = keeps_from_children(bench)
     reachable["persistent_memory"] = persistent.device() is not None
     # rereg_mr is tried on a region, so an entry without this key could not register one.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from conformance.bench.calls import Mr, Pd, Return, Window, errno_name
+from conformance.bench.calls import Buffer, Mr, Pd, Return, Window, errno_name
 from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair, Queue
 from conformance.bench.memory_areas import Part
 from conformance.bench.work_requests import BindInfo
@@ -58,6 +58,7 @@ class CaseContext:
         self.entry = bench.entry(case.entry)
         self.memory: dict[str, Memory] = {}
         self.dmabufs: dict[str, DmaBuf] = {}
+        self.buffers: dict[str, Buffer] = {}
         self.pds: dict[str, Pd] = {}
         self.mrs: dict[str, Mr] = {}
         self.owners: dict[str, Entry] = {}
@@ -81,7 +82,7 @@ class CaseContext:
         """
         branch = self._view(case)
         branch.released = set(self.released)
-        for name in ("mrs", "owners", "fields", "pairs", "windows", "_connections"):
+        for name in ("mrs", "owners", "fields", "buffers", "pairs", "windows", "_connections"):
             setattr(branch, name, dict(getattr(self, name)))
         return branch
 
@@ -127,7 +128,8 @@ class CaseContext:
 
         Raises LookupError if there is none.
         """
-        for memory in (*self.memory.values(), *self.dmabufs.values()):
+        found: list[Memory] = [*self.memory.values(), *self.dmabufs.values(), *self.buffers.values()]
+        for memory in found:
             if memory.addr <= addr and addr + length <= memory.addr + memory.size:
                 return memory if memory.size <= _EXAMINED else _part_around(memory, addr, length)
         raise LookupError(
@@ -181,7 +183,7 @@ class CaseContext:
         return quantity.evaluate(self.bench.page, self.bench.hugepage, self._property)
 
     def _property(self, name: str, property_: str) -> int:
-        memory = self.memory.get(name) or self.dmabufs.get(name)
+        memory = self.memory.get(name) or self.dmabufs.get(name) or self.buffers.get(name)
         if memory is not None:
             if property_ == "size":
                 return memory.size

@@ -7,6 +7,7 @@ result means that the verb exists. Not for judging whether the result is right.
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from conformance.device.libibverbs import Libibverbs
 from conformance.errors import SetupRefused
 from conformance.execution.harness_resources import create_pair
 from conformance.kernel import paging
+from conformance.model import capability
 from conformance.model.case import QpSpec
 from conformance.verbs import ENUMS
 
@@ -54,7 +56,8 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
         pd.close()
     verbs = {verb: returned.errno not in ABSENT for verb, returned in results.items()}
     kinds = {kind: returned.mr is not None or not _is_none(returned) for kind, returned in regions.items()}
-    return verbs | kinds | types
+    newer = {name: entry.offers(name) for name in capability.BY_SYMBOL}
+    return verbs | kinds | types | newer
 
 
 def _is_none(returned: Return) -> bool:
@@ -86,14 +89,15 @@ def keeps_from_children(bench: Bench) -> bool:
     return kept
 
 
-def reachable_on(library: Libibverbs, has_advise: bool) -> dict[str, bool]:
+def reachable_on(library: Libibverbs, offered: Mapping[str, bool]) -> dict[str, bool]:
     """For each of capability.PRECONDITIONS that a call shows, whether this process meets it."""
     return {
         "experimental_rereg": library.has_experimental_rereg,
         "shared_mr": False,
         "peer_memory": False,
         "fork_race": False,
-        "advise_absent": not has_advise,
+        "advise_absent": not offered["advise_mr"],
+        "rereg_absent": not offered["rereg_mr"],
         "swap": len(Path("/proc/swaps").read_text().splitlines()) > 1,
         "advise_enomem": False,
     }

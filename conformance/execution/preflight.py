@@ -19,6 +19,7 @@ from conformance.bench.calls import Pd, Sge, errno_name
 from conformance.bench.interface import Bench
 from conformance.bench.memory_areas import BEFORE, EMPTY, Area, Part, pattern, repeated
 from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, SendRequest
+from conformance.device.limits import MEND, lockable
 from conformance.errors import HarnessFailure, SetupRefused, UserError
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, ExchangeSpec, LoopbackConnection, state_of
 from conformance.execution.harness_resources import HarnessResources
@@ -33,6 +34,7 @@ _HINT = (
     " device with --peer"
 )
 _PEER_HINT = "connect both ports, or name another GID with --gid-index, or another --peer"
+_MEMORY_HINT = "free memory, or end other users of the device: there is no limit of locked memory here"
 _PATH_HINT = "give the port's network interface an address, or name another GID with --gid-index"
 # Types of pairs that a device may have beside RC, or instead of it.
 _OTHERS = ("UC", "UD", "RC_SRQ")
@@ -78,8 +80,10 @@ class _Preflight:
         try:
             found = self._of_reliable(self._resources.connection("RC", "pd"))
         except SetupRefused as refused:
+            _check_limit(refused)
             if not refused.not_offered:
-                raise UserError(f"the device cannot be tested: {refused}", hint=_PATH_HINT, status=3) from refused
+                hint = _MEMORY_HINT if refused.code == "ENOMEM" else _PATH_HINT
+                raise UserError(f"the device cannot be tested: {refused}", hint=hint, status=3) from refused
             found = Findings({"RC": NOT_OFFERED})
         others = {kind: self._of_type(kind) for kind in _OTHERS}
         if NOT_OFFERED in found.pairs.values() and not others["UD"].answered:
@@ -120,6 +124,7 @@ class _Preflight:
         try:
             outcome = self._tried(connection, opcode)
         except SetupRefused as refused:
+            _check_limit(refused)
             return str(refused)
         _check(connection, outcome)
         connection.stale = connection.stale or bool(outcome.failed)
@@ -144,6 +149,7 @@ class _Preflight:
             connection = self._resources.connection(kind, "pd")
             own, other = self._own(connection), self._other()
         except SetupRefused as refused:
+            _check_limit(refused)
             return _Outcome(NOT_OFFERED if refused.not_offered else str(refused))
         outcome = _DONE
         for _ in range(_TRIES):
@@ -192,6 +198,13 @@ class _Preflight:
             return connection.execute(ExchangeSpec(connection, request, (target, local))), target, local
         except HarnessFailure as failure:
             raise UserError(f"the device cannot be tested: {failure}", hint=_HINT, status=3) from failure
+
+
+def _check_limit(refused: SetupRefused) -> None:
+    """Raises UserError for a refusal by a limit of this process, which is not of the device."""
+    limit = lockable()
+    if refused.code == "ENOMEM" and limit is not None:
+        raise UserError(f"{refused}; this process may lock {limit >> 10} KiB of memory", hint=MEND, status=3)
 
 
 def _check(connection: LoopbackConnection, outcome: _Outcome) -> None:

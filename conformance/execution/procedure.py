@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
 from conformance.bench.calls import errno_name
-from conformance.errors import SetupRefused
+from conformance.errors import HarnessFailure, PeerLost, SetupRefused
 from conformance.execution.context import CaseContext
 from conformance.execution.steps import STEPS, alloc_window
 from conformance.execution.traffic import run_probes
-from conformance.judging.faults import outcome_of
+from conformance.judging.faults import DONE, fault_of, outcome_of
 from conformance.model.case import Case, MrSpec, Step, WindowSpec
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import PROBES
 
-_DONE = ("MR", "MW", "0")
 _NOT_MADE: Observation = {"rc": None, "returned": "not made", "errno": "", "layer": "none", "not_made": True}
 
 
@@ -91,16 +90,17 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
     """Makes the later steps; none if the judged call did not create its object, unless it was to be refused.
 
     A step that belongs to the other outcome of the judged call is not made, nor one for which the device has no type of
-    queue pair. Stops before a step whose object was
-    released by a call that should have failed.
+    queue pair. Stops before a step whose object was released by a call that should have failed, and where the harness
+    fails after a step that did: the first failing step decides, whatever state it left.
     """
     product = context.case.when.name
-    refused = product and product not in context.mrs and product not in context.windows
+    refused = product and not any(product in each for each in (context.mrs, context.windows, context.buffers))
     if refused and context.case.when.then.outcome != "refused":
         return []
     seen: list[Observation] = []
     unexpected = _succeeded_unexpectedly(context.case.when, judged)
     outcome = outcome_of(context.case.when, judged)
+    failed = fault_of(context.case.when, judged) is not None
     for step in context.case.afterwards:
         if step.then.after not in ("", outcome):
             seen.append(_NOT_MADE)
@@ -110,17 +110,24 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
         try:
             seen.append(_step(context, step))
         except SetupRefused as refusal:
-            if not refusal.not_offered:
+            if refusal.not_offered:
+                seen.append({**_NOT_MADE, "no_pair": refusal.not_offered})
+                continue
+            if not failed:
                 raise
-            seen.append({**_NOT_MADE, "no_pair": refusal.not_offered})
-            continue
+            break
+        except HarnessFailure as failure:
+            if not failed or isinstance(failure, PeerLost):
+                raise
+            break
+        failed = failed or fault_of(step, seen[-1], later=True) is not None
         unexpected = unexpected or _succeeded_unexpectedly(step, seen[-1])
     return seen
 
 
 def _succeeded_unexpectedly(step: Step, seen: Observation) -> bool:
     """Whether a call has succeeded although success was not expected."""
-    return step.then.outcome != "success" and seen["returned"] in _DONE
+    return step.then.outcome != "success" and seen["returned"] in DONE
 
 
 def set_up(context: CaseContext) -> None:
@@ -157,7 +164,7 @@ def set_up_objects(context: CaseContext) -> None:
         _set_up_window(context, name, window)
     for step in context.case.before:
         observed = _step(context, step)
-        if observed["returned"] not in _DONE or observed.get("wc", ["SUCCESS"]) != ["SUCCESS"]:
+        if observed["returned"] not in DONE or observed.get("wc", ["SUCCESS"]) != ["SUCCESS"]:
             raise SetupRefused(str(step), _codes(observed), step.call)
 
 

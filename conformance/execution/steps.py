@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from typing import cast
 
-from conformance.bench.calls import Mr, Return, Sge, Window, errno_name
+from conformance.bench.calls import Mr, Return, Sge, Told, Window, errno_name
+from conformance.bench.doors import start_of
 from conformance.bench.interface import Queue
 from conformance.bench.work_requests import SIGNALED, Completion, SendRequest, next_rkey, other_opcode
 from conformance.errors import SetupRefused
@@ -66,13 +68,14 @@ def call_verb(context: CaseContext, step: Step) -> Observation:
         values = {key: _value(context, spec, step.arguments[key], stack) for key, spec in CALLS[step.call].items()}
         returned = getattr(context.entry, verb.method)(*values.values())
     if product_of(verb):
-        addr = values["addr"] if "addr" in values else values["offset"]
-        return registered(context, step, returned, cast(int, addr), cast(int, values["length"]))
+        return registered(context, step, returned, start_of(values), cast(int, values["length"]))
     return result_of(returned)
 
 
 def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, stack: ExitStack) -> object:
     """The value of an argument: an object, or a number. `stack` closes a descriptor that is only for this call."""
+    if spec.kind == "word":
+        return given
     if spec.kind != "object":
         return context.number(given)
     if spec.of == "dmabuf":
@@ -80,6 +83,8 @@ def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, stack: Exi
         if close:
             stack.callback(os.close, fd)
         return fd
+    if spec.of == "buffer":
+        return None if given == NULL else context.buffers[str(given)]
     objects: Mapping[str, object] = context.pds if spec.of == "pd" else context.mrs
     return None if given == NULL else objects[str(given)]
 
@@ -181,6 +186,37 @@ def _advise_mr(context: CaseContext, step: Step) -> Observation:
     ]
     with pd.naming(_INVENTED_HANDLE if step.arguments["pd_handle"] == "invented" else pd.handle):
         return result_of(context.entry.advise_mr(pd, advice, flags, sg_list))
+
+
+def _query_mr(context: CaseContext, step: Step) -> Observation:
+    name = str(step.arguments["mr"])
+    fields = context.mrs[name].fields()
+    returned = context.bench.entry("uverbs").query_mr(context.mrs[name])
+    observation = result_of(returned)
+    if returned.told:
+        wanted = Told(fields["lkey"], fields["rkey"], *context.numbers(step.arguments, "length", "iova"))
+        pairs = zip(asdict(wanted).items(), asdict(returned.told).values(), strict=True)
+        different = [f"{key} {came:#x} instead of {want:#x}" for (key, want), came in pairs if came != want]
+        observation |= {"differences": different} if different else {}
+    return observation
+
+
+def _alloc_buf(context: CaseContext, step: Step) -> Observation:
+    size = context.number(step.arguments["size"])
+    returned = context.entry.alloc_buf(context.pds[str(step.arguments["pd"])], size)
+    if returned.buffer is None:
+        return null_result(returned)
+    context.buffers[step.name] = returned.buffer
+    context.cleanup.callback(returned.buffer.close)
+    return {"rc": None, "returned": "buffer", "errno": "", "layer": "provider"}
+
+
+def _export_buf(context: CaseContext, step: Step) -> Observation:
+    returned = context.entry.export_buf_dmabuf_fd(context.buffers[str(step.arguments["buf"])])
+    if returned.value >= 0:
+        os.close(returned.value)
+    what = "descriptor" if returned.value >= 0 else "no descriptor" if returned.value == -1 else str(returned.value)
+    return {**result_of(returned), "returned": what}
 
 
 def alloc_window(context: CaseContext, name: str, pd: str, kind: int) -> Observation:
@@ -296,6 +332,7 @@ def _send_with_inv(context: CaseContext, step: Step) -> Observation:
         context.connection(str(step.arguments["qp"])).check_answered(sent, received, "SEND_WITH_INV")
     if observation["responder_wc"] == ["SUCCESS"]:
         observation["invalidated"] = [received[0].invalidated_rkey, rkey % (1 << 32)]
+        observation["wc_flags"] = received[0].wc_flags
     return observation
 
 
@@ -316,6 +353,9 @@ def _restore_rkey(context: CaseContext, step: Step) -> Observation:
 
 STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     **dict.fromkeys(VERBS, call_verb),
+    "ibv_alloc_buf": _alloc_buf,
+    "ibv_export_buf_dmabuf_fd": _export_buf,
+    "query_mr": _query_mr,
     "ibv_dereg_mr": _dereg_mr,
     "ibv_rereg_mr": _rereg_mr,
     "ibv_rereg_mr_experimental": _rereg_mr_experimental,

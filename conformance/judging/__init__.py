@@ -13,10 +13,18 @@ from dataclasses import dataclass, field, replace
 from conformance.errors import HarnessFailure, UserError
 from conformance.judging.answering_layer import CORE, answering_layer
 from conformance.judging.circumstances import located
-from conformance.judging.faults import answer_of, data_fault, fault_of, outcome_of, without_status, wrong_fields
+from conformance.judging.faults import (
+    answer_of,
+    data_fault,
+    fault_of,
+    not_refused,
+    outcome_of,
+    without_status,
+    wrong_fields,
+)
 from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm, kernel_remark, site_in
 from conformance.judging.sentences import format_answer, sentence
-from conformance.model.capability import Capabilities
+from conformance.model.capability import Capabilities, titled
 from conformance.model.case import Case, Step
 from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.kind import Kind
@@ -208,7 +216,7 @@ def _lack(undeclared: Sequence[str], absent: Mapping[str, str]) -> str:
     """A clause that says what the device lacks; empty if it lacks nothing."""
     clauses = []
     if names := [name for name in undeclared if name not in absent]:
-        clauses.append(f"does not declare {', '.join(names)}")
+        clauses.append(f"does not declare {', '.join(map(titled, names))}")
     if names := [name for name in undeclared if name in absent]:
         clauses.append(f"declares {', '.join(names)} and does not have it")
     return " and ".join(clauses)
@@ -275,6 +283,9 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
     unjudged = without_status(case.when, observed)
     if unjudged:
         return Judgement(Verdict.UNREACHABLE, f"{case.when} {unjudged}")
+    for step, seen in [(case.when, observed), *zip(case.afterwards, observed.get("afterwards", ()), strict=False)]:
+        if not_refused(step, seen):
+            return Judgement(Verdict.UNREACHABLE, f"{step} was carried out, which is the subject of other rows")
     fault = first_fault(case, observed) or _differing_errnos(case, observed)
     notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
     if any(seen.get("moved") == "other" for seen in (observed, *observed.get("afterwards", ()))):

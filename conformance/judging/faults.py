@@ -15,6 +15,10 @@ from conformance.model.observation import NOT_AWAITED, Observation
 from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
+# What a call returns that has done what it is for; what it returns where errno alone has the reason.
+DONE = ("MR", "MW", "buffer", "descriptor", "0")
+_ERRNO_TELLS = ("NULL", "no descriptor")
+
 
 def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None:
     """What is wrong with one step; `later`: it is made after the judged one. None if nothing is."""
@@ -190,6 +194,11 @@ def without_status(step: Step, seen: Observation) -> str:
     return "was not refused, so that there is no status of a refusal" if seen["wc"] == ["SUCCESS"] else ""
 
 
+def not_refused(step: Step, seen: Observation) -> bool:
+    """Whether a call was carried out whose row only presupposes that it is refused, and shows nothing otherwise."""
+    return bool(step.then.otherwise) and "not_made" not in seen and outcome_of(step, seen) == "success"
+
+
 def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
     """A refusal by the wrong status, or one after which the queue pair goes on."""
     side = "bind" if step.call in BINDS else seen.get("side", "")
@@ -218,7 +227,7 @@ _MOST_STRETCHES = 4
 def _code_fault(step: Step, seen: Observation) -> Fault | None:
     """A refusal with another code than the page has for it."""
     then = step.then
-    code = str(seen["errno"] if seen["returned"] == "NULL" else seen["returned"])
+    code = str(seen["errno"] if seen["returned"] in _ERRNO_TELLS else seen["returned"])
     if code == "0":  # posted, and refused by its completion
         return None
     allowed: Sequence[str]
@@ -234,7 +243,7 @@ def _code_fault(step: Step, seen: Observation) -> Fault | None:
         return None
     if not code:
         return _fault(FaultKind.NO_CODE, seen)
-    if code.startswith("errno -"):
+    if code.startswith("errno "):  # a number that errno(3) has no name for
         return _fault(FaultKind.NO_ERRNO, seen, came=[code])
     if "any" in allowed or code in _spellings(allowed):
         return None
@@ -265,7 +274,7 @@ def _completion_fault(step: Step, seen: Observation) -> Fault | None:
 
 def outcome_of(step: Step, seen: Observation) -> str:
     """Whether the call did what it is for, by the page's own convention."""
-    if seen["returned"] not in ("MR", "MW", "0"):
+    if seen["returned"] not in DONE:
         return "refused"
     if seen.get("wc") == [NOT_AWAITED]:
         return "success"

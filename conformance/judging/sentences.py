@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from conformance.judging.answering_layer import CORE
-from conformance.judging.faults import answer_of
+from conformance.judging.faults import DONE, answer_of
 from conformance.model.fault import Fault
 from conformance.model.fault import FaultKind as Kind
 from conformance.model.observation import Observation
@@ -25,8 +25,8 @@ def format_answer(seen: Observation) -> str:
 
 
 def _answer(fault: Fault) -> str:
-    if fault.returned in ("MR", "MW"):
-        return f"returned an {fault.returned}"
+    if fault.returned in DONE and fault.returned != "0":
+        return f"returned {'an' if fault.returned.isupper() else 'a'} {fault.returned}"
     clause = f"returned {fault.returned}"
     if fault.errno and fault.errno != fault.returned:
         clause += f" with errno {fault.errno}"

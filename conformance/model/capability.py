@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from conformance.model.transport import INFINIBAND, Transport
+from conformance.verbs import VERBS, Linkage, Verb
 
+_OLDEST = 44  # the oldest rdma-core of the guest's stacks
+# Verbs that an older library does not have: present where the loaded one exports them.
+BY_SYMBOL: Mapping[str, Verb] = {
+    verb.method: verb for verb in VERBS.values() if verb.linkage is Linkage.EXPORTED and int(verb.since or 0) > _OLDEST
+}
 # The operations on on-demand memory that a transport of queue pairs has, in the order of their bits.
 _EVERY_ODP = ("send", "recv", "write", "read", "atomic", "srq_recv", "flush", "atomic_write")
 ODP_OPERATIONS: Mapping[str, tuple[str, ...]] = {
@@ -61,10 +67,12 @@ MEANING: Mapping[str, str] = {
     "dontfork": "libibverbs protects registered ranges from being copied on fork",
     "fork_race": "the fork protection of the new range cannot be taken back when the command has failed",
     "advise_absent": "the entry does not have ibv_advise_mr",
+    "rereg_absent": "the provider does not have ibv_rereg_mr",
     "swap": "pages of this system can be swapped out",
     "persistent_memory": "the run was given a device DAX",
     "advise_enomem": "a prefetch can exceed a memory limit",
     "raw_registration": "the kernel accepts a registration without the driver-specific part of the command",
+    **{name: f"the entry has {verb.name}, as rdma-core {verb.since} and later do" for name, verb in BY_SYMBOL.items()},
 }
 # For each access flag, the capability without which a device may refuse it; empty for a flag that every device must
 # know. ibv_reg_mr(3) says of some that they are granted if supported. Sweeps (`needs of`) and the reference use it.
@@ -92,6 +100,7 @@ OPERATION_NEEDS: Mapping[str, str] = {
     "READ": "read_sinks",
     "list_traffic": "lists",
     "list_traffic READ": "read_lists",
+    **{verb.name: name for name, verb in BY_SYMBOL.items()},
 }
 # The same for operations on memory that is registered on demand, by their names in ODP_OPERATIONS.
 _ON_DEMAND_NEEDS: Mapping[str, str] = {
@@ -106,6 +115,7 @@ _ON_DEMAND_NEEDS: Mapping[str, str] = {
     "traffic ATOMIC_WRITE": "atomic_write",
     "traffic FLUSH_GLOBAL": "flush",
     "traffic FLUSH_PERSISTENT": "flush",
+    "traffic FLUSH_BOTH": "flush",
     "local_traffic SEND": "send",
     "local_traffic RECV": "recv",
     "local_traffic RECV_WITH_IMM": "recv",
@@ -135,12 +145,21 @@ PRECONDITIONS: Mapping[str, str] = {
     "fork_race": "libibverbs returns this code only if it finds no memory for its list of ranges when it takes the fork"
     " protection back, after the command: inside the call that had memory for it before, and freed as much in between",
     "advise_absent": "this stack has the verb",
+    "rereg_absent": "this stack has the verb",
     "swap": "this system has no swap space, so that pages cannot be swapped out: make some, with mkswap and swapon",
     "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",
     "advise_enomem": "a prefetch pins no pages, so that no limit of this process can make it fail for lack of memory",
     "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
 }
 NAMES = tuple(MEANING)
+
+
+def titled(name: str) -> str:
+    """Returns the name of a capability; of a verb that came later, with the release that brought it."""
+    verb = BY_SYMBOL.get(name)
+    return f"{verb.name} (in rdma-core since {verb.since})" if verb else name
+
+
 # The preconditions of all cases of an entry.
 _OF_ENTRIES = {"uverbs": ("raw_registration",)}
 

@@ -131,8 +131,9 @@ class Expectation:
     "one" if it must have one once it is posted, whatever became of it. `rkey`: whether the key in the structure of the
     window must be "changed" or "unchanged". `opcode`: "as_posted" if the completions must name the operation that was
     posted. `invalidated`: "as_posted" if the receiver of a SEND with invalidation must be told the key. `because`: the
-    reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it. `after`: of a
-    step afterwards, the outcome of the judged call without which the step is not made.
+    reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it. `otherwise`:
+    "unreachable" if the row only presupposes the refusal, and shows nothing without it. `after`: of a step afterwards,
+    the outcome of the judged call without which the step is not made.
     """
 
     outcome: str
@@ -144,6 +145,7 @@ class Expectation:
     opcode: str = ""
     invalidated: str = ""
     because: str = ""
+    otherwise: str = ""
     after: str = ""
 
     def as_data(self) -> dict[str, Any]:
@@ -152,7 +154,7 @@ class Expectation:
         for name in ("errno", "code"):
             if getattr(self, name):
                 data[name] = list(getattr(self, name))
-        for name in ("mr", "completion", "rkey", "opcode", "invalidated", "because", "after"):
+        for name in ("mr", "completion", "rkey", "opcode", "invalidated", "because", "otherwise", "after"):
             if getattr(self, name):
                 data[name] = getattr(self, name)
         return data
@@ -207,9 +209,9 @@ class Case:
     """A row after expansion: the steps `before` belong to the set-up, `when` is judged, then `afterwards`.
 
     `id` is `<verb>/<table>/<row>`, the same in every run on every device. `note` is a remark for the result. A
-    `hazardous` case can crash the kernel. A case of the kind SWEEP has the parts of its first point, for display; one
-    of the kind POINT is the point with the number `point`. `tier` is the smallest of vocabulary.TIERS that has the
-    case.
+    `hazardous` case can crash the kernel, and one that `ends_process` its own process. A case of the kind SWEEP has the
+    parts of its first point, for display; one of the kind POINT is the point with the number `point`. `tier` is the
+    smallest of vocabulary.TIERS that has the case.
     """
 
     id: str
@@ -225,10 +227,16 @@ class Case:
     about: str = ""
     note: str = ""
     hazardous: bool = False
+    ends_process: bool = False
     tier: str = "default"
     kind: Kind = Kind.ROW
     sweep: Sweep | None = None
     point: int | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether the case has a worker of its own, because it may take others along."""
+        return self.hazardous or self.ends_process
 
     @property
     def needs_kept_memory(self) -> bool:

@@ -97,6 +97,7 @@ class Observation(TypedDict, total=False):
     wr_id_matches: bool | None  # None if there is no completion to compare
     marker: list[str]  # all statuses after an unsignaled request, with that of the signaled request behind it
     responder_wc: list[str]  # the statuses at the receiver of a SEND_WITH_INV
+    wc_flags: int  # of that receive, as the provider gave them (enum ibv_wc_flags)
     invalidated: list[int | None]  # [reported to the receiver of a SEND_WITH_INV, sent]: the invalidated keys
 
     # Of operations on a range.

@@ -23,6 +23,7 @@ PROPERTIES = {
     "memory": ("addr", "size", "end"),
     "mr": ("addr", "length", "lkey", "rkey", "old_lkey", "old_rkey"),
     "dmabuf": ("addr", "size", "end"),
+    "buffer": ("addr", "size", "end"),
     "window": ("rkey", "old_rkey"),
     "region of another process": ("lkey", "rkey"),
 }

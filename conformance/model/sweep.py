@@ -20,7 +20,8 @@ from conformance.model.space import Space
 class Clause:
     """The expectation at the points where `when` is true; None means all points without an earlier clause.
 
-    A clause with `needs` has no expectation: where it is true, a device without these capabilities may refuse the call.
+    A clause without an expectation has `needs`: where it is true, a device without these capabilities may refuse the
+    call. Those of one with an expectation come besides those of its rule.
     """
 
     text: str
@@ -125,7 +126,7 @@ class Sweep:
             rules=(clause.rule,),
             kind=Kind.ROW,
             sweep=None,
-            needs=tuple(dict.fromkeys([*case.needs, *self.needs_of[clause.rule], *needs])),
+            needs=tuple(dict.fromkeys([*case.needs, *self.needs_of[clause.rule], *clause.needs, *needs])),
         )
 
 

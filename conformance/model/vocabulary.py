@@ -17,6 +17,8 @@ from conformance.model.positions import CONTENTS, POSITIONS
 from conformance.verbs import ArgumentSpec, arguments_of, product_of
 
 ENTRIES = ("libibverbs", "uverbs")
+# Other ways into a verb, through which a table can run its rows as well (bench/doors.py).
+DOORS = ("reg_mr_ex",)
 # The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
 DIALECTS = ("mainline", "experimental")
 # What a run passes judgement on: the device with its driver, firmware and provider, or the whole stack.
@@ -75,7 +77,8 @@ NULL = "NULL"
 
 # Calls that neither create nor destroy an object.
 PROBES = ("traffic", "local_traffic")
-FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
+# The last asks for both at once.
+FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH")
 REMOTE_OPERATIONS = (
     "RDMA_WRITE",
     "RDMA_WRITE_WITH_IMM",
@@ -104,6 +107,7 @@ QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTEN
 
 _ACCESS = ArgumentSpec("flags", "ibv_access_flags")
 _PD = ArgumentSpec("object", "pd", "pd")
+_MR = ArgumentSpec("object", "mr", "mr")
 _ADDR = ArgumentSpec("quantity", default="buf.addr")
 _LENGTH = ArgumentSpec("quantity", default="buf.size")
 _BIND = arguments_of(verbs.VERBS["ibv_bind_mw"])
@@ -132,6 +136,12 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     Kind.API.traits.call: {"item": ArgumentSpec("word", "item", words=API_ITEMS)},
     # Random sequences of calls, generated in trial/, with the reference implementation as oracle.
     Kind.SEQUENCES.traits.call: {},
+    # What the kernel tells of a region (UVERBS_METHOD_QUERY_MR): its keys, and these.
+    "query_mr": {
+        "mr": _MR,
+        "iova": ArgumentSpec("quantity", default="mr.addr"),
+        "length": ArgumentSpec("quantity", default="mr.length"),
+    },
     "fill": {"memory": _MEMORY},
     "unmap": {"memory": _MEMORY},
     "move": {"memory": _MEMORY},
@@ -269,6 +279,8 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "opcode": ExpectationSpec(("as_posted",), "success", (*PROBES, *BINDS, "post_local_inv")),
     "invalidated": ExpectationSpec(("as_posted",), "success", ("post_send_with_inv",)),
     "because": ExpectationSpec(tuple(REASONS), "refused", (*PROBES, *BINDS)),
+    # The refusal is the subject of other rows: without it, there is nothing to judge.
+    "otherwise": ExpectationSpec(("unreachable",), "refused"),
     # Of a step afterwards: it is made only if the judged call had this outcome.
     "after": ExpectationSpec(("success", "refused")),
 }

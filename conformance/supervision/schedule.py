@@ -32,8 +32,8 @@ class Schedule:
         """`cases` in the order of the run, for that many workers; `durations` are seconds by case id, if known."""
         self._order = {case.id: number for number, case in enumerate(cases)}
         self._seconds = {case.id: expected_s(case, durations) for case in cases}
-        self._hazardous = {case.id for case in cases if case.hazardous}
-        self._kept_memory = {case.id for case in cases if case.needs_kept_memory} - self._hazardous
+        self._alone = {case.id for case in cases if case.alone}
+        self._kept_memory = {case.id for case in cases if case.needs_kept_memory} - self._alone
         self._waiting = set(self._order)
         self._workers = workers
         self._first_batches = workers
@@ -46,7 +46,7 @@ class Schedule:
     def take(self) -> list[str]:
         """The cases for a worker that is free, in the order of the run; none if no case is waiting.
 
-        All cases that are not hazardous are handed out first, then the hazardous ones, each for a worker of its own.
+        All cases that may share a worker are handed out first, then those that may not, each for a worker of its own.
         Those that need memory kept from forked children are between them, together for one worker.
         """
         waiting = [case for case in self._order if case in self._waiting]
@@ -60,7 +60,7 @@ class Schedule:
         self._waiting.update(cases)
 
     def _ordinary(self) -> list[str]:
-        apart = self._hazardous | self._kept_memory
+        apart = self._alone | self._kept_memory
         return [case for case in self._order if case in self._waiting and case not in apart]
 
     def _batch(self, cases: list[str]) -> list[str]:

@@ -107,6 +107,35 @@ struct region *rdma_cts_write_reg(struct descriptor *on, uint64_t pd, uint64_t a
     return &on->region;
 }
 
+/* struct ibv_mr_init_attr, and two values of its comp_mask. */
+struct init_attr {
+    uint64_t length;
+    uint32_t access;
+    uint64_t comp_mask, iova, addr;
+    int32_t fd;
+    uint64_t fd_offset, dmah, buf;
+};
+enum { BY_IOVA = 1, BY_ADDR = 2 };
+typedef struct region *(*extended_function)(uint64_t, const struct init_attr *);
+
+/* ibv_reg_mr by ibv_reg_mr_ex, whose address is `make`. */
+struct region *rdma_cts_ex_reg_mr(uint64_t make, uint64_t pd, uint64_t addr, uint64_t length, uint64_t access)
+{
+    const struct init_attr attr = {.length = length, .access = (uint32_t)access, .comp_mask = BY_ADDR, .addr = addr};
+
+    return ((extended_function)(uintptr_t)make)(pd, &attr);
+}
+
+/* ibv_reg_mr_iova in the same way. */
+struct region *rdma_cts_ex_reg_mr_iova(uint64_t make, uint64_t pd, uint64_t addr, uint64_t length, uint64_t iova,
+                                       uint64_t access)
+{
+    const struct init_attr attr = {.length = length, .access = (uint32_t)access, .comp_mask = BY_ADDR | BY_IOVA,
+                                   .iova = iova, .addr = addr};
+
+    return ((extended_function)(uintptr_t)make)(pd, &attr);
+}
+
 /* `region` must be the first member of a descriptor. */
 int rdma_cts_write_dereg(struct region *region)
 {

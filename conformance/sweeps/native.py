@@ -14,7 +14,6 @@ from pathlib import Path
 
 from conformance.bench.calls import IbvMr
 from conformance.device.compiled import library
-from conformance.device.libibverbs import Libibverbs
 from conformance.device.uverbs import Uverbs
 
 SOURCE = Path(__file__).with_name("loop.c")
@@ -56,7 +55,7 @@ class Descriptor(ctypes.Structure):
     _fields_ = (("region", IbvMr), ("fd", ctypes.c_int32), ("driver", ctypes.c_uint32))
 
 
-def descriptor(entry: Libibverbs | Uverbs) -> Descriptor:
+def descriptor(entry: object) -> Descriptor:
     """The descriptor of the uverbs entry; at libibverbs, one that is not used."""
     return Descriptor(fd=entry.fd, driver=entry.driver_id) if isinstance(entry, Uverbs) else Descriptor(fd=-1)
 

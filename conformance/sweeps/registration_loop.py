@@ -9,9 +9,10 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, cast
 
 from conformance.bench.calls import IbvMr, Mr, Pd, Return, errno_name
+from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Entry
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.uverbs import Uverbs
@@ -31,6 +32,8 @@ from conformance.verbs import OPTIONAL_ACCESS
 
 # Fewer points take less time in Python than compiling the loop takes.
 MIN_POINTS = 2048
+# The functions of loop.c that make a registration by ibv_reg_mr_ex.
+_BY_DOOR = {"ibv_reg_mr": "rdma_cts_ex_reg_mr", "ibv_reg_mr_iova": "rdma_cts_ex_reg_mr_iova"}
 _NO_CODE = 0xFFFF  # in `codes` at points where the loop stopped
 
 
@@ -55,7 +58,9 @@ def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
         return rereg_loop_for(case, sweep, entry)
     if sweep.size < MIN_POINTS or case.afterwards or call not in REGISTRATIONS:
         return None
-    if type(entry) not in (Libibverbs, Uverbs) or (isinstance(entry, Uverbs) and not entry.driver_id):
+    if not _is_of_device(entry) or (isinstance(entry, Uverbs) and not entry.driver_id):
+        return None
+    if isinstance(entry, RegMrEx) and (call not in _BY_DOOR or not entry.offers("reg_mr_ex")):
         return None
     if "fd" in case.when.arguments and case.when.arguments["fd"] not in case.given.dmabufs:
         return None
@@ -64,10 +69,15 @@ def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
     return RegistrationLoop(sweep, entry)  # type: ignore[arg-type]
 
 
+def _is_of_device(entry: Entry) -> bool:
+    """Whether an entry, or the library behind a door, is that of a device and not altered."""
+    return type(entry.library if isinstance(entry, RegMrEx) else entry) in (Libibverbs, Uverbs)
+
+
 class RegistrationLoop:
     """Registers and deregisters at each point of a group."""
 
-    def __init__(self, sweep: Sweep, entry: Libibverbs | Uverbs) -> None:
+    def __init__(self, sweep: Sweep, entry: Libibverbs | Uverbs | RegMrEx) -> None:
         self._sweep, self._entry = sweep, entry
         self.outer = setup_axes(sweep)
         self._success_number: int | None = None
@@ -89,7 +99,7 @@ class RegistrationLoop:
         addr, length = column["addr" if "addr" in column else "offset"], column["length"]
         codes = array("H", [_NO_CODE]) * len(group.points)
         plain, optional, release = self._calls(context, pd, column)
-        ibv_context, named = (pd.context_pointer, pd.pointer) if isinstance(self._entry, Libibverbs) else (0, 0)
+        ibv_context, named = (pd.context_pointer, pd.pointer) if not isinstance(self._entry, Uverbs) else (0, 0)
         loop = native.Loop(
             codes, plain, optional, OPTIONAL_ACCESS, release, ibv_context, named, column["access"], addr, length
         )
@@ -145,6 +155,12 @@ class RegistrationLoop:
     ) -> tuple[native.Call, native.Call, Callable[..., object]]:
         """The call, the one that takes its index where an optional flag is set, and what undoes either."""
         call, access, length, entry = context.case.when.call, column["access"], column["length"], self._entry
+        if isinstance(entry, RegMrEx):
+            library = cast(Libibverbs, entry.library)
+            made = (native.address(library.raw("ibv_reg_mr_ex")), pd.pointer, column["addr"], length)
+            ways = {"ibv_reg_mr": (*made, access), "ibv_reg_mr_iova": (*made, column.get("hca_va", 0), access)}
+            door = native.Call(native.function(_BY_DOOR[call]), ways[call])
+            return door, door, library.raw("ibv_dereg_mr")
         if call == "ibv_reg_dmabuf_mr":
             fd = context.dmabufs[str(context.case.when.arguments["fd"])].fd
             if isinstance(entry, Uverbs):
@@ -167,7 +183,7 @@ class RegistrationLoop:
 
     def _region(self, address: int, pd: Pd) -> Mr:
         """The region that the loop has not released."""
-        if isinstance(self._entry, Libibverbs):
+        if not isinstance(self._entry, Uverbs):
             return Mr.at(address)
         struct = IbvMr.from_buffer_copy(IbvMr.from_address(address))
         struct.context, struct.pd = pd.context_pointer, pd.pointer

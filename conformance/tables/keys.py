@@ -30,6 +30,7 @@ TABLE: Keys = {
     "about": Key("text", "what the table shows, for people"),
     "cases": Key("count", "how many cases the rows expand to", required=True),
     "entries": Key("entries"),
+    "also": Key("doors", "other ways into the verb by which the rows are run as well, each with its rule"),
     "given": Key("given"),
     "retired": Key("retired cases", "ids of cases that were given up, which are never used again"),
     "rows": Key("rows", required=True),
@@ -41,6 +42,7 @@ ROW: Keys = {
     "needs": Key("needs or axis"),
     "each": Key("axes of a row", "the axes"),
     "entries": Key("entries or axis"),
+    "also": Key("doors", "other ways into the verb by which the row is run as well, each with its rule"),
     "given": Key("given or axis"),
     "before": Key("steps before"),
     "call": Key("call name", "the judged call, if it is not the verb's own"),
@@ -49,6 +51,7 @@ ROW: Keys = {
     "afterwards": Key("steps"),
     "note": Key("text", "a remark for the result"),
     "hazardous": Key("truth", "it can take the kernel down"),
+    "ends_process": Key("truth", "it can end its own process, and not more"),
     "tier": Key("tier"),
     "sweep": Key("sweep"),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance.model import capability, vocabulary
@@ -123,7 +123,13 @@ class _Rows:
         self.table = table
         self.given = fields.get("given")
         self.entries = fields.get("entries")
+        self.also = self._doors(fields.get("also"))
         self.ids: dict[str, Node] = {}
+
+    def _doors(self, node: Node | None) -> dict[str, str]:
+        """The doors by which rows are run as well, each with the rule that it proves."""
+        fields = self.reader.mapping(node, "also", vocabulary.DOORS) if node else {}
+        return {door: self.reader.word(rule, "rule", self.registry) or "" for door, rule in fields.items()}
 
     def expand(self, row: Node) -> list[Case]:
         """Returns the cases of one row: one for each combination of axis values and entries."""
@@ -185,6 +191,7 @@ class _Rows:
                     reader.note(fields[key].location, f"a row that calls {parts.when.call} has no {key!r}")
         note = reader.text(fields["note"], "note") if "note" in fields else ""
         hazardous = reader.truth(fields.get("hazardous"), "hazardous")
+        ends_process = reader.truth(fields.get("ends_process"), "ends_process")
         tier = reader.word(fields.get("tier"), "tier", vocabulary.TIERS)
         chosen = fields.get("entries", self.entries)
         if chosen is not None and chosen.value == ():
@@ -193,8 +200,9 @@ class _Rows:
         # Use the location of the id in the row: after expansion the id's location is that of an axis value.
         own_location = row.value["id"].location if isinstance(row.value, dict) and "id" in row.value else row.location
         cases = []
-        for entry in entries:
-            suffix = f"@{entry}" if len(entries) > 1 else ""
+        doors = self._doors(fields["also"]) if "also" in fields else self.also
+        for entry in (*entries, *doors):
+            suffix = f"@{entry}" if len(entries) > 1 or entry in doors else ""
             case_id = f"{self.table}/{slug(row_id or 'row')}{suffix}"
             if case_id in self.ids and "id" in fields:
                 first = self.ids[case_id].location
@@ -220,12 +228,27 @@ class _Rows:
                     about=about or "",
                     note=note or "",
                     hazardous=hazardous,
+                    ends_process=ends_process,
                     tier=tier or "default",
                     kind=kind,
                     sweep=sweep,
                 )
             )
+            if doors.get(entry):
+                cases[-1] = _through_door(cases[-1], doors[entry], self.registry)
         return cases
+
+
+def _through_door(case: Case, rule: str, registry: Registry) -> Case:
+    """The case as one of the door's rule, which says that all of the row's rules hold there; their needs stay."""
+    needs = registry[rule].needs
+    sweep = case.sweep
+    if sweep:
+        clauses = tuple(
+            replace(each, rule=rule, needs=sweep.needs_of[each.rule]) if each.then else each for each in sweep.clauses
+        )
+        sweep = replace(sweep, clauses=clauses, needs_of={rule: needs})
+    return replace(case, rules=(rule,), needs=tuple(dict.fromkeys([*case.needs, *needs])), sweep=sweep)
 
 
 def _needs_of_operations(row: RowBody) -> list[str]:

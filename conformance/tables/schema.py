@@ -337,6 +337,7 @@ SHAPES: Mapping[str, Callable[[], Schema]] = {
     "subject": lambda: _words(vocabulary.VERBS),
     "entries": _entries,
     "entries or axis": lambda: _or_axis(_entries()),
+    "doors": lambda: _object({door: SHAPES["rule id"]() for door in vocabulary.DOORS}),
     "given": lambda: _ref("given"),
     "given or axis": lambda: _or_axis(_ref("given")),
     "rows": lambda: {"type": "array", "minItems": 1, "items": _ref("row")},

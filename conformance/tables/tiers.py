@@ -67,7 +67,7 @@ def cost(case: Case) -> float:
         cost *= case.sweep.size * _POINT
     if case.sweep is None and case.when.then.outcome == "open":
         cost += _OPEN
-    return cost + case.kind.traits.cost + _GUEST * case.hazardous
+    return cost + case.kind.traits.cost + _GUEST * case.alone
 
 
 def ordered(cases: Sequence[Case], seed: int | None) -> list[Case]:

@@ -204,7 +204,23 @@ EXPERIMENTAL_ACCESS_FLAGS = Enum(
     document="the vendor's page on memory region re-registration",
 )
 
+MR_INIT_ATTR_MASK = Enum(
+    "ibv_mr_init_attr_mask",
+    "IBV_REG_MR_MASK_",
+    "Which fields of struct ibv_mr_init_attr apply.",
+    (
+        V("IBV_REG_MR_MASK_IOVA", 1 << 0, "iova", since="59"),
+        V("IBV_REG_MR_MASK_ADDR", 1 << 1, "addr", since="59"),
+        V("IBV_REG_MR_MASK_FD", 1 << 2, "fd", since="59"),
+        V("IBV_REG_MR_MASK_FD_OFFSET", 1 << 3, "fd_offset", since="59"),
+        V("IBV_REG_MR_MASK_DMAH", 1 << 4, "dmah", since="59"),
+        V("IBV_REG_MR_MASK_BUF", 1 << 5, "buf, together with addr", since="64"),
+    ),
+    flags=True,
+)
+
 ALL = (
+    MR_INIT_ATTR_MASK,
     NODE_TYPE,
     TRANSPORT_TYPE,
     QP_STATE,

@@ -17,11 +17,16 @@ OBJECTS: Mapping[str, str] = {
     "struct ibv_mr *": "mr",
     "struct ibv_mw *": "window",
     "struct ibv_qp *": "qp",
+    "struct ibv_buf *": "buffer",
 }
 # The name of the one that a table means if it names none.
-_USUAL = {"window": "mw"}
+_USUAL = {"window": "mw", "buffer": "new_buffer"}
 # What a verb creates: the kind of the object, and its name in later steps.
-_PRODUCTS = {"struct ibv_mr *": ("mr", "new"), "struct ibv_mw *": ("window", "new_mw")}
+_PRODUCTS = {
+    "struct ibv_mr *": ("mr", "new"),
+    "struct ibv_mw *": ("window", "new_mw"),
+    "void *": ("buffer", "new_buffer"),
+}
 
 
 def arguments_of(verb: Verb) -> dict[str, ArgumentSpec]:

@@ -6,6 +6,7 @@ from conformance.verbs.structs import SIZE_T_AS_INT
 from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb
 
 DOCUMENT = "ibv_reg_mr(3)"
+DMAHS = ("NULL", "invented")  # what a table can give as a dma handle: none, or a pointer to memory of zeros
 
 _PD = Parameter("pd", "struct ibv_pd *", "The protection domain that the region joins.")
 _ADDR = Parameter(
@@ -113,6 +114,41 @@ REG_DMABUF_MR = Verb(
     since="34",
 )
 
+REG_MR_EX = Verb(
+    name="ibv_reg_mr_ex",
+    summary="Register memory, part of a dma-buf or of a buffer, as the fields say that the mask selects.",
+    returns="struct ibv_mr *",
+    parameters=(
+        _PD,
+        Parameter(
+            "mr_init_attr",
+            "struct ibv_mr_init_attr *",
+            "What to register.",
+            written_as=(
+                Parameter("length", "size_t", "The size of the region.", default="buf.size"),
+                Parameter("access", "int", "The rights of the region.", enum="ibv_access_flags"),
+                Parameter("comp_mask", "uint64_t", "Which fields apply.", enum="ibv_mr_init_attr_mask"),
+                Parameter("iova", "uint64_t", "As hca_va of ibv_reg_mr_iova.", default="0"),
+                Parameter("addr", "void *", "The first byte.", default="0"),
+                Parameter("fd", "int", "A dma-buf.", table=ArgumentSpec("object", "dmabuf", "minus_one")),
+                Parameter("fd_offset", "uint64_t", "Where in the dma-buf the region starts.", default="0"),
+                Parameter(
+                    "dmah", "struct ibv_dmah *", "A dma handle.", table=ArgumentSpec("word", "dmah", "NULL", DMAHS)
+                ),
+                Parameter("buf", "struct ibv_buf *", "A buffer.", default="NULL", nullable=True),
+            ),
+        ),
+    ),
+    convention=Convention.POINTER_OR_NULL,
+    success=_SUCCESS,
+    failure="NULL, and errno is the reason.",
+    document=DOCUMENT,
+    linkage=Linkage.EXPORTED,
+    command="REG_MR",
+    notes=("One among fd and addr is required; both cannot come together.", _RIGHTS),
+    since="59",
+)
+
 DEREG_MR = Verb(
     name="ibv_dereg_mr",
     summary="Deregister a region; its keys become invalid.",
@@ -136,4 +172,4 @@ DEREG_MR = Verb(
     ),
 )
 
-ALL = (REG_MR, REG_MR_IOVA, REG_DMABUF_MR, DEREG_MR)
+ALL = (REG_MR, REG_MR_IOVA, REG_DMABUF_MR, REG_MR_EX, DEREG_MR)

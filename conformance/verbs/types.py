@@ -20,6 +20,7 @@ class Convention(ClosedSet):
 
     POINTER_OR_NULL = "a pointer on success, NULL on failure with the reason in errno"
     ZERO_OR_ERRNO = "0 on success, the value of errno on failure"
+    FD_OR_MINUS_ONE = "a file descriptor on success, -1 on failure with the reason in errno"
     ZERO_OR_CODE = "0 on success, one code of an enumeration on failure"
 
 

@@ -62,3 +62,10 @@ def pinned_pages_begin_again(self: Device, region: Region, addr: int) -> int:
     found = plain(self).translate(region, addr)
     beyond = not region.access & ON_DEMAND and found - region.addr >= _SEEN_PAGES
     return found - _SEEN_PAGES if beyond else found
+
+
+@violates("IOVA-02", Device.place)
+def regions_past_the_end_have_no_end(self: Device, region: Region, addr: int, length: int) -> int | None:
+    """A region whose addresses pass the end of the address space is open at any address, and begins there."""
+    found = plain(self).place(region, addr, length)
+    return region.addr if found is None and region.iova + region.length > SPACE else found

@@ -300,3 +300,18 @@ def regions_of_earlier_binds_are_held(
     plain(self).bind(window, region, addr, length, access, key, queue)
     if before is not None and before is not window.region:
         before.windows.append(window)
+
+
+@violates("DEREG-01")
+class AdviceHoldsTheRegion(Device):
+    """A region cannot be deregistered after advice without FLUSH."""
+
+    def setup(self) -> None:
+        self._advised: set[int] = set()
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        super().advise(pd, advice, flags, sg_list)
+        self._advised |= set() if flags else {sge.lkey for sge in sg_list}
+
+    def busy(self, region: Region) -> bool:
+        return region.key in self._advised or super().busy(region)

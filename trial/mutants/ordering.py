@@ -275,3 +275,26 @@ def writes_come_in_two_parts(self: Device, addr: int, content: bytes) -> bool:
     if half and self.memory.fault_in(addr, len(content), write=True):
         return plain(self).put(addr + half, content[half:]) and plain(self).put(addr, content[:half])
     return plain(self).put(addr, content)
+
+
+_BOTH = FLUSH_GLOBAL | FLUSH_PERSISTENT
+
+
+@violates("REG-09", Device.allows)
+def one_right_for_both_flushes(self: Device, region: Region, right: int) -> bool:
+    """A request for both placements needs one of the two rights."""
+    return plain(self).allows(region, right) or (right == _BOTH and bool(region.access & _BOTH))
+
+
+@violates("REG-09", Device.allows)
+def no_right_for_both_flushes(self: Device, region: Region, right: int) -> bool:
+    """A request for both placements needs no right."""
+    return right == _BOTH or plain(self).allows(region, right)
+
+
+@violates("REG-09a", Device.write)
+def both_flushes_persist_ordinary_memory(self: Device, queue: Queue, request: SendRequest) -> str:
+    """A request for both placements does not look whether the memory is persistent."""
+    if request.opcode != "FLUSH_BOTH" or not self.allows_operation(queue, request):
+        return plain(self).write(queue, request)
+    return SUCCESS if self.target(queue, request, request.length) else self.refuse(queue, "REM_ACCESS_ERR")

@@ -193,3 +193,23 @@ def local_read_lost_for_sends(
     if isinstance(found, Region) and not write and self.opcode == "SEND" and not found.access & LOCAL_WRITE:
         return None
     return plain(self).local(lkey, domain, addr, length, write)
+
+
+@violates("REG-02a", Device.access_fault)
+def failures_have_a_number_without_a_name(self: Device, access: int) -> int:
+    """Access flags that no region can have are refused with the kernel's own 524."""
+    return 524 if plain(self).access_fault(access) else 0
+
+
+@violates("REG-02a", Device.range_fault)
+def ranges_have_a_number_without_a_name(self: Device, addr: int, length: int, access: int) -> int:
+    """Memory that cannot be registered is refused with the kernel's own 524."""
+    return 524 if plain(self).range_fault(addr, length, access) else 0
+
+
+@violates("DMA-04", Device.register_dmabuf)
+def the_probe_is_granted(self: Device, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
+    """A region of no bytes of no descriptor is granted."""
+    if fd >= 0 or length:
+        return plain(self).register_dmabuf(pd, offset, length, iova, fd, access)
+    return self.keep(Region(self.new_handle(), self.new_key(), self.domain_of(pd), 0, 0, iova, access))

@@ -280,3 +280,18 @@ class InputErrorForbidsDeregistration(Device):
             self._hurt.remove(handle)
             raise Refused(errno.EBUSY)
         super().deregister(handle)
+
+
+@violates("REREG-19", Device.absent_code)
+def an_absent_verb_is_a_command_error(self: Device) -> int:
+    """Where the provider lacks the verb the code says that the region should not be used."""
+    return CMD
+
+
+@violates("REREG-19", Device.rereg_code)
+def an_absent_verb_ends_the_region(self: Device, handle: int, change: Change) -> tuple[int, int, Region | None]:
+    """Where the provider lacks the verb the region has been deregistered all the same."""
+    found = self.regions.get(handle)
+    if found is not None and not self.stack.has("rereg_mr"):
+        found.usable = False
+    return plain(self).rereg_code(handle, change)

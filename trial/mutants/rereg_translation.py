@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from reference.device import Device
-from reference.memory import PAGE
+from reference.memory import PAGE, SPACE
 from reference.objects import REMOTE_READ, REMOTE_WRITE, ZERO_BASED, Domain, Refused, Region
 from reference.reregistration import CHANGE_ACCESS, CHANGE_PD, CHANGE_TRANSLATION, CHANGES, Change
 from trial.mutants.bases import Remembering, Wanted
@@ -217,3 +217,11 @@ def domain_and_access_lose_remote_write(self: Device, region: Region, change: Ch
     if change.flags == CHANGE_PD | CHANGE_ACCESS:
         access &= ~(REMOTE_WRITE & ~region.access)
     return domain, addr, length, iova, access
+
+
+@violates("REREG-13", Device.apply)
+def unselected_lengths_are_looked_at(self: Device, region: Region, change: Change) -> None:
+    """A change is refused for a length that is too large, although it is not selected."""
+    if not change.flags & CHANGE_TRANSLATION and change.length >= SPACE - 1:
+        raise Refused(errno.EINVAL)
+    plain(self).apply(region, change)

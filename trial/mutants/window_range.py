@@ -144,3 +144,14 @@ class LengthOfABindOfThirtyTwoBits(Device):
         self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
     ) -> None:
         super().bind(window, region, addr, length & 0xFFFFFFFF, access, key, queue)
+
+
+@violates("BIND-10")
+class NoBytesAreTheWholeRegion(Device):
+    """A window of type 2 that is bound to no bytes opens its region from there on."""
+
+    def bind(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+    ) -> None:
+        left = region.iova + region.length - addr if region is not None and window.kind == 2 else 0
+        super().bind(window, region, addr, length or left, access, key, queue)

@@ -10,10 +10,9 @@ from trial.mutants.advice_pages import OnlyFlushedAdviceIsFollowed
 from trial.mutants.bind_posting import BindFaultsAreFoundInCompletions
 from trial.mutants.ordering import RelaxedOrderingIgnored
 from trial.mutants.rereg_access import KeysKept
-from trial.mutants.rereg_special import NoChangeOfOnDemandRegions
 from trial.personas.persona import Persona
 from trial.personas.queueing import NoQueryOfQueuePairs, ReadSinksNeedRemoteWrite
-from trial.personas.registering import HugePagesNotOffered, LowestFreeKey, NoRemoteKeyWithoutRights
+from trial.personas.registering import HugePagesNotOffered, LastKeyComesBack, LowestFreeKey, NoRemoteKeyWithoutRights
 from trial.personas.windows import WindowsOfTwoGigabytes
 
 MASKS: Mapping[type[Device], tuple[str, ...]] = {
@@ -29,7 +28,6 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     WindowsOfTwoGigabytes: ("end-of-a-bind-wraps", "huge-lengths-are-signed", "wrapping-bind-is-cut-at-the-region"),
     # Advice without FLUSH does nothing, whosever the region is.
     OnlyFlushedAdviceIsFollowed: ("asynchronous-advice-for-every-domain",),
-    NoChangeOfOnDemandRegions: ("on-demand-regions-keep-their-domain",),
     # There is no old key.
     KeysKept: ("old-key-serves",),
     # Memory without LOCAL_WRITE has no REMOTE_WRITE either, and is refused for that.
@@ -39,6 +37,7 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     HugetlbWithoutPagingRefused: ("dmabuf-every-flag", "dmabuf-on-demand"),
     # The old key is that of a new region.
     LowestFreeKey: ("stale-keys-found", "posted-receives-keep-their-region"),
+    LastKeyComesBack: ("stale-keys-found", "posted-receives-keep-their-region"),
     # Nobody has a key with which to read it.
     NoRemoteKeyWithoutRights: ("remote-read-by-local-read",),
     # The completion finds what the posting does not.

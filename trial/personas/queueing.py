@@ -44,13 +44,6 @@ class StateOfTheProgram(Device):
         return queue.asked_state
 
 
-class StateNotFilledIn(Device):
-    """ibv_query_qp does not fill the state in, so that it is RESET always."""
-
-    def query_qp(self, queue: Queue) -> str:
-        return "RESET"
-
-
 class DeadAfterReset(Device):
     """A queue pair goes through RESET and is connected again, but nothing that it sends arrives any more."""
 

@@ -57,6 +57,25 @@ class LowestFreeKey(Device):
         return next(index << 8 for index in itertools.count(1) if index << 8 not in self.keys)
 
 
+class LastKeyComesBack(Device):
+    """A new region gets the key that was given back last."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._given_back: list[int] = []
+
+    def forget_key(self, region: Region) -> None:
+        super().forget_key(region)
+        self._given_back.append(region.key)
+
+    def new_key(self) -> int:
+        while self._given_back:
+            key = self._given_back.pop()
+            if key not in self.keys:
+                return key
+        return super().new_key()
+
+
 # Re-registration
 
 

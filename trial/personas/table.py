@@ -1,6 +1,6 @@
 """The personas, as data. The paths beginning with `drivers/` and `include/` are of Linux, the others of rdma-core.
 
-Read from Linux of several versions up to 7.2 and from rdma-core 691953d. Not for what a behaviour does (registering.py,
+Read from Linux 7.2 and from rdma-core 691953d. Not for what a behaviour does (registering.py,
 queueing.py, windows.py, and the permitted variants, some of which were found in drivers).
 """
 
@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reference.device import Device
-from trial.mutants.access_flags import HugetlbWithoutPagingRefused, UnknownBitsAreNotSupported
+from trial.mutants.access_flags import HugetlbWithoutPagingRefused
 from trial.mutants.advice_pages import OnlyFlushedAdviceIsFollowed
 from trial.mutants.bind_failures import FailuresCarryVendorErrors
 from trial.mutants.bind_posting import BindFaultsAreFoundInCompletions
-from trial.mutants.deregistration import BoundRegionIsEinval
 from trial.mutants.extent import HandlesAreReused
 from trial.mutants.keys import KeysHaveTagZero
-from trial.mutants.on_demand import OnDemandPagesAreBroughtInAtOnce
 from trial.mutants.ordering import RelaxedOrderingIgnored
-from trial.mutants.rereg_access import KeysKept, KeysOfAnotherIndex
-from trial.mutants.rereg_special import NoChangeOfOnDemandRegions
+from trial.mutants.rereg_access import KeysKept
 from trial.mutants.rereg_structure import LibraryIgnoresUnselectedAccess
 from trial.personas.persona import Persona
 from trial.personas.queueing import (
@@ -37,12 +34,12 @@ from trial.personas.queueing import (
     ReadSinksNeedRemoteWrite,
     ReceivesHaveOneElement,
     ReceivesNeedAnElement,
-    StateNotFilledIn,
     StateOfTheProgram,
     UnreliableWritesOnDemandAreLost,
 )
 from trial.personas.registering import (
     HugePagesNotOffered,
+    LastKeyComesBack,
     LowestFreeKey,
     NoChangeAfterAFailedOne,
     NoChangeIsACommandError,
@@ -59,14 +56,14 @@ from trial.personas.windows import (
     NoEmptyTypeTwo,
     NoZeroBasedTypeOne,
     UnbindingKeepsTheKey,
+    WindowsCannotBeBound,
     WindowsOfTwoGigabytes,
 )
 
 _HW = "drivers/infiniband/hw"
 # What the kernel's RDMA core does before it asks a driver, and the library's handles.
 _CORE: Mapping[type[Device], str] = {
-    UnknownBitsAreNotSupported: "include/rdma/ib_verbs.h: ib_check_mr_access",
-    HandlesAreReused: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr, by uobj_alloc",
+    HandlesAreReused: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr, by uobj_alloc"
 }
 _CHANGES: Mapping[type[Device], str] = {
     NoChangeIsACommandError: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_rereg_mr"
@@ -96,9 +93,8 @@ _MLX5 = Persona(
         NoZeroBasedTypeOne: "providers/mlx5/qp.c: mlx5_bind_mw",
         NoBindOfZeroBasedRegions: "providers/mlx5/qp.c: mlx5_bind_mw",
         WindowsOfTwoGigabytes: "providers/mlx5/qp.c: set_bind_wr",
-        KeysOfAnotherIndex: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr, where the key is replaced",
-        NoChangeOfOnDemandRegions: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr",
-        OnDemandPagesAreBroughtInAtOnce: f"{_HW}/mlx5/mr.c: mlx5_ib_reg_user_mr, by mlx5_ib_init_odp_mr",
+        KeysKept: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr, by mlx5r_umr_rereg_pd_access",
+        LastKeyComesBack: f"{_HW}/mlx5/mr.c: mlx5_ib_dereg_mr, which gives keys back to a pool",
         OnlyFlushedAdviceIsFollowed: f"{_HW}/mlx5/odp.c: mlx5_ib_advise_mr_prefetch, which queues what is not flushed",
         FailuresCarryVendorErrors: "providers/mlx5/cq.c: mlx5_handle_error_cqe",
         UnreliableWritesOnDemandAreLost: f"{_HW}/mlx5/odp.c: internal_fill_odp_caps, which declares none",
@@ -126,6 +122,7 @@ _IRDMA: Mapping[type[Device], str] = {
     **_CORE,
     **_CHANGES,
     AbsentTypesAreInvalid: "providers/irdma/uverbs.c: irdma_ucreate_qp_ex",
+    KeysKept: f"{_HW}/irdma/verbs.c: irdma_rereg_user_mr",
     RelaxedOrderingIgnored: f"{_HW}/irdma/verbs.c: irdma_hwreg_mr, by irdma_get_mr_access",
     FailuresCarryVendorErrors: f"{_HW}/irdma/verbs.c: irdma_process_cqe",
 }
@@ -179,7 +176,6 @@ _BNXT_RE = Persona(
         **_CORE,
         AbsentTypesAreInvalid: "providers/bnxt_re/verbs.c: bnxt_re_check_qp_limits",
         DeadAfterReset: "providers/bnxt_re/verbs.c: bnxt_re_modify_qp, which leaves the sequence numbers",
-        RelaxedOrderingIgnored: f"{_HW}/bnxt_re/ib_verbs.c: __from_ib_access_flags",
     },
     claims=_without(f"{_HW}/bnxt_re/ib_verbs.c: bnxt_re_query_device", *_WINDOWS),
 )
@@ -226,12 +222,12 @@ _MANA = Persona(
         **_without("providers/mana/qp.c: mana_create_qp", "uc", "ud", "xrc"),
         **_without(f"{_HW}/mana/device.c: mana_ib_dev_ops", *_PAGING, *_CHANGING, *_WINDOWS, *_FLUSHING, "rc_srq"),
         **_without("providers/mana/wr.c: is_opcode_supported", "atomics"),
-        **_without(f"{_HW}/mana/mr.c: mana_ib_reg_user_mr", "zero_based"),
     },
     {
         **_CORE,
         HugetlbWithoutPagingRefused: f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
         UnsupportedFlagsAreInvalid: f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
+        WindowsCannotBeBound: f"{_HW}/mana/mr.c: mana_ib_alloc_mw, of which mana_ib_query_device says nothing",
         NoQueryOfQueuePairs: f"{_HW}/mana/device.c: mana_ib_dev_ops",
         NoPostingInError: "providers/mana/wr.c: mana_ib_post_send",
         RelaxedOrderingIgnored: f"{_HW}/mana/mr.c: mana_ib_verbs_to_gdma_access_flags",
@@ -251,7 +247,6 @@ _ERDMA = Persona(
     },
     {
         **_CORE,
-        StateNotFilledIn: f"{_HW}/erdma/erdma_verbs.c: erdma_query_qp",
         NegativeIoErrorInError: "providers/erdma/erdma_verbs.c: erdma_post_send, erdma_post_recv",
         NegativeErrnoWhenPosted: "providers/erdma/erdma_verbs.c: erdma_push_one_sqe",
         ReceivesHaveOneElement: "providers/erdma/erdma_verbs.c: push_recv_wqe",
@@ -273,7 +268,6 @@ _CXGB4 = Persona(
     },
     {
         **_CORE,
-        BoundRegionIsEinval: f"{_HW}/cxgb4/mem.c: c4iw_dereg_mr",
         NegativeErrnoWhenPosted: "providers/cxgb4/qp.c: c4iw_post_send",
         ReadsHaveOneElement: "providers/cxgb4/qp.c: build_rdma_read",
         ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",

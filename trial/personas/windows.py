@@ -6,7 +6,7 @@ import errno
 
 from conformance.bench.work_requests import BindInfo
 from reference.device import Device
-from reference.objects import ZERO_BASED, Region, Window
+from reference.objects import ZERO_BASED, Refused, Region, Window
 from reference.queues import Queue
 
 _LONGEST = 1 << 31
@@ -66,3 +66,20 @@ class BindsOnReliableConnectionsOnly(Device):
 
     def wrong_queue(self, kind: str) -> bool:
         return kind != "RC"
+
+
+class WindowsCannotBeBound(Device):
+    """Windows can be allocated and deallocated, though no bind of them can be posted."""
+
+    def alloc_mw(self, pd: int, kind: int) -> Window:
+        domain = self.domain_of(pd)
+        if self.no_such_type(kind):
+            raise Refused(errno.EINVAL)
+        window = Window(kind, domain, self.new_key())
+        domain.users += 1
+        self.windows.append(window)
+        self.keys[window.key] = window
+        return window
+
+    def bind_fault(self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool) -> int:
+        return errno.EOPNOTSUPP

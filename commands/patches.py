@@ -1,0 +1,79 @@
+"""`rdma-cts patches`: what mends the defects of Soft-RoCE, as series for `git am`, made from source trees."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from commands import run_arguments
+from commands.output import out_directory, show
+from conformance.errors import UserError
+from conformance.run_options import given_path
+from fixtures.guest.changes import read_changes
+from patches.letters import letters_of, seen_in
+from patches.series import NOBODY, part_of, write_series
+from patches.tree import PROJECTS, Tree, read_tree
+from reports.digest import read
+from reproducers.of_runs import basis_of, unknown_device
+
+NAME = "patches"
+HELP = "Write the changes that mend the defects of Soft-RoCE as patches for git am, made from source trees."
+_SIGNED = re.compile(r"[^<>\n]*[^<>\s] <[^<>@\s]+@[^<>@\s]+>\Z")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    for name, project in PROJECTS.items():
+        parser.add_argument(f"--{name}", type=Path, metavar="TREE", help=f"a source tree of {project.title}; only read")
+    parser.add_argument(
+        "--out", type=out_directory, required=True, metavar="DIR", help="a directory for each tree there"
+    )
+    parser.add_argument("--features", action="store_true", help="after these, a second series: what is lacking")
+    parser.add_argument(
+        "--signoff", default="", metavar="NAME <MAIL>", help="who signs the patches off, and sends them"
+    )
+    parser.add_argument("--run", type=given_path, metavar="DIR", help="a run whose observations and oopses are told")
+    run_arguments.add_cases_argument(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Writes the series; exit status 0, with a line for each change that does not fit a tree."""
+    if arguments.signoff and not _SIGNED.match(arguments.signoff):
+        raise UserError(f'--signoff {arguments.signoff!r}: "Name <mail@host>" is expected')
+    trees = list(_trees(arguments))
+    suite = run_arguments.suite_from(arguments)
+    run = read(arguments.run) if arguments.run else None
+    basis = basis_of(arguments.run) if arguments.run else unknown_device()
+    changes = read_changes()
+    written = 0
+    for tree in trees:
+        show(tree.remarks, sys.stderr)
+        mine = part_of(tree, changes)
+        letters = letters_of(tree, mine, suite, basis, arguments.signoff, seen_in(mine, run))
+        defects, features = ([each for each in mine if each.feature is feature] for feature in (False, True))
+        for before, wanted, folder in (
+            ((), defects, ""),
+            (defects, features if arguments.features else [], "-features"),
+        ):
+            if not wanted:
+                continue
+            out = arguments.out / f"{tree.name}{folder}"
+            made = write_series(tree, before, wanted, letters, arguments.signoff or NOBODY, out)
+            written += len(made.written)
+            for name, reason in made.misfits.items():
+                print(f"{tree.path}: the change {name} does not fit and is left out: {reason}", file=sys.stderr)
+            print(f"{out}: {len(made.written)} patches")
+    if not written:
+        raise UserError("no change fits", hint="the lines above say why")
+    return 0
+
+
+def _trees(arguments: argparse.Namespace) -> Iterator[Tree]:
+    given = {name: path for name in PROJECTS if (path := getattr(arguments, name.replace("-", "_")))}
+    if not given:
+        raise UserError("no tree is given", hint="--linux TREE, --rdma-core TREE, or both")
+    for name, path in given.items():
+        yield read_tree(name, path)

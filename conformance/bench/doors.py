@@ -1,0 +1,54 @@
+"""Other doors to a verb: entries whose calls are made by a verb that can do the same.
+
+`reg_mr_ex`: ibv_reg_mr_ex makes every region, so that rows of the older verbs are run through it without being written
+again. Not for the rows of ibv_reg_mr_ex itself, which are in a folder of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from conformance.bench.calls import Pd, Return
+from conformance.bench.interface import Entry
+from conformance.verbs import ENUMS
+
+_MASK = ENUMS["ibv_mr_init_attr_mask"]
+ADDR, IOVA = _MASK.value_of("ADDR"), _MASK.value_of("IOVA")
+DMABUF = _MASK.mask_of("FD", "FD_OFFSET", "IOVA")
+
+
+def start_of(given: Mapping[str, Any]) -> int:
+    """The first byte of a region, in the process or in a dma-buf, by the arguments of the call that makes it."""
+    if "comp_mask" in given:
+        return int(given["fd_offset"] if given["comp_mask"] & _MASK.value_of("FD") else given["addr"])
+    return int(given["addr"] if "addr" in given else given["offset"])
+
+
+class RegMrEx:
+    """The libibverbs entry, with every region made by ibv_reg_mr_ex."""
+
+    name = "reg_mr_ex"
+
+    def __init__(self, library: Entry) -> None:
+        self.library = library
+
+    def __getattr__(self, verb: str) -> Callable[..., Return]:
+        """Every other verb as the library has it."""
+        return getattr(self.library, verb)  # type: ignore[no-any-return]
+
+    def offers(self, verb: str) -> bool:
+        """Whether the library has the verb, and this door."""
+        return self.library.offers("reg_mr_ex") and self.library.offers(verb)
+
+    def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
+        """ADDR."""
+        return self.library.reg_mr_ex(pd, length, access, ADDR, 0, addr, 0, 0, "NULL", None)
+
+    def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
+        """ADDR and IOVA."""
+        return self.library.reg_mr_ex(pd, length, access, ADDR | IOVA, hca_va, addr, 0, 0, "NULL", None)
+
+    def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
+        """FD, FD_OFFSET and IOVA."""
+        return self.library.reg_mr_ex(pd, length, access, DMABUF, iova, 0, fd, offset, "NULL", None)

@@ -1,0 +1,157 @@
+"""ibv_reg_mr_ex of ibv_reg_mr(3), buffers of ibv_alloc_buf(3), and what the kernel tells of a region.
+
+Each decision is a method, as in regions.py.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+from conformance.bench.memory_areas import Part
+from conformance.verbs import ENUMS
+from reference.memory import Range
+from reference.objects import Refused, Region
+from reference.regions import Regions
+
+_MASK = ENUMS["ibv_mr_init_attr_mask"]
+IOVA, ADDR, FD, FD_OFFSET, DMAH, BUF = (_MASK.value_of(name) for name in _MASK.short_names)
+KNOWN = _MASK.mask_of(*_MASK.short_names)
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """The struct ibv_mr_init_attr of a registration; `dmah` is NULL or `invented`, `buf` a buffer's handle or None."""
+
+    length: int
+    access: int
+    comp_mask: int
+    iova: int
+    addr: int
+    fd: int
+    fd_offset: int
+    dmah: str
+    buf: int | None
+
+
+@dataclass
+class Buffer:
+    """A buffer: its handle, its memory, and the domain that allocated it."""
+
+    handle: int
+    memory: Range
+    pd: int
+    size: int
+
+    @property
+    def addr(self) -> int:
+        """The mapped address."""
+        return self.memory.addr
+
+
+class Extended(Regions):
+    """What newer verbs add to regions."""
+
+    extended = False  # whether a region was made by ibv_reg_mr_ex
+
+    def reg_mr_ex(
+        self,
+        pd: int,
+        length: int,
+        access: int,
+        comp_mask: int,
+        iova: int,
+        addr: int,
+        fd: int,
+        fd_offset: int,
+        dmah: str,
+        buf: int | None,
+    ) -> Region:
+        """ibv_reg_mr_ex. Raises Refused."""
+        asked = Attributes(length, access, comp_mask, iova, addr, fd, fd_offset, dmah, buf)
+        fault = self.mask_fault(asked) or (self.buffer_fault(pd, asked) if asked.comp_mask & BUF else 0)
+        if fault:
+            raise Refused(fault)
+        self.extended = True
+        if comp_mask & FD and not comp_mask & ADDR:
+            return self.register_dmabuf(pd, fd_offset, length, iova, fd, access)
+        return self.register_ex(pd, addr, length, self.ex_base(asked), self.ex_access(asked))
+
+    def ex_access(self, asked: Attributes) -> int:
+        """Returns the access flags to register with."""
+        return asked.access
+
+    def mask_fault(self, asked: Attributes) -> int:
+        """Returns the errno for a mask that names no region, or 0."""
+        if asked.comp_mask & ~KNOWN or asked.comp_mask & DMAH:
+            return errno.EOPNOTSUPP
+        if self.is_ambiguous(asked.comp_mask) or self.is_incomplete(asked.comp_mask):
+            return errno.EINVAL
+        return 0
+
+    def is_ambiguous(self, comp_mask: int) -> bool:
+        """Returns whether it names both memory and a dma-buf."""
+        return bool(comp_mask & (ADDR | BUF)) and bool(comp_mask & (FD | FD_OFFSET))
+
+    def is_incomplete(self, comp_mask: int) -> bool:
+        """Returns whether it names neither memory nor a whole dma-buf."""
+        return not comp_mask & ADDR and comp_mask & (FD | FD_OFFSET | IOVA) != FD | FD_OFFSET | IOVA
+
+    def ex_base(self, asked: Attributes) -> int:
+        """Returns the address by which keys reach the first byte: the iova only if the mask has it."""
+        return asked.iova if asked.comp_mask & IOVA else asked.addr
+
+    def register_ex(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        """Registers memory as ibv_reg_mr_iova does. Raises Refused."""
+        return self.register(pd, addr, length, hca_va, access)
+
+    # Buffers
+
+    def alloc_buf(self, pd: int, size: int) -> Buffer:
+        """ibv_alloc_buf. Raises Refused."""
+        self.domain_of(pd)
+        if size > 1 << 47:
+            raise Refused(errno.ENOMEM)
+        buffer = Buffer(self.new_handle(), self.memory.allocate("anonymous", self.buffer_size(size)), pd, size)
+        self.buffers[buffer.handle] = buffer
+        return buffer
+
+    def buffer_size(self, size: int) -> int:
+        """Returns how many bytes are mapped for a buffer."""
+        return size
+
+    def free_buf(self, handle: int) -> None:
+        """ibv_free_buf."""
+        self.buffers.pop(handle).memory.close()
+
+    def reg_buf_mr(self, pd: int, buf: int, addr: int, length: int, access: int) -> Region:
+        """ibv_reg_buf_mr. Raises Refused."""
+        return self.reg_mr_ex(pd, length, access, BUF | ADDR, 0, addr, -1, 0, "NULL", buf)
+
+    def buffer_fault(self, pd: int, asked: Attributes) -> int:
+        """Returns the errno for a range that is not in the buffer, or for another domain; 0 if there is no fault."""
+        buffer = self.buffers[asked.buf or 0]
+        if self.is_foreign(buffer, pd) or self.leaves_buffer(Part(buffer.addr, buffer.size), asked.addr, asked.length):
+            return errno.EINVAL
+        return 0
+
+    def is_foreign(self, buffer: Buffer, pd: int) -> bool:
+        """Returns whether another domain allocated the buffer."""
+        return buffer.pd != pd
+
+    def leaves_buffer(self, buffer: Part, addr: int, length: int) -> bool:
+        """Returns whether a range is not within a buffer."""
+        return addr < buffer.addr or addr + length > buffer.addr + buffer.size
+
+    def export_buf_dmabuf_fd(self, buf: int) -> int:
+        """ibv_export_buf_dmabuf_fd. Raises Refused: no buffer is a dma-buf here."""
+        raise Refused(errno.ENODATA)
+
+    # What the kernel tells
+
+    def query_mr(self, handle: int) -> tuple[int, int, int, int]:
+        """UVERBS_METHOD_QUERY_MR: lkey, rkey, length and iova. Raises Refused."""
+        if handle not in self.regions:
+            raise Refused(errno.ENOENT)
+        region = self.regions[handle]
+        return region.key, region.key, region.length, region.iova

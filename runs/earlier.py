@@ -1,0 +1,74 @@
+"""Earlier runs: the latest one that knows of a defect, a case or a rule, and the cases of one that are run again.
+
+Not for the directories of runs (folder.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from conformance.errors import UserError
+from conformance.model.verdict import INCOMPLETE, VIOLATIONS
+from conformance.results.records import FILE_NAME as RESULTS
+from conformance.run_options import RunOptions
+from conformance.tables.suite import POINT
+from reports import summary
+from reports.digest import Digest, read
+from reports.explanations import FINGERPRINT, defect_of
+from runs.folder import OUT, latest, latest_first
+
+_RULE = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
+
+
+def run_about(wanted: str) -> Path | None:
+    """The latest run in OUT that has shown a defect, or that has a result of a case or a rule; else the latest one."""
+    file = RESULTS if "/" in wanted else summary.FILE_NAME
+    if "/" in wanted:
+        text = f'"case":"{wanted.partition(POINT)[0]}"'
+    elif _RULE.fullmatch(wanted.upper()):
+        text = f'"{wanted.upper()}": "'
+    else:
+        text = f'"{wanted}'
+    found = (folder for folder in latest_first(OUT) if _has(folder / file, text.encode()))
+    return next(found, latest(OUT))
+
+
+def _has(file: Path, text: bytes) -> bool:
+    try:
+        return text in file.read_bytes()
+    except OSError:
+        return False
+
+
+def with_earlier(options: RunOptions, failed: Path | None) -> RunOptions:
+    """The options with the cases of defects in place of fingerprints, and with those that failed in a run.
+
+    `failed` is a run, or a directory whose latest run is meant.
+
+    Raises UserError if no run has the defect, or if no case failed.
+    """
+    only = [case for each in options.only for case in _cases(each)]
+    if failed:
+        folder = failed if (failed / RESULTS).exists() else latest(failed)
+        if folder is None:
+            raise UserError(f"there is no run in {failed}", hint="--failed DIR names one")
+        only += _failed(read(folder))
+    return replace(options, only=tuple(dict.fromkeys(only)))
+
+
+def _cases(wanted: str) -> Iterable[str]:
+    """The cases of a defect; what is no fingerprint is a case."""
+    if not FINGERPRINT.fullmatch(wanted):
+        return [wanted]
+    folder = run_about(wanted)
+    return defect_of(wanted, read(folder) if folder else None, "--failed")[0].cases
+
+
+def _failed(run: Digest) -> Iterator[str]:
+    cases = [record["case"] for record in run.results if record["effective"] in (*VIOLATIONS, *INCOMPLETE)]
+    if not cases:
+        raise UserError(f"no case of {run.directory} has failed")
+    yield from cases

@@ -1,0 +1,83 @@
+"""What an earlier run has shown is found again: for `explain` and `reproducer`, and for a run of the same cases."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from commands.__main__ import main
+from conformance.errors import UserError
+from conformance.run_options import RunOptions
+from made_history import SUITE, run_of, write_run
+from reports.digest import read
+from reports.terminal import summary
+from runs.earlier import run_about, with_earlier
+
+CASE = SUITE.cases[2].id
+
+
+@pytest.fixture(autouse=True)
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two runs: the first has two violations, and one case that is not decided; the second is clean."""
+    monkeypatch.chdir(tmp_path)
+    runs = {"first": {2: "FAIL", 4: "FAIL", 5: "MISSED"}, "second": {}}
+    for at, (name, verdicts) in enumerate(runs.items(), 1):
+        folder = tmp_path / "out" / name
+        write_run(folder, run_of(verdicts))
+        os.utime(folder / "results.jsonl", (at, at))
+    return tmp_path / "out"
+
+
+def fingerprint(out: Path) -> str:
+    """The fingerprint of the one defect."""
+    return read(out / "first").defects[0].fingerprint
+
+
+def test_a_defect_is_found_in_the_run_that_has_shown_it(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", fingerprint(out)]) == 0
+    assert f"defect {fingerprint(out)}  (fake0, host, kernel 7.2.0; out/first)" in capsys.readouterr().out
+
+
+def test_the_latest_run_that_has_a_case_is_asked_about_it() -> None:
+    assert run_about(CASE) == Path("out/second")
+    assert run_about("REG-01") == Path("out/second")
+    assert run_about("reg_mr/never/run") == Path("out/second")
+
+
+def test_a_run_of_other_cases_hides_nothing(out: Path) -> None:
+    later = out / "third"
+    write_run(later, run_of({}))
+    kept = [line for line in (later / "results.jsonl").read_text().splitlines() if CASE not in line]
+    (later / "results.jsonl").write_text("\n".join(kept) + "\n")
+    assert run_about(CASE) == Path("out/second")
+
+
+def test_a_fingerprint_stands_for_the_cases_of_the_defect(out: Path) -> None:
+    cases = read(out / "first").defects[0].cases
+    assert with_earlier(RunOptions(only=(fingerprint(out)[:6],)), None).only == tuple(cases)
+    assert with_earlier(RunOptions(only=(CASE,)), None).only == (CASE,)
+
+
+def test_failed_are_the_cases_that_failed_or_were_not_decided(out: Path) -> None:
+    expected = tuple(SUITE.cases[number].id for number in (2, 4, 5))
+    assert with_earlier(RunOptions(), out / "first").only == expected
+    os.utime(out / "first/results.jsonl", (9, 9))
+    assert with_earlier(RunOptions(), Path("out")).only == expected
+
+
+def test_a_run_without_failures_has_none_to_run_again(out: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no case of .*second has failed"):
+        with_earlier(RunOptions(), out / "second")
+    with pytest.raises(UserError, match=r"there is no run in .*nowhere"):
+        with_earlier(RunOptions(), tmp_path / "nowhere")
+    with pytest.raises(UserError, match="has no defect abcdef"):
+        with_earlier(RunOptions(only=("abcdef",)), None)
+
+
+def test_the_last_lines_name_the_program_and_the_next_run(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = summary(read(out / "first"), Path("out/first"))
+    assert f"C program: ./rdma-cts reproducer {fingerprint(out)} --run out/first" in text
+    assert "again: ./rdma-cts run --failed out/first" in text
+    assert f"reproducer {fingerprint(out)} --run " in (out / "first/report.html").read_text()

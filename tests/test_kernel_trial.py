@@ -1,0 +1,267 @@
+"""The trial of mutants of the driver: what is read, what is run, and what comes of it, without guest and compiler."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from conformance.errors import UserError
+from conformance.model.case import Case
+from conformance.model.kind import Kind
+from conformance.tables.suite import load_suite
+from fixtures.guest.changes import Change
+from trial import kernel_runs
+from trial.kernel import report
+from trial.kernel.guest import Answer, Guests, Lost, NoSession
+from trial.kernel.modules import Modules, NotMade
+from trial.kernel.mutant import Mutant, chosen_mutants, read_mutants
+from trial.kernel.trying import (
+    ACCEPTED,
+    BROKEN,
+    BY_ITS_RULE,
+    ELSEWHERE,
+    EQUIVALENT,
+    FALSE_ALARM,
+    HANG,
+    NO_FIT,
+    NOT_COMPILED,
+    NOT_LOADED,
+    SURVIVED,
+    Finding,
+    Trial,
+    own_cases,
+    suited,
+)
+
+SUITE = load_suite()
+OWN, OTHER = (next(case for case in SUITE.cases if case.rules == (rule,)) for rule in ("REG-20", "REG-05"))
+CASES = [OWN, OTHER]
+DOCUMENT = """\
+name: {name}
+about: The last byte is refused.
+rules: [REG-20]
+kind: range
+edits:
+  - file: linux/rxe_mr.c
+    instead: a
+    text: b
+"""
+
+
+def mutant(name: str = "last-byte-refused", **more: Any) -> Mutant:
+    change = Change(name, "The last byte is refused.", ("REG-20",), (), (), name)
+    return dataclasses.replace(Mutant(change, "rxe_mr", "range", False, False, False, ""), **more)
+
+
+class Driver:
+    """Stands for compiler and guests: `violated` are the rules that a case reports with a mutant, by their names."""
+
+    def __init__(self, violated: dict[tuple[str, str], str] | None = None) -> None:
+        self.violated = violated or {}
+        self.unfit: set[str] = set()
+        self.not_compiled: set[str] = set()
+        self.refused: set[str] = set()
+        self.events: dict[tuple[str, str], Exception] = {}
+        self.started = 0
+        self.module = ""
+
+    # The modules
+
+    def check(self, changes: Sequence[Change]) -> None:
+        if unfit := self.unfit & {change.name for change in changes}:
+            raise NotMade(f"no anchor of {unfit}", fits=False)
+
+    def of(self, changes: Sequence[Change]) -> str:
+        self.check(changes)
+        if self.not_compiled & {change.name for change in changes}:
+            raise NotMade("rxe_mr.c:1:1: error: what", fits=True)
+        return " ".join(change.name for change in changes)
+
+    # The guests
+
+    def start(self, cases: Sequence[Case]) -> Driver:
+        self.started, self.module = self.started + 1, ""
+        return self
+
+    @property
+    def loads(self) -> int:
+        return 0
+
+    def load(self, module: str) -> str:
+        self.module = module
+        return "insmod: refused" if self.refused & set(module.split()) else ""
+
+    def run(self, cases: Sequence[str], all_of_them: bool = False) -> Iterator[Answer]:
+        for case in cases:
+            for name in [*self.module.split(), ""]:
+                if event := self.events.get((name, case)) or self.events.get((name, "")):
+                    raise event
+            rules = tuple(
+                rule for (name, at), rule in self.violated.items() if at == case and name in (*self.module.split(), "")
+            )
+            verdict = "BROKEN" if "BROKEN" in rules else "FAIL" if rules else "PASS"
+            yield Answer(case, verdict, () if verdict == "BROKEN" else rules, "why", 0.1)
+            if rules and verdict == "FAIL" and not all_of_them:
+                return
+
+    def close(self) -> None:
+        pass
+
+
+def tried(driver: Driver, which: Mutant | None = None, only: Sequence[str] = ()) -> Finding:
+    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    return trial.try_alone(which or mutant(), only)
+
+
+NAME = mutant().name
+
+
+def test_the_mutants_are_read_and_each_violates_rules_that_there_are() -> None:
+    known = read_mutants()
+    assert known
+    assert all(each.rules or each.permitted for each in known)
+    for each in known:
+        if set(each.rules) & set(SUITE.registry):
+            assert own_cases(each, suited(SUITE.cases)) or each.equivalent, f"{each.name}: no case of its rules"
+
+
+def test_a_mistake_is_named_by_file_and_line_in_any_document(tmp_path: Path) -> None:
+    text = DOCUMENT.format(name="one") + "---\n" + DOCUMENT.format(name="two").replace("kind:", "kin:")
+    (tmp_path / "rxe_mr.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"rxe_mr.yaml:13:1: .*kin"):
+        read_mutants(tmp_path)
+
+
+def test_a_name_is_taken_once(tmp_path: Path) -> None:
+    for file in ("rxe_mr", "rxe_mw"):
+        (tmp_path / f"{file}.yaml").write_text(DOCUMENT.format(name="one"))
+    with pytest.raises(UserError, match=r"rxe_mw.yaml:1:1: the name 'one' is taken, in rxe_mr.yaml"):
+        read_mutants(tmp_path)
+
+
+def test_a_word_that_is_no_mutant_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"no mutant is of 'last-bite-refused' \(did you mean last-byte-refused\?\)"):
+        chosen_mutants([mutant()], ["last-bite-refused"])
+
+
+def test_own_cases_are_those_of_its_rules_rows_before_sweeps() -> None:
+    cases = suited(SUITE.cases)
+    kinds = [case.kind for case in cases if not case.hazardous]
+    assert kinds == sorted(kinds, key=lambda kind: kind is Kind.SWEEP)
+    assert set(kinds) == {Kind.ROW, Kind.SWEEP}
+    assert own_cases(mutant(), CASES) == [OWN.id]
+    assert own_cases(mutant(permitted=True), CASES) == [OWN.id, OTHER.id]
+
+
+def test_a_case_of_its_rule_kills_it() -> None:
+    found = tried(Driver({(NAME, OWN.id): "REG-20"}))
+    assert (found.outcome, found.by, found.reason, found.tried) == (BY_ITS_RULE, (OWN.id,), "why", 1)
+
+
+def test_what_the_mended_driver_violates_too_does_not_count() -> None:
+    assert tried(Driver({("", OWN.id): "REG-20"})).outcome == SURVIVED
+
+
+def test_another_rule_kills_it_elsewhere() -> None:
+    assert tried(Driver({(NAME, OTHER.id): "REG-05"}), only=[OTHER.id]).outcome == ELSEWHERE
+    assert tried(Driver({(NAME, OTHER.id): "REG-05"})).outcome == SURVIVED, "its own rules alone"
+
+
+def test_a_kernel_that_dies_in_a_case_is_a_detection_by_that_case() -> None:
+    driver = Driver()
+    driver.events[(NAME, OWN.id)] = Lost(f"CRASH in {OWN.id}", OWN.id)
+    found = tried(driver)
+    assert (found.outcome, found.by) == (BY_ITS_RULE, (OWN.id,))
+    assert driver.started == 3, "once, again, and without the mutant"
+
+
+@pytest.mark.parametrize(
+    ("event", "outcome"),
+    [
+        (Lost("HANG while a module was exchanged"), HANG),
+        (Lost("CRASH while a module was exchanged"), NOT_LOADED),
+        (NoSession("nobody answers"), BROKEN),
+    ],
+)
+def test_a_guest_that_is_lost_ends_a_mutant_and_not_the_trial(event: Exception, outcome: str) -> None:
+    driver = Driver({("other", OWN.id): "REG-20"})
+    driver.events[(NAME, "")] = event
+    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    assert trial.try_alone(mutant()).outcome == outcome
+    assert trial.try_alone(mutant("other")).outcome == (BY_ITS_RULE)
+
+
+def test_what_does_not_become_a_module_is_counted_apart() -> None:
+    driver = Driver()
+    driver.unfit.add(NAME)
+    assert (tried(driver).outcome, tried(driver).reason) == (NO_FIT, f"no anchor of { {NAME} }")
+    driver = Driver()
+    driver.not_compiled.add(NAME)
+    assert (tried(driver).outcome, tried(driver).reason) == (NOT_COMPILED, "rxe_mr.c:1:1: error: what")
+    driver = Driver()
+    driver.refused.add(NAME)
+    assert (tried(driver).outcome, tried(driver).reason) == (NOT_LOADED, "insmod: refused")
+    assert tried(Driver(), mutant(equivalent="nobody calls it")).outcome == EQUIVALENT
+
+
+def test_a_broken_case_is_no_detection() -> None:
+    assert tried(Driver({(NAME, OWN.id): "BROKEN"})).outcome == BROKEN
+
+
+def test_a_permitted_change_is_accepted_by_all_cases_or_a_false_alarm() -> None:
+    assert tried(Driver(), mutant(permitted=True)).outcome == ACCEPTED
+    assert tried(Driver({(NAME, OTHER.id): "REG-05"}), mutant(permitted=True)).outcome == FALSE_ALARM
+
+
+def test_survivors_are_tried_together_and_told_apart_where_a_case_fails() -> None:
+    names = ("one", "two", "three")
+    several = [mutant(name) for name in names]
+    driver = Driver({("two", OTHER.id): "REG-05"})
+    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    found = {each.name: each for each in trial.try_together(several)}
+    assert {name: each.outcome for name, each in found.items()} == {
+        "one": SURVIVED,
+        "two": ELSEWHERE,
+        "three": SURVIVED,
+    }
+    assert found["two"].by == (OTHER.id,)
+
+
+def finding(name: str, outcome: str) -> Finding:
+    return Finding(name, "rxe_mr", "range", ("REG-20",), "What.", outcome)
+
+
+def test_the_history_keeps_what_was_not_tried_and_tells_what_is_no_longer_killed(tmp_path: Path) -> None:
+    report.write(tmp_path, [finding("one", BY_ITS_RULE), finding("two", BY_ITS_RULE)], {})
+    before = report.read_history(tmp_path)
+    now = [finding("one", SURVIVED)]
+    assert [each.name for each in report.regressions(now, before)] == ["one"]
+    report.write(tmp_path, now, before)
+    assert {name: each["outcome"] for name, each in report.read_history(tmp_path).items()} == {
+        "one": SURVIVED,
+        "two": BY_ITS_RULE,
+    }
+    assert "| range | 1 | 1 |" in (tmp_path / "kernel.md").read_text()
+    assert "0 of 1 mutants killed" in report.summary(now, now, 1.0)
+    (tmp_path / "kernel.json").write_text("[]")
+    with pytest.raises(UserError, match=r"kernel.json cannot be read"):
+        report.read_history(tmp_path)
+
+
+def test_a_night_tries_what_was_not_killed_and_a_tenth_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = read_mutants()
+    before: report.History = {each.name: {"outcome": BY_ITS_RULE} for each in known[1:]}
+    arguments = argparse.Namespace(mutant=[], rule=[], file=[], night=True, shard=None)
+    chosen = kernel_runs._chosen(arguments, before)
+    assert known[0] in chosen
+    assert len(chosen) in (-(-len(known) // 10), -(-len(known) // 10) + 1)
+    arguments = argparse.Namespace(mutant=[], rule=[], file=[], night=False, shard="2/2")
+    assert kernel_runs._chosen(arguments, {}) == list(known[1::2])
+    arguments.shard = "3/2"
+    with pytest.raises(UserError, match=r"--shard 3/2: give a part"):
+        kernel_runs._chosen(arguments, {})

@@ -1,0 +1,251 @@
+"""Series for git am: made from trees with and without history, applied by git; and trees that do not fit."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import commands.patches
+from commands.__main__ import main
+from fixtures.guest.changes import Change, Edit
+from patches.message import trimmed
+
+DRIVER = "drivers/infiniband/sw/rxe"
+FIRST = "int bind(void)\n{\n\treturn 0;\n}\n"
+LATER = FIRST + "\nint check(int key)\n{\n\tif (key & 0xff)\n\t\treturn 1;\n\n\treturn 0;\n}\n"
+CHECK = Change(
+    "check",
+    "The whole key is not compared. Compare it.",
+    ("BIND-20",),
+    (),
+    (Edit("linux/rxe_mw.c", "check", "instead", "key & 0xff", "key"),),
+    "0" * 64,
+    "Compare the whole key",
+    "bind_mw/rebinding/key-with-another-index-mw.rkey-+-0x100",
+    blame="check",
+)
+BIND = Change(
+    "bind",
+    "Nothing is bound. Bind it.",
+    ("BIND-17",),
+    (),
+    (Edit("linux/rxe_mw.c", "bind", "instead", "return 0", "return 1"),),
+    "1" * 64,
+    "Bind it",
+    "bind_mw/type_1/part-from-buf",
+    blame="bind",
+)
+LACKING = Change(
+    "unbind",
+    "Nothing is unbound. Add it.",
+    ("BIND-21",),
+    (),
+    (Edit("linux/rxe_mw.c", "", "above", "check", "int unbind;\n\n"),),
+    "2" * 64,
+    "Add unbinding",
+    "bind_mw/type_1/part-from-buf",
+    feature=True,
+)
+
+
+def git(tree: Path, *arguments: str, given: bytes = b"") -> str:
+    who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.org"]
+    done = subprocess.run(["git", "-C", str(tree), *who, *arguments], input=given, capture_output=True, check=True)
+    return done.stdout.decode()
+
+
+def write(tree: Path, text: str) -> None:
+    (tree / DRIVER).mkdir(parents=True, exist_ok=True)
+    (tree / DRIVER / "rxe_mw.c").write_text(text, encoding="utf-8")
+
+
+def commit(tree: Path, text: str, subject: str) -> None:
+    write(tree, text)
+    if not (tree / ".git").exists():
+        git(tree, "init", "-q")
+    git(tree, "add", "--all")
+    git(tree, "commit", "-q", "-m", subject)
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree with three commits, and changes that fit it."""
+    path = tmp_path / "tree"
+    path.mkdir()
+    commit(path, "\n", "Begin")
+    commit(path, FIRST, "RDMA/rxe: Add binding")
+    commit(path, LATER, "RDMA/rxe: Add the check")
+    monkeypatch.setattr(commands.patches, "read_changes", lambda: (BIND, CHECK, LACKING))
+    return path
+
+
+def patches(tree: Path, *more: str) -> int:
+    return main(["patches", "--linux", str(tree), "--out", str(tree.parent / "out"), *more])
+
+
+def made(tree: Path, series: str = "linux") -> list[Path]:
+    return sorted((tree.parent / "out" / series).iterdir())
+
+
+def test_git_am_takes_the_series_and_then_the_features(tree: Path) -> None:
+    assert patches(tree, "--features", "--signoff", "A Name <name@example.org>") == 0
+    git(tree, "am", "--quiet", *map(str, made(tree)))
+    assert (tree / DRIVER / "rxe_mw.c").read_text() == LATER.replace("return 0", "return 1", 1).replace(" & 0xff", "")
+    git(tree, "am", "--quiet", *map(str, made(tree, "linux-features")))
+    assert "int unbind;\n\nint check(" in (tree / DRIVER / "rxe_mw.c").read_text()
+    assert git(tree, "log", "-3", "--format=%s|%an|%ae").splitlines() == [
+        "RDMA/rxe: Add unbinding|A Name|name@example.org",
+        "RDMA/rxe: Compare the whole key|A Name|name@example.org",
+        "RDMA/rxe: Bind it|A Name|name@example.org",
+    ]
+
+
+def test_a_message_has_the_document_and_the_commit_at_fault_and_the_program_stays_out_of_it(tree: Path) -> None:
+    assert patches(tree, "--signoff", "A Name <name@example.org>") == 0
+    mail = made(tree)[1].read_text()
+    fault = git(tree, "log", "-1", "--format=%H")[:12]
+    assert f'\nFixes: {fault} ("RDMA/rxe: Add the check")\nSigned-off-by: A Name <name@example.org>\n---\n' in mail
+    message, _, below = mail.partition("\n---\n")
+    assert "The whole key is not compared. Compare it.\n" in message
+    assert "(BIND-20 of rdma-cts):\n" in message
+    assert "#include <infiniband/verbs.h>" in below
+    assert "#include" not in message
+    git(tree, "am", "--quiet", *map(str, made(tree)))
+    assert "#include" not in git(tree, "log", "-1", "--format=%B")
+    assert git(tree, "log", "-1", "--skip=1", "--format=%B").count("Fixes: ") == 1
+
+
+def test_nobody_signs_off_who_does_not_ask_to(tree: Path) -> None:
+    assert patches(tree) == 0
+    assert "Signed-off-by" not in made(tree)[0].read_text()
+
+
+def test_a_tree_without_history_gives_the_same_patches_without_fixes(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = tmp_path / "bare" / "tree"
+    write(bare, LATER)
+    assert patches(bare) == 0
+    assert capsys.readouterr().err == f"{bare} has no history: no Fixes: lines\n"
+    assert "Fixes:" not in made(bare)[1].read_text()
+    git(tree, "am", "--quiet", *map(str, made(bare)))
+
+
+def test_what_a_history_began_with_is_nobodys_fault(
+    tmp_path: Path, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    imported = tmp_path / "imported" / "tree"
+    imported.mkdir(parents=True)
+    commit(imported, LATER, "Import")
+    assert patches(imported) == 0
+    assert capsys.readouterr().err == f"{imported} has a single commit: no Fixes: lines\n"
+    cut = tmp_path / "cut" / "tree"
+    git(tmp_path, "clone", "-q", "--depth=2", f"file://{tree}", str(cut))
+    assert patches(cut) == 0
+    assert ["Fixes:" in each.read_text() for each in made(cut)] == [False, True]
+
+
+def test_a_commit_that_only_moves_the_driver_is_not_at_fault(tree: Path) -> None:
+    old = tree.parent / "moved" / "tree"
+    (old / "staging").mkdir(parents=True)
+    git(old, "init", "-q")
+    for text, subject in (("\n", "Begin"), (FIRST, "Add binding"), (LATER, "Add the check")):
+        (old / "staging" / "rxe_mw.c").write_text(text)
+        git(old, "add", "--all")
+        git(old, "commit", "-q", "-m", subject)
+    (old / DRIVER).mkdir(parents=True)
+    git(old, "mv", "staging/rxe_mw.c", f"{DRIVER}/rxe_mw.c")
+    git(old, "commit", "-q", "-m", "Move out of staging")
+    assert patches(old) == 0
+    assert ['("Add binding")' in each.read_text() for each in made(old)] == [True, False]
+    assert '("Add the check")' in made(old)[1].read_text()
+
+
+def test_a_dirty_tree_is_named_and_its_commit_counts(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tree, "int other;\n")
+    assert patches(tree) == 0
+    assert capsys.readouterr().err == f"{tree}: 1 files of {DRIVER} are not committed: the series is for HEAD\n"
+    assert len(made(tree)) == 2
+    assert (tree / DRIVER / "rxe_mw.c").read_text() == "int other;\n"
+
+
+def test_a_change_that_does_not_fit_is_named_and_the_rest_goes_on(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commit(tree, LATER.replace("key & 0xff", "key & 0xfe"), "Another version")
+    assert patches(tree) == 0
+    assert capsys.readouterr().err == (
+        f"{tree}: the change check does not fit and is left out: "
+        "'key & 0xff' occurs 0 times in check of linux/rxe_mw.c, not once\n"
+    )
+    assert [path.name for path in made(tree)] == ["0001-RDMA-rxe-Bind-it.patch"]
+
+
+def test_two_changes_of_the_same_words_conflict_and_the_first_is_made(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(commands.patches, "read_changes", lambda: (BIND, Change("zap", *list(vars(BIND).values())[1:])))
+    assert patches(tree) == 0
+    assert (
+        "the change zap does not fit and is left out: another change replaces the same words" in capsys.readouterr().err
+    )
+    assert len(made(tree)) == 1
+
+
+def test_where_nothing_fits_the_command_fails(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commit(tree, "int other;\n", "Another driver")
+    assert patches(tree) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "rdma-cts: no change fits; the lines above say why"
+
+
+def test_bad_input_is_a_line(tree: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    out = str(tree.parent / "out")
+    (tree.parent / "empty").mkdir()
+    for arguments, line in (
+        (["--signoff", "Name"], """--signoff 'Name': "Name <mail@host>" is expected"""),
+        (
+            ["--rdma-core", str(tree)],
+            f"--rdma-core {tree}: there is no providers/rxe in it, so it is no source tree of",
+        ),
+    ):
+        assert patches(tree, *arguments) == 2
+        assert line in capsys.readouterr().err
+    assert main(["patches", "--out", out]) == 2
+    assert capsys.readouterr().err == "rdma-cts: no tree is given; --linux TREE, --rdma-core TREE, or both\n"
+    assert patches(tree) == 0
+    assert patches(tree) == 2
+    assert f"{out}/linux has files already" in capsys.readouterr().err
+    monkeypatch.setenv("PATH", str(tree.parent / "empty"))
+    assert patches(tree) == 3
+    assert capsys.readouterr().err == "rdma-cts: git is not installed, and a series is made with it\n"
+
+
+def test_an_oops_is_trimmed_to_what_is_certain() -> None:
+    log = [
+        "[    1.000000] rxe0: qp#17 before",
+        "[    2.000000] BUG: kernel NULL pointer dereference, address: 0000000000000160",
+        "[    2.000001] #PF: supervisor read access in kernel mode",
+        "[    2.000002] Oops: Oops: 0000 [#1] SMP NOPTI",
+        "[    2.000003] RIP: 0010:__rxe_put+0x12/0x60 [rdma_rxe]",
+        "[    2.000004] Code: dd eb eb 89 c2 eb d4",
+        "[    2.000005] RAX: 00000000ffffffff RBX: ffff8e2ace88ee40",
+        "[    2.000006] Call Trace:",
+        "[    2.000007]  <TASK>",
+        "[    2.000008]  rxe_invalidate_mw+0x9d/0x110 [rdma_rxe]",
+        "[    2.000009]  ? hrtimer_start_range_ns+0x6e/0xf0",
+        "[    2.000010]  do_work+0x74/0x220 [rdma_rxe]",
+        "[    2.000011]  </TASK>",
+        "[    2.000012] Modules linked in: rdma_rxe",
+        "[    2.000013] RIP: 0010:__rxe_put+0x12/0x60 [rdma_rxe]",
+    ]
+    assert trimmed(log) == [
+        "BUG: kernel NULL pointer dereference, address: 0000000000000160",
+        "Oops: Oops: 0000 [#1] SMP NOPTI",
+        "RIP: 0010:__rxe_put+0x12/0x60 [rdma_rxe]",
+        "Call Trace:",
+        " rxe_invalidate_mw+0x9d/0x110 [rdma_rxe]",
+        " do_work+0x74/0x220 [rdma_rxe]",
+    ]
+    assert trimmed(log[:1]) == []

@@ -1,0 +1,173 @@
+"""A guest in which mutants of the driver are tried, one after the other; from the host's side of its port.
+
+Not for what runs in it (inside.py), and not for judging what came of it (trying.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import shlex
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance import derived
+from conformance.errors import UserError
+from conformance.model.case import Case
+from conformance.tables.suite import ROOT
+from fixtures.guest import derivation, freezing
+from fixtures.guest.driver import driver_for
+from fixtures.guest.guest import Guest, boot
+from fixtures.guest.image import Image
+from fixtures.guest.job import Job
+from fixtures.guest.mending import Mended
+from fixtures.guest.recipe import recipe_for
+from fixtures.guest.request import Request, encode
+from fixtures.guest.start import Starter
+from fixtures.guest.under_test import Builds, DriverModule, Prepared, UnderTest
+from fixtures.system.cache import cache_directory
+from targets.guests import PORT, SUITE_PARTS
+
+SILENCE_S = 120.0  # as of a run: what does not go on for so long hangs
+_LOADING_S = 900.0  # to load everything, in a guest that is booted
+_PYTHON = "exec python3 -m trial.kernel.inside"
+# Cases come in an order to the guest, so that a row that is being written does not cost a new template.
+_LEFT_OUT = ("cases", "conftest.py", "tox.ini")
+_MORE = (
+    "trial/running.py",
+    "trial/altering.py",
+    "trial/data_path",
+    "trial/kernel/__init__.py",
+    "trial/kernel/inside.py",
+)
+
+
+class Lost(Exception):
+    """The guest has died or hangs; the text says which. `case` was running then."""
+
+    def __init__(self, how: str, case: str = "") -> None:
+        super().__init__(how)
+        self.case = case
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a case: its verdict, the rules that it reports as violated, the reason, and how long it took."""
+
+    case: str
+    verdict: str
+    rules: tuple[str, ...]
+    reason: str
+    seconds: float
+
+
+class NoSession(Exception):
+    """No case could be run; the text says why."""
+
+
+class Guests:
+    """Makes guests with the mended stack. Call it from the thread that uses them."""
+
+    def __init__(self, stack: str, image: Image, mended: Mended, out: Path, say: Callable[[str], None]) -> None:
+        self._out, self._say = out, say
+        self._stage = tempfile.TemporaryDirectory(prefix="work-", dir=out)
+        module = DriverModule(driver_for().module, lambda: mended.module, mended.laid)
+        self._prepared: Prepared | None = None
+        self._under_test = UnderTest(Builds(), image, recipe_for(stack), module)
+        self._starter = Starter(cache_directory(), say)
+
+    def start(self, cases: Sequence[Case]) -> MutantGuest:
+        """A new guest, which has these cases and the mended driver."""
+        if self._prepared is None:
+            self._prepared = self._under_test.lay_out(Path(self._stage.name))
+        prepared, console = self._prepared, self._out / "console.log"
+        job = self._job(prepared)
+        guest = self._starter.resume(prepared.image, job, Request(()), console, prepared.overlay)
+        if guest is None:
+            guest = boot(prepared.image, job, console=console, overlay=prepared.overlay)
+            freezing.await_event(guest, "derived", _LOADING_S)
+            freezing.await_event(guest, "warm", _LOADING_S)
+            guest.send(encode(Request(())), SILENCE_S)
+            freezing.await_event(guest, "resumed", SILENCE_S)
+        return MutantGuest(guest, cases)
+
+    def _job(self, prepared: Prepared) -> Job:
+        tree = tuple((ROOT / part, part) for part in (*SUITE_PARTS, *_MORE) if part not in _LEFT_OUT)
+        environment = {derived.DIRECTORY: derivation.FOLDER, **driver_for().environment, **prepared.environment}
+        kept = derivation.folder_of(cache_directory(), prepared.image.base)
+        return Job(tree, shlex.join([*_PYTHON.split(), PORT]), environment, prepared.prepare, kept)
+
+
+class MutantGuest:
+    """A guest that is up."""
+
+    def __init__(self, guest: Guest, cases: Sequence[Case]) -> None:
+        self._guest = guest
+        self.module: Path | None = None  # None: the mended driver, with which it was started
+        self.loads = 0
+        self._order(cases=_packed(pickle.dumps(list(cases))))
+
+    def load(self, module: Path) -> str:
+        """Exchanges the driver's module; why it does not load, or empty. Raises Lost."""
+        if self.module == module:
+            return ""
+        self.module, self.loads = module, self.loads + 1
+        self._order(module=_packed(module.read_bytes()))
+        answer = self._next("while a module was exchanged")
+        if answer["event"] == "stuck":
+            raise Lost(answer["reason"])
+        return str(answer["reason"])
+
+    def run(self, cases: Sequence[str], all_of_them: bool = False) -> Iterator[Answer]:
+        """Runs cases until one reports a violation, or all of them. Raises Lost and NoSession."""
+        self._order(run=list(cases), all=all_of_them)
+        running, began = "", time.monotonic()
+        while True:
+            answer = self._next(running and f"in {running}", running)
+            match answer["event"]:
+                case "begins":
+                    running = answer["case"]
+                case "judged":
+                    yield Answer(
+                        running, answer["verdict"], tuple(answer["rules"]), answer["reason"], answer["seconds"]
+                    )
+                    running = ""
+                case "no-session":
+                    reason = str(answer["reason"])
+                    self._next("after a session that could not begin")
+                    raise NoSession(reason)
+                case "done" if answer["status"] != 0 and running:
+                    reason = f"the process under test ended with status {answer['status']}"
+                    yield Answer(running, "CRASH", (), reason, time.monotonic() - began)
+                    return
+                case "done":
+                    return
+
+    def close(self) -> None:
+        """Ends it."""
+        self._guest.close()
+
+    def _order(self, **order: object) -> None:
+        if not self._guest.send(json.dumps(order).encode() + b"\n", SILENCE_S):
+            raise Lost("the guest does not read its orders")
+
+    def _next(self, where: str, case: str = "") -> dict[str, Any]:
+        line = self._guest.next_line(SILENCE_S)
+        if line is None:
+            raise Lost(f"HANG {where}".strip(), case)
+        if not line.endswith(b"\n") or b'"exit"' in line:
+            raise Lost(f"CRASH {where}".strip(), case)
+        try:
+            return dict(json.loads(line))
+        except ValueError as error:
+            raise UserError(f"the guest wrote a line that is not JSON: {line[:80]!r}", status=3) from error
+
+
+def _packed(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data)).decode("ascii")

@@ -1,0 +1,176 @@
+"""Runs in the guest: exchanges the driver's module, and runs cases on the device in a child process.
+
+    python3 -m trial.kernel.inside PORT
+
+It waits to be frozen as a template of guests (fixtures/guest/warm.py), and takes orders from the port then, as lines of
+JSON: `cases` to have, a `module` to load, ids to `run`. Not for judging what came of them (trying.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import gc
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance.device.bench import DeviceBench
+from conformance.device.device import Device
+from conformance.device.limits import obey_locked_memory_limit
+from conformance.errors import UserError
+from conformance.execution.capabilities import capabilities_of
+from conformance.execution.preflight import preflight
+from conformance.kernel.log import KernelWatch
+from conformance.model.case import Case
+from conformance.results.files import write_all
+from fixtures.guest import warm
+from fixtures.guest.request import decode
+from trial.running import run_context, violations_by
+
+DEVICE, _NETWORK, _MODULE = "rxe0", "d0", "rdma_rxe"
+_PORT_FILES = Path(f"/sys/class/infiniband/{DEVICE}/ports/1")
+_FILE = Path("/tmp/mutant.ko")
+_CHUNK = 1 << 20
+_UNLOAD_S, _ACTIVE_S = 60.0, 30.0
+_PROGRESS_S = 2.0
+_POLL_S = 0.02
+
+
+class Orders:
+    """The two directions of the port: orders come in lines, answers go in lines."""
+
+    def __init__(self, port: str) -> None:
+        self._port = os.open(port, os.O_RDWR | os.O_CLOEXEC)
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        rest = b""
+        while True:
+            while b"\n" not in rest:
+                rest += os.read(self._port, _CHUNK)
+            line, _, rest = rest.partition(b"\n")
+            yield json.loads(line)
+
+    def answer(self, event: str, **more: object) -> None:
+        """Sends an answer."""
+        write_all(self._port, json.dumps({"event": event, **more}, separators=(",", ":")).encode() + b"\n")
+
+
+def exchange(module: bytes) -> str:
+    """Loads another module in place of the driver's, and makes the device again; why it does not load, or empty."""
+    _FILE.write_bytes(module)
+    _command("rdma", "link", "delete", DEVICE)
+    _command("rmmod", _MODULE)
+    for words in (("insmod", str(_FILE)), ("rdma", "link", "add", DEVICE, "type", "rxe", "netdev", _NETWORK)):
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return f"{words[0]}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}"
+    until = time.monotonic() + _ACTIVE_S
+    while time.monotonic() < until:
+        if _is_active():
+            return ""
+        time.sleep(_POLL_S)
+    return f"{DEVICE} did not become active within {_ACTIVE_S:g} s"
+
+
+def _command(*words: str) -> None:
+    """Runs a command that may find nothing to do; raises TimeoutExpired for one that hangs."""
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as process:
+        process.wait(_UNLOAD_S)
+
+
+def _is_active() -> bool:
+    try:
+        return "ACTIVE" in (_PORT_FILES / "state").read_text() and any(
+            "ffff:0a4d:0001" in path.read_text() for path in (_PORT_FILES / "gids").iterdir()
+        )
+    except OSError:
+        return False
+
+
+def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> None:
+    """Runs the cases in this process, until one reports a violation or, if so wished, all; answers for each."""
+    obey_locked_memory_limit()
+    try:
+        device = Device(DEVICE)
+        bench = DeviceBench(device, alone=True)
+        preflight(bench)
+        context = run_context(bench, capabilities_of(bench), KernelWatch())
+    except UserError as error:
+        orders.answer("no-session", reason=str(error))
+        return
+    orders.answer("session")
+    for case in cases:
+        if _violates(case, context, orders) and not all_of_them:
+            return
+
+
+def _violates(case: Case, context: Any, orders: Orders) -> bool:
+    orders.answer("begins", case=case.id)
+    last, began = time.monotonic(), time.monotonic()
+
+    def progress(point: str, done: int, **more: str) -> None:
+        nonlocal last
+        if time.monotonic() - last > _PROGRESS_S:
+            last = time.monotonic()
+            orders.answer("progress")
+
+    rules, judgement = violations_by(case, context, progress)
+    orders.answer(
+        "judged",
+        case=case.id,
+        verdict=judgement.verdict,
+        rules=sorted(rules),
+        reason=judgement.reason,
+        seconds=round(time.monotonic() - began, 3),
+    )
+    return bool(rules)
+
+
+def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
+    """Runs the cases in a process of their own, whose end releases what they hold; its status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            run(cases, orders, all_of_them)
+            status = 0
+        except BaseException as error:
+            orders.answer("no-session", reason=f"{type(error).__name__}: {error}")
+            status = 1
+        os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def main(port: str) -> int:
+    """Waits to be asked, and obeys."""
+    warm.load_code()
+    gc.freeze()
+    _, moment = decode(warm.wait(port))
+    warm.wake(moment)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    orders, known = Orders(port), dict[str, Case]()
+    for order in orders:
+        if "cases" in order:
+            known |= {case.id: case for case in pickle.loads(zlib.decompress(base64.b64decode(order["cases"])))}
+        if "module" in order:
+            try:
+                reason = exchange(zlib.decompress(base64.b64decode(order["module"])))
+            except subprocess.TimeoutExpired as error:
+                orders.answer("stuck", reason=f"{' '.join(error.cmd)} hangs")
+                continue
+            orders.answer("exchanged", reason=reason)
+        if "run" in order:
+            status = in_child([known[name] for name in order["run"]], orders, order["all"])
+            orders.answer("done", status=status)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,80 @@
+"""The modules of mutants, compiled in a workshop that is kept, and kept in the cache by what they were made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from conformance.errors import UserError
+from fixtures.guest.changes import Change, apply, read_changes
+from fixtures.guest.image import Image
+from fixtures.guest.mending import MODULE, Workshop, workshop
+from fixtures.guest.recipe import Recipe
+
+KEPT = 2000  # modules; those used last
+
+
+class NotMade(Exception):
+    """The module of a mutant could not be made. `fits`: its anchors fit, and the compiler has refused it."""
+
+    def __init__(self, reason: str, fits: bool) -> None:
+        super().__init__(reason)
+        self.fits = fits
+
+
+class Modules:
+    """The modules of sets of mutants, each applied over the mended sources."""
+
+    def __init__(self, recipe: Recipe, image: Image, cache: Path) -> None:
+        self._recipe, self._image, self._cache = recipe, image, cache
+        self._folder = cache / "mutants"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.seconds: list[float] = []  # what each compilation took
+        self._mended: dict[str, str] = {}
+        with self._workshop() as shop:
+            self._mended = apply(read_changes(), shop.pristine)[0]
+
+    def check(self, changes: Sequence[Change]) -> dict[str, str]:
+        """The sources with these changes. Raises NotMade if they do not fit, or not together."""
+        texts, misfits = apply(changes, self._mended)
+        if misfits:
+            raise NotMade(next(iter(misfits.values())), fits=False)
+        return texts
+
+    def of(self, changes: Sequence[Change]) -> Path:
+        """The module with these changes, which is compiled if it is not there. Raises NotMade."""
+        texts = self.check(changes)
+        path = self._folder / f"{_digest(self._image.kernel_version, texts)}.ko"
+        if not path.exists():
+            with self._workshop() as shop:
+                began = time.monotonic()
+                try:
+                    made = shop.compile(texts)
+                except UserError as error:
+                    raise NotMade(str(error), fits=True) from error
+                self.seconds.append(time.monotonic() - began)
+                _keep(next(each for each in made if each.stem == MODULE), path)
+        os.utime(path)
+        return path
+
+    def _workshop(self) -> AbstractContextManager[Workshop]:
+        return workshop(self._recipe, self._image, self._cache, lambda _: None)
+
+
+def _digest(kernel_version: str, texts: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps([kernel_version, dict(texts)], sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _keep(made: Path, path: Path) -> None:
+    part = path.with_suffix(".part")
+    shutil.copyfile(made, part)
+    part.rename(path)
+    others = sorted(path.parent.glob("*.ko"), key=lambda each: each.stat().st_mtime)
+    for old in others[:-KEPT]:
+        old.unlink(missing_ok=True)

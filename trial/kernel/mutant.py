@@ -1,0 +1,121 @@
+"""The mutants of the driver: anchored edits of its mended sources, several documents in one file.
+
+An anchor may lie in what a change of the mended stack has put in. Not for compiling a mutant (modules.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.errors import UserError
+from conformance.yamldoc.nodes import Node, TextError, read_bytes
+from conformance.yamldoc.reader import Reader, suggestion
+from fixtures.guest.changes import Change, read_edits
+
+FOLDER = Path(__file__).with_name("rxe")
+_KEYS = ("name", "about", "rules", "kind", "kills", "leaks", "permitted", "equivalent", "edits")
+_REQUIRED = ("name", "about", "rules", "kind", "edits")
+_SEPARATOR = b"---\n"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of the driver that violates `rules`; `kind` is the sort of mistake.
+
+    `kills`: it can end the kernel; `leaks`: its module may not be unloadable. A `permitted` one violates nothing. For
+    an `equivalent` one, the reason why no program can see it.
+    """
+
+    change: Change
+    file: str
+    kind: str
+    kills: bool
+    leaks: bool
+    permitted: bool
+    equivalent: str
+
+    @property
+    def name(self) -> str:
+        """Its name, which never changes."""
+        return self.change.name
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that it violates."""
+        return self.change.rules
+
+    @property
+    def of_header(self) -> bool:
+        """Whether it changes a header, so that the whole driver is compiled."""
+        return any(file.endswith(".h") for file in self.change.files)
+
+    @property
+    def about(self) -> str:
+        """What it does, in a sentence."""
+        return self.change.about
+
+
+def read_mutants(folder: Path = FOLDER) -> tuple[Mutant, ...]:
+    """All mutants, by file. Raises UserError (status 2) that names file, line and column of each mistake."""
+    reader, found, names = Reader(), list[Mutant](), dict[str, str]()
+    for path in sorted(folder.glob("*.yaml")):
+        for node in _documents(path):
+            mutant = _mutant(path, node, reader)
+            if mutant.name in names:
+                reader.note(node.location, f"the name {mutant.name!r} is taken, in {names[mutant.name]}")
+            names[mutant.name] = path.name
+            found.append(mutant)
+    if reader.mistakes:
+        raise UserError(*map(str, reader.mistakes), status=2)
+    return tuple(found)
+
+
+def chosen_mutants(
+    known: Sequence[Mutant], names: Sequence[str] = (), rules: Sequence[str] = (), files: Sequence[str] = ()
+) -> list[Mutant]:
+    """Those of these names, rules and files, or all. Raises UserError (status 2)."""
+    for options, of in (
+        (names, [each.name for each in known]),
+        (rules, sorted({rule for each in known for rule in each.rules})),
+        (files, sorted({each.file for each in known})),
+    ):
+        for word in options:
+            if word not in of:
+                raise UserError(f"no mutant is of {word!r}{suggestion(word, of)}")
+    return [
+        each
+        for each in known
+        if (not names or each.name in names)
+        and (not rules or set(rules) & set(each.rules))
+        and (not files or each.file in files)
+    ]
+
+
+def _documents(path: Path) -> Iterator[Node]:
+    line = 0
+    for text in path.read_bytes().split(_SEPARATOR):
+        if text.strip():
+            try:
+                yield read_bytes(b"\n" * line + text, str(path))
+            except TextError as error:
+                raise UserError(*map(str, error.mistakes), status=2) from error
+        line += text.count(b"\n") + 1
+
+
+def _mutant(path: Path, node: Node, reader: Reader) -> Mutant:
+    fields = reader.mapping(node, "a mutant", _KEYS, _REQUIRED)
+
+    def text(key: str) -> str:
+        return (reader.text(fields[key], key) or "") if key in fields else ""
+
+    def flag(key: str) -> bool:
+        return key in fields and bool(reader.truth(fields[key], key))
+
+    rules = tuple(reader.text(each, "a rule") or "" for each in reader.items(fields.get("rules"), "rules"))
+    edits = read_edits(fields.get("edits"), reader)
+    digest = hashlib.sha256(repr(edits).encode()).hexdigest()
+    change = Change(text("name"), text("about"), rules, (), edits, digest)
+    return Mutant(change, path.stem, text("kind"), flag("kills"), flag("leaks"), flag("permitted"), text("equivalent"))

@@ -1,0 +1,107 @@
+"""The report of a trial of mutants of the driver: kernel.json, which keeps each mutant's last outcome, and a table.
+
+Not for outcomes (trying.py).
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance.errors import UserError
+from conformance.results.files import make_directory, write_atomically
+from trial.kernel.trying import (
+    ACCEPTED,
+    BROKEN,
+    BY_ITS_RULE,
+    ELSEWHERE,
+    EQUIVALENT,
+    FALSE_ALARM,
+    HANG,
+    NO_FIT,
+    NOT_COMPILED,
+    NOT_LOADED,
+    SURVIVED,
+    Finding,
+)
+
+SCHEMA = "rdma-cts-kernel-trial/1"
+_FILE = "kernel.json"
+KILLED = (BY_ITS_RULE, ELSEWHERE)
+# What says something about the suite: a mutant that was run, or should have been.
+_COUNTED = (BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN, HANG)
+_COLUMNS = (*_COUNTED, NOT_LOADED, NOT_COMPILED, NO_FIT, EQUIVALENT, ACCEPTED, FALSE_ALARM)
+
+History = dict[str, dict[str, Any]]
+
+
+def read_history(folder: Path | None) -> History:
+    """The findings of an earlier trial by the mutants' names. Raises UserError (status 2) for a file that is none."""
+    if folder is None:
+        return {}
+    try:
+        data = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        if data["schema"] != SCHEMA:
+            raise ValueError("of another schema")
+        return {each["name"]: each for each in data["findings"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{folder / _FILE} cannot be read: {error}", hint="--before names an earlier trial's --out"
+        ) from error
+
+
+def write(folder: Path, findings: Iterable[Finding], before: History) -> None:
+    """Writes kernel.json, with the outcomes of `before` for what was not tried now, and kernel.md."""
+    now = {each.name: each.as_data() for each in findings}
+    data = {"schema": SCHEMA, "findings": list((before | now).values())}
+    make_directory(folder)
+    write_atomically(folder / _FILE, (json.dumps(data, indent=1) + "\n").encode())
+    write_atomically(folder / "kernel.md", table(data["findings"]).encode())  # type: ignore[arg-type]
+
+
+def regressions(findings: Iterable[Finding], before: History) -> list[Finding]:
+    """What was killed before and is no more: a regression of the suite."""
+    return [
+        each
+        for each in findings
+        if each.outcome in (SURVIVED, BROKEN, HANG) and before.get(each.name, {}).get("outcome") in KILLED
+    ]
+
+
+def line(found: Finding) -> str:
+    """One finding as a line."""
+    by = f" · {found.by[0]}: {found.reason}" if found.by else f" · {found.reason}" if found.reason else ""
+    return f"{found.outcome:<18} {','.join(found.rules):<16} {found.file}/{found.name}: {found.about}{by}"
+
+
+def summary(findings: Sequence[Finding], lost: Sequence[Finding], seconds: float) -> str:
+    """The last lines of the output."""
+    counts = collections.Counter(each.outcome for each in findings)
+    counted = sum(counts[outcome] for outcome in _COUNTED)
+    killed = sum(counts[outcome] for outcome in KILLED)
+    lines = [f"no longer killed: {line(each)}" for each in lost]
+    lines.append(f"{killed} of {counted} mutants killed, {counts[BY_ITS_RULE]} by their own rule, in {seconds:.0f} s")
+    lines.append(", ".join(f"{counts[outcome]} {outcome}" for outcome in _COLUMNS if counts[outcome]))
+    return "\n".join(lines)
+
+
+def table(findings: Sequence[Mapping[str, Any]]) -> str:
+    """The outcomes by kind of mistake, and what was not killed, in Markdown."""
+    kinds = sorted({each["kind"] for each in findings})
+    used = [outcome for outcome in _COLUMNS if any(each["outcome"] == outcome for each in findings)]
+    lines = [f"| kind | {' | '.join(used)} |", "|---|" + "---:|" * len(used)]
+    for kind in (*kinds, "all"):
+        of = collections.Counter(each["outcome"] for each in findings if kind in (each["kind"], "all"))
+        lines.append(f"| {kind} | {' | '.join(str(of[outcome]) for outcome in used)} |")
+    lines += ["", "| not killed | rules | what it does | outcome |", "|---|---|---|---|"]
+    for each in findings:
+        if each["outcome"] in (SURVIVED, BROKEN, HANG, FALSE_ALARM, NO_FIT, NOT_COMPILED, NOT_LOADED):
+            why = f": {each['reason']}" if each["reason"] else ""
+            lines.append(
+                f"| {each['file']}/{each['name']} | {', '.join(each['rules'])} "
+                f"| {each['about']} | {each['outcome']}{why} |"
+            )
+    return "\n".join(lines) + "\n"

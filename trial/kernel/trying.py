@@ -1,0 +1,252 @@
+"""Tries mutants of the driver: do the cases of the violated rules fail, or others, or none?
+
+A case counts that reports a rule as violated with the mutant, twice, and not with the mended driver. Mutants that no
+case of their rules sees are put together in one module, with which the whole default tier is run. Not for guests
+(guest.py).
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from conformance.model.case import Case
+from conformance.model.kind import Kind
+from conformance.model.verdict import Verdict
+from conformance.tables.tiers import DEFAULT, of_tier
+from trial.kernel.guest import Answer, Guests, Lost, MutantGuest, NoSession
+from trial.kernel.modules import Modules, NotMade
+from trial.kernel.mutant import Mutant
+
+BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN = "killed by its rule", "killed elsewhere", "survived", "BROKEN"
+HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not compile", "does not fit"
+EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
+TOGETHER = 20  # mutants in one module
+_LOADS = 40  # of modules in one guest: each leaves a little behind
+_TRIES = 3  # of a mutant in a new guest, after one that died without a case to blame
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of a mutant. `by` are the cases that detected it, with `reason` that of the first.
+
+    `tried` is the number of cases that were run, `seconds` how long that took.
+    """
+
+    name: str
+    file: str
+    kind: str
+    rules: tuple[str, ...]
+    about: str
+    outcome: str
+    by: tuple[str, ...] = ()
+    reason: str = ""
+    tried: int = 0
+    seconds: float = 0.0
+
+    def as_data(self) -> dict[str, Any]:
+        """The finding for a report."""
+        return asdict(self)
+
+
+def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
+    """A finding on a mutant."""
+    return Finding(mutant.name, mutant.file, mutant.kind, mutant.rules, mutant.about, outcome, **more)
+
+
+def suited(cases: Sequence[Case]) -> list[Case]:
+    """The cases of the default tier that a driver can fail, rows before sweeps, what may crash a kernel last.
+
+    Without comparisons with a header, and without those that keep memory from children, which are about the library.
+    """
+    found = [
+        case for case in of_tier(cases, DEFAULT) if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
+    ]
+    return sorted(found, key=lambda case: (case.hazardous, case.kind is not Kind.ROW))
+
+
+def own_cases(mutant: Mutant, cases: Sequence[Case]) -> list[str]:
+    """The cases of the rules that a mutant violates; of one that is permitted, all cases."""
+    return [case.id for case in cases if mutant.permitted or set(case.rules) & set(mutant.rules)]
+
+
+class Trial:
+    """Tries mutants in one guest after another."""
+
+    def __init__(
+        self, cases: Sequence[Case], modules: Modules, guests: Guests, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`cases` are those of `suited`."""
+        self._cases = list(cases)
+        self._modules, self._guests, self._say = modules, guests, say
+        self._guest: MutantGuest | None = None
+        self._mended = modules.of([])
+        self._unmutated: dict[str, Answer] = {}
+
+    def close(self) -> None:
+        """Ends the guest."""
+        if self._guest is not None:
+            self._guest.close()
+        self._guest = None
+
+    def try_alone(self, mutant: Mutant, only: Sequence[str] = ()) -> Finding:
+        """A mutant with the cases of its rules, or only with these."""
+        if mutant.equivalent:
+            return finding(mutant, EQUIVALENT, reason=mutant.equivalent)
+        began = time.monotonic()
+        try:
+            module = self._modules.of([mutant.change])
+        except NotMade as error:
+            return finding(mutant, NOT_COMPILED if error.fits else NO_FIT, reason=str(error))
+        found = self._tried(mutant, module, list(only) or own_cases(mutant, self._cases))
+        if mutant.kills or mutant.leaks:
+            self.close()
+        return replace(found, seconds=round(time.monotonic() - began, 1))
+
+    def _tried(self, mutant: Mutant, module: Any, names: list[str]) -> Finding:
+        broken: list[Answer] = []
+        tried = 0
+        while names:
+            detected: Answer | None = None
+            try:
+                guest = self._ready()
+                if reason := guest.load(module):
+                    self.close()
+                    return finding(mutant, NOT_LOADED, reason=reason)
+                for answer in guest.run(names):
+                    tried, names = tried + 1, names[1:]
+                    broken += [answer] * (answer.verdict == Verdict.BROKEN)
+                    detected = answer if answer.rules or answer.verdict == Verdict.CRASH else None
+            except NoSession as error:
+                self.close()
+                return finding(mutant, BROKEN, reason=str(error), tried=tried)
+            except Lost as lost:
+                self.close()
+                if not lost.case:
+                    return finding(mutant, HANG if "HANG" in str(lost) else NOT_LOADED, reason=str(lost), tried=tried)
+                detected, names = self._lost(lost), names[1:]
+                tried += 1
+            if detected and (counted := self._counts(detected, module, mutant)):
+                outcome = FALSE_ALARM if mutant.permitted else counted
+                return finding(mutant, outcome, by=(detected.case,), reason=detected.reason, tried=tried)
+        if broken:
+            reason = f"{broken[0].case}: {broken[0].reason}"
+            return finding(mutant, BROKEN, by=tuple(each.case for each in broken), reason=reason, tried=tried)
+        return finding(mutant, ACCEPTED if mutant.permitted else SURVIVED, tried=tried)
+
+    def _lost(self, lost: Lost) -> Answer:
+        rules = next(case.rules for case in self._cases if case.id == lost.case)
+        return Answer(lost.case, str(lost).partition(" ")[0], tuple(rules), str(lost), 0.0)
+
+    def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
+        """How a detection counts: it must happen twice with the mutant, and not with the mended driver; or empty."""
+        again = self._once(answer.case, module)
+        without = self._unmutated.get(answer.case) or self._once(answer.case, self._mended)
+        self._unmutated[answer.case] = without
+        rules = (set(answer.rules) & set(again.rules)) - set(without.rules)
+        if not rules:
+            return ""
+        return BY_ITS_RULE if rules & set(mutant.rules) else ELSEWHERE
+
+    def _once(self, case: str, module: Any) -> Answer:
+        """One case with a module, in a guest of its own if that of before is lost."""
+        for _ in range(_TRIES):
+            try:
+                guest = self._ready()
+                if guest.load(module):
+                    self.close()
+                    continue
+                (answer,) = guest.run([case])
+                return answer
+            except Lost as lost:
+                self.close()
+                if lost.case:
+                    return self._lost(lost)
+            except (NoSession, ValueError):
+                self.close()
+        return Answer(case, str(Verdict.BROKEN), (), "no guest could run it", 0.0)
+
+    def _ready(self) -> MutantGuest:
+        if self._guest is not None and self._guest.loads >= _LOADS:
+            self.close()
+        if self._guest is None:
+            self._guest = self._guests.start(self._cases)
+        return self._guest
+
+    def try_together(self, survivors: Sequence[Mutant]) -> Iterator[Finding]:
+        """Survivors, or permitted ones, in one module with all cases; those that a case sees, alone with that case.
+
+        Of mutants whose edits touch the same words, all but the first wait for another module.
+        """
+        waiting = list(survivors)
+        while waiting:
+            together, module = self._combined(waiting)
+            failing = self._failing(module)
+            names = [case for case in failing if self._differs(failing[case])]
+            killed = {}
+            for mutant in together:
+                if names and (found := self._by_others(mutant, names)):
+                    killed[mutant.name] = found
+                    yield found
+            rest = [mutant for mutant in together if mutant.name not in killed]
+            waiting = [mutant for mutant in waiting if mutant not in together]
+            if killed and rest:
+                waiting = [*rest, *waiting]  # without those that may have hidden them
+                continue
+            for mutant in rest:
+                reason = f"together with others, {names[0]} failed" if names else ""
+                outcome = ACCEPTED if mutant.permitted else SURVIVED
+                yield finding(mutant, outcome, reason=reason, tried=len(self._cases))
+
+    def _combined(self, mutants: Sequence[Mutant]) -> tuple[list[Mutant], Any]:
+        """As many of the mutants as one module can have, and the module."""
+        together: list[Mutant] = []
+        module = self._mended
+        for mutant in mutants:
+            if len(together) < TOGETHER:
+                with contextlib.suppress(NotMade):
+                    self._modules.check([each.change for each in (*together, mutant)])
+                    together.append(mutant)
+        while together:
+            try:
+                return together, self._modules.of([each.change for each in together])
+            except NotMade:  # each was compiled alone
+                together.pop()
+        return together, module
+
+    def _failing(self, module: Any) -> dict[str, Answer]:
+        """The cases that report a violation with a module, of all."""
+        failing: dict[str, Answer] = {}
+        names = collections.deque(case.id for case in self._cases)
+        while names:
+            try:
+                guest = self._ready()
+                if guest.load(module):
+                    return failing
+                for answer in guest.run(list(names), all_of_them=True):
+                    names.popleft()
+                    if answer.rules:
+                        failing[answer.case] = answer
+            except Lost as lost:
+                self.close()
+                if not lost.case:
+                    return failing
+                failing[lost.case] = self._lost(lost)
+                names.remove(lost.case)
+            except NoSession:
+                self.close()
+                return failing
+        return failing
+
+    def _differs(self, answer: Answer) -> bool:
+        without = self._unmutated.get(answer.case) or self._once(answer.case, self._mended)
+        self._unmutated[answer.case] = without
+        return bool(set(answer.rules) - set(without.rules))
+
+    def _by_others(self, mutant: Mutant, names: Sequence[str]) -> Finding | None:
+        found = self._tried(mutant, self._modules.of([mutant.change]), list(names))
+        return found if found.outcome in (BY_ITS_RULE, ELSEWHERE, FALSE_ALARM) else None

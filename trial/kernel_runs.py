@@ -1,0 +1,128 @@
+"""`rdma-cts trial kernel`: tries mutants of the driver on the mended stack, in guests."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from conformance.errors import UserError
+from conformance.results.files import make_directory
+from conformance.tables.suite import Suite
+from conformance.yamldoc.reader import suggestion
+from fixtures.guest.image import ensure_image
+from fixtures.guest.mending import chosen_changes, ensure_mended
+from fixtures.guest.recipe import MENDED_STACKS, recipe_for
+from fixtures.system import packages
+from fixtures.system.cache import cache_directory
+from trial.kernel import report
+from trial.kernel.guest import Guests
+from trial.kernel.modules import Modules, NotMade
+from trial.kernel.mutant import Mutant, chosen_mutants, read_mutants
+from trial.kernel.trying import EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
+
+STACK = next(iter(MENDED_STACKS))
+_SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)\Z")
+_SHARE = 10  # of what was killed last time, one in so many is tried in a night
+Say = Callable[[str], None]
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """The subcommand's own arguments."""
+    command.add_argument("--mutant", action="append", default=[], metavar="NAME", help="only this mutant")
+    command.add_argument("--rule", action="append", default=[], metavar="ID", help="only mutants of this rule")
+    command.add_argument("--file", action="append", default=[], metavar="NAME", help="only of this file of the driver")
+    command.add_argument("--only", action="append", default=[], metavar="CASE", help="only these cases")
+    command.add_argument("--own", action="store_true", help="do not try survivors with the cases of other rules")
+    command.add_argument("--build", action="store_true", help="only compile the modules")
+    command.add_argument("--before", type=Path, metavar="DIR", help="an earlier trial: what was killed must still be")
+    command.add_argument(
+        "--night", action="store_true", help="what was not killed in --before, and a random tenth of the others"
+    )
+    command.add_argument("--shard", metavar="N/M", help="the Nth of M parts")
+    command.add_argument("--list", action="store_true", help="only list the mutants")
+    command.add_argument("-v", "--verbose", action="store_true", help="print a line for each mutant")
+
+
+def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
+    """Tries mutants; exit status 1 if one is no longer killed that was, or a permitted one is failed."""
+    before = report.read_history(arguments.before)
+    chosen = _chosen(arguments, before)
+    if arguments.list:
+        print("\n".join(f"{','.join(each.rules):<16} {each.file}/{each.name}: {each.about}" for each in chosen))
+        return 0
+    cases = suited(suite.cases)
+    for name in arguments.only:
+        if name not in {case.id for case in suite.cases}:
+            raise UserError(f"unknown case {name!r}{suggestion(name, [case.id for case in cases])}")
+    if arguments.only:
+        cases = [case for case in suite.cases if case.id in arguments.only]
+    packages.ensure_tools(packages.GUEST, assume_yes=arguments.yes, say=say)
+    recipe = recipe_for(STACK)
+    image = ensure_image(recipe, cache_directory(), say)
+    modules = Modules(recipe, image, cache_directory())
+    if arguments.build:
+        return _build(chosen, modules)
+    mended = ensure_mended(chosen_changes(()), recipe, image, cache_directory(), say)
+    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-kernel"
+    make_directory(out)
+    began, findings = time.monotonic(), dict[str, Finding]()
+    trial = Trial(cases, modules, Guests(STACK, image, mended, out, say))
+    try:
+        for found in _findings(trial, chosen, arguments):
+            findings[found.name] = found
+            report.write(out, findings.values(), before)
+            if arguments.verbose or len(chosen) == 1:
+                print(f"{report.line(found)} ({found.tried} cases, {found.seconds:.0f} s)", flush=True)
+    finally:
+        trial.close()
+    lost = report.regressions(findings.values(), before)
+    print(report.summary(list(findings.values()), lost, time.monotonic() - began))
+    return 1 if lost or any(each.outcome == FALSE_ALARM for each in findings.values()) else 0
+
+
+def _findings(trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namespace) -> Iterator[Finding]:
+    survivors = []
+    permitted = [each for each in chosen if each.permitted]
+    # Last what leaks, and before it what may end the kernel: both end their guest.
+    for mutant in sorted(chosen, key=lambda each: (each.leaks, each.kills, each.of_header)):
+        if mutant.permitted and not arguments.only:
+            continue
+        found = trial.try_alone(mutant, arguments.only)
+        yield found
+        if found.outcome == SURVIVED:
+            survivors.append(mutant)
+    if not (arguments.own or arguments.only):
+        yield from trial.try_together([each for each in survivors if not each.leaks])
+        yield from trial.try_together(permitted)
+
+
+def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutant]:
+    chosen = chosen_mutants(read_mutants(), arguments.mutant, arguments.rule, arguments.file)
+    if arguments.night:
+        tenth = random.Random(f"{datetime.now():%Y%m%d}").sample(chosen, -(-len(chosen) // _SHARE))
+        settled = (*report.KILLED, EQUIVALENT)
+        chosen = [each for each in chosen if before.get(each.name, {}).get("outcome") not in settled or each in tenth]
+    if arguments.shard:
+        match = _SHARD.match(arguments.shard)
+        if not match or int(match[1]) > int(match[2]):
+            raise UserError(f"--shard {arguments.shard}: give a part, such as 1/2")
+        chosen = chosen[int(match[1]) - 1 :: int(match[2])]
+    return chosen
+
+
+def _build(chosen: Sequence[Mutant], modules: Modules) -> int:
+    failed = 0
+    for mutant in sorted(chosen, key=lambda each: each.of_header):
+        try:
+            modules.of([mutant.change])
+        except NotMade as error:
+            failed += 1
+            print(f"{mutant.file}/{mutant.name}: {error}", flush=True)
+    took = modules.seconds
+    print(f"{len(chosen) - failed} modules are there; {len(took)} compiled in {sum(took):.0f} s, {failed} could not be")
+    return 1 if failed else 0
