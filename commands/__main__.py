@@ -6,6 +6,7 @@ never a traceback.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -18,9 +19,10 @@ from types import ModuleType
 from commands.arguments import NAME, Parser, help_text
 from commands.endings import SIGNALLED, Terminated, crash_report, heed_signals
 from commands.output import Output
-from conformance import derived
+from conformance import cache
 from conformance.errors import UserError
 from conformance.tables.suite import VERSION
+from fixtures.system.bytecode import keeps_files
 from fixtures.system.cache import cache_directory
 from reports.text import one_line
 
@@ -48,6 +50,7 @@ COMMANDS = (
     "schema",
     "completion",
 )
+_ALLOCATED = 50_000  # objects between two collections: a command makes many that stay, and little garbage
 _MODULES = {"list": "listing"}
 _WITH_VARIABLES = ("run", "prepare", "doctor")  # commands whose own help lists the environment variables, too
 
@@ -114,12 +117,13 @@ def keep_derived_files(given: Sequence[str]) -> None:
 
     A run on a device of this host writes nothing outside of its output directory, so one keeps them only with --guest.
     """
-    if given[:1] != ["run"] or "--guest" in given:
-        os.environ.setdefault(derived.DIRECTORY, str(cache_directory() / "derived" / "host"))
+    if keeps_files(given):
+        os.environ.setdefault(cache.DIRECTORY, str(cache_directory() / "derived" / "host"))
 
 
 def run_as_program() -> int:
     """Runs the command of this process; returns its exit status, 3 if the output of anything but a run was lost."""
+    gc.set_threshold(_ALLOCATED, 20, 20)
     output = Output()
     heed_signals()
     given = sys.argv[1:]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -13,16 +15,21 @@ from conformance.errors import UserError
 from conformance.regular_file import read_regular
 from conformance.results.files import make_directory, not_written, write_through
 from conformance.run_options import given_path
+from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
 from fixtures.guest.changes import read_changes
 from reports.digest import read
-from reproducers.findings import FOLDER, PAGE, Run, findings_of, page
+from reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of, page
+from reproducers.kcidb import ORIGIN, objects
+from reproducers.mail import mail
 from reproducers.of_runs import basis_of
+from reproducers.writer import Inexpressible
 
 NAME = "findings"
 HELP = "Write a page of the defects in several runs, one for each stack, with C programs that show them."
 # By fingerprint, where in the driver's source a defect lies; only what is certain.
 PLACES = "places.yaml"
+_KCIDB = "kcidb.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,14 +48,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help=f"write the C program of each defect into {FOLDER}/; without it, only those there already are renewed",
     )
+    parser.add_argument(
+        "--format",
+        choices=("markdown", "mail", "kcidb"),
+        default="markdown",
+        help=f"the page; a text for a mailing list for each defect, in {FOLDER}/; or objects of KCIDB in {_KCIDB}",
+    )
+    parser.add_argument("--origin", default="rdma_cts", metavar="NAME", help="for KCIDB: the CI system (%(default)s)")
     run_arguments.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the page and the programs; exit status 0."""
+    """Writes what is asked for; exit status 0."""
+    if not ORIGIN.match(arguments.origin):
+        raise UserError(f"--origin {arguments.origin!r}: a-z, 0-9 and _ make the name of a CI system")
     suite = run_arguments.suite_from(arguments)
     runs = [Run(read(path), basis_of(path)) for path in arguments.runs]
     found = findings_of(runs, suite)
+    if arguments.format == "markdown":
+        return _page(found, runs, arguments)
+    make_directory(arguments.out)
+    if arguments.format == "kcidb":
+        text = json.dumps(objects(found, runs, arguments.origin), indent=1, ensure_ascii=False) + "\n"
+        write_through(arguments.out / _KCIDB, text.encode())
+        print(f"{arguments.out / _KCIDB}: {len(found)} issues")
+        return 0
+    return _mails(found, runs, suite, arguments.out / FOLDER)
+
+
+def _mails(found: Sequence[Finding], runs: Sequence[Run], suite: Suite, folder: Path) -> int:
+    make_directory(folder)
+    written = 0
+    for each in found:
+        first = each.runs[0]
+        others = [run.digest for run in runs if run is not first]
+        try:
+            text = mail(each.symptom, first.digest, suite, first.basis, others)
+        except Inexpressible as reason:
+            print(f"{each.symptom.name} cannot be expressed as a C program, and has no text: {reason}")
+            continue
+        write_through(folder / f"{Path(each.file).stem}.txt", text.encode())
+        written += 1
+    print(f"{folder}: {written} texts of {len(found)} defects")
+    return 0
+
+
+def _page(found: Sequence[Finding], runs: Sequence[Run], arguments: argparse.Namespace) -> int:
     folder = arguments.out / FOLDER
     make_directory(folder)
     places = _places(folder / PLACES)

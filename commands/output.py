@@ -22,13 +22,11 @@ from conformance.errors import UserError
 from conformance.results import points, records
 from conformance.results.files import not_written, write_through
 from conformance.run_options import given_path
-from reports.history import OUTCOME_FILE
 from reports.text import one_line
 from runs import plan
 from runs.folder import OUT
 
 STANDARD_OUTPUT = Path("-")
-RECORDED = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)  # what reports are made from, and never replace
 
 
 def show(lines: Iterable[str], to: TextIO | None = None) -> None:
@@ -148,9 +146,12 @@ def write_out(path: Path, data: bytes, told: str) -> None:
 
 def refuse_recorded(path: Path) -> None:
     """Raises UserError (status 2) for a file in which a run or a night is recorded."""
+    from reports.history import OUTCOME_FILE  # which loads all that a report needs
+
+    recorded = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)  # what reports are made from, and never replace
     place = Path(os.path.realpath(path))  # Path.resolve does not return from a link that leads to itself
     in_points = place.parent.name == points.FOLDER and os.path.exists(place.parent.parent / records.FILE_NAME)
-    if os.path.isfile(place) and (place.name in RECORDED or in_points):
+    if os.path.isfile(place) and (place.name in recorded or in_points):
         raise UserError(f"{path} is recorded data, which no output replaces", hint="give another file to --out")
 
 

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
-from collections.abc import Callable, Sequence
+import threading
 from pathlib import Path
+from types import ModuleType
 
 from commands.output import STANDARD_OUTPUT, out_path, show, write_out
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
 from conformance.run_options import given_path
-from reports import history_page, html, junit, ktap, markdown, summary, tmt
-from reports.digest import Digest, read
+from reports.digest import read
 from reports.history import PAGE, read_history
 
 NAME = "report"
 HELP = "Make a report of recorded runs; several runs become columns of one page."
 
-Render = Callable[[Sequence[Digest]], str | bytes]
-FORMATS: dict[str, Render] = {
-    "html": html.render,
-    "junit": junit.render,
-    "ktap": ktap.render,
-    "markdown": markdown.render,
-    "summary": summary.render,
-    "tmt": tmt.render,
-}
+FORMATS = ("html", "junit", "ktap", "markdown", "summary", "tmt")  # each is a module of reports/ with `render`
 # The reports that every run writes beside its results.
-BESIDE: dict[str, Render] = {
-    summary.FILE_NAME: summary.render,
-    junit.FILE_NAME: junit.render,
-    html.FILE_NAME: html.render,
-}
+BESIDE = ("summary", "junit", "html")
+_PAGE = "report.html"
+
+
+def renderer(name: str) -> ModuleType:
+    """The module of a format, which is loaded only when it is needed: some of them take longer than a short run."""
+    return importlib.import_module(f"reports.{name}")
+
+
+def load_beside() -> None:
+    """Loads, in a thread, what `write_beside` needs, while the run waits for its worker."""
+    threading.Thread(target=lambda: [renderer(name) for name in BESIDE], daemon=True).start()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--history", type=given_path, metavar="DIR", help="all nights of a history (see nightly) on one page"
     )
-    parser.add_argument("--format", choices=tuple(FORMATS), default="html", help="default: html")
+    parser.add_argument("--format", choices=FORMATS, default="html", help="default: html")
     parser.add_argument(
         "--out",
         type=out_path,
@@ -62,14 +62,14 @@ def execute(arguments: argparse.Namespace) -> int:
         if not history.nights:
             raise UserError(f"{arguments.history} is not a history: there is no night in it")
         show(history.problems, sys.stderr)
-        page = history_page.page_of(history)
+        page = renderer("history_page").page_of(history)
         _write(arguments.out or arguments.history / PAGE, page.encode())
         return 0
     if not arguments.runs:
         raise UserError("a report of which run? give its directory, or --history DIR")
     digests = [read(path) for path in arguments.runs]
-    report = FORMATS[arguments.format](digests)
-    out = arguments.out or (digests[0].directory / html.FILE_NAME if arguments.format == "html" else STANDARD_OUTPUT)
+    report: str | bytes = renderer(arguments.format).render(digests)
+    out = arguments.out or (digests[0].directory / _PAGE if arguments.format == "html" else STANDARD_OUTPUT)
     _write(out, report if isinstance(report, bytes) else report.encode())
     return 0
 
@@ -86,10 +86,12 @@ def write_beside(directory: Path) -> None:
     """
     digest = read(directory)
     failed: list[UserError] = []
-    for name, render in BESIDE.items():
-        report = render([digest])
+    for name in BESIDE:
+        made = renderer(name)
+        report: str | bytes = made.render([digest])
+        data = report if isinstance(report, bytes) else report.encode()
         try:
-            write_atomically(directory / name, report if isinstance(report, bytes) else report.encode())
+            write_atomically(directory / made.FILE_NAME, data, durable=False)
         except UserError as error:
             failed.append(error)
     if failed:

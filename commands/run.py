@@ -14,8 +14,9 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from types import ModuleType
 
-from commands import lab, report, run_arguments
+from commands import report, run_arguments
 from commands.endings import crash_reports_in
 from commands.output import out_directory
 from conformance.errors import PROGRAM, UserError
@@ -85,10 +86,16 @@ def execute(arguments: argparse.Namespace) -> int:
         return _resume(arguments)
     options = with_earlier(run_arguments.options_from(arguments), arguments.failed)
     if arguments.lab:
-        return lab.run_lab(arguments.lab, options, arguments)
+        return int(_lab().run_lab(arguments.lab, options, arguments))
     if arguments.shell:
         return _shell(options, arguments)
     return _run(options, arguments)
+
+
+def _lab() -> ModuleType:
+    from commands import lab  # which a run on one target does not need
+
+    return lab
 
 
 def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
@@ -122,7 +129,7 @@ def _resume(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise UserError(f"the run was started in {plan.directory}, which cannot be used: {error.strerror}") from error
     if isinstance(plan, LabPlan):
-        return lab.run_lab(file or Path(plan.file), options, first, resumed=True)
+        return int(_lab().run_lab(file or Path(plan.file), options, first, resumed=True))
     return _run(options, first, plan)
 
 
@@ -181,7 +188,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
 
 def _chosen(options: RunOptions) -> Chosen:
     """The tables, and of them the cases that the options select. Raises UserError."""
-    suite = run_arguments.suite_from(options)
+    suite = run_arguments.suite_of_run(options)
     cases = ordered(run_arguments.selection_from(options).apply(suite), options.seed)
     if not options.sequences:
         cases = _without_sequences(cases)
@@ -240,6 +247,7 @@ def _supervise(recording: Recording, where: target.Target, progress: Progress, o
     cases, known = recording.plan.cases, recording.plan.durations
     progress.expect(expected_durations([case for case in cases if case.id not in recording.done], known))
     alone = {case.id for case in cases if case.alone}
+    report.load_beside()
     starts = [_announcing(start, alone, progress) for start in where.starts]
     try:
         Supervisor(recording, out / "console.log").run(*starts, again=() if no_confirm else where.again)

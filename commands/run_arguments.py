@@ -17,7 +17,7 @@ from commands.arguments import NAME, Parser
 from conformance.errors import UserError
 from conformance.run_options import CASES, OPTIONS, RunOptions
 from conformance.tables.selection import Selection
-from conformance.tables.suite import Suite, load_suite
+from conformance.tables.suite import POINT, Suite, load_suite
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS
 
@@ -86,6 +86,16 @@ def add_cases_argument(parser: argparse._ActionsContainer) -> None:
 def suite_from(arguments: argparse.Namespace | RunOptions) -> Suite:
     """The suite, including the folders that --cases names."""
     return load_suite(arguments.cases)
+
+
+def suite_of_run(options: RunOptions) -> Suite:
+    """The suite of a run; if that is of single cases, only the tables in their folders, which are read sooner."""
+    folders = {case.partition("/")[0] for case in options.only}
+    if folders and not (options.verbs or options.rules or options.waivers):
+        suite = load_suite(options.cases, folders)
+        if {case.partition(POINT)[0] for case in options.only} <= {case.id for case in suite.cases}:
+            return suite
+    return suite_from(options)
 
 
 def selection_from(arguments: argparse.Namespace | RunOptions) -> Selection:

@@ -40,9 +40,10 @@ def summary(run: Digest) -> Iterator[str]:
     figures = counts(run)
     if not any(figures.values()):
         return
-    words = {"confirmed": "confirmed", "not_confirmed": "not confirmed", "not_tried": "not tried again"}
-    parts = [f"{figures[key]:,} {text}" for key, text in words.items() if figures.get(key)]
-    yield f"violations tried again alone: {', '.join(parts)}"
+    confirmed, untried = figures["confirmed"], figures.get("not_tried", 0)
+    tried = confirmed + figures["not_confirmed"]
+    rest = f", {untried:,} not tried" if untried else ""
+    yield f"confirmation: {confirmed:,} of {tried:,} reproduced in isolation{rest}"
     bad = [record for record in run.confirmations if not record["confirmed"]]
     yield from (f"{name_of(record)}: {_unconfirmed(record)}" for record in bad[:_MOST])
     if len(bad) > _MOST:

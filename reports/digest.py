@@ -333,6 +333,15 @@ class Digest:
         return f"{self.device}, {self.header['stack']}, kernel {env.get('kernel', '?')}"
 
     @property
+    def about(self) -> str:
+        """What was tested, with which versions, and when: in one line."""
+        facts = self.facts
+        parts = [f"{self.device} ({facts['driver']})" if facts["driver"] else self.device]
+        parts += [f"{name} {facts[name]}" for name in ("kernel", "rdma-core", "stack") if facts[name]]
+        parts += [facts["started"].partition(" ")[0]] if facts["started"] else []
+        return ", ".join(parts)
+
+    @property
     def device(self) -> str:
         """The device's name."""
         return str(self.header["device"].get("name", "?"))
@@ -354,7 +363,7 @@ class Digest:
         return self.footer["waivers"] if self.footer else {}
 
     def violations(self) -> dict[str, list[ResultRecord]]:
-        """For each violated rule, in the order of the rules, the results that violate it, the worst first."""
+        """For each violated rule, in the order of the rules, the results that violate it, the most severe first."""
         found: dict[str, list[ResultRecord]] = {}
         for record in sorted(self.results, key=lambda record: VERDICTS.index(record["effective"])):
             for rule in record["rules"]:

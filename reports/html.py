@@ -7,18 +7,24 @@ page's policy allows only its own script (by hash), so that no text from a resul
 from __future__ import annotations
 
 import base64
+import contextlib
+import functools
 import hashlib
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+import jinja2
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 
+from conformance import cache
 from conformance.defects import Defect, Severity, Symptom
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
@@ -355,7 +361,27 @@ def render(runs: Sequence[Digest]) -> str:
     )
 
 
-@cache
+class _Compiled(BytecodeCache):
+    """Templates that an earlier process has compiled. Jinja itself finds out whether they are still valid."""
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Fills the bucket with what was stored, if anything was."""
+        if path := cache.lookup(self._name(bucket)):
+            with contextlib.suppress(OSError):
+                bucket.bytecode_from_string(path.read_bytes())
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Stores what the bucket has."""
+        cache.store(self._name(bucket), bucket.bytecode_to_string())
+
+    @staticmethod
+    def _name(bucket: Bucket) -> str:
+        settings = Path(__file__).read_bytes()
+        made_of = (bucket.key, bucket.checksum, jinja2.__version__, sys.version)
+        return f"template-{cache.digest_of([settings, *(each.encode() for each in made_of)])}.bytecode"
+
+
+@functools.cache
 def environment() -> Environment:
     """The templates of all pages; whatever they insert is escaped."""
     found = Environment(
@@ -364,6 +390,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=_Compiled(),
     )
     found.filters |= {
         "flat": flat,

@@ -76,7 +76,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
 def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
     """One line of at most _WIDTH columns for each defect, below one that says what they have."""
     if run.defects and level == NORMAL:
-        yield "the defects, the worst first: severity, number, what is wrong (rules), in how many cases"
+        yield "defects, most severe first: severity, number, what is wrong (rules), in how many cases"
     first_of_stack = next((defect for defect in run.defects if defect.of_stack), None)
     for defect in run.defects:
         if defect is first_of_stack:

@@ -15,6 +15,7 @@ from reproducers.program import Program
 from reproducers.writer import Inexpressible
 
 PAGE, FOLDER = "findings.md", "findings"
+SEEN, ABSENT, UNTRIED = "seen", "not", "not tried"
 
 
 @dataclass(frozen=True)
@@ -124,12 +125,10 @@ def _section(
 ) -> list[str]:
     defect, symptom = finding.defect, finding.symptom
     facts = finding.runs[0].digest.rules
+    stacks = stacks_of(finding, runs)
     seen = [f"{run.name} ({len(run.by_fingerprint[defect.fingerprint].cases)} results)" for run in finding.runs]
-    others = [run for run in runs if run not in finding.runs]
-    tried = [run for run in others if _tried(defect, run)]
-    absent = "; not on: " + ", ".join(run.name for run in tried) if tried else ""
-    if untried := [run.name for run in others if run not in tried]:
-        absent += f"; not tried on: {', '.join(untried)}"
+    lists = {state: [run.name for run in runs if stacks[run.stack] == state] for state in (ABSENT, UNTRIED)}
+    absent = "".join(f"; {state} on: {', '.join(names)}" for state, names in lists.items() if names)
     lines = [
         f"## {_cell(defect.title)}",
         "",
@@ -147,6 +146,13 @@ def _section(
         lines.append(f"- mended by: {changes}")
     lines.append(f"- shown by: {_link(finding, files)}")
     return lines
+
+
+def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
+    """By the stacks of runs, whether a defect was seen there, was not, or was not tried."""
+    return {
+        run.stack: SEEN if run in finding.runs else ABSENT if _tried(finding.defect, run) else UNTRIED for run in runs
+    }
 
 
 def _tried(defect: Defect, run: Run) -> bool:

@@ -48,6 +48,8 @@ class Durations:
         new = {case: round(seconds, 3) for case, seconds in took.items()}
         data = {"schema": SCHEMA, "seconds": {**self.read(), **new}}
         try:
-            write_atomically(self.path, json.dumps(data, indent=0, sort_keys=True).encode("ascii") + b"\n")
+            write_atomically(
+                self.path, json.dumps(data, indent=0, sort_keys=True).encode("ascii") + b"\n", durable=False
+            )
         except UserError:
             return  # a cache that cannot be written only costs the next run some time

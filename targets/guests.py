@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from conformance import derived
+from conformance import cache
 from conformance.errors import PROGRAM, UserError
 from conformance.results.files import not_written
 from conformance.run_options import RunOptions
@@ -188,7 +188,7 @@ class Guests:
         if self._options.profile:
             tree.append((self._options.profile, str(_PROFILE)))
         environment = {
-            derived.DIRECTORY: derivation.FOLDER,
+            cache.DIRECTORY: derivation.FOLDER,
             **self.driver.environment,
             **prepared.environment,
             **self._environment,

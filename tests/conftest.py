@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from conformance import derived
+from conformance import cache
 from conformance.tables import suite
 from conformance.tables.suite import CASES, ROOT
 from project import TABLE, Project
 
 # Tests read the tables hundreds of times: all processes of a session keep what the first of them has read.
-if derived.DIRECTORY not in os.environ:
+if cache.DIRECTORY not in os.environ:
     _kept = tempfile.TemporaryDirectory(prefix="rdma-cts-tests-")  # until this process ends
-    os.environ[derived.DIRECTORY] = _kept.name
+    os.environ[cache.DIRECTORY] = _kept.name
 
 # How fast a machine is decides no test: neither how long an example takes nor how long it takes to make them.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -84,6 +84,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setattr(suite, "CASES", root / "cases")
     (root / "tox.ini").write_text("[pytest]\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
-    for name in ("PYTEST_ADDOPTS", derived.DIRECTORY):
+    for name in ("PYTEST_ADDOPTS", cache.DIRECTORY):
         monkeypatch.delenv(name, raising=False)
     return Project(root, dict(os.environ))

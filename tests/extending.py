@@ -123,7 +123,7 @@ def preconditions(reach: Collection[str] = capability.PRECONDITIONS) -> Iterator
 
 def formats(folder: Path = ROOT / "reports") -> Iterator[str]:
     """A report format: a module with `render` that cannot be chosen."""
-    chosen = {render.__module__ for render in report.FORMATS.values()}
+    chosen = {f"reports.{name}" for name in report.FORMATS}
     for path in sorted(folder.glob("[!_]*.py")):
         names = {node.name for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.FunctionDef)}
         if "render" in names and f"reports.{path.stem}" not in chosen:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance import derived
+from conformance import cache
 from conformance.tables.suite import ROOT
 from fixtures.guest import derivation
 from fixtures.guest.guest import Guest, Job, boot
@@ -49,7 +49,7 @@ def boot_own(
         check=True,
     )
     image = ensure_image(recipe_for(), cache_directory(), print)
-    settings = {derived.DIRECTORY: derivation.FOLDER, **(environment or {})}
+    settings = {cache.DIRECTORY: derivation.FOLDER, **(environment or {})}
     job = Job(tuple(tree), command, settings, derived=derivation.folder_of(cache_directory(), image.digest))
     return boot(image, job, console=console)
 

@@ -13,7 +13,7 @@ import pytest
 import samples
 from actors import HEADER, SILENCE, Actor, Audience, killed
 from commands.__main__ import main
-from commands.report import FORMATS
+from commands.report import renderer
 from conformance.errors import UserError
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
@@ -357,7 +357,7 @@ NOT_CONFIRMED = (
 
 @pytest.mark.parametrize("form", ["junit", "ktap", "html"])
 def test_a_report_says_it_beside_each_violation(mixed: Path, form: str) -> None:
-    text = FORMATS[form]([read(mixed)])
+    text = renderer(form).render([read(mixed)])
     text = text if isinstance(text, str) else text.decode()
     assert "confirmed: the same when tried again alone" in text
     assert NOT_CONFIRMED in text
@@ -366,12 +366,12 @@ def test_a_report_says_it_beside_each_violation(mixed: Path, form: str) -> None:
 def test_the_summaries_have_the_figures_and_what_was_not_confirmed(mixed: Path) -> None:
     run = read(mixed)
     assert list(confirmation_texts.summary(run)) == [
-        "violations tried again alone: 1 confirmed, 1 not confirmed",
+        "confirmation: 1 of 2 reproduced in isolation",
         f"{IDS[11]}: {NOT_CONFIRMED}",
     ]
     assert all(line in terminal.summary(run, mixed) for line in confirmation_texts.summary(run))
-    assert "1 confirmed, 1 not confirmed" in str(FORMATS["markdown"]([run]))
-    data = json.loads(FORMATS["summary"]([run]))
+    assert "1 of 2 reproduced in isolation" in str(renderer("markdown").render([run]))
+    data = json.loads(renderer("summary").render([run]))
     assert data["confirmation"] == {"confirmed": 1, "not_confirmed": 1, "not_tried": 0, "unconfirmed": [IDS[11]]}
 
 
@@ -396,5 +396,5 @@ def test_a_damaged_record_is_one_line(tmp_path: Path, mixed: Path, record: dict[
 
 def test_judging_again_keeps_what_was_tried(tmp_path: Path, mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["judge", str(mixed), "--out", str(tmp_path / "again")]) == 1
-    assert "1 confirmed, 1 not confirmed" in str(FORMATS["markdown"]([read(tmp_path / "again")]))
+    assert "1 of 2 reproduced in isolation" in str(renderer("markdown").render([read(tmp_path / "again")]))
     assert read_results(tmp_path / "again").confirmations == read_results(mixed).confirmations

@@ -21,7 +21,7 @@ import pytest
 
 from commands import coverage
 from commands.__main__ import main
-from commands.report import FORMATS
+from commands.report import FORMATS, renderer
 from conformance.errors import UserError
 from conformance.results.points import read_points
 from conformance.results.records import read_results
@@ -167,7 +167,7 @@ def _with_changed_values(line: bytes, dice: random.Random) -> bytes:
 def read_in_every_way(folder: Path, suite: Suite) -> None:
     """Everything that reads a run. Raises UserError."""
     run = read(folder)
-    for render in FORMATS.values():
+    for render in (renderer(name).render for name in FORMATS):
         report = render([run])
         assert b"\x1b" not in (report if isinstance(report, bytes) else report.encode(errors="replace"))
     assert all(line.isprintable() for line in terminal.summary(run, folder).split("\n"))

@@ -13,7 +13,7 @@ from conformance.tables.suite import ROOT
 LAYERS = (
     "errors",
     "regular_file",
-    "derived",
+    "cache",
     "yamldoc",
     "verbs",
     "header",
@@ -21,6 +21,7 @@ LAYERS = (
     "judging",
     "defects",
     "tables",
+    "run_options",
     "kernel",
     "bench",
     "device",
@@ -28,7 +29,6 @@ LAYERS = (
     "sweeps",
     "results",
     "supervision",
-    "run_options",
     "pytest_plugin",
 )
 FILES = sorted((ROOT / "conformance").rglob("*.py"))

@@ -155,7 +155,8 @@ def test_nothing_from_the_results_runs_and_all_of_it_is_shown(page: webdriver.Ch
     assert page.execute_script("return window.ran") is None
     assert page.execute_script("return document.querySelectorAll('img[src=x], b b, title script').length") == 0
     assert page.execute_script("return document.querySelectorAll('a[href^=\"javascript\"]').length") == 0
-    assert page.title == f"{MARKUP} · rdma-cts"
+    assert page.title == f"{page.find_element(By.CSS_SELECTOR, 'p.about').text} · rdma-cts"
+    assert page.title.startswith(f"{MARKUP} ({MARKUP}), kernel 7.2.0, rdma-core 65.0, stack host, 2026-01-02")
     assert f"{MARKUP} does not conform to its documents" in page.find_element(By.TAG_NAME, "h1").text
     assert page.execute_script("return document.body.textContent.split(arguments[0]).length", MARKUP) > 10
     log: list[dict[str, Any]] = page.get_log("browser")  # type: ignore[no-untyped-call, unused-ignore]
@@ -502,3 +503,27 @@ def test_a_defect_shows_the_set_up_of_the_first_case(browser: webdriver.Chrome, 
         text = browser.find_element(By.CSS_SELECTOR, place).get_attribute("textContent") or ""
         assert "mr: ibv_reg_mr(the region)" in text
         assert "unmap(the memory)" in text
+
+
+def test_a_rule_that_is_searched_by_its_id_comes_first_and_goes_back(page: webdriver.Chrome) -> None:
+    order = (
+        "return [...document.querySelectorAll('details.rule')].filter(each => !each.closest('.hidden'))"
+        ".map(each => each.id)"
+    )
+    before = page.execute_script(order)
+    search = page.find_element(By.ID, "search")
+    search.send_keys("BIND-10")
+    WebDriverWait(page, PATIENCE_S).until(lambda shown: shown.execute_script(order)[:1] == ["BIND-10"])
+    search.send_keys(Keys.ESCAPE)
+    WebDriverWait(page, PATIENCE_S).until(lambda shown: shown.execute_script(order) == before)
+
+
+def test_the_filter_is_in_the_address(page: webdriver.Chrome) -> None:
+    page.find_element(By.CSS_SELECTOR, ".tools [data-verdict=CRASH]").click()
+    page.find_element(By.ID, "search").send_keys("crash")
+    WebDriverWait(page, PATIENCE_S).until(lambda shown: "?find=crash&verdict=CRASH" in shown.current_url)
+    expected = cases(page)
+    page.refresh()
+    assert page.find_element(By.ID, "search").get_attribute("value") == "crash"
+    assert cases(page) == expected
+    assert len(expected) == 1

@@ -541,7 +541,7 @@ def test_a_python_that_is_too_old_or_of_another_architecture_is_told() -> None:
         done = subprocess.run([sys.executable, "-c", code, "/nowhere"], input=opening, capture_output=True, check=False)
         assert done.returncode == 3
         assert told in done.stdout
-        assert isinstance(protocol.understood(b"secret", done.stdout), dict)
+        assert isinstance(protocol.parse_line(b"secret", done.stdout), dict)
 
 
 @pytest.mark.parametrize(
@@ -571,10 +571,10 @@ def test_an_address_becomes_arguments_of_ssh(text: str, arguments: list[str]) ->
 
 def test_lines_without_the_secret_are_left_out() -> None:
     message = protocol.message(b"s", "hello", folder="x")
-    assert protocol.understood(b"s", message) == {"event": "hello", "folder": "x"}
-    assert protocol.understood(b"s", protocol.carried(b"s", b'{"type":"start"}\n')) == b'{"type":"start"}\n'
+    assert protocol.parse_line(b"s", message) == {"event": "hello", "folder": "x"}
+    assert protocol.parse_line(b"s", protocol.carried(b"s", b'{"type":"start"}\n')) == b'{"type":"start"}\n'
     for line in (message[:-1], b"x" + message, b"s M []\n", b"s M {\n", b"s X y\n", b"\n", b"Last login: today\n"):
-        assert protocol.understood(b"s", line) is None
+        assert protocol.parse_line(b"s", line) is None
 
 
 def test_a_case_that_may_take_the_kernel_down_has_a_boot_of_its_own(

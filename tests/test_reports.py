@@ -154,7 +154,7 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
     ]
     run = digested(recorded(lines))
     said = summary(run, Path("out/run"), io.StringIO()).splitlines()
-    assert said[1].startswith("the defects, the worst first: severity, number, what is wrong (rules)")
+    assert said[1].startswith("defects, most severe first: severity, number, what is wrong (rules)")
     first, second, third = said[2:5]
     assert re.fullmatch(r"kernel crash  [0-9a-f]{12} kernel fault during a registration: REG-15 \(REG-15\) x1", first)
     assert re.fullmatch(

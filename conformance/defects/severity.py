@@ -11,7 +11,7 @@ from conformance.model.fault import Effect, Fault, FaultKind
 
 
 class Severity(Enum):
-    """The severities, the worst first.
+    """The severities, the most severe first.
 
     `label` is for tables, `counted` has the words behind a number (one, several), `meaning` says what it means to an
     application.
@@ -108,6 +108,6 @@ def severity_of_fault(fault: Fault) -> Severity:
 
 
 def count_by_severity(severities: Iterable[Severity]) -> dict[Severity, int]:
-    """How often each severity occurs, the worst first; those that do not occur are left out."""
+    """How often each severity occurs, the most severe first; those that do not occur are left out."""
     count = Counter(severities)
     return {severity: count[severity] for severity in Severity if count[severity]}

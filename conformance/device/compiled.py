@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance import derived
+from conformance import cache
 from conformance.errors import UserError
 
 # Names and values on which Python and a C source must agree: sizes and offsets in bytes, lengths of arrays.
@@ -35,7 +35,7 @@ def library(source: Path, layout: Layout, *options: str) -> ctypes.CDLL | None:
     written.
     """
     name = f"{source.stem}-{_digest(source, options)}.so"
-    loaded = _loaded(derived.kept(name)) or _compiled(source, options, name)
+    loaded = _loaded(cache.lookup(name)) or _compiled(source, options, name)
     if loaded is not None:
         _check(source, layout, _exported(loaded))
     return loaded
@@ -47,7 +47,7 @@ def _digest(source: Path, options: Sequence[str]) -> str:
     for header in sorted(_HEADERS.glob("*.h")):
         with contextlib.suppress(OSError):
             parts += [header.name.encode(), header.read_bytes()]
-    return derived.digest_of(parts)
+    return cache.digest_of(parts)
 
 
 def _loaded(path: Path | None) -> ctypes.CDLL | None:
@@ -70,7 +70,7 @@ def _compiled(source: Path, options: Sequence[str], name: str) -> ctypes.CDLL | 
             return None
         loaded = _loaded(output) if done.returncode == 0 else None
         if loaded is not None:
-            derived.keep(name, output.read_bytes())
+            cache.store(name, output.read_bytes())
         return loaded
 
 

@@ -21,8 +21,8 @@ class End(Queue, Protocol):
     def fail(self) -> None: ...
 
 
-class Way(Protocol):
-    """A way to connect the queue pairs of one pair.
+class ConnectStrategy(Protocol):
+    """How the queue pairs of one pair are connected.
 
     `connect` moves the responder to a state, and the requester as far as that needs it; `close` releases what it took,
     after the queue pairs. `by_reset`: afterwards they can be moved to RESET and connected again.

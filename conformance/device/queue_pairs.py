@@ -14,7 +14,7 @@ from conformance.bench.calls import Pd, Return, Sge, Window
 from conformance.bench.interface import Refusal
 from conformance.bench.work_requests import EXTENDED_OPCODES, BindInfo, Completion, SendRequest
 from conformance.device.async_events import events_of
-from conformance.device.connecting import ByStates, Way
+from conformance.device.connecting import ByStates, ConnectStrategy
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.iwarp import ByManager
 from conformance.device.libibverbs import exact
@@ -287,7 +287,9 @@ class DevicePair:
         """
         self._spec = device, spec, requester_pd, responder_pd, deadline_s
         self.transport = device.transport
-        self._way: Way = ByManager(device.connection_manager) if device.connection_manager else ByStates()
+        self._strategy: ConnectStrategy = (
+            ByManager(device.connection_manager) if device.connection_manager else ByStates()
+        )
         self._create(*self._spec)
 
     def _create(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
@@ -335,14 +337,14 @@ class DevicePair:
     @property
     def renews_by_reset(self) -> bool:
         """Whether `renew` moves them through RESET, so that they remain the same queue pairs."""
-        return self._way.by_reset and not self.keeps_receives and self._spec[0].findings.renews_by_reset
+        return self._strategy.by_reset and not self.keeps_receives and self._spec[0].findings.renews_by_reset
 
     def _connect(self) -> None:
-        self._way.connect(self.requester, self.responder, self._state)
+        self._strategy.connect(self.requester, self.responder, self._state)
 
     def connect(self) -> None:
         """Moves both queue pairs from the states after creation on to RTS."""
-        self._way.connect(self.requester, self.responder, "RTS")
+        self._strategy.connect(self.requester, self.responder, "RTS")
 
     def renew(self) -> None:
         """Restores the state after creation: moves both through RESET, or creates them again."""
@@ -366,4 +368,4 @@ class DevicePair:
         """Destroys both queue pairs, and then what connected them."""
         for queue in {self.responder, self.requester}:
             queue.close()
-        self._way.close()
+        self._strategy.close()

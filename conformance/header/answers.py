@@ -1,4 +1,4 @@
-"""What the compiler has answered before about the same header, kept for the next process (see derived.py).
+"""What the compiler has answered before about the same header, kept for the next process (see cache.py).
 
 Compiling takes seconds in an emulated guest. The preprocessed header, whose macros name compiler and target, and the
 questions decide all answers. Not for asking (program.py).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from conformance import derived
+from conformance import cache
 from conformance.header.program import FLAGS, Answers, Toolchain
 
 
@@ -23,16 +23,16 @@ def ask(
     """Toolchain.ask, or what it answered before. `preprocessed` is the toolchain's header. Raises Unreachable."""
     questions, macros = list(expressions), list(undefine)
     parts = json.dumps([toolchain.command, FLAGS, questions, dict(declarations), macros])
-    name = f"answers-{derived.digest_of([preprocessed.encode(), parts.encode()])}.json"
+    name = f"answers-{cache.digest_of([preprocessed.encode(), parts.encode()])}.json"
     known = _known(name)
     if known is None:
         known = toolchain.ask(questions, declarations, macros)
-        derived.keep(name, json.dumps([known.values, known.refused]).encode())
+        cache.store(name, json.dumps([known.values, known.refused]).encode())
     return known
 
 
 def _known(name: str) -> Answers | None:
-    path = derived.kept(name)
+    path = cache.lookup(name)
     if path is None:
         return None
     try:

@@ -27,8 +27,9 @@ _WRONG_PLACE = (
 )
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces the content of a file; creates its folder if necessary. The data are on disk on return.
+def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
+    """Replaces the content of a file; creates its folder if necessary. If `durable`, the data are on disk on return;
+    what can be made again need not be.
 
     A link of that name is replaced, and not followed. Raises UserError if that fails; the old file is unchanged then,
     and no other file is left.
@@ -40,12 +41,14 @@ def write_atomically(path: Path, data: bytes) -> None:
         try:
             with open(partial, "xb", opener=_no_link) as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+        if durable:
+            _sync_folder(path.parent)
     except OSError as error:
         raise not_written(path, error) from error
 

@@ -10,12 +10,12 @@ import hashlib
 import os
 import pickle
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from conformance import derived
+from conformance import cache
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.rules import Registry
@@ -67,11 +67,11 @@ class Suite:
         return tuple(case for table in self.tables for case in table.cases)
 
 
-def load_suite(extra: Sequence[Path] = ()) -> Suite:
+def load_suite(extra: Sequence[Path] = (), verbs: Collection[str] = ()) -> Suite:
     """Returns the project's rules and tables together with those in the folders `extra`.
 
-    What an earlier process has read from the same files is not read again (derived.py). Raises UserError with one line
-    for each mistake.
+    What an earlier process has read from the same files is not read again (cache.py), and of that only the tables in
+    folders of these names, if any are given. Raises UserError with one line for each mistake.
     """
     for folder in extra:
         if not folder.is_dir():
@@ -79,19 +79,35 @@ def load_suite(extra: Sequence[Path] = ()) -> Suite:
         if not any(folder.glob("*/*.yaml")) and not stray_files(folder, ROOT):
             raise UserError(f"{folder}: no table in this folder", hint=f"tables belong in {folder}/VERB/")
     try:
-        name = f"suite-{_digest_of_sources([CASES, *extra])}.pickle" if derived.path_of("") else ""
+        name = f"suite-{_digest_of_sources([CASES, *extra])}.pickle" if cache.path_of("") else ""
     except OSError:
         name = ""  # reading the tables says which file cannot be read
-    path = derived.kept(name) if name else None
+    path = cache.lookup(name) if name else None
     if path is not None:
         with contextlib.suppress(Exception):  # whatever is wrong with the file: the tables are read again
-            found = pickle.loads(path.read_bytes())
-            if isinstance(found, Suite):
-                return found
+            return _unpacked(path.read_bytes(), verbs)
     suite = _read_suite(extra)
     if name:
-        derived.keep(name, pickle.dumps(suite, pickle.HIGHEST_PROTOCOL))
+        cache.store(name, _packed(suite))
     return suite
+
+
+def _packed(suite: Suite) -> bytes:
+    """A suite as bytes, from which the tables in one folder can be read without the others."""
+    parts: dict[str, list[Table]] = {}
+    order = []
+    for table in suite.tables:
+        folder = table.cases[0].id.partition("/")[0] if table.cases else ""
+        order.append(folder)
+        parts.setdefault(folder, []).append(table)
+    packed = {folder: pickle.dumps(tables, pickle.HIGHEST_PROTOCOL) for folder, tables in parts.items()}
+    return pickle.dumps((suite.registry, suite.tables_sha256, order, packed), pickle.HIGHEST_PROTOCOL)
+
+
+def _unpacked(data: bytes, folders: Collection[str]) -> Suite:
+    registry, sha256, order, packed = pickle.loads(data)
+    read = {name: iter(pickle.loads(part)) for name, part in packed.items() if not folders or name in folders}
+    return Suite(registry, tuple(next(read[name]) for name in order if name in read), sha256)
 
 
 def _digest_of_sources(folders: Sequence[Path]) -> str:
@@ -108,7 +124,7 @@ def _digest_of_sources(folders: Sequence[Path]) -> str:
     for path in paths:
         if path.is_file():
             parts += [str(path).encode(errors="surrogateescape"), path.read_bytes()]
-    return derived.digest_of(parts)
+    return cache.digest_of(parts)
 
 
 def _read_suite(extra: Sequence[Path]) -> Suite:

@@ -9,10 +9,17 @@
   const unrecorded = $("#unrecorded");
   let names = null;  // the text of all of them
   const chips = $$(".tools [data-verdict]");
+  const homeOf = (element) => {  // where an element is when nothing is searched
+    const mark = document.createComment("");
+    element.before(mark);
+    return mark;
+  };
   const groups = $$(".group").map((element) => ({
     element,
+    home: homeOf(element),
     rules: $$("details.rule", element).map((rule) => ({
       element: rule,
+      home: homeOf(rule),
       head: $("summary", rule).textContent.toLowerCase(),
       cases: $$("details.case", rule).map((one) => ({
         element: one, verdicts: one.dataset.verdicts.split(" "), text: null,
@@ -21,9 +28,45 @@
     })),
   }));
 
+  // A rule that is searched by its id comes first, with its group; otherwise all are where they were.
+  let moved = false;
+  function place(id) {
+    if (moved) for (const group of groups) {
+      group.home.after(group.element);
+      for (const rule of group.rules) rule.home.after(rule.element);
+    }
+    moved = false;
+    for (const group of groups) for (const rule of group.rules) {
+      if (rule.element.id.toLowerCase() !== id) continue;
+      groups[0].home.before(group.element);
+      group.rules[0].home.before(rule.element);
+      moved = true;
+    }
+  }
+
+  // The filter is in the address, so that it can be passed on.
+  function remember(wanted) {
+    const query = new URLSearchParams();
+    if (search.value.trim()) query.set("find", search.value.trim());
+    for (const verdict of wanted) query.append("verdict", verdict);
+    if (verb.value) query.set("verb", verb.value);
+    const text = query.toString();
+    if (text === location.search.slice(1)) return;
+    try { history.replaceState(null, "", (text ? `?${text}` : location.pathname) + location.hash); } catch { /* as is */ }
+  }
+  function recall() {
+    const query = new URLSearchParams(location.search);
+    search.value = query.get("find") ?? "";
+    for (const chip of chips) chip.setAttribute("aria-pressed", String(query.getAll("verdict").includes(chip.dataset.verdict)));
+    verb.value = query.get("verb") ?? "";
+    if (location.search.length > 1) apply();
+  }
+
   function apply() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const wanted = chips.filter((chip) => chip.getAttribute("aria-pressed") === "true").map((chip) => chip.dataset.verdict);
+    place(words.length === 1 ? words[0] : "");
+    remember(wanted);
     const filtering = words.length > 0 || wanted.length > 0;
     const has = (verdicts) => wanted.length === 0 || wanted.some((each) =>
       each === "differs" ? new Set(verdicts).size > 1 : verdicts.includes(each));
@@ -87,6 +130,7 @@
     const summary = $("summary", target);
     if (summary) summary.focus({ preventScroll: true });
   }
+  recall();
   addEventListener("hashchange", follow);
   document.addEventListener("click", (event) => {  // a click on the current address triggers no hashchange
     const anchor = event.target.closest("a[href^='#']");

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conformance import derived
+from conformance import cache
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.tables.suite import ROOT
@@ -99,7 +99,7 @@ class Guests:
 
     def _job(self, prepared: Prepared) -> Job:
         tree = tuple((ROOT / part, part) for part in (*SUITE_PARTS, *_MORE) if part not in _LEFT_OUT)
-        environment = {derived.DIRECTORY: derivation.FOLDER, **driver_for().environment, **prepared.environment}
+        environment = {cache.DIRECTORY: derivation.FOLDER, **driver_for().environment, **prepared.environment}
         kept = derivation.folder_of(cache_directory(), prepared.image.base)
         return Job(tree, shlex.join([*_PYTHON.split(), PORT]), environment, prepared.prepare, kept)
 

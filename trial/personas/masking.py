@@ -34,7 +34,7 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     ReadSinksNeedRemoteWrite: ("reads-write-anything",),
     # HUGETLB is refused before anything asks whether it fits.
     HugePagesNotOffered: ("dmabuf-every-flag", "dmabuf-on-demand"),
-    HugetlbWithoutPagingRefused: ("dmabuf-every-flag", "dmabuf-on-demand"),
+    HugetlbWithoutPagingRefused: ("dmabuf-on-demand",),
     # The old key is that of a new region.
     LowestFreeKey: ("stale-keys-found", "posted-receives-keep-their-region"),
     LastKeyComesBack: ("stale-keys-found", "posted-receives-keep-their-region"),

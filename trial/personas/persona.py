@@ -50,6 +50,13 @@ class Persona:
 
     def kind(self, base: type[Device] = Device) -> type[Device]:
         """The reference that behaves so; `base` is a reference with a seeded violation, which comes before all else."""
-        return type(
-            f"{base.__name__}On{self.name}", (base, *self.behaves) if base is not Device else (*self.behaves,), {}
-        )
+        kinds = (base, *self.behaves) if base is not Device else (*self.behaves,)
+        return type(f"{base.__name__}On{self.name}", kinds, {"setup": _set_up_all})
+
+
+def _set_up_all(device: Device) -> None:
+    """Makes what each of the combined classes keeps: none of them knows of the others."""
+    for kind in reversed(type(device).__mro__):
+        own = vars(kind).get("setup")
+        if own is not None and own is not _set_up_all:
+            own(device)

@@ -60,8 +60,7 @@ class LowestFreeKey(Device):
 class LastKeyComesBack(Device):
     """A new region gets the key that was given back last."""
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
+    def setup(self) -> None:
         self._given_back: list[int] = []
 
     def forget_key(self, region: Region) -> None:

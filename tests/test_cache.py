@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from commands import __main__ as commands
-from conformance import derived
+from conformance import cache
 from conformance.device import compiled
 from conformance.errors import UserError
 from conformance.header.answers import ask
@@ -26,7 +26,7 @@ from patience import PATIENCE_S
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory in which derived files are kept."""
     place = tmp_path / "derived"
-    monkeypatch.setenv(derived.DIRECTORY, str(place))
+    monkeypatch.setenv(cache.DIRECTORY, str(place))
     return place
 
 
@@ -108,25 +108,25 @@ def test_another_header_or_question_is_asked_anew(folder: Path, toolchain: Toolc
 
 
 def test_nothing_is_kept_without_a_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(derived.DIRECTORY, raising=False)
-    derived.keep("a", b"1")
-    assert derived.kept("a") is None
+    monkeypatch.delenv(cache.DIRECTORY, raising=False)
+    cache.store("a", b"1")
+    assert cache.lookup("a") is None
 
 
 def test_a_directory_that_cannot_be_made_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(derived.DIRECTORY, str(tmp_path / "file" / "below"))
-    derived.keep("a", b"1")
-    assert derived.kept("a") is None
+    monkeypatch.setenv(cache.DIRECTORY, str(tmp_path / "file" / "below"))
+    cache.store("a", b"1")
+    assert cache.lookup("a") is None
 
 
 def test_the_files_used_last_are_kept(folder: Path) -> None:
-    for number in range(derived.KEPT):
-        derived.keep(f"{number}", b"")
+    for number in range(cache.KEPT):
+        cache.store(f"{number}", b"")
         os.utime(folder / f"{number}", (number, number))
-    assert derived.kept("0")  # which is a use
-    derived.keep("new", b"")
-    assert {path.name for path in folder.iterdir()} == {"0", "new", *map(str, range(2, derived.KEPT))}
+    assert cache.lookup("0")  # which is a use
+    cache.store("new", b"")
+    assert {path.name for path in folder.iterdir()} == {"0", "new", *map(str, range(2, cache.KEPT))}
 
 
 @pytest.mark.parametrize("damage", [None, b"not a library"])
@@ -209,7 +209,7 @@ def test_a_module_has_the_same_time_wherever_it_was_packed(tmp_path: Path) -> No
 def test_a_run_on_a_device_of_this_host_keeps_nothing(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], keeps: bool
 ) -> None:
-    monkeypatch.setenv(derived.DIRECTORY, "")  # so that it is removed after the test
-    monkeypatch.delenv(derived.DIRECTORY)
+    monkeypatch.setenv(cache.DIRECTORY, "")  # so that it is removed after the test
+    monkeypatch.delenv(cache.DIRECTORY)
     commands.keep_derived_files(arguments)
-    assert (derived.DIRECTORY in os.environ) == keeps
+    assert (cache.DIRECTORY in os.environ) == keeps

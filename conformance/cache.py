@@ -1,7 +1,8 @@
 """Files that were computed from the suite's own files, kept for the next process: read tables, compiled C.
 
 They lie in the directory that RDMA_CTS_DERIVED names; without it, nothing is kept. The name of each has the digest of
-everything that it was computed from, so that a file is never out of date. Not for results.
+everything that it was computed from, so that a file is never out of date. Since these files are executed, they are used
+only where nobody but this user and root can have written them. Not for results.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,10 +33,24 @@ def path_of(name: str) -> Path | None:
     return Path(folder) / name if folder else None
 
 
-def kept(name: str) -> Path | None:
-    """The file of this name if it has been kept."""
+def is_own(path: Path) -> bool:
+    """Whether nobody but this user and root can have written this file or directory, or put another in its place."""
+    try:
+        real = Path(os.path.realpath(path, strict=True))
+        return all(_is_private(os.lstat(each)) for each in (real, *real.parents))
+    except OSError:
+        return False
+
+
+def _is_private(found: os.stat_result) -> bool:
+    others_write = found.st_mode & 0o022 and not (stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX)
+    return found.st_uid in (os.geteuid(), 0) and not others_write
+
+
+def lookup(name: str) -> Path | None:
+    """The file of this name if there is one that nobody else can have written."""
     path = path_of(name)
-    if path is None:
+    if path is None or not is_own(path):
         return None
     try:
         os.utime(path)  # it is in use
@@ -45,7 +61,7 @@ def kept(name: str) -> Path | None:
     return path
 
 
-def keep(name: str, content: bytes) -> None:
+def store(name: str, content: bytes) -> None:
     """Keeps a file, whole or not at all. What cannot be kept is computed again the next time, without a message."""
     path = path_of(name)
     if path is None:
@@ -60,7 +76,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
     Unlike results (results/files.py), it need not be on disk on return: it can be computed again.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix="unfinished-")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -1,0 +1,115 @@
+"""Findings as objects of KCIDB, the database of kernel tests, in its schema 5.3: issues, and the tests that show them.
+
+Each recorded run is a checkout with one build. Not for sending them: that needs an account of a CI system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import Verdict
+from reproducers.findings import Finding, Run, stacks_of
+
+ORIGIN = re.compile(r"[a-z0-9_]+\Z")
+_VERSION = {"major": 5, "minor": 3}
+_ISSUE_VERSION = 1  # increase it when the same finding is described otherwise
+_EXCERPT = 16384
+_STATUS = {
+    Verdict.PASS: "PASS",
+    Verdict.UNSUPPORTED: "SKIP",
+    Verdict.UNREACHABLE: "SKIP",
+    Verdict.BROKEN: "ERROR",
+    Verdict.MISSED: "MISS",
+}  # every other verdict is a FAIL
+
+
+def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> dict[str, Any]:
+    """All objects, by their kinds."""
+    found: dict[str, Any] = {"version": _VERSION}
+    ids = {id(run): f"{origin}:{_digest(run)}" for run in runs}
+    found["checkouts"] = [
+        {"id": ids[id(run)], "origin": origin, "comment": run.stack, "valid": True} for run in runs
+    ]  # a package of a distribution: nothing says of which commit
+    found["builds"] = [
+        {"id": ids[id(run)], "checkout_id": ids[id(run)], "origin": origin, "comment": run.stack} for run in runs
+    ]
+    found["issues"] = [_issue(each, runs, origin) for each in findings]
+    tests: dict[str, dict[str, Any]] = {}
+    incidents = []
+    for finding in findings:
+        for run in runs:
+            for record in _records(finding, run):
+                test = _test(record, run, ids[id(run)], origin)
+                tests[test["id"]] = test
+                incidents.append(_incident(finding, test, run in finding.runs, origin))
+    found["tests"] = list(tests.values())
+    found["incidents"] = incidents
+    return found
+
+
+def _digest(run: Run) -> str:
+    return hashlib.sha256(json.dumps(run.digest.header, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _records(finding: Finding, run: Run) -> Iterator[ResultRecord]:
+    """The result of the case that shows a finding, if the run has it."""
+    yield from (record for record in run.digest.results if record["case"] == finding.symptom.case)
+
+
+def _issue(finding: Finding, runs: Sequence[Run], origin: str) -> dict[str, Any]:
+    defect = finding.defect
+    rules = [finding.runs[0].digest.rules[id_] for id_ in defect.rules if id_ in finding.runs[0].digest.rules]
+    misc: dict[str, Any] = {
+        "severity": defect.severity.label,
+        "rules": {rule.id: rule.documented or rule.statement for rule in rules},
+        "stacks": stacks_of(finding, runs),
+        "case": finding.symptom.name,
+    }
+    if finding.program:
+        misc["program"] = finding.program.text
+    return {
+        "id": f"{origin}:{defect.fingerprint}",
+        "version": _ISSUE_VERSION,
+        "origin": origin,
+        "report_subject": defect.title,
+        "culprit": {"code": True, "tool": False, "harness": False},
+        "comment": finding.symptom.line,
+        "misc": misc,
+    }
+
+
+def _test(record: ResultRecord, run: Run, build: str, origin: str) -> dict[str, Any]:
+    path = [re.sub(r"[^A-Za-z0-9_-]+", "-", each).strip("-") for each in ("rdma_cts", *record["case"].split("/"))]
+    test: dict[str, Any] = {
+        "id": f"{build}:{record['case']}",
+        "build_id": build,
+        "origin": origin,
+        "path": ".".join(filter(None, path)),
+        "status": _STATUS.get(Verdict(record["verdict"]), "FAIL"),
+        "comment": record["reason"] or record["verdict"],
+        "environment": {"comment": run.stack, "misc": _plain(run.digest.header["env"])},
+    }
+    if log := record["kernel"].get("log"):
+        test["log_excerpt"] = "\n".join(log)[-_EXCERPT:]
+    return test
+
+
+def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if value is not None}
+
+
+def _incident(finding: Finding, test: Mapping[str, Any], present: bool, origin: str) -> dict[str, Any]:
+    issue = f"{origin}:{finding.defect.fingerprint}"
+    return {
+        "id": f"{issue}:{test['id'].partition(':')[2]}",
+        "origin": origin,
+        "issue_id": issue,
+        "issue_version": _ISSUE_VERSION,
+        "test_id": test["id"],
+        "present": present,
+    }
