@@ -52,7 +52,7 @@ def test_what_is_never_seen_again_is_counted_apart(tmp_path: Path) -> None:
     assert found.open_defects == ()
     assert found.headline == "1 result not confirmed"
     assert "unconfirmed" in terminal.summary(found, tmp_path)
-    assert "it did not occur again, in none of 3 repetitions" in str(renderer("markdown")([found]))
+    assert "it did not occur again, in none of 3 repetitions" in str(renderer("markdown").render([found]))
 
 
 def test_it_is_no_regression(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_what_is_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path: Pa
     (record,) = found.confirmations
     assert (record["confirmed"], record["repetitions"]) == (True, {"seen": 1, "of": 3})
     assert len(found.open_defects) == 1
-    assert "confirmed, and unsteady: seen in 1 of 3 repetitions alone" in str(renderer("html")([found]))
+    assert "confirmed, and unsteady: seen in 1 of 3 repetitions alone" in str(renderer("html").render([found]))
 
 
 def test_a_violation_that_kills_alone_is_confirmed_and_as_bad_as_that(tmp_path: Path) -> None:
