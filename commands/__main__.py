@@ -44,6 +44,7 @@ COMMANDS = (
     "reproducer",
     "findings",
     "patches",
+    "bisect-step",
     "coverage",
     "describe",
     "trial",
@@ -51,7 +52,7 @@ COMMANDS = (
     "completion",
 )
 _ALLOCATED = 50_000  # objects between two collections: a command makes many that stay, and little garbage
-_MODULES = {"list": "listing"}
+_MODULES = {"list": "listing", "bisect-step": "bisect_step"}
 _WITH_VARIABLES = ("run", "prepare", "doctor")  # commands whose own help lists the environment variables, too
 
 

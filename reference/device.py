@@ -60,6 +60,13 @@ class Device(Reregistration, Advice, Work, Extended):
         """Returns lkey and rkey for the structure."""
         return region.key, region.key
 
+    def query_mr(self, handle: int) -> tuple[int, int, int, int]:
+        """UVERBS_METHOD_QUERY_MR: lkey, rkey, length and iova. Raises Refused."""
+        if handle not in self.regions:
+            raise Refused(errno.ENOENT)
+        region = self.regions[handle]
+        return *self.reported_keys(region), region.length, region.iova
+
     def reported_range(self, change: Change) -> tuple[int, int]:
         """Returns addr and length for the structure after a change of translation."""
         return change.addr, change.length

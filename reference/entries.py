@@ -11,7 +11,7 @@ import ctypes
 import errno
 import functools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from conformance.bench import calls
 from conformance.bench.calls import IbvMr, Mr, Pd, Return, Told
@@ -20,7 +20,7 @@ from conformance.model.capability import BY_SYMBOL
 from conformance.verbs import VERBS, Convention, Verb, arguments_of, of_method
 from reference.device import Device
 from reference.extended import Buffer
-from reference.objects import Refused, Region
+from reference.objects import Domain, Refused, Region
 from reference.reregistration import CHANGE_PD, CHANGE_TRANSLATION, INPUT, Change
 
 
@@ -121,6 +121,10 @@ class ReferenceEntry:
             return Return(made or 0, 0)
         given = dict(zip(arguments_of(verb), arguments, strict=False))
         return self._answers.made(self._device.structure(made, given["pd"], start_of(given), given["length"]))
+
+    def dealloc_pd(self, pd: Pd) -> Return:
+        """ibv_dealloc_pd: 0, or the value of errno."""
+        return cast(Domain, pd).dealloc()
 
     def dereg_mr(self, mr: Mr) -> Return:
         """ibv_dereg_mr: 0, or the value of errno."""

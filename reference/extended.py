@@ -1,4 +1,4 @@
-"""ibv_reg_mr_ex of ibv_reg_mr(3), buffers of ibv_alloc_buf(3), and what the kernel tells of a region.
+"""ibv_reg_mr_ex of ibv_reg_mr(3), and buffers of ibv_alloc_buf(3).
 
 Each decision is a method, as in regions.py.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from conformance.bench.memory_areas import Part
 from conformance.verbs import ENUMS
-from reference.memory import Range
+from reference.memory import PAGE, Range
 from reference.objects import Refused, Region
 from reference.regions import Regions
 
@@ -45,8 +45,8 @@ class Buffer:
 
     @property
     def addr(self) -> int:
-        """The mapped address."""
-        return self.memory.addr
+        """The mapped address: like that of malloc, it has other memory of the process on both sides."""
+        return self.memory.addr + PAGE
 
 
 class Extended(Regions):
@@ -112,7 +112,8 @@ class Extended(Regions):
         self.domain_of(pd)
         if size > 1 << 47:
             raise Refused(errno.ENOMEM)
-        buffer = Buffer(self.new_handle(), self.memory.allocate("anonymous", self.buffer_size(size)), pd, size)
+        mapped = self.memory.allocate("anonymous", self.buffer_size(size) + 2 * PAGE)
+        buffer = Buffer(self.new_handle(), mapped, pd, size)
         self.buffers[buffer.handle] = buffer
         return buffer
 
@@ -146,12 +147,3 @@ class Extended(Regions):
     def export_buf_dmabuf_fd(self, buf: int) -> int:
         """ibv_export_buf_dmabuf_fd. Raises Refused: no buffer is a dma-buf here."""
         raise Refused(errno.ENODATA)
-
-    # What the kernel tells
-
-    def query_mr(self, handle: int) -> tuple[int, int, int, int]:
-        """UVERBS_METHOD_QUERY_MR: lkey, rkey, length and iova. Raises Refused."""
-        if handle not in self.regions:
-            raise Refused(errno.ENOENT)
-        region = self.regions[handle]
-        return region.key, region.key, region.length, region.iova

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.bench.calls import IbvPd
+from conformance.bench.calls import IbvPd, Return
 from conformance.verbs import ENUMS
 
 ACCESS = ENUMS["ibv_access_flags"]
@@ -47,6 +47,7 @@ class Domain:
         self.pointer = ctypes.addressof(self._struct)
         self.context_pointer = context
         self.users = 0
+        self.gone = False
 
     @property
     def handle(self) -> int:
@@ -68,8 +69,18 @@ class Domain:
             self._struct.handle = own
 
     def close(self) -> None:
-        """Deallocates the domain. Raises Refused if an object still uses it."""
-        self._release(self)
+        """Deallocates the domain, unless it is gone. Raises Refused if an object still uses it."""
+        if not self.gone:
+            self._release(self)
+            self.gone = True
+
+    def dealloc(self) -> Return:
+        """ibv_dealloc_pd: 0, or the value of errno."""
+        try:
+            self.close()
+        except Refused as refused:
+            return Return(refused.errno, refused.errno)
+        return Return(0, 0)
 
 
 @dataclass(eq=False)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from conformance.defects import Defect
+from conformance.defects import Defect, cause_of, symptoms_of
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
@@ -18,7 +18,7 @@ from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.digest import Digest
 from reports.points import inside, read_points
 
-REGRESSED, FIXED, UNSUPPORTED = "regressed", "fixed", "became unsupported"
+REGRESSED, FIXED, UNSUPPORTED, UNCONFIRMED = "regressed", "fixed", "became unsupported", "not confirmed"
 NEWLY_WRONG = "newly supported, and wrong"
 IN_BOTH, NOT_DECIDED = "in both", "not decided"
 NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = "new", "gone", "waiver no longer needed", "no longer decided", "changed"
@@ -26,6 +26,7 @@ NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = "new", "gone", "waiver no longer neede
 KINDS: Mapping[str, str] = {
     REGRESSED: "a new violation, or a worse one than before",
     NEWLY_WRONG: "the old stack did not have it; the new one has it, and violates a rule with it",
+    UNCONFIRMED: "a new violation, or a worse one, that was not seen again when it was tried again",
     UNDECIDED: "had a verdict; now the harness or the environment failed, or it was not run",
     UNSUPPORTED: "was judged; now the device does not declare it, or the stack cannot reach it",
     UNNEEDED: "was waived, and is no longer a violation",
@@ -84,7 +85,7 @@ class Comparison:
         return {
             NEW: [each for each in new if known.isdisjoint(each.fingerprints)],
             GONE: [each for each in unseen if self._is_decided(each)],
-            IN_BOTH: [each for each in new if not known.isdisjoint(each.fingerprints)],
+            IN_BOTH: [_as_bad_as(each, old) for each in new if not known.isdisjoint(each.fingerprints)],
             NOT_DECIDED: [each for each in unseen if not self._is_decided(each)],
         }
 
@@ -108,6 +109,20 @@ class Comparison:
         if any(map(self.of, FAILING)):
             return 1
         return 3 if self.of(UNDECIDED) or self.new.footer is None or not self.compared else 0
+
+
+def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
+    """The defect with the worst severity that it has shown here or among the others."""
+    for other in others:
+        if not set(defect.fingerprints).isdisjoint(other.fingerprints):
+            defect = defect.at_least(other.severity)
+    return defect
+
+
+def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
+    """Whether two violations of a case are of the same defects: whether one kills may depend on what is in memory."""
+    causes = [{cause_of(each) for each in symptoms_of(record)} for record in (before, after)]
+    return bool(causes[1]) and causes[1] <= causes[0]
 
 
 def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison:
@@ -161,6 +176,11 @@ def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
         and not any(change.kind == REGRESSED for change in of_points)
     ):
         kind = NEWLY_WRONG  # only at points that the old stack did not have
+    if kind == REGRESSED and before["effective"] in VIOLATIONS and _is_the_same(before, after):
+        kind = CHANGED
+    if kind in FAILING and new.repetitions.is_unconfirmed(after):
+        kind = UNCONFIRMED
+        of_points = [replace(each, kind=kind) if each.kind in FAILING else each for each in of_points]
     if kind:
         yield Change(kind, case, before["effective"], after["effective"], after)
     elif after["effective"] in VIOLATIONS:

@@ -10,8 +10,8 @@ from typing import Any
 
 from conformance.model.record import ConfirmationRecord, Occurrence
 from conformance.model.verdict import Verdict
-from conformance.tables.suite import POINT
 from reports.digest import Digest
+from reports.repetitions import name_of
 
 _MOST = 5  # cases after which a violation occurs, and violations that are not confirmed, that are named
 
@@ -45,7 +45,7 @@ def summary(run: Digest) -> Iterator[str]:
     rest = f", {untried:,} not tried" if untried else ""
     yield f"confirmation: {confirmed:,} of {tried:,} reproduced in isolation{rest}"
     bad = [record for record in run.confirmations if not record["confirmed"]]
-    yield from (f"{_name(record)}: {_unconfirmed(record)}" for record in bad[:_MOST])
+    yield from (f"{name_of(record)}: {_unconfirmed(record)}" for record in bad[:_MOST])
     if len(bad) > _MOST:
         yield f"and {len(bad) - _MOST} more that were not confirmed"
 
@@ -57,12 +57,8 @@ def counts(run: Digest) -> dict[str, int]:
 
 def as_data(run: Digest) -> dict[str, Any]:
     """The figures, and the names of the violations that were not confirmed."""
-    unconfirmed = [_name(record) for record in run.confirmations if not record["confirmed"]]
+    unconfirmed = [name_of(record) for record in run.confirmations if not record["confirmed"]]
     return {**counts(run), "unconfirmed": unconfirmed} if counts(run) else {}
-
-
-def _name(record: ConfirmationRecord) -> str:
-    return f"{record['case']}{POINT}{record['point']}" if record.get("point") else record["case"]
 
 
 def _point(record: ConfirmationRecord) -> str:
@@ -70,6 +66,11 @@ def _point(record: ConfirmationRecord) -> str:
 
 
 def _confirmed(record: ConfirmationRecord) -> str:
+    if times := record.get("repetitions"):
+        return f"confirmed, and unsteady: seen in {times['seen']} of {times['of']} repetitions alone"
+    alone = record.get("alone")
+    if alone:
+        return f"confirmed: {alone['verdict']} when tried again alone ({alone['reason']})"
     return "confirmed: " + ("it ran alone" if record["by"] == "run" else "the same when tried again alone")
 
 
@@ -80,7 +81,10 @@ def _unconfirmed(record: ConfirmationRecord) -> str:
     after = record.get("after")
     if after is None:
         return f"{text}; what brings it back was not searched"
-    return f"{text}; it occurs again after {_cases(after)}" if after else f"{text}; it did not occur again"
+    if after:
+        return f"{text}; it occurs again after {_cases(after)}"
+    times = record.get("repetitions")
+    return f"{text}; it did not occur again" + (f", in none of {times['of']} repetitions" if times else "")
 
 
 def _cases(names: Sequence[str]) -> str:

@@ -41,6 +41,7 @@ from conformance.results.records import Recorded, read_results
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
 from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
 from conformance.tables.tiers import SMOKE, left_out
+from reports.repetitions import Repetitions
 from reports.text import flat, format_count, format_value, plain
 
 _PHRASES: Mapping[str, str] = {
@@ -224,17 +225,26 @@ class Digest:
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
         """The defects that the violations come to, the most severe first; those waived or of the stack last."""
-        return tuple(defects_of(self.results, shorts_in(self.header)))
+        return self.repetitions.applied(defects_of(self.results, shorts_in(self.header)))
+
+    @cached_property
+    def repetitions(self) -> Repetitions:
+        """What was seen when the violations were tried again."""
+        return Repetitions(self.confirmations)
 
     @property
     def open_defects(self) -> tuple[Defect, ...]:
-        """The defects that are neither waived nor of the stack."""
-        return tuple(defect for defect in self.defects if not (defect.waived or defect.of_stack))
+        """The defects that are neither waived, nor of the stack, nor unconfirmed."""
+        return tuple(each for each in self.defects if not (each.waived or each.of_stack or each.unconfirmed))
 
     @cached_property
     def severities(self) -> Mapping[Severity, int]:
-        """How many results violate a rule, by the worst severity of each; without those that are waived."""
-        return count_by_severity(worst_severity(record) for record in self.results if record["effective"] in VIOLATIONS)
+        """How many results violate a rule, by the worst severity of each; without those waived or not confirmed."""
+        return count_by_severity(
+            worst_severity(each)
+            for each in self.results
+            if each["effective"] in VIOLATIONS and not self.repetitions.is_unconfirmed(each)
+        )
 
     @property
     def headline(self) -> str:
@@ -246,7 +256,9 @@ class Digest:
         parts = ", ".join(severity.count(number) for severity, number in self.severities.items())
         results = format_count(sum(self.severities.values()), "result")
         defects = f"{format_count(count, 'defect')} in {results}: {parts}" if parts else ""
-        return "; ".join(filter(None, (self.changed_stack, defects)))
+        others = sum(each["effective"] in VIOLATIONS for each in self.results) - sum(self.severities.values())
+        apart = f"{format_count(others, 'result')} not confirmed" if others else ""
+        return "; ".join(filter(None, (self.changed_stack, defects, apart)))
 
     @property
     def changed_stack(self) -> str:

@@ -119,7 +119,7 @@ class Facts:
                 tuple(map(_text, each["rules"])),
             )
             for each in data["defects"]
-            if not each["waived"] and not each.get("of_stack")
+            if not (each["waived"] or each.get("of_stack") or each.get("unconfirmed"))
         )
         return Facts(
             _text(data["conclusion"]),

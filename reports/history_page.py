@@ -18,6 +18,7 @@ from conformance.errors import UserError
 from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
 from reports.digest import RuleFacts, read
 from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night
+from reports.html import FILE_NAME as REPORT
 from reports.html import environment
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
@@ -192,6 +193,14 @@ class HistoryPage:
         return [cell for cell in self.history.cells if cell.night == self.nights[-1]] if self.nights else []
 
     @property
+    def reports(self) -> list[tuple[str, list[tuple[Cell, str]]]]:
+        """The latest night first, each with its cells and the addresses of their reports; empty where there is none."""
+        return [
+            (night, [(cell, _report_of(cell)) for cell in self.history.cells if cell.night == night])
+            for night in reversed(self.nights)
+        ]
+
+    @property
     def last_told(self) -> str:
         """The outcomes of the latest night, counted."""
         count = Counter(cell.outcome.outcome for cell in self.last)
@@ -322,3 +331,8 @@ def _legend(tracks: Iterable[Track]) -> list[str]:
     """The verdicts that occur in strips."""
     found = {state for track in tracks for lane in track.lanes for state in lane.states}
     return [verdict for verdict in OF_RULES if verdict in found]
+
+
+def _report_of(cell: Cell) -> str:
+    """The address of a cell's report, as seen from the page of the history."""
+    return f"{cell.night}/{cell.name}/{REPORT}" if (cell.folder / REPORT).is_file() else ""

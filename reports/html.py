@@ -296,7 +296,15 @@ class Page:
                     found.append(known := [])
                 known.append(_shown(number, run, defect))
         views = list(map(self._defect_view, found))
-        return sorted(views, key=lambda view: (view.defect.of_stack, view.defect.waived, view.defect.severity.rank))
+        return sorted(
+            views,
+            key=lambda view: (
+                view.defect.of_stack,
+                view.defect.waived,
+                view.defect.unconfirmed,
+                view.defect.severity.rank,
+            ),
+        )
 
     def _defect_view(self, by_run: list[Shown]) -> DefectView:
         first = by_run[0].defect.first.rules

@@ -92,7 +92,8 @@ class Morning:
             return f"{OUTCOMES[outcome.outcome]}: {self.run.short_sentence}"
         kinds = [f"{amount(changes)} {kind}" for kind in (*FAILING, UNDECIDED) if (changes := self.good.of(kind))]
         told = ", ".join(kinds) or ("as on" if outcome.outcome == GOOD else "the run is incomplete; compared with")
-        return f"{told} {'since ' if kinds else ''}the last good night, {format_night(outcome.against)}"
+        untried = f"; {self.good.untried[0]:,} of its cases not tried" if self.good.untried[0] else ""
+        return f"{told} {'since ' if kinds else ''}the last good night, {format_night(outcome.against)}{untried}"
 
     def _changed_under_test(self) -> Iterator[str]:
         nights = (each for each in self.history.of(self.cell.name) if each.night == self.outcome.against)

@@ -41,6 +41,7 @@ class Progress:
         self._expected: Mapping[str, float] = {}
         self._done_s = self._left_s = 0.0  # of the expected durations
         self._lock = threading.RLock()
+        self._unreachable: set[str] = set()  # the reasons that were shown
 
     def say(self, text: str) -> None:
         """Prints one line, unless the level is QUIET."""
@@ -64,7 +65,7 @@ class Progress:
         self._ticks = [self._began]
 
     def result_recorded(self, record: ResultRecord, done: int, total: int) -> None:
-        """A result was recorded; it is shown at once unless it is PASS or UNSUPPORTED."""
+        """A result was recorded; it is shown at once unless it is PASS, UNSUPPORTED or no news."""
         with self._lock:
             self._result_recorded(record, done, total)
 
@@ -73,7 +74,7 @@ class Progress:
         expected_s = self._expected.get(record["case"], 0.0)
         self._done_s += expected_s
         self._left_s -= expected_s
-        if self.level == VERBOSE or record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED):
+        if self.level == VERBOSE or self._is_news(record):
             self._show(record)
         if self.redraws:
             self.clear()
@@ -82,6 +83,15 @@ class Progress:
                 self.clear()
         elif self.level == NORMAL and done % _EVERY == 0 and done < total:
             self.say(f"  {done} of {total}, {', '.join(self._pace(total - done))}")
+
+    def _is_news(self, record: ResultRecord) -> bool:
+        """Whether a result is shown at once. What cannot be reached for a reason that was shown says nothing more."""
+        if record["effective"] != Verdict.UNREACHABLE:
+            return record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED)
+        reason = record["reason"].partition(";")[0]
+        known = reason in self._unreachable
+        self._unreachable.add(reason)
+        return not known
 
     def worker_restarted(self, reason: str) -> None:
         """The worker has ended, and another one runs the rest."""

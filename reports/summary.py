@@ -80,6 +80,7 @@ def _defect(defect: Defect) -> dict[str, Any]:
         "because": defect.answering.because,
         "waived": defect.waived,
         "of_stack": defect.of_stack,
+        "unconfirmed": defect.unconfirmed,
         "first": {
             "case": defect.first.name,
             "verdict": defect.first.verdict,
@@ -116,6 +117,7 @@ def schema() -> dict[str, Any]:
         "answered_by": {**text, "description": "the layer that answered"},
         "because": {**text, "description": "the evidence for the layer"},
         "waived": {"type": "boolean", "description": "every result in which it shows is waived"},
+        "unconfirmed": {"type": "boolean", "description": "not seen again when it was tried again"},
         "of_stack": {"type": "boolean", "description": "answered by the kernel's core or libibverbs on every device"},
         "first": _object({"case": text, "verdict": verdict, "reason": text, "repro": text}),
     }

@@ -81,11 +81,13 @@ def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
     for defect in run.defects:
         if defect is first_of_stack:
             yield "of the stack, on every device: answered by the kernel's core or libibverbs"
-        label = Verdict.WAIVED.value if defect.waived else defect.severity.label
+        label = (
+            Verdict.WAIVED.value if defect.waived else "unconfirmed" if defect.unconfirmed else defect.severity.label
+        )
         ends = f" ({format_rules(defect.rules, _MOST_RULES)}) x{len(defect.cases)}"
         head = f"{label:<{_LABEL}} {defect.fingerprint} "
         line = shortened(defect.title, _WIDTH - len(head) - len(ends)) + ends
-        yield painted(head, _WAIVED if defect.waived or defect.of_stack else _SEVERITY, stream) + line
+        yield painted(head, _WAIVED if defect not in run.open_defects else _SEVERITY, stream) + line
         if level == VERBOSE:
             yield f"{'':<{_LABEL}} {defect.first.line}"
             yield f"{'':<{_LABEL}} {defect.first.repro}"

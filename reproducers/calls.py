@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from conformance.bench.doors import RegMrEx
 from conformance.model.case import Arguments, Expectation, SgeSpec, Step
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import CALLS, NULL
-from conformance.verbs import ENUMS, VERBS
+from conformance.verbs import ENUMS, VERBS, Convention, Verb
 from reproducers import expressions
 from reproducers.expressions import identifier
 from reproducers.writer import Inexpressible, Writer, documented
@@ -16,6 +17,8 @@ _INVENTED_HANDLE = "0xfffffff0"  # a handle that the kernel does not assign
 
 def registration(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str:
     """The expression of a registration. Raises Inexpressible."""
+    if call == "ibv_reg_mr_ex" or writer.case.entry == RegMrEx.name:
+        return _extended(writer, call, arguments, raw)
     if not raw:
         return f"{call}({', '.join(_operands(writer, call, arguments))})"
     if "fd" in arguments:
@@ -27,22 +30,53 @@ def registration(writer: Writer, call: str, arguments: Arguments, raw: bool) -> 
     return f"uverbs_reg_mr({identifier(str(arguments['pd']))}, {addr}, {length}, {iova}, {access})"
 
 
+# The field of struct ibv_mr_init_attr for an argument of an older verb, and the bit that selects it.
+_FIELDS = {"addr": ("addr", "ADDR"), "hca_va": ("iova", "IOVA"), "iova": ("iova", "IOVA"), "fd": ("fd", "FD")}
+_FIELDS |= {"offset": ("fd_offset", "FD_OFFSET"), "fd_offset": ("fd_offset", "FD_OFFSET")}
+
+
+def _extended(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str:
+    """The expression of a registration by ibv_reg_mr_ex, which may be that of an older verb through its door."""
+    if raw:
+        raise Inexpressible("it makes the kernel's command of ibv_reg_mr_ex")
+    if arguments.get("buf", NULL) != NULL or arguments.get("dmah", "NULL") != "NULL":
+        raise Inexpressible("it needs a buffer or a dma handle")
+    selected = [bit for key, (_, bit) in _FIELDS.items() if key in arguments]
+    mask = " | ".join(f"IBV_REG_MR_MASK_{bit}" for bit in dict.fromkeys(selected))
+    if "comp_mask" in arguments:
+        mask = writer.access(arguments["comp_mask"], "ibv_mr_init_attr_mask")
+    fields = [
+        f".{_FIELDS[key][0]} = {_operand_of(writer, call, key, arguments)}" for key in _FIELDS if key in arguments
+    ]
+    length, access = writer.number(arguments["length"]), writer.access(arguments["access"])
+    name = f"attr{writer.next_number('attr') or ''}"
+    text = ", ".join([f".length = {length}", f".access = {access}", f".comp_mask = {mask}", *fields])
+    writer.say(f"struct ibv_mr_init_attr {name} = {{ {text} }};")
+    return f"ibv_reg_mr_ex({identifier(str(arguments['pd']))}, &{name})"
+
+
+def is_plain(verb: Verb) -> bool:
+    """Whether a verb returns 0 or an errno, makes and ends nothing, and takes what a prototype shows."""
+    known = all(each.ctype != "struct ibv_buf *" for each in verb.parameters)
+    return known and verb.convention is Convention.ZERO_OR_ERRNO and not verb.destroys
+
+
 def _operands(writer: Writer, call: str, arguments: Arguments) -> list[str]:
     """The arguments of a verb as its prototype takes them. Raises Inexpressible."""
-    texts = []
-    for parameter in VERBS[call].parameters:
-        given, spec = arguments[parameter.name], CALLS[call][parameter.name]
-        if spec.of == "dmabuf":
-            texts.append(_descriptor(writer, str(given)))
-        elif spec.kind == "object":
-            texts.append("NULL" if given == NULL else identifier(str(given)))
-        elif spec.kind == "flags":
-            texts.append(writer.access(given, spec.of))
-        elif spec.kind == "value":
-            texts.append(expressions.value(given, spec.of))
-        else:
-            texts.append(writer.pointer(given) if parameter.ctype == "void *" else writer.number(given))
-    return texts
+    return [_operand_of(writer, call, parameter.name, arguments) for parameter in VERBS[call].parameters]
+
+
+def _operand_of(writer: Writer, call: str, key: str, arguments: Arguments) -> str:
+    given, spec = arguments[key], CALLS[call][key]
+    if spec.of == "dmabuf":
+        return _descriptor(writer, str(given))
+    if spec.kind == "object":
+        return "NULL" if given == NULL else identifier(str(given))
+    if spec.kind == "flags":
+        return writer.access(given, spec.of)
+    if spec.kind == "value":
+        return expressions.value(given, spec.of)
+    return writer.pointer(given) if key == "addr" else writer.number(given)
 
 
 def _descriptor(writer: Writer, fd: str) -> str:

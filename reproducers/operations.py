@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE, refusal
 from conformance.model.vocabulary import FLUSHES, NULL
-from conformance.verbs import VERBS, product_of
+from conformance.verbs import REGION, VERBS, product_of
 from reproducers import calls
 from reproducers.calls import bind_call, bound, wanted
 from reproducers.expressions import identifier
@@ -338,7 +338,8 @@ def discard(writer: Writer, step: Step) -> None:
 
 
 STEPS: Mapping[str, Callable[[Writer, Step], None]] = {
-    **{name: calls.register if product_of(verb) else calls.plain for name, verb in VERBS.items()},
+    **{name: calls.register for name, verb in VERBS.items() if product_of(verb) == REGION},
+    **{name: calls.plain for name, verb in VERBS.items() if calls.is_plain(verb)},
     "ibv_dereg_mr": calls.dereg,
     "ibv_rereg_mr": calls.rereg,
     "ibv_advise_mr": calls.advise,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conformance.model.capability import ODP_OPERATIONS, PRECONDITIONS, on_demand
+from conformance.model.capability import BY_SYMBOL, ODP_OPERATIONS, PRECONDITIONS, on_demand
 from conformance.model.case import Case, Step
 from conformance.model.kind import Kind
 from conformance.model.rules import Rule
@@ -49,7 +49,17 @@ _DECLARED: Mapping[str, str] = {
 # What a stack offers or not, which only the answer of the call tells.
 _OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero_based")
 # Queue pairs connected by their states are those of InfiniBand and RoCE; on other transports they are not set up.
-_IMPLIED = ("rc", "uc", "immediate_data", "iba_statuses", "read_sinks", "lists", "iova_page_offset", *_OFFERED)
+_IMPLIED = (
+    *BY_SYMBOL,
+    "rc",
+    "uc",
+    "immediate_data",
+    "iba_statuses",
+    "read_sinks",
+    "lists",
+    "iova_page_offset",
+    *_OFFERED,
+)
 
 
 @dataclass(frozen=True)

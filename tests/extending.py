@@ -94,6 +94,20 @@ def rules(suite: Suite, registry: Registry) -> Iterator[str]:
         yield f"a seeded violation names {rule_id}, which is not a rule: add it to a rules.yaml in cases/"
 
 
+def retired(suite: Suite, planned: Collection[str]) -> Iterator[str]:
+    """An access flag, or a row that is given up: an id that was used once is a case, or retired in its table."""
+    given_up = {
+        f"{path.parent.name}/{path.stem}/{each['id']}"
+        for path in CASES.glob("*/*.yaml")
+        if path.name != "rules.yaml"
+        for each in yaml.safe_load(path.read_text()).get("retired", ())
+    }
+    for case in planned:
+        if not suite.find(case) and case not in given_up:
+            table, _, own = case.rpartition("/")
+            yield f"the case {case} is gone: add {own} with the reason to `retired:` in cases/{table}.yaml"
+
+
 def capabilities(meaning: Collection[str] = capability.MEANING) -> Iterator[str]:
     """A capability: how it is found out."""
     known = ReferenceBench().capabilities()

@@ -105,7 +105,7 @@ def test_markdown_has_the_verdict_and_a_row_for_each_defect() -> None:
     severity, fingerprint, *rest = rows[-1]
     assert (severity, len(fingerprint)) == ("wrong report", 12)
     assert rest == [
-        "ibv_reg_mr: a | b <b> [x](y)",
+        "a registration: a | b <b> [x](y)",
         "REG-01",
         "1",
         "not known",

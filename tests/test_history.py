@@ -308,3 +308,18 @@ def test_cells_are_those_that_were_kept(short: Path) -> None:
     assert (lost.outcome.outcome, lost.facts, lost.outcome.reason) == (NOT_RUN, None, plain(MARKUP))
     assert found.since("trixie", name_of(4), {name_of(n): n >= 3 for n in range(5)}) == name_of(3)
     assert SUITE.cases[2].id in found.of("trixie")[4].facts.violating  # type: ignore[union-attr]
+
+
+def test_each_night_leads_to_its_report_unless_that_was_removed(short: Path) -> None:
+    history = read_history(short)
+    found = {cell.folder / "report.html" for cell in history.cells if (cell.folder / "report.html").exists()}
+    assert found
+    text = history_page.page_of(history)
+    for report in found:
+        assert f'<a href="{report.relative_to(short)}">' in text
+    gone = min(found)
+    gone.rename(gone.with_suffix(".kept"))
+    try:
+        assert f'<a href="{gone.relative_to(short)}">' not in history_page.page_of(history)
+    finally:
+        gone.with_suffix(".kept").rename(gone)

@@ -178,3 +178,12 @@ def test_the_last_lines_say_where_the_report_is_and_what_to_do(verdict: str, nex
     assert report == "report: out/x/report.html (results: out/x)"
     assert what.startswith(f"next: {next_}")
     assert end.endswith(f"(exit status {status})")
+
+
+def test_a_reason_for_which_cases_cannot_be_reached_is_shown_once() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream)
+    for number, case in enumerate(numbered(3).cases):
+        reason = "the library is another one; more" if number == 1 else "the library is another one"
+        progress.result_recorded(result(case, "UNREACHABLE", reason), number, 3)
+    assert stream.getvalue().count("UNREACHABLE") == 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 from conformance.defects.answering import Answering, answering_of, is_of_stack
 from conformance.defects.cause import Cause, cause_of
 from conformance.defects.defect import Defect, defects_of, worst_severity
-from conformance.defects.severity import Severity, count_by_severity, severity_of
+from conformance.defects.severity import Severity, count_by_severity, severity_of, severity_of_fault
 from conformance.defects.symptom import Symptom, symptoms_of
 from conformance.defects.words import shorts_in
 
@@ -27,6 +27,7 @@ __all__ = [
     "defects_of",
     "is_of_stack",
     "severity_of",
+    "severity_of_fault",
     "shorts_in",
     "symptoms_of",
     "worst_severity",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from conformance.defects.answering import UNKNOWN, Answering, answering_of
@@ -23,12 +23,15 @@ _NONE: Shorts = {}
 class Defect:
     """Symptoms of one or several causes that belong together, the most severe first, and then in the order of the run.
 
-    `title` says what is wrong, in one line.
+    `title` says what is wrong, in one line. `unconfirmed`: none of its violations was seen again when tried again.
+    `known` is the worst severity that it has shown elsewhere: alone, or in another run.
     """
 
     causes: tuple[Cause, ...]
     symptoms: tuple[Symptom, ...]
     title: str
+    unconfirmed: bool = False
+    known: Severity | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -42,8 +45,13 @@ class Defect:
 
     @cached_property
     def severity(self) -> Severity:
-        """The worst severity of its symptoms."""
-        return severity_of(self.symptoms[0])
+        """The worst severity of its symptoms, and of what else is known of it."""
+        shown = severity_of(self.symptoms[0])
+        return shown if self.known is None or shown.rank < self.known.rank else self.known
+
+    def at_least(self, severity: Severity) -> Defect:
+        """The same defect, of which it is known that it can be this bad."""
+        return self if severity.rank >= self.severity.rank else replace(self, known=severity)
 
     @property
     def first(self) -> Symptom:

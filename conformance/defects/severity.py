@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from conformance.defects.symptom import Symptom
-from conformance.model.fault import Effect, FaultKind
+from conformance.model.fault import Effect, Fault, FaultKind
 
 
 class Severity(Enum):
@@ -99,7 +99,12 @@ _OF_KIND: Mapping[FaultKind, Severity] = {
 
 def severity_of(symptom: Symptom) -> Severity:
     """The severity of a symptom."""
-    return _OF_KIND.get(symptom.fault.kind, _OF_EFFECT[symptom.fault.effect])
+    return severity_of_fault(symptom.fault)
+
+
+def severity_of_fault(fault: Fault) -> Severity:
+    """The severity of a fault."""
+    return _OF_KIND.get(fault.kind, _OF_EFFECT[fault.effect])
 
 
 def count_by_severity(severities: Iterable[Severity]) -> dict[Severity, int]:

@@ -122,7 +122,7 @@ def _accepted(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
 
 def _remark(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     found = _REMARKS.get(symptom.fault.kind)
-    return f"{_group(key[0])}: {found}" if found else f"{_group(key[0])}{key[1]}"
+    return f"{_group(key[0])}: {found}" if found else f"{_group(key[0])}: {key[1].lstrip(': ')}"
 
 
 _Title = Callable[[Sequence[str], Symptom, Shorts], str]

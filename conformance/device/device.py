@@ -107,6 +107,10 @@ class ProtectionDomain:
         """Deallocates the PD. Raises PyverbsRDMAError if the device refuses."""
         self.pyverbs.close()
 
+    def forget(self) -> None:
+        """Keeps pyverbs from deallocating what ibv_dealloc_pd has deallocated."""
+        self.device.pointers.forget_pd(self.pyverbs)
+
 
 class Device:
     """An open device. Use as a context manager."""

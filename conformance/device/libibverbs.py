@@ -33,6 +33,7 @@ class _BindingsPd(Pd, Protocol):
 
     @property
     def pyverbs(self) -> Any: ...
+    def forget(self) -> None: ...
 
 
 class Libibverbs:
@@ -150,6 +151,13 @@ class Libibverbs:
         return replace(
             returned, buffer=Buffer(handle.value, returned.value, size, functools.partial(free, handle.value))
         )
+
+    def dealloc_pd(self, pd: Pd) -> Return:
+        """ibv_dealloc_pd. What is in the domain stays, which pyverbs would release before."""
+        returned = self._verb("ibv_dealloc_pd", pd)
+        if returned.value == 0:
+            cast(_BindingsPd, pd).forget()
+        return returned
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         """ibv_rereg_mr: 0, or a code of enum ibv_rereg_mr_err_code."""

@@ -59,6 +59,10 @@ class Pointers:
 
         return self._pointer(pd, matches)
 
+    def forget_pd(self, pd: Any) -> None:
+        """Takes the pointer from a pyverbs PD that was deallocated without it, so that it is not deallocated again."""
+        ctypes.c_uint64.from_address(id(pd) + self._offsets[type(pd)]).value = 0
+
     def mw(self, mw: Any) -> int:
         """struct ibv_mw * of a pyverbs MW."""
 

@@ -94,7 +94,7 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
     fails after a step that did: the first failing step decides, whatever state it left.
     """
     product = context.case.when.name
-    refused = product and not any(product in each for each in (context.mrs, context.windows, context.buffers))
+    refused = product and not _is_there(context, product)
     if refused and context.case.when.then.outcome != "refused":
         return []
     seen: list[Observation] = []
@@ -122,7 +122,14 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
             break
         failed = failed or fault_of(step, seen[-1], later=True) is not None
         unexpected = unexpected or _succeeded_unexpectedly(step, seen[-1])
+        if step.name and not _is_there(context, step.name) and step.then.outcome == "success":
+            break  # later steps use what it should have made
     return seen
+
+
+def _is_there(context: CaseContext, product: str) -> bool:
+    """Whether a call has made its object."""
+    return any(product in each for each in (context.mrs, context.windows, context.buffers, context.fields))
 
 
 def _succeeded_unexpectedly(step: Step, seen: Observation) -> bool:

@@ -24,7 +24,7 @@ from conformance.judging.faults import (
 )
 from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm, kernel_remark, site_in
 from conformance.judging.sentences import format_answer, sentence
-from conformance.model.capability import Capabilities, titled
+from conformance.model.capability import BY_SYMBOL, Capabilities, titled
 from conformance.model.case import Case, Step
 from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.kind import Kind
@@ -148,7 +148,7 @@ def judge(
         return Judgement(Verdict.UNREACHABLE, observed["unreachable"])
     if "setup_failed" in observed:
         judgement = _judge_setup(case, lack, observed)
-    elif case.when.then.outcome == "open":
+    elif case.when.then.outcome == "open" and not BY_SYMBOL.keys() & set(undeclared):
         judgement = _judge_open(case, lack, observed)
     elif undeclared:
         judgement = _judge_undeclared(case, lack, observed)

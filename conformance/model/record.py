@@ -413,16 +413,25 @@ class Occurrence(TypedDict):
 
     verdict: Verdict
     reason: str
+    fault: NotRequired[FaultData]
     observed: NotRequired[Observation]
+
+
+class Repetitions(TypedDict):
+    """How often a violation was seen, of how many times that its case was tried alone."""
+
+    seen: int
+    of: int
 
 
 class ConfirmationRecord(TypedDict):
     """Whether a violation occurs without the cases that ran before it.
 
     `point` is a point of a sweep, absent if the whole case was tried. `by` is "run" if the case was the first one of
-    its worker, and "repetition" if it was tried again alone in a fresh worker. A violation that was not confirmed has
-    both occurrences; `after` are the cases after which it occurs again, empty if it did not occur again at all, and
-    absent if that was not searched.
+    its worker, and "repetition" if it was tried again alone in a fresh worker. It is confirmed by any violation of the
+    case alone; if that is another one, or there is none, both occurrences are there. Of one that was not seen at the
+    first try, `after` are the cases after which it occurs again, empty if it did not occur again at all, and absent if
+    that was not searched; then `repetitions` says how often it was tried alone, and seen.
     """
 
     type: Literal["confirmation"]
@@ -432,6 +441,7 @@ class ConfirmationRecord(TypedDict):
     by: str
     in_run: NotRequired[Occurrence]
     alone: NotRequired[Occurrence]
+    repetitions: NotRequired[Repetitions]
     after: NotRequired[list[str]]
 
 

@@ -144,6 +144,7 @@ CONFIRMATION: ConfirmationRecord = {
     "by": "",
     "in_run": {"verdict": Verdict.MISSED, "reason": ""},
     "alone": {"verdict": Verdict.MISSED, "reason": ""},
+    "repetitions": {"seen": 0, "of": 0},
     "after": [],
 }
 # What a value of the type of a default is, in messages.

@@ -108,6 +108,8 @@ def _of_divergence(each: DivergenceData) -> Deviation:
 def occurrence(record: ResultRecord) -> Occurrence:
     """What a result says about a violation, in short; the observation of a sweep is in its points."""
     found: Occurrence = {"verdict": record["verdict"], "reason": record["reason"]}
+    if record.get("fault"):
+        found["fault"] = record["fault"]
     return {**found, "observed": record["observed"]} if record["observed"] else found
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from conformance.errors import UserError
 from conformance.model.record import ConfirmationRecord, ResultRecord
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import occurrence
 from conformance.supervision.recording import Recording
 from conformance.supervision.repetition import repeat
@@ -25,6 +25,8 @@ from conformance.sweeps.outcome import Points
 # How many violations are searched for the cases that bring them back, and how many workers each search may use.
 MOST_SEARCHED = 5
 MOST_WORKERS = 16
+# How often a violation is tried alone before it counts as not confirmed.
+REPETITIONS = 3
 _SAID_EACH = 25
 
 
@@ -82,12 +84,23 @@ class Confirmation:
         alone = self._repeated(start, [violation.name])
         if alone is None:
             return None
-        about = self._about(violation, alone["verdict"] == violation.seen["verdict"], "repetition")
-        if not about["confirmed"]:
+        about = self._about(violation, alone["verdict"] in VIOLATIONS, "repetition")
+        if alone["verdict"] != violation.seen["verdict"]:
             about |= {"in_run": violation.seen, "alone": occurrence(alone)}
+        if not about["confirmed"]:
             if self._may_search():
                 about["after"] = self._brings_it_back(violation, start)
+            if not about.get("after"):
+                self._repeat_more(about, violation, start)
         return about
+
+    def _repeat_more(self, about: ConfirmationRecord, violation: Violation, start: Start) -> None:
+        """Tries a violation that was not seen alone a few times more; one that is seen then is unsteady."""
+        more = [each for _ in range(REPETITIONS - 1) if (each := self._repeated(start, [violation.name]))]
+        seen = [each for each in more if each["verdict"] in VIOLATIONS]
+        about["repetitions"] = {"seen": len(seen), "of": 1 + len(more)}
+        if seen:
+            about |= {"confirmed": True, "alone": occurrence(seen[0])}
 
     @staticmethod
     def _about(violation: Violation, confirmed: bool, by: str) -> ConfirmationRecord:

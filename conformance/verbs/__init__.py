@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from conformance.verbs import advise_mr, bind_mw, buffers, enums, reg_mr, rereg_mr, structs
-from conformance.verbs.forms import arguments_of, leaves_objects, product_of
+from conformance.verbs import advise_mr, bind_mw, buffers, enums, pd, reg_mr, rereg_mr, structs
+from conformance.verbs.forms import REGION, arguments_of, leaves_objects, product_of
 from conformance.verbs.types import (
     EXPERIMENTAL,
     INT_BITS,
@@ -32,7 +32,10 @@ from conformance.verbs.types import (
 )
 
 VERBS: Mapping[str, Verb] = MappingProxyType(
-    {verb.name: verb for verb in (*reg_mr.ALL, rereg_mr.REREG_MR, advise_mr.ADVISE_MR, *bind_mw.ALL, *buffers.ALL)}
+    {
+        verb.name: verb
+        for verb in (*reg_mr.ALL, rereg_mr.REREG_MR, advise_mr.ADVISE_MR, *bind_mw.ALL, *buffers.ALL, *pd.ALL)
+    }
 )
 ENUMS: Mapping[str, Enum] = MappingProxyType({enum.name: enum for enum in enums.ALL})
 STRUCTS: Mapping[str, Struct] = MappingProxyType({struct.name: struct for struct in structs.ALL})
@@ -85,6 +88,7 @@ __all__ = [
     "INT_BITS",
     "MAINLINE",
     "OPTIONAL_ACCESS",
+    "REGION",
     "STRUCTS",
     "VENDOR_ENUMS",
     "VENDOR_STRUCTS",

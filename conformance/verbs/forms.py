@@ -22,11 +22,8 @@ OBJECTS: Mapping[str, str] = {
 # The name of the one that a table means if it names none.
 _USUAL = {"window": "mw", "buffer": "new_buffer"}
 # What a verb creates: the kind of the object, and its name in later steps.
-_PRODUCTS = {
-    "struct ibv_mr *": ("mr", "new"),
-    "struct ibv_mw *": ("window", "new_mw"),
-    "void *": ("buffer", "new_buffer"),
-}
+REGION = ("mr", "new")
+_PRODUCTS = {"struct ibv_mr *": REGION, "struct ibv_mw *": ("window", "new_mw"), "void *": ("buffer", "new_buffer")}
 
 
 def arguments_of(verb: Verb) -> dict[str, ArgumentSpec]:
@@ -41,7 +38,11 @@ def product_of(verb: Verb) -> tuple[str, str] | None:
 
 def leaves_objects(verb: Verb) -> bool:
     """Whether a verb leaves every region, window and queue pair as it was; it may create another one."""
-    return not {spec.of for spec in arguments_of(verb).values() if spec.kind == "object"} & {"mr", "window", "qp"}
+    return not verb.destroys and not {spec.of for spec in arguments_of(verb).values() if spec.kind == "object"} & {
+        "mr",
+        "window",
+        "qp",
+    }
 
 
 def _arguments(parameters: tuple[Parameter, ...]) -> Iterator[tuple[str, ArgumentSpec]]:

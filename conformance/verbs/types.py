@@ -231,7 +231,7 @@ class Verb:
     conforms. `notes` are statements that do not belong to a single argument. `discrepancies` say where
     the documents contradict themselves, each other, or the header. `command` is the kernel's command that does
     the same, of enum ib_uverbs_write_cmds or enum uverbs_methods_mr; empty if it is not called at the uverbs entry.
-    `only_in_tables` are arguments that a table has besides those of the prototype.
+    `only_in_tables` are arguments that a table has besides those of the prototype. `destroys`: it ends an object.
     """
 
     name: str
@@ -251,6 +251,7 @@ class Verb:
     since: str = ""
     command: str = ""
     only_in_tables: tuple[Parameter, ...] = ()
+    destroys: bool = False
 
     @property
     def method(self) -> str:

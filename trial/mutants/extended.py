@@ -189,13 +189,11 @@ def buffer_below(self: Device, buffer: Part, addr: int, length: int) -> bool:
     return addr + length > buffer.addr + buffer.size
 
 
-@violates("BUF-03", Device.buffer_fault)
-def buffer_sum_wraps(self: Device, pd: int, asked: Attributes) -> int:
-    """The sum of address and length is taken modulo 2^64, and the part of the range below that is registered."""
-    buffer = self.buffers[asked.buf or 0]
-    wraps = asked.addr + asked.length >= 1 << 64
-    shorter = replace(asked, length=buffer.addr + buffer.size - asked.addr) if wraps else asked
-    return plain(self).buffer_fault(pd, shorter)
+@violates("BUF-03", Device.reg_buf_mr)
+def buffer_length_cut(self: Device, pd: int, buf: int, addr: int, length: int, access: int) -> Region:
+    """Of a length with more than 32 bits the range is registered up to the end of the buffer."""
+    whole: Buffer = self.buffers[buf]
+    return plain(self).reg_buf_mr(pd, buf, addr, whole.addr + whole.size - addr if length >> 32 else length, access)
 
 
 @violates("BUF-04", Device.is_foreign)

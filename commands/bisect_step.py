@@ -1,0 +1,62 @@
+"""`rdma-cts bisect-step`: runs the cases of a defect, and ends with what `git bisect run` wants to know."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+
+from commands import run, run_arguments
+from commands.endings import crash_report
+from commands.output import show
+from conformance.errors import UserError
+from conformance.model.verdict import VIOLATIONS, Verdict
+from reports.digest import read
+from runs.earlier import with_earlier
+from runs.folder import run_folder
+
+NAME = "bisect-step"
+HELP = "Run a case, and end as git bisect run wants: 0 good, 1 bad, 125 cannot be tested, 128 ends the bisection."
+GOOD, BAD, SKIP, END = 0, 1, 125, 128
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Those of a run, of which --only names a case or a defect."""
+    run.add_arguments(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Runs the cases; their verdicts as an exit status. What is wrong with --only ends the bisection."""
+    try:
+        options = with_earlier(run_arguments.options_from(arguments), None)
+        if not options.only:
+            raise UserError("a step needs a case", hint="--only CASE, or --only with a defect's fingerprint")
+        run_arguments.selection_from(options).apply(run_arguments.suite_from(options))
+    except UserError as error:
+        raise _end(error) from error
+    arguments.only = list(options.only)  # no later step has to find the defect again
+    with run_folder(arguments.out, "bisect") as arguments.out:
+        try:
+            run.execute(arguments)
+            verdicts = [Verdict(record["verdict"]) for record in read(arguments.out).results]
+        except UserError as error:  # what was built of this commit cannot be used, or does not boot
+            show(error.lines, sys.stderr)
+            return SKIP
+        except Exception as error:
+            raise _end(crash_report(error, None)) from error
+    status = status_of(verdicts)
+    print(f"bisect-step: {', '.join(verdicts) or 'no verdict'}: {status}")
+    return status
+
+
+def _end(error: UserError) -> UserError:
+    """The same, with the status that ends a bisection: no commit is to be blamed for it."""
+    return UserError(error.message, *error.more, hint=error.hint, log=error.log, status=END)
+
+
+def status_of(verdicts: Iterable[Verdict]) -> int:
+    """Bad is what violates the documents, good what keeps them; anything else decides nothing."""
+    found = set(verdicts)
+    if found & set(VIOLATIONS):
+        return BAD
+    return GOOD if found == {Verdict.PASS} else SKIP

@@ -1,0 +1,46 @@
+"""What the repetitions of a run's violations say about its defects: which were not seen again, and which can be worse.
+
+Not for the texts about single violations (confirmation.py) and not for trying them again (conformance/supervision/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from conformance.defects import Defect, severity_of_fault, symptoms_of
+from conformance.model.fault import Fault
+from conformance.model.record import ConfirmationRecord, ResultRecord
+from conformance.tables.suite import POINT
+
+
+class Repetitions:
+    """The repetitions of one run. A violation has the name that `--only` takes."""
+
+    def __init__(self, records: Iterable[ConfirmationRecord]) -> None:
+        by_name = {name_of(record): record for record in records}
+        self.unconfirmed = frozenset(
+            name for name, each in by_name.items() if not each["confirmed"] and not each.get("after")
+        )
+        seen = {name: each["alone"].get("fault") for name, each in by_name.items() if "alone" in each}
+        self._alone = {name: Fault.of_data(fault) for name, fault in seen.items() if fault}
+
+    def is_unconfirmed(self, record: ResultRecord) -> bool:
+        """Whether no violation in a result was seen again, neither alone nor after other cases."""
+        return bool(self.unconfirmed) and all(each.name in self.unconfirmed for each in symptoms_of(record))
+
+    def applied(self, defects: Sequence[Defect]) -> tuple[Defect, ...]:
+        """The defects with what was seen when their violations were tried again, unconfirmed ones behind the others."""
+        found = [self._applied(each) for each in defects]
+        return tuple(sorted(found, key=lambda each: (each.of_stack, each.waived, each.unconfirmed)))
+
+    def _applied(self, defect: Defect) -> Defect:
+        for symptom in defect.symptoms:
+            if symptom.name in self._alone:
+                defect = defect.at_least(severity_of_fault(self._alone[symptom.name]))
+        return replace(defect, unconfirmed=all(each.name in self.unconfirmed for each in defect.symptoms))
+
+
+def name_of(record: ConfirmationRecord) -> str:
+    """What `--only` takes to try a violation again."""
+    return f"{record['case']}{POINT}{record['point']}" if record.get("point") else record["case"]

@@ -1,0 +1,118 @@
+"""A step of git bisect: what verdicts mean for a commit, and what ends the bisection instead of blaming a commit."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands import run
+from commands.__main__ import main
+from commands.bisect_step import status_of
+from conformance.errors import UserError
+from conformance.model.verdict import Verdict
+from conformance.tables.suite import ROOT
+from samples import header, numbered, result
+
+CASE = "reg_mr/access_flags/local-write-alone"
+STEP = f"""
+import sys
+sys.path[:0] = {[str(ROOT), str(ROOT / "tests")]!r}
+import test_bisect_step
+sys.exit(test_bisect_step.step())
+"""
+
+
+def of_the_driver(arguments: argparse.Namespace) -> int:
+    """Stands for a run: the verdict is what the file `driver` of the current commit says."""
+    said = Path("driver").read_text().strip()
+    if said == "a mistake of the suite":
+        raise KeyError(said)
+    if said == "does not boot":
+        raise UserError("the guest did not start", status=3)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    records = [header(planned=[CASE]), {**result(numbered(1).cases[0], said), "case": CASE}]
+    (arguments.out / "results.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    return 0
+
+
+def step() -> int:
+    """A step as `git bisect run` starts it, with the stand-in for a run."""
+    run.execute = of_the_driver
+    return main(["bisect-step", "--only", CASE])
+
+
+def git(tree: Path, *arguments: str) -> str:
+    who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.org"]
+    done = subprocess.run(["git", "-C", str(tree), *who, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_git_bisect_finds_the_commit_and_passes_over_one_that_does_not_boot(tmp_path: Path) -> None:
+    tree, program = tmp_path / "tree", tmp_path / "step.py"
+    tree.mkdir()
+    program.write_text(STEP)
+    git(tree, "init", "-q")
+    for number, verdict in enumerate(["PASS", "UNSUPPORTED", "does not boot", "PASS", "PASS", "FAIL", "CRASH", "FAIL"]):
+        (tree / "driver").write_text(f"{verdict}\n")
+        (tree / "number").write_text(f"{number}\n")
+        git(tree, "add", "driver", "number")
+        git(tree, "commit", "-q", "-m", f"{number}: {verdict}")
+    git(tree, "bisect", "start", "HEAD", "HEAD~7")
+    said = git(tree, "bisect", "run", sys.executable, "-P", str(program))
+    assert "is the first bad commit" in said
+    bad = git(tree, "log", "-1", "--format=%s", "refs/bisect/bad")
+    assert bad == "5: FAIL\n"
+    assert "bisect-step: FAIL: 1" in said
+
+
+def test_no_commit_is_blamed_for_a_mistake_of_the_suite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "driver").write_text("a mistake of the suite\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "execute", of_the_driver)
+    assert main(["bisect-step", "--only", CASE]) == 128
+    assert "KeyError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "a step needs a case"),
+        (["--only", "reg_mr/nothing/such"], "reg_mr/nothing/such"),
+        (["--only", "abcdef012345"], "abcdef012345"),
+    ],
+)
+def test_a_mistake_ends_the_bisection(
+    arguments: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["bisect-step", *arguments]) == 128
+    assert line in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "status"),
+    [
+        ([Verdict.PASS, Verdict.PASS], 0),
+        ([Verdict.FAIL], 1),
+        ([Verdict.CRASH, Verdict.BROKEN], 1),
+        ([Verdict.HANG, Verdict.PASS], 1),
+        ([Verdict.UNSUPPORTED], 125),
+        ([Verdict.PASS, Verdict.UNREACHABLE], 125),
+        ([Verdict.BROKEN], 125),
+        ([Verdict.MISSED], 125),
+        ([], 125),
+    ],
+)
+def test_only_what_keeps_the_documents_is_good_and_only_what_violates_them_is_bad(
+    verdicts: list[Verdict], status: int
+) -> None:
+    assert status_of(verdicts) == status

@@ -1,0 +1,84 @@
+"""The examples of docs/extending.md, followed literally in a copy of the tree: what the page says suffices."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.tables.suite import ROOT
+
+PAGE = (ROOT / "docs" / "extending.md").read_text()
+EDIT = re.compile(
+    r"(?P<new>New, )?`(?P<file>[\w./]+)`"
+    r"(?:, (?P<how>behind|before|in place of) `(?P<at>[^`]+)`|, (?P<end>at the end))?:\n\n"
+    r"(?P<indent> *)```\w+\n(?P<block>.*?)\n *```",
+    re.DOTALL,
+)
+GENERATED = re.findall(r"(\./rdma-cts schema \w+ > docs/\S+)", PAGE)
+LEFT_OUT = ("*.git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache")
+
+
+def section(heading: str) -> str:
+    """The text of a section of the page."""
+    return PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def followed(tree: Path, text: str) -> set[str]:
+    """Makes the edits of a section in a tree; returns the files."""
+    edits = list(EDIT.finditer(text))
+    assert len(edits) == text.count("```") // 2, "a block that is no edit"
+    for edit in edits:
+        path, block = tree / edit["file"], edit["block"]
+        # A block is indented as its item of the list.
+        block = block.replace(f"\n{edit['indent']}", "\n").removeprefix(edit["indent"]) + "\n"
+        if edit["new"]:
+            assert not path.exists(), path
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(block)
+            continue
+        lines = path.read_text().splitlines(keepends=True)
+        if edit["end"]:
+            path.write_text("".join(lines) + block)
+            continue
+        (at,) = (number for number, line in enumerate(lines) if edit["at"] in line)
+        first, last = {"behind": (at + 1, at + 1), "before": (at, at), "in place of": (at, at + 1)}[edit["how"]]
+        path.write_text("".join([*lines[:first], block, *lines[last:]]))
+    return {edit["file"] for edit in edits}
+
+
+def run(tree: Path, command: str) -> str:
+    """What a command in the tree prints. It must succeed."""
+    done = subprocess.run(command, shell=True, cwd=tree, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the tree."""
+    return Path(shutil.copytree(ROOT, tmp_path / "tree", symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT)))
+
+
+@pytest.mark.parametrize(("heading", "files", "cases"), [("An access flag", 3, -4), ("A verb", 7, 2)])
+def test_the_page_suffices(heading: str, files: int, cases: int, tree: Path) -> None:
+    before = counted(tree)
+    assert len(followed(tree, section(heading))) == files
+    assert counted(tree) - before == cases
+    for command in GENERATED:
+        run(tree, command)
+    tests = "tests/test_extending.py tests/test_schema.py tests/test_verbs.py"
+    run(tree, f"{sys.executable} -P -m pytest -q -x -p no:cacheprovider {tests}")
+    if heading == "A verb":
+        run(tree, "./rdma-cts trial reference --rule PROBE-01 --jobs 1")
+
+
+def counted(tree: Path) -> int:
+    """The number of cases of a tree."""
+    found = re.search(r"^(\d+) cases", run(tree, "./rdma-cts list"), re.MULTILINE)
+    assert found
+    return int(found[1])

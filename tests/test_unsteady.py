@@ -1,0 +1,108 @@
+"""Violations that end in several ways: apart if they were not seen again, and as bad as the worst of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from commands.__main__ import main
+from commands.report import renderer
+from conformance.defects import Severity
+from conformance.judging import Judgement
+from conformance.model.fault import ON_DEMAND, OWN_ADDRESSES, Fault, FaultKind
+from conformance.results.records import encode, footer_record, result_record
+from reports import terminal
+from reports.comparison import CHANGED, IN_BOTH, REGRESSED, UNCONFIRMED, compare
+from reports.digest import Digest, read
+from samples import header, numbered, registry
+from test_confirmation import IDS, Run
+
+ODP = Fault(FaultKind.MOVED, "traffic()", "traffic", key="region", region=(ON_DEMAND, OWN_ADDRESSES))
+
+
+def in_turn(**ends: Sequence[str]) -> Callable[[str, Sequence[str]], str]:
+    """A device on which cases, by number, end in these ways one time after the other; then they pass."""
+    times: Counter[str] = Counter()
+    by_id: Mapping[str, Sequence[str]] = {IDS[int(number.removeprefix("c"))]: each for number, each in ends.items()}
+
+    def verdict(case: str, before: Sequence[str]) -> str:
+        found = by_id.get(case, ())
+        times[case] += 1
+        return found[times[case] - 1] if times[case] <= len(found) else "PASS"
+
+    return verdict
+
+
+def seen(folder: Path, **ends: Sequence[str]) -> tuple[Digest, Run]:
+    folder.mkdir(exist_ok=True)
+    run = Run(folder, in_turn(**ends))
+    run()
+    return read(folder), run
+
+
+def test_what_is_never_seen_again_is_counted_apart(tmp_path: Path) -> None:
+    found, run = seen(tmp_path / "new", c4=["FAIL"])
+    (record,) = found.confirmations
+    assert (record["confirmed"], record["repetitions"]) == (False, {"seen": 0, "of": 3})
+    assert len(run.again) == 1 + 1 + 2  # alone, after all that ran before it, and twice more
+    (defect,) = found.defects
+    assert defect.unconfirmed
+    assert found.open_defects == ()
+    assert found.headline == "1 result not confirmed"
+    assert "unconfirmed" in terminal.summary(found, tmp_path)
+    assert "it did not occur again, in none of 3 repetitions" in str(renderer("markdown").render([found]))
+
+
+def test_it_is_no_regression(tmp_path: Path) -> None:
+    good, _ = seen(tmp_path / "old")
+    comparison = compare(good, seen(tmp_path / "new", c4=["FAIL"])[0])
+    assert [change.kind for change in comparison.changes] == [UNCONFIRMED]
+    assert comparison.status == 0
+    assert main(["compare", str(tmp_path / "old"), str(tmp_path / "new")]) == 0
+    steady = compare(good, seen(tmp_path / "steady", c4=["FAIL", "FAIL"])[0])
+    assert [change.kind for change in steady.changes] == [REGRESSED]
+
+
+def test_what_is_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path: Path) -> None:
+    found, _ = seen(tmp_path, c4=["FAIL", "PASS", "PASS", "FAIL"])
+    (record,) = found.confirmations
+    assert (record["confirmed"], record["repetitions"]) == (True, {"seen": 1, "of": 3})
+    assert len(found.open_defects) == 1
+    assert "confirmed, and unsteady: seen in 1 of 3 repetitions alone" in str(renderer("html").render([found]))
+
+
+def test_a_violation_that_kills_alone_is_confirmed_and_as_bad_as_that(tmp_path: Path) -> None:
+    found, _ = seen(tmp_path, c4=["FAIL", "CRASH"])
+    (record,) = found.confirmations
+    assert (record["confirmed"], record["alone"]["verdict"]) == (True, "CRASH")
+    (defect,) = found.open_defects
+    assert defect.severity is Severity.KERNEL_CRASH
+
+
+def run_of(folder: Path, fault: Fault) -> Digest:
+    """A run with one case, which violates IOVA-05 by this fault."""
+    of = numbered(1).cases[0]
+    line = result_record(of, registry(), Judgement.of_fault(fault), {"rc": None})
+    line["rules"] = ["IOVA-05"]
+    folder.mkdir()
+    data = (header(planned=[of.id]), line, footer_record([of.id], [line], registry(), duration_s=1.0))
+    (folder / "results.jsonl").write_bytes(b"".join(map(encode, data)))
+    return read(folder)
+
+
+def test_a_defect_that_kills_now_is_the_same_defect_and_no_regression(tmp_path: Path) -> None:
+    """Whether an on-demand region with addresses of its own kills the kernel depends on what is in its memory."""
+    kills = replace(ODP, kind=FaultKind.KERNEL_DIED, used=True, seen=("the kernel died", "", "", "", ""))
+    one, other = run_of(tmp_path / "fails", ODP), run_of(tmp_path / "kills", kills)
+    assert one.defects[0].title == other.defects[0].title
+    assert one.defects[0].fingerprint == other.defects[0].fingerprint
+    for old, new in ((one, other), (other, one)):
+        comparison = compare(old, new)
+        assert [change.kind for change in comparison.changes] == [CHANGED]
+        assert comparison.status == 0
+        (both,) = comparison.defects[IN_BOTH]
+        assert both.severity is Severity.KERNEL_CRASH
+    elsewhere = run_of(tmp_path / "elsewhere", replace(kills, used=False, site=("f", "", "", "")))
+    assert [change.kind for change in compare(one, elsewhere).changes] == [REGRESSED]
