@@ -59,7 +59,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
             raise UserError(f"{OPTIONS[name].flag} cannot be given with --lab", hint=hint)
     suite, today = run_arguments.suite_from(options), datetime.now().date()
     hosts = read_lab(file, {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)})
-    run_arguments.selection_from(options).apply(suite)  # a mistake is told once
+    run_arguments.selection_from(options).apply(suite)  # a mistake is reported once
     progress = Progress(level=arguments.level)
     with run_folder(arguments.out, "lab") as out:
         arguments.out = out

@@ -119,7 +119,7 @@ def out_directory(text: str) -> Path:
 def _is_there(path: Path) -> bool:
     """Whether anything has this name. Raises UserError if nothing can: it is too long, or a link that leads to itself.
 
-    What is in the way to it, such as a file in place of a directory, is not told here.
+    What is in the way to it, such as a file in place of a directory, is not reported here.
     """
     try:
         found = os.lstat(path)

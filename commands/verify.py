@@ -43,7 +43,7 @@ _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
 _MOST_SHOWN = 10
 _SIZES = list(TIERS)
 _NAMES_CASES = ("--on", "--rdma-only")  # as short as it can be given
-# Why a recorded verdict may stay as it is, and how that is told.
+# Why a recorded verdict may stay as it is, and how that is said.
 _NOT_JUDGED = {UNOBSERVED: "without an observation", DISPUTED: "in which worker and supervisor differ"}
 # Of these, nothing needs to have been observed in a case that the tables have; anything else is a claim.
 _WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
@@ -100,7 +100,7 @@ class Support:
             yield f"{format_count(len(self.run.unrecorded), 'planned case')} without a result"
 
     def lines(self) -> Iterator[str]:
-        """All that is told: what the bundle is of, what came of judging it, and the sentence."""
+        """All that is reported: what the bundle is of, what came of judging it, and the sentence."""
         facts, results = self.run.facts, len(self.run.results) - len(self.run.unrecorded)
         yield f"bundle: sha256 {self.sha256}; {format_count(len(self.manifest.files), 'file')}, each byte as written"
         under_test = ", ".join(f"{name} {facts[name]}" for name in _TOLD if facts[name])

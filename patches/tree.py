@@ -82,7 +82,7 @@ def read_tree(name: str, path: Path) -> Tree:
     folder = path / project.folder
     if not folder.is_dir():
         raise UserError(
-            f"--{name} {path}: there is no {project.folder} in it, so it is no source tree of {project.title}"
+            f"--{name} {path}: there is no {project.folder} in it, so it is not a source tree of {project.title}"
         )
     top = git(path, "rev-parse", "--show-toplevel", check=False)
     if top.returncode != 0 or Path(top.stdout.decode().strip()).resolve() != path.resolve():

@@ -53,9 +53,9 @@ class Work(Binding):
         if fault:
             return fault
         status = FLUSHED if queue.state == "ERR" else self.carry_out(queue, request)
-        told = status if self.stack.has("iba_statuses") else self.told_without_acknowledgement(request, status)
-        self.complete(queue, request, told)
-        if told != status:
+        reported = status if self.stack.has("iba_statuses") else self.told_without_acknowledgement(request, status)
+        self.complete(queue, request, reported)
+        if reported != status:
             self.fail(queue)
         return 0
 

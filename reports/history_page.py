@@ -23,7 +23,7 @@ from reports.html import environment
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
 _STATES = {True: SEEN, False: NOT_SEEN, None: NOT_RUN}  # of a defect, by Facts.known
-_MOST_STEPS = 12  # changes of one lane that are told
+_MOST_STEPS = 12  # changes of one lane that are shown
 _BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
 _BAD_SEEN = frozenset((SEEN,))
 # The colours of the strips, by state: classes of the style sheet.

@@ -91,32 +91,32 @@ class Morning:
         if self.good is None:
             return f"{OUTCOMES[outcome.outcome]}: {self.run.short_sentence}"
         kinds = [f"{amount(changes)} {kind}" for kind in (*FAILING, UNDECIDED) if (changes := self.good.of(kind))]
-        told = ", ".join(kinds) or ("as on" if outcome.outcome == GOOD else "the run is incomplete; compared with")
+        text = ", ".join(kinds) or ("as on" if outcome.outcome == GOOD else "the run is incomplete; compared with")
         untried = f"; {self.good.untried[0]:,} of its cases not tried" if self.good.untried[0] else ""
-        return f"{told} {'since ' if kinds else ''}the last good night, {format_night(outcome.against)}{untried}"
+        return f"{text} {'since ' if kinds else ''}the last good night, {format_night(outcome.against)}{untried}"
 
     def _changed_under_test(self) -> Iterator[str]:
         nights = (each for each in self.history.of(self.cell.name) if each.night == self.outcome.against)
         old, new = next(nights, self.cell).facts, self.cell.facts
         if old and new and (found := list(changes(old, new))):
-            told = [f"{name} {before or 'none'} -> {after or 'none'}" for name, before, after in found[:_MOST]]
+            text = [f"{name} {before or 'none'} -> {after or 'none'}" for name, before, after in found[:_MOST]]
             more = [f"{len(found) - _MOST} more"] if len(found) > _MOST else []
-            yield f"    under test: {'; '.join(told + more)}"
+            yield f"    under test: {'; '.join(text + more)}"
 
     def _new_defects(self, comparison: Comparison) -> Iterator[str]:
         for defect in comparison.defects[NEW]:
             yield _line(NEW, self._since(self._has_defect(defect)), _of_defect(defect))
 
     def _changes(self, kind: str, changes: Sequence[Change]) -> Iterator[str]:
-        told = "newly unsupported" if kind == UNSUPPORTED else kind
+        text = "newly unsupported" if kind == UNSUPPORTED else kind
         for change in changes[:_MOST]:
             has = self._known_of(partial(Facts.violates, case=change.case))
             when = self._was_there(has) if kind == MENDED else self._since(has) if kind in FAILING else ""
             verdicts = " -> ".join(filter(None, (change.old, change.new)))
             points = f", {change.points:,} points" if change.points else ""
-            yield _line(told, when, f"{verdicts}  {' '.join(change.record['rules'])}  {change.case}{points}")
+            yield _line(text, when, f"{verdicts}  {' '.join(change.record['rules'])}  {change.case}{points}")
         if len(changes) > _MOST:
-            yield f"    {told}: {len(changes) - _MOST} more"
+            yield f"    {text}: {len(changes) - _MOST} more"
 
     def _nights(self) -> list[Cell]:
         return [*self.history.ran(self.cell.name, self.cell.night), self.cell]
@@ -127,8 +127,8 @@ class Morning:
 
     def _known_of(self, has: Callable[[Facts], bool | None]) -> Mapping[str, bool]:
         """By night, what is asked of its facts, as far as they tell it."""
-        told = {cell.night: has(cell.facts) for cell in self._nights() if cell.facts}
-        return {night: each for night, each in told.items() if each is not None}
+        text = {cell.night: has(cell.facts) for cell in self._nights() if cell.facts}
+        return {night: each for night, each in text.items() if each is not None}
 
     def _since(self, has: Mapping[str, bool]) -> str:
         """Since when it is there; and, if it also was before and went, how often."""
@@ -155,6 +155,6 @@ def _line(kind: str, when: str, what: str) -> str:
 def summary_of(outcomes: Sequence[Outcome]) -> tuple[str, int]:
     """The night in one line, and its exit status: 1 for a regression, 3 if a cell is not decided, else 0."""
     count = Counter(each.outcome for each in outcomes)
-    told = ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
+    text = ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
     status = 1 if count[REGRESSED] else 3 if count[NOT_DECIDED] or count[NOT_RUN] else 0
-    return f"{told} (exit status {status})", status
+    return f"{text} (exit status {status})", status

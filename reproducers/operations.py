@@ -226,8 +226,8 @@ def bind(writer: Writer, step: Step) -> None:
 
 
 def _completion(writer: Writer, kept: str, call: str, should: str) -> None:
-    told = f"{call} should {should}, gave %d and completed with %d, %s"
-    writer.check(kept, told, "error", "status", "ibv_wc_status_str(status)")
+    message = f"{call} should {should}, gave %d and completed with %d, %s"
+    writer.check(kept, message, "error", "status", "ibv_wc_status_str(status)")
 
 
 def local_inv(writer: Writer, step: Step) -> None:
@@ -256,9 +256,9 @@ def send_with_inv(writer: Writer, step: Step) -> None:
     _completed(writer, step, "!error && status == IBV_WC_SUCCESS && received == IBV_WC_SUCCESS")
     if step.then.outcome == "success":
         with writer.block("received == IBV_WC_SUCCESS"):
-            told = "(wc.wc_flags & IBV_WC_WITH_INV) && wc.invalidated_rkey == sent"
+            message = "(wc.wc_flags & IBV_WC_WITH_INV) && wc.invalidated_rkey == sent"
             writer.check(
-                told,
+                message,
                 "its receiver should be told the key, was told flags %u and key %#x",
                 "wc.wc_flags",
                 "wc.invalidated_rkey",

@@ -58,9 +58,9 @@ class Writer:
         """Adds a statement."""
         self.lines += statement(text, self._depth, self.width)
 
-    def check(self, kept: str, told: str, *values: str) -> None:
-        """Adds a check: a condition, and what is told with these values, in the form of printf."""
-        self.say(f"CHECK({', '.join([kept, f'{chr(34)}{told}{chr(34)}', *values])});")
+    def check(self, kept: str, message: str, *values: str) -> None:
+        """Adds a check: a condition, and what is printed with these values, in the form of printf."""
+        self.say(f"CHECK({', '.join([kept, f'{chr(34)}{message}{chr(34)}', *values])});")
 
     def keep(self, name: str, text: str, kind: str) -> None:
         """Declares a variable for later steps, if one of them turns out to use it."""

@@ -60,7 +60,7 @@ def with_earlier(options: RunOptions, failed: Path | None) -> RunOptions:
 
 
 def _cases(wanted: str) -> Iterable[str]:
-    """The cases of a defect; what is no fingerprint is a case."""
+    """The cases of a defect; what is not a fingerprint is a case."""
     if not FINGERPRINT.fullmatch(wanted):
         return [wanted]
     folder = run_about(wanted)

@@ -20,7 +20,7 @@ def builds_from(options: RunOptions) -> Builds:
 
 
 def check(options: RunOptions) -> None:
-    """Raises UserError for a mistake in the options of the guest, as far as it can be told without an image."""
+    """Raises UserError for a mistake in the options of the guest, as far as it shows without an image."""
     environment_from(options)
     tools_from(options)
     refuse_beside_mended(options)

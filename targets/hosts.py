@@ -45,7 +45,7 @@ def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
     if options.rdma_core:
         raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build there")
     if options.peer:
-        usable.on_another_host(options.peer)  # a mistake in its form is told before anything is connected to
+        usable.on_another_host(options.peer)  # a mistake in its form is reported before anything is connected to
     packages.ensure_tools(packages.SSH, assume_yes=assume_yes, say=say)
     uses = packages.SEQUENCES if options.tier == "exhaustive" and options.sequences else ()
     wanted = {
@@ -88,8 +88,8 @@ def findings(host: str) -> list[Finding]:
     link.await_hello(_FINDINGS_S)
     try:
         link.ask("doctor")
-        told = link.answer("findings", _FINDINGS_S)
-        return [Finding(**finding) for finding in told["findings"]]
+        reply = link.answer("findings", _FINDINGS_S)
+        return [Finding(**finding) for finding in reply["findings"]]
     finally:
         link.end(_FINDINGS_S)
 

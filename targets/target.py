@@ -59,7 +59,7 @@ def with_target(options: RunOptions, host: RemoteHost | None = None) -> RunOptio
         return options.on(host.device)
     hosts.refuse_without(options)
     if options.peer:
-        usable.on_another_host(options.peer)  # a mistake in its form is told before the device is looked for
+        usable.on_another_host(options.peer)  # a mistake in its form is reported before the device is looked for
     device = _device(options)
     devices = options.on(device).devices
     (builds.refuse_on_host if devices else builds.refuse_in_guest)(options)

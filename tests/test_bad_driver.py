@@ -77,7 +77,7 @@ def test_each_violation_occurs_alone_in_a_fresh_guest_too(run: Recorded) -> None
     assert run.footer["confirmation"] == {"confirmed": 6, "not_confirmed": 0, "not_tried": 0}
 
 
-def test_a_panic_is_told_in_the_kernels_own_words(run: Recorded) -> None:
+def test_a_panic_is_reported_in_the_kernels_own_words(run: Recorded) -> None:
     line = result(run, "panics")
     assert "the kernel under test died" in line["reason"]
     assert any("Kernel panic - not syncing: sysrq triggered crash" in text for text in line["kernel"]["log"])

@@ -419,9 +419,9 @@ def test_a_hostile_file_is_one_line_and_writes_nothing_elsewhere(what: str, tmp_
 def test_what_is_no_file_is_one_line(what: str, tmp_path: Path, capsys: Says) -> None:
     (tmp_path / "directory").mkdir()
     os.mkfifo(tmp_path / "fifo")
-    status, told = verified(Path("/dev/zero") if what == "device" else tmp_path / what, capsys)
+    status, output = verified(Path("/dev/zero") if what == "device" else tmp_path / what, capsys)
     assert status == 2
-    assert ("No such file" if what == "nowhere" else "cannot be read: not a regular file") in told
+    assert ("No such file" if what == "nowhere" else "cannot be read: not a regular file") in output
 
 
 def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(
@@ -430,9 +430,9 @@ def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(
     pack(tmp_path / "bundle", {}, {**GOOD, "console.log": bytes(1 << 20)})
     assert (tmp_path / "bundle").stat().st_size < 2000
     monkeypatch.setattr(bundle_file, "MOST_BYTES", 1 << 19)
-    status, told = verified(tmp_path / "bundle", capsys)
+    status, output = verified(tmp_path / "bundle", capsys)
     assert status == 2
-    assert "it is too large: a bundle has at most 0 MiB unpacked" in told
+    assert "it is too large: a bundle has at most 0 MiB unpacked" in output
 
 
 def test_the_packed_sample_is_a_bundle_but_for_its_checksum(tmp_path: Path) -> None:
@@ -485,10 +485,10 @@ def test_a_record_that_its_case_does_not_have(
 ) -> None:
     lines = lines_of(run)
     next(line for line in lines if line.get("verdict") == "PASS" and line["observed"]).update(change)
-    status, told = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    status, output = verified(repacked(run, tmp_path / "forged", lines), capsys)
     assert status == 1
-    assert said in told
-    assert "nothing: 1 recorded verdict not founded" in told
+    assert said in output
+    assert "nothing: 1 recorded verdict not founded" in output
 
 
 @pytest.mark.parametrize("observed", [None, {}])
@@ -499,19 +499,19 @@ def test_a_violation_that_passes_for_missed_is_undecided(
     lines = lines_of(folder)
     passed = next(line for line in lines if line.get("verdict") == "PASS" and line["observed"])
     passed.update(verdict="MISSED", effective="MISSED", observed=observed)
-    status, told = verified(repacked(folder, tmp_path / "forged", lines), capsys)
+    status, output = verified(repacked(folder, tmp_path / "forged", lines), capsys)
     assert status == 3
-    assert "1 without an observation (1 MISSED)" in told
+    assert "1 without an observation (1 MISSED)" in output
 
 
 def test_planned_cases_without_a_result_are_counted(whole: Path, tmp_path: Path, capsys: Says) -> None:
     folder = unpacked(whole, tmp_path)
     lines = lines_of(folder)
     del lines[5:8]
-    status, told = verified(repacked(folder, tmp_path / "forged", lines), capsys)
+    status, output = verified(repacked(folder, tmp_path / "forged", lines), capsys)
     assert status == 3
-    assert f"{len(DEFAULT) - 3:,} results judged again; 3 planned cases without a result\n" in told
-    assert re.search(r"partial: .*3 planned cases without a result.* \(exit status 3\)", told)
+    assert f"{len(DEFAULT) - 3:,} results judged again; 3 planned cases without a result\n" in output
+    assert re.search(r"partial: .*3 planned cases without a result.* \(exit status 3\)", output)
 
 
 def test_a_sweep_that_could_not_be_run_as_a_whole_is_founded_on_why(run: Path, tmp_path: Path, capsys: Says) -> None:
@@ -577,9 +577,9 @@ def test_a_damaged_record_is_one_line(
 ) -> None:
     lines = lines_of(run)
     next(line for line in lines if line.get("points")).update(change)
-    status, told = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    status, output = verified(repacked(run, tmp_path / "forged", lines), capsys)
     assert status in (1, 2)
-    assert said in told
+    assert said in output
 
 
 def test_a_run_of_other_tables_is_not_judged_by_these(run: Path, tmp_path: Path, capsys: Says) -> None:
@@ -605,9 +605,9 @@ def test_a_manifest_that_is_not_of_its_run(
 ) -> None:
     files = {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*.json*")}
     pack(tmp_path / "forged", {**claims(read(run)), **change}, files)
-    status, told = verified(tmp_path / "forged", capsys)
+    status, output = verified(tmp_path / "forged", capsys)
     assert status == 2
-    assert f"is not a bundle, or was changed: {said} is not that of the run" in told
+    assert f"is not a bundle, or was changed: {said} is not that of the run" in output
 
 
 # What another version says of a run: other words, and names of facts that this one does not know.
@@ -644,19 +644,19 @@ def test_another_version_may_say_the_same_in_other_words(run: Path, bundle: Path
 def test_no_version_says_other_facts(
     run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
 ) -> None:
-    status, told = verified(packed_by_another(run, tmp_path / "other", **change), capsys)
+    status, output = verified(packed_by_another(run, tmp_path / "other", **change), capsys)
     assert status == 2
-    assert f"is not a bundle, or was changed: {said} is not that of the run" in told
+    assert f"is not a bundle, or was changed: {said} is not that of the run" in output
 
 
 @pytest.mark.parametrize("by", ["nobody", None, {"version": ["x"], "engine_sha256": 7}])
 def test_words_of_somebody_unknown_are_not_taken_for_those_of_this_version(
     run: Path, tmp_path: Path, capsys: Says, by: object
 ) -> None:
-    status, told = verified(packed_by_another(run, tmp_path / "other", bundled_by=by), capsys)
+    status, output = verified(packed_by_another(run, tmp_path / "other", bundled_by=by), capsys)
     assert status != 2
-    assert "the words are of another version, " in told
-    assert told.isascii()
+    assert "the words are of another version, " in output
+    assert output.isascii()
 
 
 def test_another_version_may_tell_more_or_less_of_a_rule(run: Path, tmp_path: Path, capsys: Says) -> None:
@@ -666,9 +666,9 @@ def test_another_version_may_tell_more_or_less_of_a_rule(run: Path, tmp_path: Pa
         texts["of interest to"] = "everybody"
     assert "or was changed" not in verified(repacked(run, tmp_path / "other", lines), capsys)[1]
     lines[0]["rules"]["REG-15"]["statement"] = "REMOTE_WRITE is granted"
-    status, told = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    status, output = verified(repacked(run, tmp_path / "forged", lines), capsys)
     assert status == 2
-    assert "the rules of its header are not those of the tables" in told
+    assert "the rules of its header are not those of the tables" in output
 
 
 @pytest.mark.parametrize(
@@ -684,9 +684,9 @@ def test_a_header_that_no_run_of_these_tables_has(
 ) -> None:
     lines = lines_of(run)
     lines[0].update(change)
-    status, told = verified(repacked(run, tmp_path / "forged", lines), capsys)
+    status, output = verified(repacked(run, tmp_path / "forged", lines), capsys)
     assert status == 2
-    assert said in told
+    assert said in output
 
 
 @pytest.mark.parametrize("tier", ["smoke", "default"])
@@ -695,9 +695,9 @@ def test_cases_are_of_their_tier_and_of_no_smaller_one(whole: Path, tmp_path: Pa
     lines[0]["tier"] = tier
     if tier == "default":
         lines[0]["planned"] += [case.id for case in SUITE.cases if case.tier == "exhaustive"][:1]
-    status, told = verified(repacked(tmp_path / "files", tmp_path / "forged", lines), capsys)
+    status, output = verified(repacked(tmp_path / "files", tmp_path / "forged", lines), capsys)
     assert status == 2
-    assert re.search(rf"planned cases are not of the tier {tier}$", told)
+    assert re.search(rf"planned cases are not of the tier {tier}$", output)
 
 
 @pytest.mark.parametrize("tier", ["smoke", "default", "exhaustive"])
@@ -717,9 +717,9 @@ def test_named_cases_are_of_any_tier(run: Path, tmp_path: Path, capsys: Says) ->
 
 def test_a_second_header_is_none_of_a_run(run: Path, tmp_path: Path, capsys: Says) -> None:
     lines = lines_of(run)
-    status, told = verified(repacked(run, tmp_path / "forged", [*lines, lines[0]]), capsys)
+    status, output = verified(repacked(run, tmp_path / "forged", [*lines, lines[0]]), capsys)
     assert status == 2
-    assert f":{len(lines) + 1}: a second header" in told
+    assert f":{len(lines) + 1}: a second header" in output
 
 
 @pytest.mark.parametrize(
@@ -730,29 +730,29 @@ def test_a_second_header_is_none_of_a_run(run: Path, tmp_path: Path, capsys: Say
         ({"started": "soon"}, "results.jsonl: the run has no time at which it started: soon"),
     ],
 )
-def test_a_bad_line_is_told_with_the_name_of_the_bundle_and_of_the_member(
+def test_a_bad_line_is_reported_with_the_name_of_the_bundle_and_of_the_member(
     run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
 ) -> None:
     lines = lines_of(run)
     lines[0].update(change)
-    status, told = verified(repacked(run, tmp_path / "forged", lines, waivers_yaml=b"waivers: []\n"), capsys)
+    status, output = verified(repacked(run, tmp_path / "forged", lines, waivers_yaml=b"waivers: []\n"), capsys)
     assert status == 2
-    assert told == f"rdma-cts: {tmp_path / 'forged'}: {said}\n"
+    assert output == f"rdma-cts: {tmp_path / 'forged'}: {said}\n"
 
 
 @pytest.mark.parametrize(("member", "content"), [("waivers_yaml", b"waivers: 7"), ("profile_yaml", b"]")])
-def test_a_bad_member_is_told_with_the_name_of_the_bundle(
+def test_a_bad_member_is_reported_with_the_name_of_the_bundle(
     run: Path, tmp_path: Path, capsys: Says, member: str, content: bytes
 ) -> None:
-    status, told = verified(repacked(run, tmp_path / "forged", lines_of(run), **{member: content}), capsys)
+    status, output = verified(repacked(run, tmp_path / "forged", lines_of(run), **{member: content}), capsys)
     assert status == 2
-    assert told.startswith(f"rdma-cts: {tmp_path / 'forged'}: {member.replace('_', '.')}:1:")
+    assert output.startswith(f"rdma-cts: {tmp_path / 'forged'}: {member.replace('_', '.')}:1:")
 
 
 # What cannot be bundled
 
 
-def test_what_is_wrong_with_a_run_is_told_with_its_name(run: Path, tmp_path: Path, capsys: Says) -> None:
+def test_what_is_wrong_with_a_run_is_reported_with_its_name(run: Path, tmp_path: Path, capsys: Says) -> None:
     shutil.copytree(run, tmp_path / "run")
     lines = lines_of(run)
     lines[0]["tier"] = "default"
@@ -802,7 +802,7 @@ def test_a_file_that_the_run_did_not_have(run: Path, capsys: Says, option: list[
     assert said in capsys.readouterr().err
 
 
-def test_a_name_that_is_too_long_is_told_as_it_was_given(run: Path, tmp_path: Path, capsys: Says) -> None:
+def test_a_name_that_is_too_long_is_reported_as_it_was_given(run: Path, tmp_path: Path, capsys: Says) -> None:
     folder = tmp_path / ("x" * 250)  # the name of its bundle has more than 255 characters
     folder.symlink_to(run)
     assert main(["bundle", str(folder)]) == 2

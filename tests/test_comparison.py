@@ -147,7 +147,7 @@ def test_a_divergence_of_random_sequences_that_was_not_there_is_a_regression(tmp
     assert changes(tmp_path, old, [result(case, "FAIL", deviations=[known])]) == ([], 0)
 
 
-def test_a_waived_failure_is_no_regression_and_a_waiver_in_vain_is_told(tmp_path: Path) -> None:
+def test_a_waived_failure_is_no_regression_and_a_waiver_in_vain_is_reported(tmp_path: Path) -> None:
     waived: dict[str, Any] = {"effective": "WAIVED", "waiver": {"issue": "https://bugs.example/1"}}
     old = [result(SUITE.cases[0], "FAIL", **waived), result(SUITE.cases[1], "FAIL", **waived)]
     found, status = changes(tmp_path, old, [result(SUITE.cases[0], "FAIL", **waived), result(SUITE.cases[1])])
@@ -303,7 +303,7 @@ def test_a_defect_whose_case_was_not_decided_is_not_gone(
     assert "  gone  " not in said
 
 
-def test_what_is_only_newly_wrong_is_no_regression_and_is_told(
+def test_what_is_only_newly_wrong_is_no_regression_and_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = run(tmp_path / "old", [result(SUITE.cases[0], "UNSUPPORTED")])

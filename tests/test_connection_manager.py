@@ -135,13 +135,13 @@ def test_an_address_on_which_nobody_can_listen_is_named(library: Library) -> Non
     assert caught.value.status == 3
 
 
-def test_a_kernel_without_the_connection_manager_is_told_of(library: Library) -> None:
+def test_a_kernel_without_the_connection_manager_is_reported(library: Library) -> None:
     library.rdma_create_event_channel = lambda: None
     with pytest.raises(UserError, match="modprobe rdma_ucm"):
         ConnectionManager("10.77.0.1", 5.0)
 
 
-def test_a_host_without_the_library_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_the_library_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(*_: object, **__: object) -> None:
         raise OSError("no such file")
 

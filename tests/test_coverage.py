@@ -186,7 +186,7 @@ def test_results_of_rules_and_cases_that_are_gone_do_no_harm(tmp_path: Path) -> 
         {"expected": {"afterwards": [1]}, "observed": {"afterwards": [1]}},
     ],
 )
-def test_a_result_that_makes_no_sense_is_told_and_not_a_traceback(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_result_that_makes_no_sense_is_reported_and_not_a_traceback(tmp_path: Path, change: dict[str, Any]) -> None:
     made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
     with pytest.raises(UserError, match=r"results\.jsonl"):
         cover_with_results(made, results(tmp_path, [samples.changed(samples.result(made.cases[0]), change)]))

@@ -88,7 +88,7 @@ def test_a_waiver_holds_on_the_kernels_of_the_runs_that_showed_the_defect(tmp_pa
     assert len(open_) == 108
 
 
-def test_a_defect_of_which_nothing_is_seen_any_more_is_told(tmp_path: Path) -> None:
+def test_a_defect_of_which_nothing_is_seen_any_more_is_reported(tmp_path: Path) -> None:
     run = recorded("forky")
     waivers = made(tmp_path, "forky")
     mended: list[ResultRecord] = [
@@ -138,7 +138,7 @@ def test_a_result_with_a_second_defect_is_not_waived_for_the_first(tmp_path: Pat
     assert left(made(tmp_path, "forky"), run, [changed(sweep, {"deviations": [own, new]})])[0] == [sweep["case"]]
 
 
-def test_an_expired_waiver_of_a_defect_waives_nothing_and_is_told(tmp_path: Path) -> None:
+def test_an_expired_waiver_of_a_defect_waives_nothing_and_is_reported(tmp_path: Path) -> None:
     run = recorded("forky")
     made(tmp_path, "forky")
     late = read_waivers(tmp_path / "waivers.yaml", NO_SUITE, date(2027, 3, 2))
@@ -158,7 +158,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("old", "new", "message"), WRONG.values(), ids=WRONG)
-def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_mistake_in_the_file_is_reported_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
     made(tmp_path, "forky")
     path = tmp_path / "waivers.yaml"
     path.write_text(path.read_text().replace(old, new, 1))

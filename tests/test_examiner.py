@@ -77,7 +77,7 @@ def with_points(line: ResultRecord, **more: Any) -> ResultRecord:
     return changed(line, {"points_data": {**line["points_data"], **more}})
 
 
-def test_points_whose_observation_says_something_else_are_told(swept: tuple[Case, ResultRecord, Examiner]) -> None:
+def test_points_whose_observation_says_something_else_are_reported(swept: tuple[Case, ResultRecord, Examiner]) -> None:
     case, line, judge = swept
     data = line["points_data"]
     bad = [{**each, "observed": {**each["observed"], "returned": "EIO", "errno": "EIO"}} for each in data["examples"]]

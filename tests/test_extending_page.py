@@ -31,7 +31,7 @@ def section(heading: str) -> str:
 def followed(tree: Path, text: str) -> set[str]:
     """Makes the edits of a section in a tree; returns the files."""
     edits = list(EDIT.finditer(text))
-    assert len(edits) == text.count("```") // 2, "a block that is no edit"
+    assert len(edits) == text.count("```") // 2, "a block that is not an edit"
     for edit in edits:
         path, block = tree / edit["file"], edit["block"]
         # A block is indented as its item of the list.

@@ -235,7 +235,7 @@ def test_whatever_a_results_file_holds_is_a_report_or_one_clear_line(key: str, v
     assert first["type"] == "header"
     assert second["type"] == "result"
     assert last["type"] == "footer"
-    told = ""
+    output = ""
     try:
         run = digest(Recorded(first, [second], last), Path("out"))
         for render in RENDERERS:
@@ -243,5 +243,5 @@ def test_whatever_a_results_file_holds_is_a_report_or_one_clear_line(key: str, v
         html.render([run, run])
         terminal.summary(run, Path("out"), io.StringIO())
     except UserError as error:
-        told = str(error)
-    assert len(told.splitlines()) <= 1
+        output = str(error)
+    assert len(output.splitlines()) <= 1

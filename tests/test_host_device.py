@@ -27,54 +27,54 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_a_device_that_others_use_is_refused(found: dict[str, Any]) -> None:
-    told = found["in use"]
-    assert told["refused"]["status"] == 2
-    assert "rxe0 is in use, by queue pairs: process" in told["refused"]["said"]
-    assert "(python3) has 1; end these programs, or give --shared" in told["refused"]["said"]
-    assert told["left"] is False
+    output = found["in use"]
+    assert output["refused"]["status"] == 2
+    assert "rxe0 is in use, by queue pairs: process" in output["refused"]["said"]
+    assert "(python3) has 1; end these programs, or give --shared" in output["refused"]["said"]
+    assert output["left"] is False
 
 
 def test_a_device_that_is_not_there_is_named_with_those_that_are(found: dict[str, Any]) -> None:
-    told = found["in use"]["missing"]
-    assert "no RDMA device 'rxe9'; devices of this host: rxe0" in told["said"]
-    assert told["status"] == 2
+    output = found["in use"]["missing"]
+    assert "no RDMA device 'rxe9'; devices of this host: rxe0" in output["said"]
+    assert output["status"] == 2
 
 
 def test_two_devices_of_one_kind_share_the_cases_beside_others_with_shared(found: dict[str, Any]) -> None:
-    told = found["in use"]["shared"]
-    assert told["devices"] == ["rxe0", "rxe1"], told
-    assert told["footer"]["complete"], told
-    assert told["repro"]
-    assert told["other cases"]
-    assert told["done"]["status"] in (0, 1)
-    assert "no RDMA device 'rxe7'" in told["unknown"]["said"]
+    output = found["in use"]["shared"]
+    assert output["devices"] == ["rxe0", "rxe1"], output
+    assert output["footer"]["complete"], output
+    assert output["repro"]
+    assert output["other cases"]
+    assert output["done"]["status"] in (0, 1)
+    assert "no RDMA device 'rxe7'" in output["unknown"]["said"]
 
 
 def test_a_process_that_dies_costs_one_case_and_one_that_is_stuck_makes_the_device_suspect(
     found: dict[str, Any],
 ) -> None:
-    told = found["stuck"]
-    assert told["status"] == 1
-    assert told["verdicts"]["works"].startswith("PASS")
-    assert told["verdicts"]["dies"].startswith("CRASH")
-    assert "died of SIGSEGV" in told["verdicts"]["dies"]
-    assert told["verdicts"]["hangs"].startswith("HANG")
-    assert told["verdicts"]["works-too"].startswith("MISSED not run: the device is suspect: process ")
-    assert told["footer"]["complete"] is False
+    output = found["stuck"]
+    assert output["status"] == 1
+    assert output["verdicts"]["works"].startswith("PASS")
+    assert output["verdicts"]["dies"].startswith("CRASH")
+    assert "died of SIGSEGV" in output["verdicts"]["dies"]
+    assert output["verdicts"]["hangs"].startswith("HANG")
+    assert output["verdicts"]["works-too"].startswith("MISSED not run: the device is suspect: process ")
+    assert output["footer"]["complete"] is False
 
 
 def test_a_run_whose_device_was_suspect_is_carried_on_once_it_is_not(found: dict[str, Any]) -> None:
-    told = found["stuck"]
-    assert told["footer at last"]["complete"] is True
-    assert told["verdicts at last"]["works-too"].startswith("PASS")
-    assert told["verdicts at last"]["hangs"].startswith("HANG")
+    output = found["stuck"]
+    assert output["footer at last"]["complete"] is True
+    assert output["verdicts at last"]["works-too"].startswith("PASS")
+    assert output["verdicts at last"]["hangs"].startswith("HANG")
 
 
 def test_nothing_is_written_elsewhere_and_nobody_is_listened_to(found: dict[str, Any]) -> None:
-    told = found["stuck"]
-    allowed = (told["out"], "/dev/", "/proc/", "/run/audit/")
-    assert len(told["audit"]) > 5
-    for line in told["audit"]:
+    output = found["stuck"]
+    allowed = (output["out"], "/dev/", "/proc/", "/run/audit/")
+    assert len(output["audit"]) > 5
+    for line in output["audit"]:
         event, _, what = line.partition(" ")
         if event.startswith("socket."):
             assert event in ("socket.__new__", "socket.bind"), line

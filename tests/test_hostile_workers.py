@@ -196,7 +196,7 @@ def assert_verified(run: Path, status: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert (list(support.unfounded), support.status) == ([], status or without_a_case)
 
 
-def test_a_verdict_that_differs_is_told_with_both(stand: Stand) -> None:
+def test_a_verdict_that_differs_is_reported_with_both(stand: Stand) -> None:
     broken = {line["case"]: line for line in stand.run("pass_what_fails").results}[IDS[1]]
     assert "the worker says PASS" in broken["reason"]
     assert "its observation gives FAIL" in broken["reason"]
@@ -214,7 +214,7 @@ def test_a_console_that_grows_for_ever_is_cut_in_its_middle(stand: Stand) -> Non
     assert stand.console.stat().st_size <= consoles.MOST_BYTES
 
 
-def test_what_is_cut_is_told(stand: Stand) -> None:
+def test_what_is_cut_is_reported(stand: Stand) -> None:
     log = {line["case"]: line for line in stand.run("a_huge_log").results}[IDS[1]]["kernel"]["log"]
     assert len(log) < 300
     assert "(4,800 lines are left out)" in log

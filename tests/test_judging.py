@@ -388,7 +388,7 @@ def test_an_undeclared_operation_that_is_refused_and_moves_bytes_fails(observed:
     assert judge(of, ["atomics"], refused).verdict == Verdict.UNSUPPORTED
 
 
-def test_a_receiver_that_is_told_of_what_was_refused_fails() -> None:
+def test_a_receiver_that_is_reported_what_was_refused_fails() -> None:
     observed = moved("nothing", "REM_ACCESS_ERR")
     observed["afterwards"][0] |= {"side": "remote", "imm": [None, 7]}
     assert judge(traffic("refused"), [], observed).verdict == Verdict.PASS
@@ -746,8 +746,8 @@ def test_the_receiver_has_to_be_told_the_invalidated_key() -> None:
     of = case(INVALIDATE.format("{outcome: success, invalidated: as_posted}"), "bind_mw")
     seen = status("0", wc=["SUCCESS"], responder_wc=["SUCCESS"], invalidated=[7, 7])
     assert judge(of, [], seen).verdict == Verdict.PASS
-    for told in (None, 8):
-        wrong: Observation = {**seen, "invalidated": [told, 7]}
+    for output in (None, 8):
+        wrong: Observation = {**seen, "invalidated": [output, 7]}
         assert judge(of, [], wrong).verdict == Verdict.FAIL
         assert judge(case(INVALIDATE.format("success"), "bind_mw"), [], wrong).verdict == Verdict.PASS
 

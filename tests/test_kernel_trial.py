@@ -218,7 +218,7 @@ def test_a_permitted_change_is_accepted_by_all_cases_or_a_false_alarm() -> None:
     assert tried(Driver({(NAME, OTHER.id): "REG-05"}), mutant(permitted=True)).outcome == FALSE_ALARM
 
 
-def test_survivors_are_tried_together_and_told_apart_where_a_case_fails() -> None:
+def test_survivors_are_tried_together_and_distinguished_where_a_case_fails() -> None:
     names = ("one", "two", "three")
     several = [mutant(name) for name in names]
     driver = Driver({("two", OTHER.id): "REG-05"})

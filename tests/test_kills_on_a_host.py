@@ -26,5 +26,5 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize("who", ["supervisor", "pytest"])
 def test_a_kill_at_any_moment_loses_nothing(found: dict[str, Any], who: str) -> None:
     assert len(found[who]) == MOMENTS
-    for told in found[who]:
-        assert told["same"], told
+    for output in found[who]:
+        assert output["same"], output

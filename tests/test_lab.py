@@ -88,11 +88,11 @@ def test_a_lab_has_hosts_whose_groups_say_what_they_share(tmp_path: Path) -> Non
         ("groups: {a: {host: x}}\nhosts: [{host: a}]\n", ":1:14: unknown key 'host' in the group a"),
     ],
 )
-def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, told: str) -> None:
+def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, output: str) -> None:
     path = lab_file(tmp_path, text)
     with pytest.raises(UserError) as caught:
         read_lab(path, {})
-    assert str(caught.value).startswith(f"{path}{told}")
+    assert str(caught.value).startswith(f"{path}{output}")
     assert caught.value.status == 2
 
 
@@ -200,7 +200,7 @@ def test_results_without_a_plan_are_not_taken_for_those_of_a_host(tmp_path: Path
     assert "there is no plan.json" in done.stdout
 
 
-def test_a_lab_in_which_all_hosts_are_complete_is_told_again(tmp_path: Path) -> None:
+def test_a_lab_in_which_all_hosts_are_complete_is_reported_again(tmp_path: Path) -> None:
     file = lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
     assert run(tmp_path, "--lab", "lab.yaml", "--out", "out").returncode == 3
     write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
@@ -215,7 +215,7 @@ def test_a_lab_in_which_all_hosts_are_complete_is_told_again(tmp_path: Path) -> 
     assert "left out" not in done.stdout
 
 
-def test_a_run_whose_host_has_left_the_file_is_told(tmp_path: Path) -> None:
+def test_a_run_whose_host_has_left_the_file_is_reported(tmp_path: Path) -> None:
     lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
     assert run(tmp_path, "--lab", "lab.yaml", "--out", "out").returncode == 3
     planned(tmp_path / "out/one", "--host", "one", "--device", "a")
@@ -235,8 +235,8 @@ def test_a_run_whose_host_has_left_the_file_is_told(tmp_path: Path) -> None:
         ("profile", "", "profile: {}/x.yaml"),
     ],
 )
-def test_a_mistake_in_a_file_that_the_lab_names_is_told_before_anything_is_connected_to(
-    tmp_path: Path, name: str, content: str | None, told: str
+def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_anything_is_connected_to(
+    tmp_path: Path, name: str, content: str | None, output: str
 ) -> None:
     if content is not None:
         (tmp_path / "x.yaml").write_text(content)
@@ -246,7 +246,7 @@ def test_a_mistake_in_a_file_that_the_lab_names_is_told_before_anything_is_conne
     assert done.returncode == 2
     places = (f"1:{16 + len(name)}", f"2:{46 + len(name)}")
     for place in places:
-        assert f"{tmp_path / 'lab.yaml'}:{place}: {told.format(tmp_path)}" in done.stderr
+        assert f"{tmp_path / 'lab.yaml'}:{place}: {output.format(tmp_path)}" in done.stderr
     assert not (tmp_path / "connecting").exists()
     assert not (tmp_path / "out").exists()
 
@@ -288,9 +288,9 @@ def test_a_lab_that_is_ended_says_how_to_go_on(tmp_path: Path) -> None:
     lab_run = started(tmp_path, "--lab", "lab.yaml", "--out", "out")
     await_true(lambda: (tmp_path / "connecting").exists())
     lab_run.terminate()
-    _, told = lab_run.communicate(timeout=PATIENCE_S)
+    _, output = lab_run.communicate(timeout=PATIENCE_S)
     assert lab_run.returncode == 128 + signal.SIGTERM
-    assert told == "rdma-cts: ended by SIGTERM: ./rdma-cts run --resume out runs the rest\n"
+    assert output == "rdma-cts: ended by SIGTERM: ./rdma-cts run --resume out runs the rest\n"
     pid = int((tmp_path / "connecting").read_text())
     await_true(lambda: not Path(f"/proc/{pid}").exists())  # and no connection is left
 
@@ -304,13 +304,13 @@ def test_a_lab_that_is_ended_says_how_to_go_on(tmp_path: Path) -> None:
         (["--resume", "bad", "--out", "x"], "--out cannot be given with --resume; all options are taken from"),
     ],
 )
-def test_what_is_no_lab_cannot_be_resumed(tmp_path: Path, arguments: list[str], told: str) -> None:
+def test_what_is_no_lab_cannot_be_resumed(tmp_path: Path, arguments: list[str], output: str) -> None:
     lab_file(tmp_path, "hosts: [{host: one}]\n")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad/lab.json").write_text('{"schema": "rdma-cts-lab/1", "argv": 5}')
     done = run(tmp_path, *arguments)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert output in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -327,11 +327,11 @@ def test_what_is_no_lab_cannot_be_resumed(tmp_path: Path, arguments: list[str], 
         (["--only", "nothing/like/it"], "unknown case"),
     ],
 )
-def test_what_a_lab_cannot_have_is_told_once(tmp_path: Path, arguments: list[str], told: str) -> None:
+def test_what_a_lab_cannot_have_is_reported_once(tmp_path: Path, arguments: list[str], output: str) -> None:
     lab_file(tmp_path, "hosts: [{host: one}, {host: two}]\n")
     done = run(tmp_path, "--lab", "lab.yaml", *arguments)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert output in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""  # no host has been connected to
     assert not (tmp_path / "out").exists()
@@ -355,12 +355,12 @@ def test_what_only_a_host_over_ssh_has_is_refused_without_one(tmp_path: Path, op
         (["--device", "nosuch", "--peer", "b:"], "--peer 'b:' is neither DEVICE nor"),
     ],
 )
-def test_what_can_be_no_device_is_told_before_anything_is_looked_at(
-    tmp_path: Path, arguments: list[str], told: str
+def test_what_can_be_no_device_is_reported_before_anything_is_looked_at(
+    tmp_path: Path, arguments: list[str], output: str
 ) -> None:
     done = run(tmp_path, *arguments)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert output in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "connecting").exists()
 

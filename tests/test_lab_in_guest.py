@@ -54,8 +54,8 @@ def on_guest(guest: SshGuest, command: str) -> str:
 def test_a_host_with_an_unknown_key_is_not_trusted(guest: SshGuest, tmp_path: Path) -> None:
     (tmp_path / "known").touch()
     done = started(guest, "doctor", "--host", guest.address, UserKnownHostsFile=tmp_path / "known")
-    told = said(done)
-    assert f"rdma-cts: {guest.address}: its host key is not known; " in told, told
+    output = said(done)
+    assert f"rdma-cts: {guest.address}: its host key is not known; " in output, output
     assert done.returncode == 3
 
 
@@ -75,15 +75,15 @@ def test_no_password_is_asked_for(guest: SshGuest, tmp_path: Path) -> None:
     assert done.returncode == 3
 
 
-def test_a_full_disk_is_told_and_a_host_that_has_room_has_all_that_is_needed(guest: SshGuest) -> None:
+def test_a_full_disk_is_reported_and_a_host_that_has_room_has_all_that_is_needed(guest: SshGuest) -> None:
     done = started(guest, "doctor", "--host", guest.address)
     assert "Works now: On an RDMA device of" in said(done)
     on_guest(guest, "mount -t tmpfs -o size=64k small /tmp")
     done = started(guest, "doctor", "--host", guest.address)
-    told = said(done)
+    output = said(done)
     on_guest(guest, "umount /tmp")
-    assert f"rdma-cts: {guest.address}: the suite cannot be written to /tmp/" in told
-    assert "No space left on device" in told
+    assert f"rdma-cts: {guest.address}: the suite cannot be written to /tmp/" in output
+    assert "No space left on device" in output
     assert done.returncode == 3
     assert on_guest(guest, "ls /tmp; echo listed") == "listed\n"
 
@@ -119,13 +119,13 @@ def test_a_kernel_that_panics_in_a_case_costs_that_case(guest: SshGuest, tmp_pat
     await_true(lambda: run.poll() is not None or _in_flight(out))
     panic.stdin.write(b"now\n")
     panic.stdin.close()
-    told = said(run)
+    output = said(run)
     panic.kill()
     panic.wait()
     recorded = read_results(out)
     verdicts = [str(line["verdict"]) for line in recorded.results]
-    assert run.returncode == 1, told
-    assert verdicts.count("CRASH") == 1, told
+    assert run.returncode == 1, output
+    assert verdicts.count("CRASH") == 1, output
     assert set(verdicts) <= {"PASS", "UNSUPPORTED", "CRASH"}
     assert recorded.footer is not None
     assert recorded.footer["complete"] is True

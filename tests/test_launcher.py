@@ -432,7 +432,7 @@ def test_a_host_with_nothing_is_told_what_to_do(tmp_path: Path) -> None:
     assert not readiness.works(found.values())
 
 
-def test_modules_that_only_need_loading_are_told_apart(tmp_path: Path) -> None:
+def test_modules_that_only_need_loading_are_distinguished(tmp_path: Path) -> None:
     modules = tmp_path / "lib/modules" / os.uname().release
     modules.mkdir(parents=True)
     (modules / "modules.dep").write_text("kernel/x/rdma_rxe.ko.xz: kernel/y/ib-core.ko\nkernel/y/ib-uverbs.ko:\n")
@@ -441,7 +441,7 @@ def test_modules_that_only_need_loading_are_told_apart(tmp_path: Path) -> None:
     assert found["device nodes"].remedy == "modprobe ib_uverbs"
 
 
-def test_lacking_programs_are_told_with_the_command(python_host: Host) -> None:
+def test_lacking_programs_are_reported_with_the_command(python_host: Host) -> None:
     found = _by_subject(doctor.guest_findings(readiness.Host(python_host.root), recipe_for()))
     assert found["packages"].state == readiness.MISSING
     assert found["packages"].remedy.endswith("apt-get install --no-install-recommends qemu-system-x86 mmdebstrap")

@@ -162,8 +162,8 @@ def test_every_variable_is_in_the_help_and_on_its_page(capsys: pytest.CaptureFix
     for arguments in (["--help"], ["run", "--help"]):
         with pytest.raises(SystemExit):
             main(arguments)
-        told = capsys.readouterr().out
-        assert all(f"\n  {name} " in told for name in VARIABLES)
+        output = capsys.readouterr().out
+        assert all(f"\n  {name} " in output for name in VARIABLES)
 
 
 @pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])

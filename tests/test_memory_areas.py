@@ -97,7 +97,7 @@ def requester(memory: Buffer, source: Area) -> Area:
         (bytes(range(16)), "other"),
     ],
 )
-def test_bytes_that_are_nobodys_are_told_from_those_of_the_other_side(
+def test_bytes_that_are_nobodys_are_reported_from_those_of_the_other_side(
     memory: Buffer, new: bytes, received: str
 ) -> None:
     source = Area(memory, memory.addr + 100, 16, CANARY, pattern(16), pattern(16))

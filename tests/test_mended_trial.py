@@ -37,7 +37,7 @@ def test_violations_of_its_own_rules_that_come_back_are_its_own() -> None:
     assert "| window-bounds | REG-01 | 1 | 1 |" in table([found])
 
 
-def test_a_violation_of_other_rules_and_nothing_at_all_are_told() -> None:
+def test_a_violation_of_other_rules_and_nothing_at_all_are_reported() -> None:
     whole = {IDS[0]: result(CASES[0])}
     assert left_out("a", ["BIND-10"], [], whole, [result(CASES[0], "CRASH")]).outcome == "others as well"
     assert left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome == "nothing: no case sees it"

@@ -205,7 +205,7 @@ def test_a_run_cut_short_is_not_decided_and_nothing_is_compared_with_it(nights: 
     assert nights.outcomes("forky") == [BASELINE, UNDECIDED, REGRESSED]
 
 
-def test_an_image_that_cannot_be_renewed_is_told_and_the_old_one_is_run(nights: Nights) -> None:
+def test_an_image_that_cannot_be_renewed_is_reported_and_the_old_one_is_run(nights: Nights) -> None:
     nights.no_network = True
     kernel = bzimage(nights.folder.parent / "k", "7.3.0")
     said = nights.night("--renew", "1", "--kernel", f"mine={kernel}", forky=GOOD_RUN, sid=GOOD_RUN)
@@ -403,12 +403,12 @@ def test_foreign_entries_are_named_and_left_alone(nights: Nights) -> None:
     assert (nights.folder / "notes\n.txt").read_text() == "mine"
 
 
-def test_a_clock_that_is_wrong_is_told(nights: Nights) -> None:
+def test_a_clock_that_is_wrong_is_reported(nights: Nights) -> None:
     (nights.folder / "99990101T000000Z").mkdir(parents=True)
     assert "the history has a later night" in nights.night(forky=GOOD_RUN)
 
 
-def test_a_run_that_really_fails_is_told_in_its_own_words(tmp_path: Path, capsys: Says) -> None:
+def test_a_run_that_really_fails_is_reported_in_its_own_words(tmp_path: Path, capsys: Says) -> None:
     """With a real process."""
     command = [
         "nightly",

@@ -305,7 +305,7 @@ def test_a_sweep_has_its_formula_its_map_and_a_legend(page: webdriver.Chrome) ->
     assert [item.text.split()[0] for item in first.find_elements(By.CSS_SELECTOR, ".legend li")] == ["4", "4"]
 
 
-def test_a_dot_of_a_map_is_told_by_keyboard_and_by_pointer(page: webdriver.Chrome) -> None:
+def test_a_dot_of_a_map_is_reported_by_keyboard_and_by_pointer(page: webdriver.Chrome) -> None:
     (first, *_) = page.find_elements(By.CSS_SELECTOR, "details.sweep[open]")
     dot, shown = first.find_element(By.CSS_SELECTOR, ".dot"), first.find_element(By.CSS_SELECTOR, ".map")
     page.execute_script("arguments[0].focus()", shown)

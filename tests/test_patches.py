@@ -207,7 +207,7 @@ def test_bad_input_is_a_line(tree: Path, capsys: pytest.CaptureFixture[str], mon
         (["--signoff", "Name"], """--signoff 'Name': "Name <mail@host>" is expected"""),
         (
             ["--rdma-core", str(tree)],
-            f"--rdma-core {tree}: there is no providers/rxe in it, so it is no source tree of",
+            f"--rdma-core {tree}: there is no providers/rxe in it, so it is not a source tree of",
         ),
     ):
         assert patches(tree, *arguments) == 2

@@ -52,12 +52,12 @@ def test_the_requester_is_on_the_device_of_its_protection_domain(peer: str) -> N
 def test_a_peer_needs_what_both_ends_of_a_request_need() -> None:
     check_peer(device("a", atomics=True, odp=True), device("b", atomics=True, odp=False))
     check_peer(device("a", atomics=False), device("b", atomics=True))
-    for peer, told in (
+    for peer, output in (
         (device("b", atomics=False), "the peer b does not declare what a does: atomics"),
         (device("b", INFINIBAND, atomics=True), "b is InfiniBand, a is RoCE"),
         (device("b", IWARP, atomics=True), "--peer is not for iWARP"),
     ):
-        with pytest.raises(UserError, match=told) as caught:
+        with pytest.raises(UserError, match=output) as caught:
             check_peer(device("a", atomics=True), peer)
         assert caught.value.status == 3
 
@@ -65,7 +65,7 @@ def test_a_peer_needs_what_both_ends_of_a_request_need() -> None:
 def test_the_peer_is_another_device_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usable, "device_names", lambda: ["a", "b"])
     usable.check_peer("b", "a")
-    for peer, told in (("a", "--peer a is a device under test; without --peer"), ("c", "no RDMA device 'c'")):
-        with pytest.raises(UserError, match=told) as caught:
+    for peer, output in (("a", "--peer a is a device under test; without --peer"), ("c", "no RDMA device 'c'")):
+        with pytest.raises(UserError, match=output) as caught:
             usable.check_peer(peer, "a")
         assert caught.value.status == 2

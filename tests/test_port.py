@@ -108,7 +108,7 @@ def test_without_any_gid_there_nothing_can_be_sent(made: Any) -> None:
         (((MAPPED, V2, "elsewhere"),), "run in the network namespace of that interface"),
     ],
 )
-def test_a_port_without_a_usable_gid_is_told_with_what_to_do(made: Any, gids: tuple[Entry, ...], hint: str) -> None:
+def test_a_port_without_a_usable_gid_is_reported_with_what_to_do(made: Any, gids: tuple[Entry, ...], hint: str) -> None:
     port = made("Ethernet", *gids, interfaces=(("d0", 0x1002, "down"),))
     with pytest.raises(UserError, match="port 1 of any0 has no GID whose network interface is up") as caught:
         port.choose(port.gids())
@@ -133,10 +133,10 @@ def test_a_gid_that_cannot_be_used_is_a_mistake_and_the_good_ones_are_listed(mad
 
 
 @pytest.mark.parametrize("state", ["0: NOP", "1: DOWN", "2: INIT", "17: NEW"])
-def test_a_port_that_carries_nothing_is_told_of_before_any_case(made: Any, state: str) -> None:
-    with pytest.raises(UserError, match=f"port 1 of any0 is {state[3:].strip()}") as told:
+def test_a_port_that_carries_nothing_is_reported_before_any_case(made: Any, state: str) -> None:
+    with pytest.raises(UserError, match=f"port 1 of any0 is {state[3:].strip()}") as output:
         made("InfiniBand", (LINK_LOCAL, V1, ""), state=state).check()
-    assert told.value.status == 3
+    assert output.value.status == 3
 
 
 @pytest.mark.parametrize("state", ["3: ARMED", "4: ACTIVE", "5: ACTIVE_DEFER"])
@@ -144,7 +144,7 @@ def test_a_port_that_carries_traffic_is_fine(made: Any, state: str) -> None:
     made("Ethernet", (MAPPED, V2, "d0"), state=state).check()
 
 
-def test_a_port_that_does_not_exist_is_told_with_those_that_do(made: Any, tmp_path: Path) -> None:
+def test_a_port_that_does_not_exist_is_reported_with_those_that_do(made: Any, tmp_path: Path) -> None:
     made()
     with pytest.raises(UserError, match="any0 has no port 2; its ports: 1"):
         Port("any0", 2, tmp_path / "ib").check()
@@ -225,7 +225,7 @@ def test_a_device_asks_the_table_of_its_port_where_the_stack_has_one(
         assert found.source_gid_index == chosen
 
 
-def test_a_device_that_may_not_be_opened_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_may_not_be_opened_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     class PyverbsError(Exception):
         pass
 
@@ -239,14 +239,16 @@ def test_a_device_that_may_not_be_opened_is_told_in_one_line(monkeypatch: pytest
     ):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(device_module, "device_names", lambda: ["any0"])
-    with pytest.raises(UserError, match="device any0 cannot be opened: Failed to open device any0; check that") as told:
+    with pytest.raises(
+        UserError, match="device any0 cannot be opened: Failed to open device any0; check that"
+    ) as output:
         Device("any0")
-    assert told.value.status == 3
-    assert "\n" not in str(told.value)
+    assert output.value.status == 3
+    assert "\n" not in str(output.value)
 
 
 def test_a_program_of_32_bits_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctypes.sizeof", lambda _: 4)
-    with pytest.raises(UserError, match="this Python is a 32-bit program") as told:
+    with pytest.raises(UserError, match="this Python is a 32-bit program") as output:
         Device("any0")
-    assert told.value.status == 3
+    assert output.value.status == 3

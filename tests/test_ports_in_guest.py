@@ -69,7 +69,7 @@ def test_an_empty_gid_is_a_mistake_and_the_good_ones_are_listed(seen: dict[str, 
         ("elsewhere", "port 1 of rxe0 has no GID whose network interface is up", 3),
     ],
 )
-def test_a_port_that_cannot_be_used_is_told_in_one_line(
+def test_a_port_that_cannot_be_used_is_reported_in_one_line(
     seen: dict[str, Any], what: str, line: str, status: int
 ) -> None:
     said, code = seen[what]

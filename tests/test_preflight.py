@@ -202,7 +202,7 @@ def test_only_what_is_needed_is_asked_of_the_device() -> None:
         assert bench.capabilities() == ReferenceBench().capabilities()
 
 
-def test_what_was_found_is_told() -> None:
+def test_what_was_found_is_reported() -> None:
     found = found_on(ReferenceBench())
     assert found.as_data() == {
         "pairs": {"RC": "works", "UC": "works", "UD": "works", "RC_SRQ": "works"},
@@ -246,7 +246,7 @@ def test_queue_pairs_that_cannot_be_made_or_connected_end_the_run() -> None:
 
 
 @pytest.mark.parametrize("kind", ["RC", "UD", "RC_SRQ"])
-def test_a_limit_of_locked_memory_is_told_with_its_value(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_of_locked_memory_is_reported_with_its_value(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Limited(Device):
         def create_qp(self, queue: Queue) -> Queue:
             if queue.kind == kind:
@@ -256,13 +256,13 @@ def test_a_limit_of_locked_memory_is_told_with_its_value(kind: str, monkeypatch:
     monkeypatch.setattr("conformance.execution.preflight.lockable", lambda: 64 << 10)
     with pytest.raises(UserError) as caught:
         found_on(ReferenceBench(Limited()))
-    told = f"making a queue pair of type {kind} was refused with ENOMEM; this process may lock 64 KiB of memory"
-    assert caught.value.message == told
+    output = f"making a queue pair of type {kind} was refused with ENOMEM; this process may lock 64 KiB of memory"
+    assert caught.value.message == output
     assert "ulimit -l unlimited" in caught.value.hint
     assert caught.value.status == 3
 
 
-def test_further_types_that_cannot_be_connected_are_told_and_not_taken_for_absent() -> None:
+def test_further_types_that_cannot_be_connected_are_reported_and_not_taken_for_absent() -> None:
     with closing(ReferenceBench(Unconnected("UC"))) as bench:
         found = preflight(bench)
         assert found.pairs["UC"] == "connecting two queue pairs of type UC was refused with ENETUNREACH"
@@ -317,7 +317,7 @@ def test_a_responder_that_goes_on_after_a_refusal_is_judged_by_its_state() -> No
         assert {verdict_on(bench, case) for case in REFUSED if case.rules[0] == "STAT-01"} == {Verdict.FAIL}
 
 
-def test_how_a_refusal_shows_is_told() -> None:
+def test_how_a_refusal_shows_is_reported() -> None:
     class Open(Device):
         def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
             return request.remote_addr
@@ -382,8 +382,8 @@ def test_a_pair_that_dies_with_a_reset_later_in_the_run_is_no_refusal() -> None:
 
 def test_a_refused_receive_of_the_harness_is_its_own_failure() -> None:
     case = next(case for case in REFUSED if case.when.call == "traffic")
-    told = "a receive of the harness on a queue pair of type RC was refused with ENOMEM"
-    with closing(ReferenceBench(NoReceives())) as bench, pytest.raises(HarnessFailure, match=told):
+    output = "a receive of the harness on a queue pair of type RC was refused with ENOMEM"
+    with closing(ReferenceBench(NoReceives())) as bench, pytest.raises(HarnessFailure, match=output):
         run_on(bench, case)
     assert broken(HarnessFailure("cause")).reason == "the harness could not run the case: cause"
 
@@ -422,7 +422,7 @@ TOLD = {"type": "guest", "event": "broken", "reason": "no loopback; mend it"}
 ERROR = UserError("no loopback", hint="mend it")
 
 
-def test_a_supervisor_is_told_before_there_is_a_header(tmp_path: Path) -> None:
+def test_a_supervisor_is_reported_before_there_is_a_header(tmp_path: Path) -> None:
     port = tmp_path / "port"
     port.touch()
     tell_supervisor(config(str(port)), ERROR)
@@ -440,5 +440,5 @@ def test_each_line_to_a_supervisor_has_the_mark_whose_file_is_gone(tmp_path: Pat
     assert port.read_bytes() == 2 * (b"abc " + encode(TOLD))
 
 
-def test_without_a_supervisor_nobody_is_told() -> None:
+def test_without_a_supervisor_nobody_is_reported() -> None:
     tell_supervisor(config(""), ERROR)

@@ -142,14 +142,14 @@ def test_elsewhere_there_are_plain_lines_now_and_then() -> None:
 @pytest.mark.parametrize(
     ("level", "cases"), [(QUIET, []), (NORMAL, ["FAIL"]), (VERBOSE, ["PASS", "FAIL", "UNSUPPORTED"])]
 )
-def test_how_much_is_told_can_be_chosen(level: int, cases: list[str]) -> None:
+def test_how_much_is_reported_can_be_chosen(level: int, cases: list[str]) -> None:
     stream = io.StringIO()
     go(Progress(stream, level))
-    told = [line for line in stream.getvalue().splitlines() if "sample" in line]
-    assert [line.split()[0] for line in told] == cases
+    output = [line for line in stream.getvalue().splitlines() if "sample" in line]
+    assert [line.split()[0] for line in output] == cases
 
 
-def test_a_waived_violation_is_told_as_such() -> None:
+def test_a_waived_violation_is_reported_as_such() -> None:
     stream = io.StringIO()
     Progress(stream).result_recorded(result(SUITE.cases[0], "FAIL", effective="WAIVED"), 1, 2)
     assert stream.getvalue().startswith("  WAIVED reg_mr/sample/c0")

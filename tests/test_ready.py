@@ -17,10 +17,10 @@ SERVED = Request((*recorded_to(PORT), *OPTIONS), files={"only": "reg_mr/a\nreg_m
 
 
 def session(line: bytes) -> ReadySession:
-    told, tell = os.pipe()
+    output, tell = os.pipe()
     os.write(tell, line)
     os.close(tell)
-    return ReadySession(1, told, 0)
+    return ReadySession(1, output, 0)
 
 
 READY = json.dumps(["reg_mr/a", "reg_mr/b", "reg_mr/c"]).encode() + b"\n"
@@ -52,7 +52,7 @@ def test_a_session_that_has_ended_serves_nothing(line: bytes) -> None:
 
 def test_it_is_handed_the_line_of_the_request() -> None:
     hear, ask = os.pipe()
-    told, tell = os.pipe()
+    output, tell = os.pipe()
     os.close(tell)
-    ReadySession(1, told, ask).go_on(b"line\n")
+    ReadySession(1, output, ask).go_on(b"line\n")
     assert os.read(hear, 100) == b"line\n"

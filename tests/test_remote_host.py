@@ -386,7 +386,7 @@ def test_a_host_that_does_not_come_back_loses_nothing_and_the_case_is_a_crash_wh
     assert again.results[1]["reason"].endswith("the host went down while the case ran")
 
 
-def test_a_host_that_comes_back_with_another_kernel_is_told(stand_in: StandIn) -> None:
+def test_a_host_that_comes_back_with_another_kernel_is_reported(stand_in: StandIn) -> None:
     with stand_in.host() as host:
         assert host.first
         host._same["kernel"] = "5.4.0-another"
@@ -499,31 +499,31 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
         ("", 0, "host.invalid: the connection ended with status 0; try: ssh -- host.invalid true"),
     ],
 )
-def test_what_ssh_says_becomes_one_line(stand_in: StandIn, tmp_path: Path, says: str, status: int, told: str) -> None:
+def test_what_ssh_says_becomes_one_line(stand_in: StandIn, tmp_path: Path, says: str, status: int, output: str) -> None:
     (tmp_path / "says").write_text(says)
     stand_in.goes_wrong(says=tmp_path / "says", status=status)
     with pytest.raises(UserError) as caught:
         stand_in.host()
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(output)
     assert "\n" not in str(caught.value)
     assert caught.value.status == 3
 
 
-def test_a_client_that_is_killed_is_told(stand_in: StandIn) -> None:
+def test_a_client_that_is_killed_is_reported(stand_in: StandIn) -> None:
     stand_in.client("#!/bin/sh\nkill -9 $$\n")
     with pytest.raises(UserError) as caught:
         stand_in.host()
     assert str(caught.value) == "host.invalid: ssh was killed by signal 9; try: ssh -- host.invalid true"
 
 
-def test_a_client_that_is_no_program_is_told(stand_in: StandIn) -> None:
+def test_a_client_that_is_no_program_is_reported(stand_in: StandIn) -> None:
     stand_in.client("just text\n")
     with pytest.raises(UserError, match=r"/bin/ssh cannot be started: Exec format error$") as caught:
         stand_in.host()
     assert caught.value.status == 3
 
 
-def test_a_full_disk_is_told(stand_in: StandIn) -> None:
+def test_a_full_disk_is_reported(stand_in: StandIn) -> None:
     stand_in.goes_wrong(prefix="ulimit -f 8; ")
     with pytest.raises(UserError, match=r"host\.invalid: the suite cannot be written to .*: File too large") as caught:
         stand_in.host()
@@ -531,16 +531,16 @@ def test_a_full_disk_is_told(stand_in: StandIn) -> None:
     await_true(lambda: not stand_in.left())
 
 
-def test_a_python_that_is_too_old_or_of_another_architecture_is_told() -> None:
+def test_a_python_that_is_too_old_or_of_another_architecture_is_reported() -> None:
     opening = bootstrap.opening(b"secret", b"")
-    for have, told in (
+    for have, output in (
         ("sys.version_info = (3, 9)", b"Python 3.11 or later is needed"),
         ("sys.byteorder = 'big'", b"64 bits and little-endian are needed"),
     ):
         code = f"import sys; {have}; exec(eval(sys.stdin.buffer.readline()))"
         done = subprocess.run([sys.executable, "-c", code, "/nowhere"], input=opening, capture_output=True, check=False)
         assert done.returncode == 3
-        assert told in done.stdout
+        assert output in done.stdout
         assert isinstance(protocol.parse_line(b"secret", done.stdout), dict)
 
 
@@ -599,7 +599,7 @@ def test_a_case_that_may_take_the_kernel_down_has_a_boot_of_its_own(
     assert stand_in.left() == []
 
 
-def test_a_power_command_that_fails_is_told(stand_in: StandIn) -> None:
+def test_a_power_command_that_fails_is_reported(stand_in: StandIn) -> None:
     with stand_in.host(power_cycle="echo the outlet is on fire; exit 4") as host:
         assert host.first
         with pytest.raises(UserError, match="the power command failed with status 4: the outlet is on fire") as caught:

@@ -237,7 +237,7 @@ def test_a_request_finds_its_memory_at_the_peer(domain: RemoteDomain, far: reque
     place.close()
 
 
-def test_what_goes_wrong_at_the_peer_is_told_here(domain: RemoteDomain, far: requester.Requesters) -> None:
+def test_what_goes_wrong_at_the_peer_is_reported_here(domain: RemoteDomain, far: requester.Requesters) -> None:
     with pytest.raises(PeerRefused, match="at the peer: ") as refused:
         made(domain, far, inline=64)
     assert refused.value.error_code == 12
@@ -341,7 +341,7 @@ def test_calls_go_over_ssh(host: Far) -> None:
     assert not host.left()
 
 
-def test_a_peer_without_the_device_is_told_in_one_line(host: Far) -> None:
+def test_a_peer_without_the_device_is_reported_in_one_line(host: Far) -> None:
     with pytest.raises(UserError, match=r"^node2: no RDMA device 'rxe9'; this host has none$") as caught:
         peer.open_remote("node2:rxe9", PATIENCE_S)
     assert caught.value.status == 4

@@ -196,16 +196,16 @@ def test_of_a_violated_case_only_the_steps_up_to_the_wrong_one_are_kept() -> Non
     assert len(kept) <= number + 1
 
 
-def test_a_violation_in_the_kernels_log_is_told_by_the_program() -> None:
+def test_a_violation_in_the_kernels_log_is_reported_by_the_program() -> None:
     deallocated = [each for each in ROWS if each.when.call == "ibv_dealloc_mw" and not each.before]
     case = next(each for each in deallocated if each.when.then.outcome == "success")
-    told = "the kernel became tainted (0 to 512)"
+    output = "the kernel became tainted (0 to 512)"
     record = result(
         case,
         "FAIL",
         observed={"rc": 0, "returned": "0", "errno": ""},
         call="ibv_dealloc_mw(mw=mw)",
-        reason=f"ibv_dealloc_mw(mw=mw): {told}",
+        reason=f"ibv_dealloc_mw(mw=mw): {output}",
     )
     [symptom] = symptoms_of(record)
     text = reproducer(case.id, SUITE, unknown_device(), symptom).text
@@ -233,7 +233,7 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
     symptom = next(each for defect in forky().defects for each in defect.symptoms if each.name == WRITE)
     text = mail(symptom, forky(), SUITE, basis, [read(RECORDED / "trixie.jsonl")])
     assert max(map(len, text.splitlines())) <= MAIL_WIDTH  # its kernel says nothing long
-    told = " ".join(text.split())
+    output = " ".join(text.split())
     for part in (
         "Subject: rxe: ",
         "What was done:",
@@ -246,8 +246,8 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
         "int main(int argc, char **argv)",
         "IBV_ACCESS_ON_DEMAND Create an on-demand paging MR",
     ):
-        assert part in told, part
-    observed = told.partition("observed: ")[2]
+        assert part in output, part
+    observed = output.partition("observed: ")[2]
     assert observed.startswith(symptom.line.removeprefix("afterwards ")[:40])
 
 
@@ -257,10 +257,10 @@ def test_a_mail_has_the_kernels_complaint_as_the_kernel_wrote_it() -> None:
     log = symptom.record["kernel"]["log"]
     first = next(number for number, line in enumerate(log) if "Oops: general protection" in line)
     text = mail(symptom, forky(), SUITE, basis_of(RECORDED / "forky.jsonl"), [])
-    told = text.partition("The kernel's messages:\n")[2].splitlines()
-    assert told[:40] == [f"  {line}".rstrip() for line in log[first : first + 40]]
-    assert told[40] == f"  ({len(log) - first - 40} more lines)"
-    assert any("RIP: " in line for line in told)
+    output = text.partition("The kernel's messages:\n")[2].splitlines()
+    assert output[:40] == [f"  {line}".rstrip() for line in log[first : first + 40]]
+    assert output[40] == f"  ({len(log) - first - 40} more lines)"
+    assert any("RIP: " in line for line in output)
 
 
 def test_the_command_writes_a_program_a_mail_and_all_programs(

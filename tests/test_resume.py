@@ -111,9 +111,9 @@ def test_the_footer_counts_the_sessions_and_their_workers(stage: Stage) -> None:
         ({"under_test": {"libraries": {"libibverbs.so.1": "0"}}}, "what is under test has changed"),
     ],
 )
-def test_another_stack_is_refused_and_nothing_is_lost(stage: Stage, change: ResultRecord, told: str) -> None:
+def test_another_stack_is_refused_and_nothing_is_lost(stage: Stage, change: ResultRecord, output: str) -> None:
     stage.play(ran(0), [HEADER])
-    with pytest.raises(UserError, match=told) as caught:
+    with pytest.raises(UserError, match=output) as caught:
         stage.play([encode(header(**change)), start(1), passed(1)], carry_on=True)
     assert len(str(caught.value).splitlines()) == 1
     recorded = read_results(stage.path)
@@ -247,8 +247,8 @@ def test_the_plan_of_another_user_is_not_run(tmp_path: Path, monkeypatch: pytest
         ({"given": {"image": "2"}}, "the builds under test have changed"),
     ],
 )
-def test_a_run_with_another_plan_is_not_resumed(change: ResultRecord, told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_a_run_with_another_plan_is_not_resumed(change: ResultRecord, output: str) -> None:
+    with pytest.raises(UserError, match=output):
         PLAN.check(Plan(**{**vars(PLAN), **change}))
 
 
@@ -287,8 +287,8 @@ def test_options_of_the_first_run_cannot_be_given_again(tmp_path: Path, more: Se
     ],
 )
 @pytest.mark.parametrize("name", ["plan.json", "lab.json"])
-def test_arguments_that_are_damaged_are_told_with_their_file(
-    tmp_path: Path, name: str, changes: dict[str, object], told: str
+def test_arguments_that_are_damaged_are_reported_with_their_file(
+    tmp_path: Path, name: str, changes: dict[str, object], output: str
 ) -> None:
     write_plan(PLAN, tmp_path)
     write_lab_plan(LabPlan((), "/somewhere", "lab.yaml"), tmp_path)
@@ -299,7 +299,7 @@ def test_arguments_that_are_damaged_are_told_with_their_file(
     (tmp_path / name).write_text(json.dumps({**recorded, **known}))
     done = resume(str(tmp_path))
     assert done.returncode == 2
-    assert f"{tmp_path / name} {told}" in done.stderr
+    assert f"{tmp_path / name} {output}" in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
 

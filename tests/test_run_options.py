@@ -304,10 +304,10 @@ def test_pytest_has_the_same_defaults() -> None:
         (["--sequences=-1"], "argument --sequences: '-1' is not a number of seconds"),
     ],
 )
-def test_a_wrong_number_of_seconds_is_named(arguments: list[str], told: str) -> None:
+def test_a_wrong_number_of_seconds_is_named(arguments: list[str], output: str) -> None:
     with pytest.raises(argparse.ArgumentError) as caught:
         parsed(arguments)
-    assert str(caught.value) == told
+    assert str(caught.value) == output
 
 
 def stand_in_for_device(monkeypatch: pytest.MonkeyPatch) -> None:

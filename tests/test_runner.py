@@ -206,7 +206,7 @@ ON_DEMAND_SPACE = """
 
 @pytest.mark.parametrize("row", [ON_DEMAND, ON_DEMAND_SPACE], ids=["row", "sweep"])
 @pytest.mark.parametrize("declared", [True, False])
-def test_what_the_host_lacks_is_unreachable_and_what_the_device_lacks_is_told_before_it(
+def test_what_the_host_lacks_is_unreachable_and_what_the_device_lacks_is_reported_before_it(
     declared: bool, row: str, run: RunContext
 ) -> None:
     def fail(case: Case, run: RunContext, progress: Progress) -> CaseRun:

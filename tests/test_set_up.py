@@ -60,7 +60,7 @@ def test_every_report_tells_the_set_up(run: Path, format_: str, capsysbinary: py
 
 
 @pytest.mark.parametrize("format_", ["ktap", "junit"])
-def test_a_sweep_is_told_with_call_rule_and_clause(
+def test_a_sweep_is_reported_with_call_rule_and_clause(
     run: Path, format_: str, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert main(["report", str(run), "--format", format_, "--out", "-"]) == 0

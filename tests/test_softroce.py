@@ -244,14 +244,14 @@ def test_a_damaged_cache_is_noticed_and_built_again(
     ],
 )
 def test_an_image_whose_manifest_is_of_something_else_is_built_again(
-    tmp_path: Path, fake_build: FakeBuild, change: dict[str, Any], told: str
+    tmp_path: Path, fake_build: FakeBuild, change: dict[str, Any], output: str
 ) -> None:
     path = ensure_image(Recipe(), tmp_path, print).root.parent / image.MANIFEST
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     said: list[str] = []
     ensure_image(Recipe(), tmp_path, said.append)
     assert fake_build.count == 2
-    assert told in said[0]
+    assert output in said[0]
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "link that leads nowhere"])

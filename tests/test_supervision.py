@@ -344,7 +344,7 @@ def test_a_defect_of_the_harness_leaves_a_footer(stage: Stage) -> None:
 
 
 def test_what_a_worker_says_of_the_plan_does_not_count(stage: Stage) -> None:
-    told = {
+    output = {
         "source": {"file": "/elsewhere", "line": 1},
         "repro": "?",
         "rules": ["REG-99"],
@@ -356,7 +356,7 @@ def test_what_a_worker_says_of_the_plan_does_not_count(stage: Stage) -> None:
         "effective": "WAIVED",
         "waiver": {"for": "REG-01"},
     }
-    elsewhere = [[start(number), passed(number, **told)] for number in range(4)]
+    elsewhere = [[start(number), passed(number, **output)] for number in range(4)]
     recorded = stage.play([HEADER, *itertools.chain.from_iterable(elsewhere)])
     assert [set(line["rules"]) for line in recorded.results] == [{"REG-01"}] * 4
     assert {line["level"] for line in recorded.results} == {"must"}

@@ -76,7 +76,7 @@ def test_a_kind_is_what_all_columns_have_at_a_place(columns: list[bytes]) -> Non
     assert found.renumbered(range(0, 65536, 200)[: len(found.values)]).tolist() == [200 * each for each in found.ids]
 
 
-def test_more_kinds_than_a_byte_holds_are_told_apart_too() -> None:
+def test_more_kinds_than_a_byte_holds_are_distinguished_too() -> None:
     columns = [bytes(range(256)) * 2, bytes(256) + bytes([1] * 256)]
     found = combinations(columns)
     assert len(found.values) == 512

@@ -51,8 +51,8 @@ def test_a_point_is_found_by_its_text(point: int) -> None:
         ("", "is not AXIS=VALUE"),
     ],
 )
-def test_a_point_that_is_none_is_told(text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_a_point_that_is_none_is_reported(text: str, output: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(output)):
         SMALL.parse(text)
 
 
@@ -116,22 +116,22 @@ def test_a_formula_tells_exactly_the_points_it_is_about(marks: list[int]) -> Non
     ],
 )
 def test_a_formula_over_all_flags_is_as_short_as_the_reason(text: str, care: str) -> None:
-    told, minimal = formula.describe(WHOLE, table(text, care, WHOLE))
+    output, minimal = formula.describe(WHOLE, table(text, care, WHOLE))
     assert minimal
-    assert {frozenset(term.split("&")) for term in told.replace(" ", "").split("|")} == {
+    assert {frozenset(term.split("&")) for term in output.replace(" ", "").split("|")} == {
         frozenset(term.split("&")) for term in text.replace(" ", "").split("|")
     }
 
 
-def test_a_set_without_a_pattern_is_told_exactly_and_not_called_minimal() -> None:
+def test_a_set_without_a_pattern_is_reported_exactly_and_not_called_minimal() -> None:
     pairs = zip(FLAGS[0:10:2], FLAGS[1:10:2], strict=True)
     text = " | ".join(f"{one} & {other}" for one, other in pairs)
-    told, minimal = formula.describe(WHOLE, table(text, "", WHOLE))
+    output, minimal = formula.describe(WHOLE, table(text, "", WHOLE))
     assert not minimal
-    assert column(told, WHOLE) == column(text, WHOLE)
+    assert column(output, WHOLE) == column(text, WHOLE)
 
 
-def test_a_flag_that_two_axes_have_is_told_with_its_axis() -> None:
+def test_a_flag_that_two_axes_have_is_reported_with_its_axis() -> None:
     two = Space((Axis("old", ("none", "LOCAL_WRITE"), ((), ("LOCAL_WRITE",))), Axis("new", flags=("LOCAL_WRITE",))))
     assert formula.describe(two, bytes([1, 2, 1, 2])) == ("new.LOCAL_WRITE", True)
     assert formula.describe(two, bytes([1, 1, 2, 2])) == ("old=LOCAL_WRITE", True)
@@ -183,8 +183,8 @@ def test_without_sympy_the_set_is_not_described_and_that_is_said(monkeypatch: py
         return importing(name, *arguments)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    told, minimal = formula.describe(SMALL, table("LOCAL_WRITE"))
-    assert "sympy is not installed" in told
+    output, minimal = formula.describe(SMALL, table("LOCAL_WRITE"))
+    assert "sympy is not installed" in output
     assert not minimal
 
 

@@ -130,7 +130,7 @@ def test_a_row_with_a_sweep_is_one_case_of_many_points(space: Case, bench: Bench
     }
 
 
-def test_deviating_points_are_told_by_a_formula_and_all_are_kept(space: Case, bench: Bench, tmp_path: Path) -> None:
+def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(space: Case, bench: Bench, tmp_path: Path) -> None:
     bench.err("REMOTE_WRITE", "REMOTE_READ")
     line = sweep_record(space, samples.registry(), run(space, bench), 1)
     line["repro"] = "./rdma-cts run --only a"
@@ -152,12 +152,12 @@ def test_deviating_points_are_told_by_a_formula_and_all_are_kept(space: Case, be
     points = read_points(tmp_path, kept)
     assert points.by_verdict() == kept["points"]
     assert rule_verdicts([kept], samples.registry()) == {"REG-15": "FAIL", "REG-17": "PASS"}
-    told = "ibv_reg_mr should fail, returned an MR (4 of 6 points where remote_write_alone: those with REMOTE_READ)"
-    assert headline("REG-15", kept) == (told, deviation["repro"])
+    output = "ibv_reg_mr should fail, returned an MR (4 of 6 points where remote_write_alone: those with REMOTE_READ)"
+    assert headline("REG-15", kept) == (output, deviation["repro"])
     assert headline("REG-17", kept) == (kept["reason"], kept["repro"])
 
 
-def test_points_that_are_gone_or_damaged_are_told_of(space: Case, bench: Bench, tmp_path: Path) -> None:
+def test_points_that_are_gone_or_damaged_are_reported(space: Case, bench: Bench, tmp_path: Path) -> None:
     line = sweep_record(space, samples.registry(), run(space, bench), 1)
     with closing(ResultsFile(tmp_path / "results.jsonl")) as file:
         file.append({**line, "repro": ""})
@@ -191,10 +191,10 @@ def test_a_single_point_is_judged_as_in_the_sweep(suite: Suite, bench: Bench) ->
         ("length=1page,access=MW_BNID", "did you mean MW_BIND?"),
     ],
 )
-def test_a_point_that_a_sweep_has_not_is_a_mistake_of_one_line(suite: Suite, point: str, told: str) -> None:
+def test_a_point_that_a_sweep_has_not_is_a_mistake_of_one_line(suite: Suite, point: str, output: str) -> None:
     with pytest.raises(UserError) as caught:
         Selection(only=[f"reg_mr/sample/space#{point}"]).apply(suite)
-    assert told in str(caught.value)
+    assert output in str(caught.value)
 
 
 def test_a_case_of_one_call_has_no_points() -> None:
@@ -465,7 +465,7 @@ def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at(s
     assert set(sweep_record(space, samples.registry(), swept, 1)["rule_verdicts"].values()) == {"FAIL"}
 
 
-def test_a_worker_that_dies_in_a_sweep_is_told_with_the_point_it_had_got_to(tmp_path: Path) -> None:
+def test_a_worker_that_dies_in_a_sweep_is_reported_with_the_point_it_had_got_to(tmp_path: Path) -> None:
     progress = {"type": "progress", "case": "reg_mr/sample/c1", "point": "access=REMOTE_WRITE", "done": 512}
     recorded = Stage(tmp_path).play([HEADER, start(1), encode(progress)], ran(0, 2, 3))
     crash = next(line for line in recorded.results if line["verdict"] == "CRASH")

@@ -103,11 +103,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
     lines: dict[str, list[dict[str, Any]]] = {name: [] for name in RUNS}
     with boot_own(tree, command, folder / "console", {"RDMA_CTS_DEVICES": "2"}) as guest:
         while data := guest.next_line(PATIENCE_S):
-            told = json.loads(data)
-            if "run" in told:
-                lines[told["run"]].append(told)
+            output = json.loads(data)
+            if "run" in output:
+                lines[output["run"]].append(output)
     assert all(lines.values()), (folder / "console").read_text(errors="replace")[-3000:]
-    return {name: Found(told) for name, told in lines.items()}
+    return {name: Found(output) for name, output in lines.items()}
 
 
 def test_two_devices_give_the_cases_results_and_points_of_one(found: dict[str, Found]) -> None:

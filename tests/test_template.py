@@ -419,7 +419,7 @@ def test_a_guest_that_somebody_ended_is_tried_again_and_says_nothing_about_the_t
 
 
 @pytest.mark.parametrize(("script", "error"), [("kill -9 $$", Ended), ("exit 0", QmpError), ("exit 1", QmpError)])
-def test_whether_somebody_ended_qemu_is_told_apart(
+def test_whether_somebody_ended_qemu_is_distinguished(
     ingredients: Ingredients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, error: type[Exception]
 ) -> None:
     for name in (CONSOLE, STATE):

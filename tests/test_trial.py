@@ -239,9 +239,9 @@ def test_cases_of_the_rules_that_a_permitted_variant_departs_from_do_not_count(d
     [(("a/b/c",), (), "a/b/c: why"), ((), ("a/b/d: harness",), "a/b/d: harness"), ((), (), "")],
 )
 def test_a_liberty_that_a_case_fails_or_cannot_be_run_with_is_a_false_alarm(
-    by: tuple[str, ...], broken: tuple[str, ...], told: str
+    by: tuple[str, ...], broken: tuple[str, ...], output: str
 ) -> None:
     variant = Finding("any", "REG-21", "About it.", SURVIVED, by, "why" if by else "", 1, broken)
     trial = Trial([], UNTRIABLE, 0.0, "the reference", [variant])
-    assert trial.passed is not bool(told)
-    assert (f"false alarm: About it. · {told}" in report.summary(trial)) is bool(told)
+    assert trial.passed is not bool(output)
+    assert (f"false alarm: About it. · {output}" in report.summary(trial)) is bool(output)

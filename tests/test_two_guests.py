@@ -84,9 +84,9 @@ def started(guests: dict[str, SshGuest], *arguments: str) -> subprocess.Popen[st
 def said(process: subprocess.Popen[str]) -> str:
     """What the command has printed in all; it is shown if the test fails."""
     began = time.monotonic()
-    told = process.communicate(timeout=PATIENCE_S)[0]
-    print(told, f"status {process.returncode} after another {time.monotonic() - began:.1f} s")
-    return told
+    output = process.communicate(timeout=PATIENCE_S)[0]
+    print(output, f"status {process.returncode} after another {time.monotonic() - began:.1f} s")
+    return output
 
 
 def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[str, SshGuest], kept: Path) -> None:
@@ -147,12 +147,12 @@ def test_a_peer_that_dies_costs_the_case_in_flight(guests: dict[str, SshGuest], 
         lambda: run.poll() is not None or in_flight(out, "bind_mw/data_path/type-2-operation-by-access-by-place")
     )
     subprocess.run(guests["right"].reset, shell=True, check=True)
-    told = said(run)
+    output = said(run)
     found = verdicts(read_results(out))
     assert [case for case, verdict in found.items() if verdict == "BROKEN"] == [
         "bind_mw/data_path/type-2-operation-by-access-by-place"
-    ], told
-    assert "the peer is lost: " in told
+    ], output
+    assert "the peer is lost: " in output
     assert set(found.values()) == {"PASS", "FAIL", "BROKEN"}
     assert boots(read_results(out)) == 1
 
@@ -188,15 +188,15 @@ def test_a_lab_runs_on_both_and_shows_what_differs(guests: dict[str, SshGuest], 
     run = started(
         guests, "run", "--lab", str(lab_of(guests, kept)), "--verb", "reg_mr", "-k", "access_flags", "--out", str(out)
     )
-    told = said(run)
+    output = said(run)
     left, right = (read_results(out / name) for name in NAMES)
     assert left.footer is not None
-    assert left.footer["complete"] is True, told
+    assert left.footer["complete"] is True, output
     assert verdicts(left) == verdicts(right)
     assert len(verdicts(left)) > 10
     page = (out / "lab.html").read_text()
     assert "left, right have the same verdict on each case" in page
-    assert "rxe (left, right): the same verdicts on each case" in told
+    assert "rxe (left, right): the same verdicts on each case" in output
     for run_there in (left, right):  # and each violation was tried again there, with the same result
         assert run_there.footer is not None
         failed = list(verdicts(run_there).values()).count("FAIL")
@@ -245,11 +245,11 @@ def test_a_panic_of_one_host_costs_a_case_there_and_nothing_on_the_other(
     await_true(lambda: run.poll() is not None or in_flight(out / "right"))
     panic.stdin.write(b"now\n")
     panic.stdin.close()
-    told = said(run)
+    output = said(run)
     panic.kill()
     panic.wait()
     left, right = (read_results(out / name) for name in NAMES)
-    assert run.returncode == 1, told
+    assert run.returncode == 1, output
     for each in (left, right):
         assert each.footer is not None
         assert each.footer["complete"] is True
@@ -259,7 +259,7 @@ def test_a_panic_of_one_host_costs_a_case_there_and_nothing_on_the_other(
     assert "CRASH" not in verdicts(left).values()
     assert {**verdicts(right), crashed["case"]: verdicts(left)[crashed["case"]]} == verdicts(left)
     assert str(crashed["case"]) in (out / "lab.html").read_text().partition('id="rules"')[0]
-    assert "rxe (left, right): other verdicts on 1 case" in told
+    assert "rxe (left, right): other verdicts on 1 case" in output
 
 
 def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest], kept: Path) -> None:
@@ -271,19 +271,19 @@ def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest],
     run.communicate(timeout=PATIENCE_S)
     before = [verdicts(read_results(out / name)) for name in NAMES]
     again = started(guests, "run", "--resume", str(out))
-    told = said(again)
-    assert again.returncode == 0, told
+    output = said(again)
+    assert again.returncode == 0, output
     for name, earlier in zip(NAMES, before, strict=True):
         run_there = read_results(out / name)
         assert run_there.footer is not None
         assert run_there.footer["complete"] is True
         assert earlier.items() <= verdicts(run_there).items()
-    assert "rxe (left, right): the same verdicts on each case" in told
+    assert "rxe (left, right): the same verdicts on each case" in output
     once_more = started(guests, "run", "--resume", str(out))
-    told = said(once_more)  # and no host is connected to
+    output = said(once_more)  # and no host is connected to
     assert once_more.returncode == 0
-    assert told.count("is complete") == len(NAMES)
-    assert "connected" not in told
+    assert output.count("is complete") == len(NAMES)
+    assert "connected" not in output
 
 
 def in_flight(out: Path, case: str = LONG) -> bool:

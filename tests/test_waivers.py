@@ -207,7 +207,7 @@ LATEST = TODAY + LONGEST
         ({"expires": None}, "expires must be text"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(tmp_path: Path, change: dict[str, Any], mistake: str) -> None:
+def test_a_mistake_is_reported_with_its_place(tmp_path: Path, change: dict[str, Any], mistake: str) -> None:
     found = mistakes(tmp_path, {**WAIVER, **change})
     assert any(mistake in line for line in found), found
     assert all(line[0].isdigit() for line in found)
@@ -222,14 +222,14 @@ def test_two_waivers_for_the_same_are_a_mistake(tmp_path: Path) -> None:
     assert read(tmp_path, WAIVER, {**WAIVER, "where": {"driver": "mlx5"}}).items
 
 
-def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
+def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
     assert len(mistakes(tmp_path, {**WAIVER, "issue": "x"}, {**WAIVER, "rule": "R", "owner": 3})) == 3
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "waivers: 3", "waivers: [1]", "other: []", "waivers: [{}]", "waivers: {a: *b}"]
 )
-def test_what_is_no_file_of_waivers_is_told_in_lines_with_a_place(tmp_path: Path, text: str) -> None:
+def test_what_is_no_file_of_waivers_is_reported_in_lines_with_a_place(tmp_path: Path, text: str) -> None:
     path = tmp_path / "waivers.yaml"
     path.write_text(text)
     with pytest.raises(UserError) as caught:

@@ -176,7 +176,7 @@ def test_a_file_is_no_directory_of_results(tmp_path: Path, capsys: pytest.Captur
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_run_that_is_there_is_told_before_a_host_is_reached(
+def test_a_run_that_is_there_is_reported_before_a_host_is_reached(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(OLD, tmp_path / "run")

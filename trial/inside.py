@@ -78,11 +78,11 @@ class RealTrial:
         detected: dict[str, str] = {}
         try:
             for case in cases:
-                told = {violation.rule} if own else set(case.rules)
-                if told <= before[case.id]:
+                text = {violation.rule} if own else set(case.rules)
+                if text <= before[case.id]:
                     continue
                 found, judgement = violations_by(case, altered)
-                if found & told - before[case.id]:
+                if found & text - before[case.id]:
                     detected[case.id] = judgement.reason
                 if len(detected) >= _ENOUGH:
                     break

@@ -56,7 +56,7 @@ class Severity(Enum):
     WRONG_REPORT = (
         "wrong report",
         ("wrong code", "wrong codes"),
-        "The effect is right and what is told about it is wrong: programs that act on the code, the status or the "
+        "The effect is right and what is reported about it is wrong: programs that act on the code, the status or the "
         "remark take the wrong action.",
     )
 

@@ -128,7 +128,7 @@ def _verdict(record: ResultRecord, deviation: Deviation | None) -> str:
 
 
 def _expected(record: ResultRecord, fault: Fault) -> str:
-    """What the documents require of the step that failed, in short; empty if it cannot be told."""
+    """What the documents require of the step that failed, in short; empty if it is not known."""
     expected = record["expected"]
     if fault.later:
         expected = next((each for each in later_steps(expected) if each.get("call") == fault.call), {})

@@ -35,7 +35,7 @@ class ConnectStrategy(Protocol):
 
 
 class ByStates:
-    """Each queue pair is told the number of the other when it is moved to RTR."""
+    """Each queue pair gets the number of the other when it is moved to RTR."""
 
     by_reset = True
 

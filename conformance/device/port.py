@@ -1,6 +1,7 @@
 """One port of a device as the kernel shows it in sysfs: its state, and the addresses and partitions it can use.
 
-Nothing is opened, so that mistakes of the user are told before a run begins. Not for what pyverbs queries (device.py).
+Nothing is opened, so that mistakes of the user are reported before a run begins. Not for what pyverbs queries
+(device.py).
 """
 
 from __future__ import annotations

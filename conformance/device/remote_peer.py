@@ -100,11 +100,11 @@ class RemoteDevice:
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
         """ibv_reg_mr there, of memory at the same address, which has the contents of the memory here from now on."""
-        told = self.channel.call("register", addr=addr, length=length, access=access)
-        if told["errno"]:
-            return Return(0, told["errno"])
+        reported = self.channel.call("register", addr=addr, length=length, access=access)
+        if reported["errno"]:
+            return Return(0, reported["errno"])
         self._mirror.hold(addr, length)
-        struct = IbvMr(addr=addr, length=length, lkey=told["lkey"], rkey=told["rkey"])
+        struct = IbvMr(addr=addr, length=length, lkey=reported["lkey"], rkey=reported["rkey"])
         return Return(1, 0, Mr(struct))
 
     def dereg_mr(self, mr: Mr) -> Return:
@@ -163,11 +163,11 @@ class RemoteQueue:
         """
         self.pd, self.kind, self.sq_sig_all, self.state = pd, spec.kind, spec.sq_sig_all, "RESET"
         self._deadline_s = deadline_s
-        told = pd.device.channel.call(
+        reported = pd.device.channel.call(
             "create", spec=asdict(spec), deadline_s=deadline_s, destination=asdict(Endpoint.of(destination))
         )
-        self._id = int(told["queue"])
-        self.number, self.receiver, self.shared = (int(told[name]) for name in ("number", "receiver", "shared"))
+        self._id = int(reported["queue"])
+        self.number, self.receiver, self.shared = (int(reported[name]) for name in ("number", "receiver", "shared"))
 
     def _call(self, name: str, **arguments: Any) -> Any:
         return self.pd.device.channel.call(name, queue=self._id, **arguments)
@@ -218,9 +218,9 @@ class RemoteQueue:
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
         """The next `count` completions, fewer if the deadline passes. The memory here is that there afterwards."""
         wait_s = self._deadline_s if deadline_s is None else deadline_s
-        told = self._call("completions", count=count, deadline_s=wait_s)
-        self.pd.device.take(told["changes"])
-        return [Completion(*each) for each in told["found"]]
+        reported = self._call("completions", count=count, deadline_s=wait_s)
+        self.pd.device.take(reported["changes"])
+        return [Completion(*each) for each in reported["found"]]
 
     def close(self) -> None:
         """Destroys the queue pair and its completion queue."""

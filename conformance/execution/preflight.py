@@ -258,9 +258,9 @@ def _tells_state(connection: LoopbackConnection) -> bool:
     It is in the error state if a receive that is posted now is flushed or not taken: one was taken before.
     """
     pair = connection.pair
-    told = state_of(pair, pair.responder)
-    if told in (ERROR_STATE, ""):
-        return bool(told)
+    reported = state_of(pair, pair.responder)
+    if reported in (ERROR_STATE, ""):
+        return bool(reported)
     posted = pair.responder.post_receive(NO_BYTES, 3)
     failed = posted.value or [each.status for each in pair.responder.completions(1, SILENCE_S)] == ["WR_FLUSH_ERR"]
     return not failed

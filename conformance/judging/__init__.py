@@ -123,8 +123,8 @@ def _no_pair(basis: Basis, case: Case, seen: Sequence[Observation]) -> list[str]
 
 def broken(error: BaseException | None) -> Judgement:
     """The judgement on a case that the harness itself could not run, by what it raised."""
-    told = isinstance(error, UserError | HarnessFailure)
-    text = str(error) if told else f"{type(error).__name__}: {error}"
+    reported = isinstance(error, UserError | HarnessFailure)
+    text = str(error) if reported else f"{type(error).__name__}: {error}"
     return Judgement(Verdict.BROKEN, f"the harness could not run the case: {text.splitlines()[0]}")
 
 

@@ -92,7 +92,7 @@ def _is_silent(step: Step, seen: Observation) -> bool:
 
     Whatever its outcome, a request completes: on RC and XRC with the peer's answer or in error, on UC and UD when it is
     sent. A receive may stay posted if its message was lost, or refused before it took the receive; then a reliable
-    sender has to be told. On iWARP nobody answers a SEND or WRITE: what becomes of a refused one while the stream ends
+    sender must learn. On iWARP nobody answers a SEND or WRITE: what becomes of a refused one while the stream ends
     is left to the device.
     """
     if seen["returned"] != "0" or "wc" not in seen or step.then.completion == "none":
@@ -266,9 +266,9 @@ def _completion_fault(step: Step, seen: Observation) -> Fault | None:
         return _fault(kind, seen, came=seen["wc"])
     if step.call in BINDS and "state" in seen:
         return _fault(FaultKind.WRONG_STATE, seen, came=[seen["state"]])
-    told, sent = seen.get("invalidated", (None, None))
-    if step.then.invalidated and told != sent:
-        return _fault(FaultKind.WRONG_INVALIDATED_KEY, seen, [f"{sent:#x}"], [] if told is None else [f"{told:#x}"])
+    text, sent = seen.get("invalidated", (None, None))
+    if step.then.invalidated and text != sent:
+        return _fault(FaultKind.WRONG_INVALIDATED_KEY, seen, [f"{sent:#x}"], [] if text is None else [f"{text:#x}"])
     return None
 
 

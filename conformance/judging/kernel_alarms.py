@@ -44,11 +44,11 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
     tainted = before is not None and before != after
     if not line and not tainted:
         return None
-    told = "\n".join([line, *kernel.get("log", ())])
+    reported = "\n".join([line, *kernel.get("log", ())])
     kind = FaultKind.KERNEL_TAINTED if tainted else FaultKind.KERNEL_WARNED
-    if _MEMORY_IN_DOUBT.search(told):
+    if _MEMORY_IN_DOUBT.search(reported):
         kind = FaultKind.KERNEL_MEMORY
-    elif _ENDED.search(told):
+    elif _ENDED.search(reported):
         kind = FaultKind.KERNEL_OOPSED
     site = site_in(kernel.get("log", ()))
     if tainted:

@@ -14,9 +14,9 @@ from conformance.model.observation import Observation
 def sentence(fault: Fault) -> str:
     """What went wrong, as one line."""
     where = f"afterwards {fault.call}" if fault.later else fault.call
-    told = _CLAUSES[fault.kind](fault)
+    reported = _CLAUSES[fault.kind](fault)
     layer = "; the kernel's RDMA core answered, whatever the driver" if fault.layer == CORE else ""
-    return f"{where}{told}{layer}" if where else f"{told.lstrip(': ')}{layer}"
+    return f"{where}{reported}{layer}" if where else f"{reported.lstrip(': ')}{layer}"
 
 
 def format_answer(seen: Observation) -> str:

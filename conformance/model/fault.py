@@ -18,7 +18,7 @@ _NO_ANSWERS = ("", "0", "NULL", "MR", "MW")
 
 
 class Effect(StrEnum):
-    """What a fault comes to for whoever made the call; the worst first."""
+    """What a fault comes to for whoever made the call; the most severe first."""
 
     KERNEL_DIED = "kernel died"
     HUNG = "hung"
@@ -31,7 +31,7 @@ class Effect(StrEnum):
     KERNEL_ALARM = "kernel complained"  # it warned or became tainted, and went on
     CODE = "code"  # refused as it should be, with another code
     STATUS = "status"  # refused as it should be, with another status of its completion
-    REMARK = "remark"  # anything else that is told wrongly
+    REMARK = "remark"  # anything else that is reported wrongly
 
 
 class FaultKind(StrEnum):

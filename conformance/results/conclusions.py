@@ -52,7 +52,7 @@ def format_points(deviation: Deviation) -> str:
 
 
 def format_more(number: int) -> str:
-    """That there are more groups of points than the one that was told; empty if there are none."""
+    """That there are more groups of points than the one that was reported; empty if there are none."""
     return f" (and {number} more way{'s' if number > 1 else ''})" if number > 0 else ""
 
 

@@ -183,9 +183,9 @@ def _why_missing(
 def _absent(verdict: Verdict, record: ResultRecord, shows: Shows | None = None) -> str:
     """What a result, or the points of a sweep that would show something, lack."""
     points = [shows] if shows else [each for found, each in _shows(record) if found == verdict]
-    told = ", ".join(
+    reported = ", ".join(
         record["observed"].get("lacking") or dict.fromkeys(filter(None, (p.get("lacking") for p in points)))
     )
-    if verdict == Verdict.UNSUPPORTED and told:
-        return f"{told} at {record['entry']}" if record["entry"] else told
-    return told or record["reason"]
+    if verdict == Verdict.UNSUPPORTED and reported:
+        return f"{reported} at {record['entry']}" if record["entry"] else reported
+    return reported or record["reason"]

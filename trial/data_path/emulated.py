@@ -122,9 +122,9 @@ class Provider:
             wc.opcode, wc.byte_len, wc.vendor_err = _OPCODES.get(each.opcode, 0), each.byte_len, each.vendor_err
             if each.imm is not None:
                 wc.imm, wc.flags = socket.htonl(each.imm), wire.WITH_IMM
-            told = getattr(each, "invalidated_rkey", None)
-            if told is not None:
-                wc.imm, wc.flags = told, wire.WITH_INV
+            text = getattr(each, "invalidated_rkey", None)
+            if text is not None:
+                wc.imm, wc.flags = text, wire.WITH_INV
         return len(found)
 
 

@@ -44,8 +44,8 @@ class PostedBindCarriesThePreviousNumber(Device):
 
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
         if request.opcode == "BIND_MW" and request.bind is not None:
-            told, self._before = self._before or request.wr_id, request.wr_id
-            request = request._replace(wr_id=told)
+            text, self._before = self._before or request.wr_id, request.wr_id
+            request = request._replace(wr_id=text)
         super().complete(queue, request, status)
 
 

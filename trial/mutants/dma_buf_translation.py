@@ -60,8 +60,8 @@ class BufferOfAnEarlierDescriptor(Knowing):
 @violates("DMA-01", Knowing.structure, written="blind")
 def buffer_length_told(self: Knowing, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
     """The structure tells the length of a dma-buf region up to the end of its last page."""
-    told = -(-length // PAGE) * PAGE if region.handle in self.of_buffers else length
-    return plain(self).structure(region, pd, addr, told)
+    text = -(-length // PAGE) * PAGE if region.handle in self.of_buffers else length
+    return plain(self).structure(region, pd, addr, text)
 
 
 @violates("DMA-02", Device.dmabuf_offset_fault)

@@ -161,7 +161,7 @@ def refused_memory_keeps_the_domain(self: Device, pd: int, addr: int, length: in
 
 @violates("REG-23", Device.register, written="blind")
 def refused_memory_stays_registered(self: Device, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
-    """A registration over the locked-memory limit is told to have failed, but the region stays in the account."""
+    """A registration over the locked-memory limit is reported to have failed, but the region stays in the account."""
     try:
         return plain(self).register(pd, addr, length, hca_va, access)
     except Refused as refused:

@@ -143,8 +143,8 @@ class ErrnoOfTheFailureBefore(Device):
     _before = 0
 
     def reported_errno(self, errno: int) -> int:
-        told, self._before = self._before or errno, errno
-        return told
+        text, self._before = self._before or errno, errno
+        return text
 
 
 @permits("REG-02a", Device.reported_errno, written="blind")

@@ -176,7 +176,7 @@ def refusals_are_remote_operation_errors(self: Device, queue: Queue, status: str
 def responder_lives_on(self: Device, queue: Queue, status: str) -> str:
     """A responder that refuses an access does not go to the error state itself."""
     before = queue.peer.state
-    told = plain(self).refuse(queue, status)
+    text = plain(self).refuse(queue, status)
     if before in ("RTR", "RTS") and not queue.peer.receives and status == "REM_ACCESS_ERR":
         queue.peer.state = before
-    return told
+    return text

@@ -23,25 +23,25 @@ def _silent(self: Device, queue: Queue, request: SendRequest, status: str, of: C
 @violates("REG-05", Device.complete)
 def refused_write_hangs(self: Device, queue: Queue, request: SendRequest, status: str) -> None:
     """An RDMA WRITE that the peer refuses moves nothing and never completes."""
-    _silent(self, queue, request, status, lambda opcode, told: "RDMA_WRITE" in opcode and told.startswith("REM_"))
+    _silent(self, queue, request, status, lambda opcode, text: "RDMA_WRITE" in opcode and text.startswith("REM_"))
 
 
 @violates("REG-06", Device.complete)
 def refused_read_hangs(self: Device, queue: Queue, request: SendRequest, status: str) -> None:
     """An RDMA READ that the peer refuses moves nothing and never completes."""
-    _silent(self, queue, request, status, lambda opcode, told: opcode == "RDMA_READ" and told.startswith("REM_"))
+    _silent(self, queue, request, status, lambda opcode, text: opcode == "RDMA_READ" and text.startswith("REM_"))
 
 
 @violates("REG-07", Device.complete)
 def refused_atomic_hangs(self: Device, queue: Queue, request: SendRequest, status: str) -> None:
     """An atomic that the peer refuses changes nothing and never completes."""
-    _silent(self, queue, request, status, lambda opcode, told: "ATOMIC" in opcode and told.startswith("REM_"))
+    _silent(self, queue, request, status, lambda opcode, text: "ATOMIC" in opcode and text.startswith("REM_"))
 
 
 @violates("REG-04", Device.complete)
 def refused_gather_hangs(self: Device, queue: Queue, request: SendRequest, status: str) -> None:
     """A request whose own buffer is refused never completes."""
-    _silent(self, queue, request, status, lambda opcode, told: told == "LOC_PROT_ERR")
+    _silent(self, queue, request, status, lambda opcode, text: text == "LOC_PROT_ERR")
 
 
 @violates("REG-20", name="requests-beyond-a-region-hang")
@@ -51,4 +51,4 @@ def refused_gather_hangs(self: Device, queue: Queue, request: SendRequest, statu
 @violates("BIND-12", Device.complete)
 def every_refused_request_hangs(self: Device, queue: Queue, request: SendRequest, status: str) -> None:
     """Whatever is refused on a reliable queue pair never completes."""
-    _silent(self, queue, request, status, lambda opcode, told: True)
+    _silent(self, queue, request, status, lambda opcode, text: True)

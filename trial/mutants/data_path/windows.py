@@ -1,4 +1,4 @@
-"""Violations of binds and invalidations: not made, not told of, in another order."""
+"""Violations of binds and invalidations: not made, not reported, in another order."""
 
 from __future__ import annotations
 
