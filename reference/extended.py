@@ -112,14 +112,10 @@ class Extended(Regions):
         self.domain_of(pd)
         if size > 1 << 47:
             raise Refused(errno.ENOMEM)
-        mapped = self.memory.allocate("anonymous", self.buffer_size(size) + 2 * PAGE)
+        mapped = self.memory.allocate("anonymous", size + 2 * PAGE)
         buffer = Buffer(self.new_handle(), mapped, pd, size)
         self.buffers[buffer.handle] = buffer
         return buffer
-
-    def buffer_size(self, size: int) -> int:
-        """Returns how many bytes are mapped for a buffer."""
-        return size
 
     def free_buf(self, handle: int) -> None:
         """ibv_free_buf."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import os
+import signal
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +65,14 @@ class Sound(Device):
     pass
 
 
+class Deadly(Device):
+    """A driver whose registrations kill the process."""
+
+    def access_fault(self, access: int) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+
 class RefusesEverything(Device):
     """A driver that answers 'not supported' to every registration."""
 
@@ -104,6 +114,13 @@ def test_processes_find_the_same_in_the_same_order(suite: Suite) -> None:
     alone = [try_violation(each, cases) for each in few]
     assert list(try_all(few, cases, jobs=2)) == alone
     assert {each.outcome for each in alone} == {KILLED}
+
+
+def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation(suite: Suite) -> None:
+    deadly = Violation("deadly", "REG-03", "A registration kills the process.", Deadly)
+    with pytest.raises(UserError, match="a process of the trial died during deadly; try each alone") as error:
+        list(try_all([deadly], cases_of(suite, "REG-03"), jobs=1))
+    assert error.value.status == 3
 
 
 def finding(outcome: str, rule: str = "REG-15") -> Finding:
@@ -235,7 +252,7 @@ def test_cases_of_the_rules_that_a_permitted_variant_departs_from_do_not_count(d
 
 
 @pytest.mark.parametrize(
-    ("by", "broken", "told"),
+    ("by", "broken", "output"),
     [(("a/b/c",), (), "a/b/c: why"), ((), ("a/b/d: harness",), "a/b/d: harness"), ((), (), "")],
 )
 def test_a_liberty_that_a_case_fails_or_cannot_be_run_with_is_a_false_alarm(

@@ -10,6 +10,8 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -107,21 +109,37 @@ def try_all(
     violations: Sequence[Violation], cases: Sequence[Case], jobs: int = 0, whole: bool = False
 ) -> Iterator[Finding]:
     """Tries every violation, in `jobs` processes (0: one for each processor); yields the findings in order."""
-    return in_processes(lambda number: try_violation(violations[number], cases, whole), len(violations), jobs)
+    names = [each.name for each in violations]
+    return in_processes(lambda number: try_violation(violations[number], cases, whole), names, jobs)
 
 
 _Result = TypeVar("_Result")
 _task: Callable[[int], Any]
+_under_way: Any  # an array of bytes that all processes share: 1 for each task that has begun and not ended
 
 
 def _work(number: int) -> Any:
-    return _task(number)
+    _under_way[number] = 1
+    try:
+        return _task(number)
+    finally:
+        _under_way[number] = 0
 
 
-def in_processes(task: Callable[[int], _Result], count: int, jobs: int = 0, chunksize: int = 4) -> Iterator[_Result]:
-    """Yields task(0), task(1), … in order, computed in `jobs` processes (0: one for each processor)."""
-    global _task
-    _task = task  # inherited by the processes that are forked below
-    default = (signal.SIGTERM, signal.SIG_DFL)  # the pool ends its processes so, which is nothing to tell of
-    with multiprocessing.get_context("fork").Pool(jobs or os.cpu_count() or 1, signal.signal, default) as pool:
-        yield from pool.imap(_work, range(count), chunksize=chunksize)
+def in_processes(
+    task: Callable[[int], _Result], names: Sequence[str], jobs: int = 0, chunksize: int = 4
+) -> Iterator[_Result]:
+    """Yields task(0), task(1), … in order, one for each name, computed in `jobs` processes (0: one per processor).
+
+    Raises UserError (status 3) with the names of the tasks under way if one of the processes dies.
+    """
+    global _task, _under_way
+    _task, _under_way = task, multiprocessing.RawArray("b", len(names))  # inherited by the processes forked below
+    context = multiprocessing.get_context("fork")
+    default = (signal.SIGTERM, signal.SIG_DFL)  # so the others end if one dies, which is not worth a report
+    try:
+        with ProcessPoolExecutor(jobs or os.cpu_count() or 1, context, signal.signal, default) as pool:
+            yield from pool.map(_work, range(len(names)), chunksize=chunksize)
+    except BrokenProcessPool as error:
+        begun = " or ".join(name for name, running in zip(names, _under_way, strict=True) if running)
+        raise UserError(f"a process of the trial died during {begun}", hint="try each alone", status=3) from error

@@ -158,10 +158,11 @@ def query_without_iova(self: Device, handle: int) -> tuple[int, int, int, int]:
     return lkey, rkey, length, self.regions[handle].addr
 
 
-@violates("BUF-01", Device.buffer_size)
-def buffer_of_a_page(self: Device, size: int) -> int:
-    """One page is mapped, whatever the size."""
-    return PAGE
+@violates("BUF-01", Device.not_there)
+def buffer_of_a_page(self: Device, addr: int, length: int, access: int) -> bool:
+    """Of a buffer the device finds only the first page mapped; the process has all of it, to which the suite writes."""
+    first = any(each.addr <= addr < each.addr + PAGE < addr + length for each in self.buffers.values())
+    return first or plain(self).not_there(addr, length, access)
 
 
 @violates("BUF-02", Device.reg_buf_mr)

@@ -132,18 +132,20 @@ def try_personas(
     personas: Sequence[Persona], violations: Sequence[Violation], cases: Sequence[Case], jobs: int = 0
 ) -> Iterator[Outcome]:
     """Runs the cases on each persona, then tries the violations there; yields the outcomes in order."""
-    cleans = list(in_processes(lambda number: run_clean(personas[number], cases), len(personas), jobs, 1))
+    named = [each.name for each in personas]
+    cleans = list(in_processes(lambda number: run_clean(personas[number], cases), named, jobs, 1))
     if not violations:
         yield from map(outcome, personas, cleans)
         return
+    names = [each.name for each in violations]
     plain = [
         frozenset(each.by) if each.outcome == KILLED else frozenset()
-        for each in in_processes(lambda number: try_violation(violations[number], cases), len(violations), jobs)
+        for each in in_processes(lambda number: try_violation(violations[number], cases), names, jobs)
     ]
     for persona, clean in zip(personas, cleans, strict=True):
 
         def tried(number: int, persona: Persona = persona, clean: CleanRun = clean) -> Finding | None:
             return try_on(persona, clean, violations[number], plain[number], cases)
 
-        findings = in_processes(tried, len(violations), jobs)
+        findings = in_processes(tried, [f"{each} on {persona.name}" for each in names], jobs)
         yield outcome(persona, clean, [each for each in findings if each is not None])
