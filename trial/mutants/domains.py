@@ -192,3 +192,17 @@ def old_domain_stays_in_use(self: Device, region: Region, domain: Domain) -> Non
     plain(self).move(region, domain)
     if old is not domain:
         old.users += 1
+
+
+@violates("PD-01", Device.dealloc_pd)
+def dealloc_leaves_open(self: Device, domain: Domain) -> None:
+    """A domain is deallocated although objects are left, which stay as they are."""
+    self.domains.pop(domain.handle, None)
+
+
+@violates("PD-01", Device.dealloc_pd)
+def dealloc_refused_for_ever(self: Device, domain: Domain) -> None:
+    """A domain that was refused once is refused from then on."""
+    if domain.users:
+        domain.users += 1
+    plain(self).dealloc_pd(domain)
