@@ -12,11 +12,14 @@ import os
 # Values of the advice argument of madvise(2), by the names of model.vocabulary.DISCARDS.
 _ADVICE = {"DONTNEED": 4, "REMOVE": 9, "PAGEOUT": 21}
 _MAYMOVE, _FIXED = 1, 2
+_RESERVATION = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
 _FAILED = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mremap.restype = ctypes.c_void_p
 _libc.mremap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
@@ -33,9 +36,14 @@ def page_out(addr: int, size: int) -> bool:
 
 
 def move(addr: int, size: int, place: int) -> None:
-    """Moves a mapping to the address `place`, and replaces what is mapped there. Raises OSError."""
+    """Moves a mapping to the address `place`, and replaces what is mapped there. Raises OSError.
+
+    Where it was no access is possible. Without a reservation the next mapping of this process could be made there, and
+    a request to the old address would reach it.
+    """
     length = _whole_pages(size)
     _check(_libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
+    _check(_libc.mmap(addr, length, 0, _RESERVATION, -1, 0) == addr, "mmap")
 
 
 def in_core(addr: int, size: int) -> tuple[int, int]:

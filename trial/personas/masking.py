@@ -41,7 +41,15 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     # Nobody has a key with which to read it.
     NoRemoteKeyWithoutRights: ("remote-read-by-local-read",),
     # The completion finds what the posting does not.
-    BindFaultsAreFoundInCompletions: ("foreign-region-bound", "region-of-any-domain", "queue-pair-of-any-domain"),
+    BindFaultsAreFoundInCompletions: (
+        "foreign-region-bound",
+        "foreign-regions-are-opened",
+        "region-of-any-domain",
+        "queue-pair-of-any-domain",
+        "windows-follow-their-region",
+        "windows-of-any-domain",
+        "windows-open-to-the-queue-pair-of-the-bind",
+    ),
     # Nothing tells the state of a queue pair.
     NoQueryOfQueuePairs: ("responder-goes-on",),
 }
