@@ -18,6 +18,7 @@ from conformance.header.answers import ask
 from conformance.header.program import Answers, Toolchain
 from conformance.tables import suite as suites
 from conformance.tables.suite import CASES, load_suite
+from conformance.tables.tiers import left_out
 from fixtures.guest import derivation, freezing, job
 from patience import PATIENCE_S
 
@@ -41,6 +42,14 @@ def test_a_suite_that_was_read_is_not_read_again(folder: Path, monkeypatch: pyte
     assert again == first
     assert again is not first
     assert [case.id for case in again.cases] == [case.id for case in first.cases]
+
+
+def test_tables_that_are_not_read_for_one_case_still_count_as_left_out(folder: Path) -> None:
+    whole = load_suite()
+    part = load_suite([], {"dereg_mr"})
+    assert 0 < len(part.cases) < len(whole.cases)
+    assert len(left_out(part.cases, [])) + part.unread == len(left_out(whole.cases, []))
+    assert whole.unread == 0
 
 
 def test_a_changed_table_is_read_again(folder: Path, tmp_path: Path) -> None:

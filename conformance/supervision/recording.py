@@ -129,7 +129,7 @@ class Recording:
             "rules": self._registry.as_data(),
             "controls": dict(self._registry.needs.controls),
             "planned": list(self.cases),
-            "left_out": len(left_out(self.plan.suite.cases, self.cases)),
+            "left_out": len(left_out(self.plan.suite.cases, self.cases)) + self.plan.suite.unread,
         }
         header = cast(HeaderRecord, {**own, **self.plan.facts, **known})
         header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}

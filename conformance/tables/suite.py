@@ -35,11 +35,15 @@ _READING = ("*.py", "yamldoc/*.py", "verbs/*", "header/*", "model/*.py", "judgin
 
 @dataclass(frozen=True)
 class Suite:
-    """Rules by id, tables in the order of their paths, and the SHA-256 of all files of tables and rules."""
+    """Rules by id, tables in the order of their paths, and the SHA-256 of all files of tables and rules.
+
+    `unread` is the number of cases of the default tier in the tables that were not read.
+    """
 
     registry: Registry
     tables: tuple[Table, ...]
     tables_sha256: str
+    unread: int = 0
 
     def find(self, case_id: str) -> Case | None:
         """Returns the case with an id, or the case of one point of a sweep, `CASE#axis=value,axis=value`.
@@ -101,13 +105,17 @@ def _packed(suite: Suite) -> bytes:
         order.append(folder)
         parts.setdefault(folder, []).append(table)
     packed = {folder: pickle.dumps(tables, pickle.HIGHEST_PROTOCOL) for folder, tables in parts.items()}
-    return pickle.dumps((suite.registry, suite.tables_sha256, order, packed), pickle.HIGHEST_PROTOCOL)
+    count = {
+        name: sum(each.tier != "exhaustive" for of in tables for each in of.cases) for name, tables in parts.items()
+    }
+    return pickle.dumps((suite.registry, suite.tables_sha256, order, packed, count), pickle.HIGHEST_PROTOCOL)
 
 
 def _unpacked(data: bytes, folders: Collection[str]) -> Suite:
-    registry, sha256, order, packed = pickle.loads(data)
+    registry, sha256, order, packed, count = pickle.loads(data)
     read = {name: iter(pickle.loads(part)) for name, part in packed.items() if not folders or name in folders}
-    return Suite(registry, tuple(next(read[name]) for name in order if name in read), sha256)
+    unread = sum(count.values()) - sum(count[name] for name in read)
+    return Suite(registry, tuple(next(read[name]) for name in order if name in read), sha256, unread)
 
 
 def _digest_of_sources(folders: Sequence[Path]) -> str:
