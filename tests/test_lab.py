@@ -61,7 +61,7 @@ def test_a_lab_has_hosts_whose_groups_say_what_they_share(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "output"),
     [
         ("hosts: []\n", ":1:8: a lab has at least one host"),
         ("host: [x]\n", ":1:1: unknown key 'host' in a lab (did you mean hosts?)"),
@@ -226,7 +226,7 @@ def test_a_run_whose_host_has_left_the_file_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "output"),
     [
         ("waivers", None, "waivers: {}/x.yaml: cannot be read: No such file"),
         ("profile", None, "profile: {}/x.yaml: cannot be read: No such file"),
@@ -296,7 +296,7 @@ def test_a_lab_that_is_ended_says_how_to_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "output"),
     [
         (["--lab", "lab.yaml", "--resume", "."], "no lab to resume in .: there is no lab.json"),
         (["--lab", "lab.yaml", "--resume", "bad"], "bad/lab.json is not a valid plan of a lab"),
@@ -315,7 +315,7 @@ def test_what_is_no_lab_cannot_be_resumed(tmp_path: Path, arguments: list[str], 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "output"),
     [
         (["--device", "x"], "--device cannot be given with --lab; the file says it of each host"),
         (["--guest"], "--guest cannot be given with --lab; a lab has no guest"),
@@ -345,7 +345,7 @@ def test_what_only_a_host_over_ssh_has_is_refused_without_one(tmp_path: Path, op
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "output"),
     [
         (["--host", "h", "--device", ""], "argument --device: '' is not the name of a device"),
         (["--host", "h", "--device", "a,,b"], "argument --device: '' is not the name of a device"),

@@ -464,7 +464,7 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
 
 
 @pytest.mark.parametrize(
-    ("says", "status", "told"),
+    ("says", "status", "output"),
     [
         (
             "@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nOffending ED25519 key in known_hosts:1\n"

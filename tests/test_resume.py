@@ -102,7 +102,7 @@ def test_the_footer_counts_the_sessions_and_their_workers(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "output"),
     [
         ({"env": {**header()["env"], "kernel": "7.3.0"}}, "kernel has changed: it was 7.2.0, it is 7.3.0"),
         ({"env": {**header()["env"], "rdma_core": "66.0"}}, "rdma-core has changed"),
@@ -239,7 +239,7 @@ def test_the_plan_of_another_user_is_not_run(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "output"),
     [
         ({"stack": "sid"}, "the stack is another"),
         ({"planned": ("reg_mr/a",)}, "other cases are selected"),
@@ -273,7 +273,7 @@ def test_options_of_the_first_run_cannot_be_given_again(tmp_path: Path, more: Se
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "output"),
     [
         ({"argv": "--verb"}, "is not a valid plan of a"),
         ({"argv": {"--verb": 1}}, "is not a valid plan of a"),

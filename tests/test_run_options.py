@@ -296,7 +296,7 @@ def test_pytest_has_the_same_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "output"),
     [
         (["--deadline", "0"], "argument --deadline: '0' is not a number of seconds above 0"),
         (["--deadline", "nan"], "argument --deadline: 'nan' is not a number of seconds above 0"),

@@ -236,7 +236,7 @@ def test_a_damaged_cache_is_noticed_and_built_again(
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "output"),
     [
         ({"files": {}}, "lists other files"),
         ({"digest": "0" * 64}, "is of another image"),

@@ -40,7 +40,7 @@ def test_a_point_is_found_by_its_text(point: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "output"),
     [
         ("access=none", "no value of axis 'unknown', such as unknown=none"),
         ("access=LOCAL_WIRTE,unknown=none", "no flag 'LOCAL_WIRTE' (did you mean LOCAL_WRITE?)"),

@@ -184,7 +184,7 @@ def test_a_single_point_is_judged_as_in_the_sweep(suite: Suite, bench: Bench) ->
 
 
 @pytest.mark.parametrize(
-    ("point", "told"),
+    ("point", "output"),
     [
         ("length=1page,access=MW_BIND", "constraint excludes this point"),
         ("length=1page", "no value of axis 'access'"),
