@@ -13,7 +13,7 @@ from trial.mutants.rereg_access import KeysKept
 from trial.personas.persona import Persona
 from trial.personas.queueing import NoQueryOfQueuePairs, ReadSinksNeedRemoteWrite
 from trial.personas.registering import HugePagesNotOffered, LastKeyComesBack, LowestFreeKey, NoRemoteKeyWithoutRights
-from trial.personas.windows import WindowsOfTwoGigabytes
+from trial.personas.windows import NoEmptyTypeTwo, WindowsOfTwoGigabytes
 
 MASKS: Mapping[type[Device], tuple[str, ...]] = {
     # The driver never sees the flag.
@@ -50,6 +50,8 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
         "windows-of-any-domain",
         "windows-open-to-the-queue-pair-of-the-bind",
     ),
+    # A posted bind of no bytes is refused.
+    NoEmptyTypeTwo: ("no-bytes-are-the-whole-region",),
     # Nothing tells the state of a queue pair.
     NoQueryOfQueuePairs: ("responder-goes-on",),
 }
