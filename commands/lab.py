@@ -10,7 +10,6 @@ import argparse
 import os
 import shlex
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -31,6 +30,7 @@ from reports.digest import Digest, read
 from reports.progress import Progress
 from reports.terminal import QUIET, VERBOSE
 from reports.text import one_line
+from runs import process
 from runs.folder import run_folder
 from runs.lab_file import OF_HOSTS, LabHost, read_lab
 from runs.plan import FILE_NAME as PLAN
@@ -158,7 +158,8 @@ class _HostRun:
         else:
             arguments = [*wanted.arguments(), "--out", str(self.folder)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "commands", "run", *arguments, *loudness],
+            [*process.COMMAND, *arguments, *loudness],
+            env=process.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

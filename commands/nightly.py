@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -30,7 +29,6 @@ from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
 from conformance.run_options import BUILDS, CASES, GENERAL, WHERE, RunOptions, budget_seconds
 from conformance.tables.profile import read_profile
-from conformance.tables.suite import ROOT
 from fixtures.guest.image import renew_image
 from fixtures.guest.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS, recipe_for
 from fixtures.system.cache import cache_directory
@@ -53,6 +51,7 @@ from reports.history import (
 )
 from reports.morning import Morning, summary_of
 from reports.summary import FILE_NAME as SUMMARY
+from runs import process
 from runs.folder import WORK, tidied
 from targets import builds
 
@@ -309,14 +308,13 @@ class _Ran:
 
 def _ran(cell: Cell, options: RunOptions, yes: bool) -> _Ran:
     """Runs `rdma-cts run` for a cell. Raises UserError if its directory cannot be made, or its results are damaged."""
-    command = [sys.executable, "-m", "commands", "run", *options.arguments(), "--quiet", "--out", str(cell.folder)]
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    command = [*process.COMMAND, *options.arguments(), "--quiet", "--out", str(cell.folder)]
     log = cell.folder / RUN_LOG
     try:
         cell.folder.mkdir()
         # Whoever ends the night may end the run at once as well, before it has tidied.
         with log.open("xb") as output, tidied(cell.folder):
-            status = _finished(command + ["--yes"] * yes, {**os.environ, "PYTHONPATH": path}, output.fileno())
+            status = _finished(command + ["--yes"] * yes, process.environment(), output.fileno())
     except OSError as error:
         raise not_written(log, error) from error
     try:

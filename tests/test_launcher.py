@@ -122,7 +122,7 @@ def test_a_python_that_fits_is_used_without_a_word(host: Host) -> None:
     (host.bin / "python3").symlink_to("new-python")
     done = host.launch("run", "-k", "a b")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"python: -m commands run -k a b; {ROOT}; \n"
+    assert done.stdout == f"python: -P -m commands run -k a b; {ROOT}; \n"
     assert host.calls() == []
 
 
@@ -141,14 +141,14 @@ def test_yes_installs_without_asking(host: Host, arguments: tuple[str, ...]) -> 
     done = host.launch(*arguments)
     assert done.returncode == 0
     assert host.calls() == INSTALLING
-    assert done.stdout == f"python: -m commands run -k a b; {ROOT}; 1\n"
+    assert done.stdout == f"python: -P -m commands run -k a b; {ROOT}; 1\n"
     assert done.stderr == f"rdma-cts: installing {FOR_A_RUN} (log: {host.log})\n"
     assert host.log.read_text() == "apt says update\napt says install\n"
 
 
 def test_a_yes_for_another_program_is_left_to_it(host: Host) -> None:
     (host.bin / "python3").symlink_to("new-python")
-    assert host.launch("test", "--", "--yes").stdout == f"python: -m commands test -- --yes; {ROOT}; \n"
+    assert host.launch("test", "--", "--yes").stdout == f"python: -P -m commands test -- --yes; {ROOT}; \n"
 
 
 @pytest.mark.parametrize("answer", ["y\n", "Yes\n"])
@@ -322,7 +322,8 @@ def python_host(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
     """The stub host as seen by this process: it lacks mmdebstrap and qemu, and its apt-get brings them."""
     for name, value in host.environment().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("RDMA_CTS_YES", raising=False)
+    for name in ("RDMA_CTS_YES", "CI", "container"):
+        monkeypatch.delenv(name, raising=False)
     host.stub("python3", "exit 0")
     host.stub("mkfs.erofs", "exit 0")
     host.stub("tool", "exit 0")

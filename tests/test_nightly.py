@@ -225,7 +225,7 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
     modules = nights.folder.parent
     kernel = bzimage(modules / "k", "7.3.0")
     nights.night("--tier", "smoke", "--yes", "--kernel", f"mine={kernel},{modules}", forky=GOOD_RUN, sid=GOOD_RUN)
-    said = [" ".join(command[3:]) for command in nights.asked]
+    said = [" ".join(command[4:]) for command in nights.asked]
     (night,) = read_history(nights.folder).nights
     out = nights.folder / night
     assert said == [

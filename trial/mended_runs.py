@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -23,6 +21,7 @@ from fixtures.guest.image import ensure_image
 from fixtures.guest.mending import ensure_each
 from fixtures.guest.recipe import MENDED_STACKS, recipe_for
 from fixtures.system.cache import cache_directory
+from runs import process
 from trial.mended import LeftOut, left_out, selected, table
 
 Say = Callable[[str], None]
@@ -82,9 +81,9 @@ def _run(cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: S
     if (out / "results.jsonl").exists() and (recorded := read_results(out)).footer and recorded.footer["complete"]:
         return {record["case"]: record for record in recorded.results}
     say(f"{len(cases)} cases on {STACK} {' '.join(more)}")
-    command = [sys.executable, "-m", "commands", "run", "--guest", "--stack", STACK, *more, "--no-confirm"]
+    command = [*process.COMMAND, "--guest", "--stack", STACK, *more, "--no-confirm"]
     command += ["--out", str(out.absolute()), *(word for case in cases for word in ("--only", case)), *["--yes"] * yes]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=process.environment(), capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         raise UserError(
             f"the run in {out} failed: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}",

@@ -1,0 +1,15 @@
+"""A run of the suite in a process of its own, which imports nothing from the directory that it is started in."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from conformance.tables.suite import ROOT
+
+COMMAND = (sys.executable, "-P", "-m", "commands", "run")
+
+
+def environment() -> dict[str, str]:
+    """This process's environment, with the suite on Python's path."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
