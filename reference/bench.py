@@ -19,7 +19,7 @@ from conformance.header import Check
 from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings
-from conformance.model.transport import INFINIBAND, IWARP, UNSPECIFIED, Transport
+from conformance.model.transport import IWARP
 from conformance.model.vocabulary import DOORS, ENTRIES
 from reference import header
 from reference.device import Device
@@ -126,21 +126,13 @@ class HeldQueue:
         return [polled.popleft() for _ in range(min(count, len(polled)))]
 
 
-def _transport(device: Device) -> Transport:
-    """That of a stack: no statuses of the specification, but all else of it, has only what follows no standard."""
-    has = device.stack.has
-    if has("iba_statuses"):
-        return INFINIBAND
-    return UNSPECIFIED if has("immediate_data") and has("read_sinks") else IWARP
-
-
 class HeldPair:
     """Two queue pairs that are connected to each other."""
 
     def __init__(self, bench: ReferenceBench, spec: QpSpec, requester: Pd, responder: Pd) -> None:
         self._bench, self._device, self._state = bench, bench.device, spec.state
         self._spec = spec, requester, responder
-        self.transport = _transport(self._device)
+        self.transport = self._device.stack.transport
         self.lingering: set[Refusal] = set()
         self._create(*self._spec)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conformance.model import capability
+from conformance.model.transport import INFINIBAND, IWARP, UNSPECIFIED, Transport
 
 # The capabilities that a device declares. The suite finds out others by calls, as on a real stack.
 DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(0, 0, 0, 0)))
@@ -41,6 +42,13 @@ class Stack:
     def declared(self) -> Mapping[str, bool]:
         """By capability, whether the device declares it."""
         return {name: name in self.claims or (self.has(name) and name not in self.hides) for name in DECLARABLE}
+
+    @property
+    def transport(self) -> Transport:
+        """No statuses of the specification, but all else of it, has only what follows no standard."""
+        if self.has("iba_statuses"):
+            return INFINIBAND
+        return UNSPECIFIED if self.has("immediate_data") and self.has("read_sinks") else IWARP
 
     @property
     def reachable(self) -> Mapping[str, bool]:

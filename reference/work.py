@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import Completion, SendRequest
 from conformance.model.capability import need_on_demand
-from conformance.model.transport import IWARP
 from reference.access import RIGHTS
 from reference.binding import Binding
 from reference.objects import ON_DEMAND, Region, Window
@@ -60,10 +59,10 @@ class Work(Binding):
         return 0
 
     def told_without_acknowledgement(self, request: SendRequest, status: str) -> str:
-        """Returns the status on a transport whose peers do not acknowledge: a request that was sent has succeeded."""
+        """Returns the status on a transport with others: what its peers do not acknowledge has succeeded once sent."""
         if status in (SUCCESS, FLUSHED):
             return status
-        sent = status.startswith("REM_") and not IWARP.acknowledges(request.opcode)
+        sent = status.startswith("REM_") and not self.stack.transport.acknowledges(request.opcode)
         return SUCCESS if sent else FLUSHED
 
     # What is being carried out: the capability that it needs on on-demand memory.

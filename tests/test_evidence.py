@@ -138,6 +138,11 @@ def test_the_control_is_on_the_same_set_up_if_a_case_can_show_it_there() -> None
     plain, odp = shown_by(GRANTED)[0], shown_by(ON_DEMAND)[0]
     assert controls([plain, odp]) == {odp.name: plain.name}
     assert controls([plain, odp, replace(odp, direction="granted")]) == {}
+    export, made = (
+        Shown("refused", "ibv_export_buf_dmabuf_fd", "libibverbs"),
+        Shown("granted", "ibv_alloc_buf", "libibverbs"),
+    )
+    assert controls([plain, export, made]) == {export.name: made.name}
     refused = concluded(line(GRANTED), line(ON_DEMAND))
     assert refused.missing["refused RDMA_WRITE at libibverbs"]["because"] == (
         "granted RDMA_WRITE at libibverbs (RC, on demand)"

@@ -89,8 +89,13 @@ def test_a_report_in_each_format_is_made(format_: str, capsysbinary: pytest.Capt
 
 def test_it_has_severity_and_defects_too() -> None:
     run = read(OLD)
-    assert run.headline == "3 defects in 4 results: 1 kernel crash, 1 memory-safety, 2 valid calls refused"
-    assert [defect.severity.label for defect in run.defects] == ["kernel crash", "memory safety", "valid refused"]
+    assert run.headline == "4 defects in 4 results: 1 kernel crash, 1 memory-safety, 2 valid calls refused"
+    assert [defect.severity.label for defect in run.defects] == [
+        "kernel crash",
+        "memory safety",
+        "valid refused",
+        "wrong report",  # a wrong errno is another line of code than a refusal
+    ]
 
 
 def test_it_is_compared_with_itself(capsys: pytest.CaptureFixture[str]) -> None:

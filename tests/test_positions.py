@@ -25,10 +25,16 @@ def test_before_and_after_are_next_to_the_range() -> None:
 
 
 @pytest.mark.parametrize("operation", WORD_OPERATIONS)
-@pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"empty"}))
+@pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"empty", "exact"}))
 def test_words_are_aligned_where_the_range_begins_and_ends_in_the_middle_of_one(operation: str, position: str) -> None:
     offset, size = locate(position, operation, ADDR, LENGTH)
     assert ((ADDR + offset) % 8, size) == (0, 8)
+
+
+@pytest.mark.parametrize("operation", WORD_OPERATIONS)
+@pytest.mark.parametrize("addr", [ADDR, ADDR + 1, ADDR + 4])
+def test_an_exact_word_is_at_the_address_aligned_or_not(operation: str, addr: int) -> None:
+    assert locate("exact", operation, addr, LENGTH) == (0, 8)
 
 
 def test_no_word_is_empty() -> None:

@@ -174,8 +174,9 @@ def test_nothing_hostile_reaches_the_terminal(terminal: tuple[io.TextIOWrapper, 
 )
 def test_the_last_lines_say_where_the_report_is_and_what_to_do(verdict: str, next_: str, status: int) -> None:
     text = summary(digest(recorded([result(SUITE.cases[0], verdict)]), Path("out/x")), Path("out/x"), io.StringIO())
-    report, what, end = text.splitlines()[-3:]
+    report, *programs, what, end = text[text.index("\nreport: ") + 1 :].splitlines()
     assert report == "report: out/x/report.html (results: out/x)"
+    assert [line.partition(" ")[0] for line in programs] == ["C", "again:"] * (verdict == "FAIL")
     assert what.startswith(f"next: {next_}")
     assert end.endswith(f"(exit status {status})")
 

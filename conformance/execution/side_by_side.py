@@ -119,4 +119,4 @@ def _first_fault(context: CaseContext, steps: Sequence[Step]) -> Fault | None:
 
 def _ended(what: str, fault: Fault | None = None) -> Observation:
     seen: Observation = {"rc": 0, "returned": what, "errno": "", "layer": "device"}
-    return {**seen, "fault": fault.as_data()} if fault else seen
+    return {**seen, "fault": replace(fault, returned=what).as_data()} if fault else seen

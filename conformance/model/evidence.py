@@ -22,6 +22,8 @@ _KIND = {
     "UPPER_UNEQUAL_CMP_AND_SWP": "ATOMIC_CMP_AND_SWP",
     "ZERO_FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD",
 }
+# Where nothing documented grants an operation, what shows that the object was there on which it was refused.
+_MADE_BY = {"ibv_export_buf_dmabuf_fd": "ibv_alloc_buf"}
 _NAMING = ("rkey", "lkey", "mw")  # arguments that name the object under test, the nearest first
 
 
@@ -57,7 +59,8 @@ class Needs:
     """What verifies rules: `items` by rule, and `controls`, which name by name what else shows that a refusal is one.
 
     The control of a refusal is the same operation on the same set-up, granted. Where no case can show that, as of an
-    operation on a queue pair of a type that may never make it, `controls` has the nearest that a case can show.
+    operation on a queue pair of a type that may never make it, `controls` has the nearest that a case can show: for
+    want of the operation itself, what makes the object that it works on.
     `conditional` has the rules of situations that a stack need not have, `cases` the number of each rule's cases.
     """
 
@@ -95,6 +98,7 @@ def controls(shown: Iterable[Shown]) -> dict[str, str]:
         if refusal.direction == GRANTED or same in known:
             continue
         near = [each for each in granted if each.operation == refusal.operation]
+        near = near or [each for each in granted if each.operation == _MADE_BY.get(refusal.operation)]
         if near:
             found[refusal.name] = min(near, key=lambda each: _distance(each, refusal)).name
     return dict(sorted(found.items()))
