@@ -16,6 +16,8 @@ HELP = "Run the project's own tests; arguments after `--` go to pytest."
 ALL = ("-n", "4", "--dist", "loadfile", "tests")
 # What only --nightly runs: the tests with this mark, and more of what others try by the number (docs/testing.md).
 LEFT = ("-m", "not nightly")
+# The quick loop of somebody who changes something: no guest, and no file that takes more than a few seconds.
+QUICK = ("-n", "2", "--dist", "loadfile", "-m", "not guest and not nightly and not slow", "tests")
 MORE = {"RDMA_CTS_FUZZED": "400", "RDMA_CTS_MOMENTS": "2"}
 
 
@@ -23,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.add_argument("--nightly", action="store_true", help="also the tests that are left for the night")
+    parser.add_argument("--quick", action="store_true", help="only those that are fast and need no guest")
     parser.add_argument("pytest", nargs="*", metavar="ARG", help="arguments for pytest, after --")
 
 
@@ -31,6 +34,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if not (ROOT / "tests").is_dir():
         raise UserError("an installed package has no tests of the project", hint="run them in a checkout")
     python = packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)
-    command = [python, "-m", "pytest", *(arguments.pytest or (*ALL, *(() if arguments.nightly else LEFT)))]
+    wanted = QUICK if arguments.quick else (*ALL, *(() if arguments.nightly else LEFT))
+    command = [python, "-m", "pytest", *(arguments.pytest or wanted)]
     environment = {**(MORE if arguments.nightly else {}), **os.environ}
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode

@@ -31,6 +31,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.continue_on_collection_errors = True
 
 
+# Files that take more than a few seconds, or need a package that is not one of the suite's own: not in the quick loop.
+_SLOW = """
+bisect_step bundle cache evidence examiner explain extending extending_page formats fuzzed_results header history
+hostile_workers judge loader_properties manners nightly old_results one_verdict output own_builds packages page
+page_sizes patches personas plugin preflight reference reproducers schema sequences template trial remote_host sweeps
+"""
+SLOW = frozenset(_SLOW.split())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks the tests of the files above."""
+    if item.path.stem.removeprefix("test_") in SLOW:
+        item.add_marker("slow")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of what is chosen, files that take long come first, so that all processes end at about the same time.
