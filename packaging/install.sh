@@ -14,7 +14,7 @@ PYTHONPATH=$project PYTHONDONTWRITEBYTECODE=1 "${RDMA_CTS_PYTHON:-/usr/bin/pytho
     >"$root/usr/share/man/man1/rdma-cts.1"
 find ./bundles ./cases ./ci ./commands ./conformance ./fixtures ./patches ./profiles ./reference ./reports ./reproducers ./runs \
     ./targets ./trial ./waivers ./conftest.py ./tox.ini ./rdma-cts \
-    -name __pycache__ -prune -o -type f ! -name '*.pyc' -exec sh -c '
+    \( -name __pycache__ -o -path ./ci/hooks \) -prune -o -type f ! -name '*.pyc' ! -path './ci/lint*' -exec sh -c '
     suite=$1
     shift
     for file; do

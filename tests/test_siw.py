@@ -52,7 +52,9 @@ def test_the_same_cases_run_on_iwarp(tmp_path: Path) -> None:
     device = recorded.header["device"]
     assert (device["name"], device["driver"], device["transport"]) == ("siw0", "siw", "iWARP")
     assert list(recorded.header["under_test"]["given"]["modules"]["files"]) == ["siw.ko"]
-    assert {result["case"]: result["verdict"] for result in recorded.results} == VERDICTS
+    others = [result for result in recorded.results if result["verdict"] != VERDICTS[result["case"]]]
+    assert [(result["case"], result["verdict"], result["reason"]) for result in others] == []
+    assert {result["case"] for result in recorded.results} == set(VERDICTS)
     assert all(result["repro"].startswith("./rdma-cts run --guest --driver siw ") for result in recorded.results)
     plan = json.loads((out / "plan.json").read_text(encoding="utf-8"))
     assert plan["argv"][:3] == ["--guest", "--driver", "siw"]
