@@ -6,6 +6,7 @@ import errno
 
 from conformance.bench.calls import IbvMr, Pd
 from reference.device import Device
+from reference.extended import BUF, Attributes
 from reference.memory import PAGE
 from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, ZERO_BASED, Domain, Refused, Region
 from trial.mutants.bases import Watching
@@ -112,10 +113,25 @@ def refused_and_kept(self: Device, pd: int, addr: int, length: int, hca_va: int,
         raise
 
 
-@permits("REG-02", Device.reported_errno)
-def other_errnos(self: Device, errno: int) -> int:
-    """Every refusal of a registration has another errno."""
-    return errno + 1
+@permits("REG-02")
+class OtherErrnos(Device):
+    """Every refusal of a registration has another errno, but for those of buffers, whose page says EINVAL."""
+
+    _named = False  # whether the page names the errno
+
+    def buffer_fault(self, pd: int, asked: Attributes) -> int:
+        fault = super().buffer_fault(pd, asked)
+        self._named = bool(fault)
+        return fault
+
+    def mask_fault(self, asked: Attributes) -> int:
+        fault = super().mask_fault(asked)
+        self._named = bool(fault and asked.comp_mask & BUF)
+        return fault
+
+    def reported_errno(self, errno: int) -> int:
+        named, self._named = self._named, False
+        return errno if named else errno + 1
 
 
 @violates("REG-02a", Device.reported_errno)
