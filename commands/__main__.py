@@ -36,6 +36,7 @@ COMMANDS = (
     "list",
     "report",
     "site",
+    "merge",
     "compare",
     "judge",
     "bundle",

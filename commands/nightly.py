@@ -29,6 +29,7 @@ from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
 from conformance.run_options import BUILDS, CASES, GENERAL, WHERE, RunOptions, budget_seconds
 from conformance.tables.profile import read_profile
+from conformance.tables.shards import Shard
 from fixtures.guest.image import renew_image
 from fixtures.guest.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS, recipe_for
 from fixtures.system.cache import cache_directory
@@ -110,6 +111,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--webhook-file", type=out_path, metavar="FILE", help='write the text as {"text": …}, as chat systems take it'
     )
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
+    parser.add_argument(
+        "--shard",
+        dest="part",
+        type=Shard.parse,
+        metavar="K/N",
+        help="only the Kth of N parts of the cells, for N machines with a history each",
+    )
     for title, names in _OPTIONS.items():
         group = parser.add_argument_group(title) if title else parser
         for name in names:
@@ -224,6 +232,8 @@ def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, R
         if name in cells:
             raise UserError(f"--kernel {name}: there are two of this name")
         cells[name] = replace(options, kernel=kernel, modules=modules)
+    if arguments.part:
+        return {name: cells[name] for name in arguments.part.part(list(cells), str)}
     return cells
 
 

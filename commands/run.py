@@ -31,6 +31,7 @@ from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions, given_path
 from conformance.supervision import Recording, RunPlan, Start, Supervisor, Worker
 from conformance.tables.profile import read_profile
+from conformance.tables.shards import shipped_durations
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import ordered
 from reports.digest import read
@@ -135,12 +136,13 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a run is made of before its target is looked at."""
+    """What a run is made of before its target is looked at; `whole` are the ids of the cases of all its shards."""
 
     suite: Suite
     cases: Sequence[Case]
     profile: Profile
     waivers: Waivers | None
+    whole: Sequence[str] = ()
 
     @property
     def hazardous(self) -> frozenset[str]:
@@ -158,6 +160,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
         options = target.with_target(options, host)
         if options.device and not options.hazardous:
             chosen = replace(chosen, cases=_harmless(chosen.cases, progress))
+        chosen = _of_shard(chosen, options)
         name = "+".join(options.devices) or guest_driver(options).device
         out = arguments.out or around.enter_context(run_folder(what=name))
         around.enter_context(crash_reports_in(out))
@@ -197,6 +200,13 @@ def _chosen(options: RunOptions) -> Chosen:
     return Chosen(suite, cases, profile, waivers)
 
 
+def _of_shard(chosen: Chosen, options: RunOptions) -> Chosen:
+    if not options.shard:
+        return chosen
+    cases = options.shard.part(chosen.cases, lambda case: case.id, shipped_durations())
+    return replace(chosen, cases=cases, whole=[case.id for case in chosen.cases])
+
+
 def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
     """Makes the directory of --out, which is removed if nothing comes of the run. Raises UserError if it cannot be."""
     if (out / LAB_FILE_NAME).exists():
@@ -229,6 +239,8 @@ def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Se
     }
     if len(options.devices) > 1:
         facts["devices"] = list(options.devices)
+    if options.shard:
+        facts["shard"] = {"number": options.shard.number, "of": options.shard.of, "whole": list(chosen.whole)}
     return RunPlan(
         chosen.suite,
         chosen.cases,

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from commands.output import out_directory
 from conformance.run_options import given_path
+from conformance.tables.shards import Shard
 from conformance.tables.suite import Suite, load_suite
 from fixtures.guest.recipe import DEFAULT_STACK, STACKS
 from trial import guest_runs, kernel_runs, mended_runs, reference_runs, reproduction
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     for command in (reference, data_path, personas, guest):
         _add_selection(command)
+        command.add_argument("--shard", type=Shard.parse, metavar="K/N", help="only the Kth of N parts, for N machines")
         command.add_argument(
             "--permitted", action="store_true", help="only what the documents allow: no case may fail on it"
         )

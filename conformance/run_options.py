@@ -23,6 +23,7 @@ from conformance.errors import PROGRAM
 from conformance.model.case import Case
 from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S
 from conformance.model.vocabulary import DIALECTS, SUBJECTS, TIERS
+from conformance.tables.shards import Shard
 from conformance.tables.suite import ROOT
 from conformance.tables.tiers import DEFAULT, SEQUENCES_S
 
@@ -140,6 +141,7 @@ class RunOptions:
     words: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     tier: str = DEFAULT
+    shard: Shard | None = None
     cases: tuple[Path, ...] = ()
     profile: Path | None = None
     waivers: Path | None = None
@@ -424,6 +426,15 @@ OPTIONS: Mapping[str, Option] = {
             decides=False,
         ),
         Option("tier", "--tier", "how much to take on", CASES, choices=tuple(TIERS), decides=False, plugin=True),
+        Option(
+            "shard",
+            "--shard",
+            "only the Kth of N parts of equal length, for N machines; merge makes one run of them",
+            CASES,
+            "K/N",
+            Shard.parse,
+            decides=False,
+        ),
         Option("cases", "--cases", "also the tables in DIR/<verb>/", CASES, "DIR", given_path, plugin=True),
         Option(
             "profile", "--profile", "what the device must have (see profiles)", GENERAL, "FILE", given_path, plugin=True

@@ -146,6 +146,7 @@ class Digest:
             "stack": header["stack"],
             "transport": header["device"].get("transport"),
             "tier": header.get("tier"),
+            "shard": _shard(header),
             "seed": header.get("seed"),
             "started": header["started"].replace("T", " "),
             "suite": header["suite"].get("version"),
@@ -441,6 +442,13 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
         frozenset(unrecorded),
         Path(name) if name else None,
     )
+
+
+def _shard(header: HeaderRecord) -> str:
+    """Which part of a run this is, or of how many it was made; empty for neither."""
+    if shard := header.get("shard"):
+        return f"{shard['number']} of {shard['of']}"
+    return f"{len(header['shards'])}, merged" if header.get("shards") else ""
 
 
 def _suite_of(header: HeaderRecord) -> Suite | None:

@@ -161,6 +161,52 @@ def test_a_cell_whose_run_does_not_begin_has_the_status_of_the_run(scripts: Scri
     assert scripts.call("stack.sh", "forky", "kept").returncode == 4
 
 
+@pytest.mark.parametrize(
+    ("environment", "shard"),
+    [
+        ({"SHARD": "3/4"}, "3/4"),
+        ({"CI_NODE_INDEX": "2", "CI_NODE_TOTAL": "5"}, "2/5"),
+        ({"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "4"}, "1/4"),
+        (
+            {
+                "SLURM_ARRAY_TASK_ID": "14",
+                "SLURM_ARRAY_TASK_COUNT": "3",
+                "SLURM_ARRAY_TASK_MIN": "10",
+                "SLURM_ARRAY_TASK_STEP": "2",
+            },
+            "3/3",
+        ),
+        ({"JOB_COMPLETION_INDEX": "0", "JOB_COMPLETIONS": "4", "OUT": "results"}, "1/4"),
+    ],
+)
+def test_each_engine_says_which_shard(scripts: Scripts, environment: dict[str, str], shard: str) -> None:
+    scripts.will(1, verdicts("FAIL"))
+    out = f"{environment.get('OUT', 'out')}/shard-{shard[0]}"
+    assert scripts.call("shard.sh", "--guest", **environment).returncode == 0
+    (scripts.root / out / "plan.json").write_text("")
+    scripts.call("shard.sh", "--guest", **environment)
+    assert scripts.asked() == [
+        f"run --shard {shard} --yes --quiet --out {out} --guest",
+        f"run --resume {out} --yes --quiet",
+    ]
+
+
+def test_a_shard_that_is_incomplete_or_not_known_fails(scripts: Scripts) -> None:
+    scripts.will(3, verdicts("PASS"))
+    assert scripts.call("shard.sh", SHARD="1/2").returncode == 3
+    assert "which shard?" in scripts.call("shard.sh").stderr
+
+
+def test_the_files_for_shards_have_each_of_them_once() -> None:
+    shards = yaml.safe_load((CI / "github-shards.yml").read_text())["jobs"]["shard"]["strategy"]["matrix"]["shard"]
+    assert shards == [f"{number}/{len(shards)}" for number in range(1, len(shards) + 1)]
+    job = yaml.safe_load((CI / "kubernetes.yml").read_text())["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    assert job["completionMode"] == "Indexed"
+    assert {"name": "JOB_COMPLETIONS", "value": str(job["completions"])} in container["env"]
+    assert yaml.safe_load((CI / "gitlab-shards.yml").read_text())["shard"]["parallel"] > 1
+
+
 def test_a_kselftest_prints_ktap_and_nothing_else(scripts: Scripts) -> None:
     scripts.will(1, verdicts("PASS", "FAIL"))
     done = scripts.call("kselftest.sh", "--tier", "smoke", RDMA_CTS_DEVICE="mlx5_0")

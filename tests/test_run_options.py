@@ -26,6 +26,7 @@ from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S, c
 from conformance.model.vocabulary import DIALECTS, TIERS
 from conformance.pytest_plugin.options import add_options
 from conformance.run_options import GUEST, HOST, OPTIONS, RunOptions
+from conformance.tables.shards import Shard
 from conformance.tables.suite import ROOT
 from fixtures.guest.driver import DRIVERS
 from fixtures.guest.recipe import STACKS
@@ -54,6 +55,7 @@ NOT_DECIDING = {
     "words",
     "only",
     "tier",
+    "shard",
     "tools",
     "waivers",
 }
@@ -125,6 +127,7 @@ GIVEN = st.builds(
     words=several(TEXTS),
     only=several(TEXTS),
     tier=st.sampled_from(sorted(TIERS)),
+    shard=st.none() | st.builds(Shard, st.just(2), st.integers(2, 10_000)),
     cases=several(PATHS),
     profile=st.none() | PATHS,
     waivers=st.none() | PATHS,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conformance.errors import UserError
+from conformance.tables.shards import Shard
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
 from trial import mutants
@@ -38,9 +39,13 @@ UNDETECTED = {
 
 
 def chosen_of(
-    known: Sequence[Violation], suite: Suite, rules: Sequence[str] = (), names: Sequence[str] = ()
+    known: Sequence[Violation],
+    suite: Suite,
+    rules: Sequence[str] = (),
+    names: Sequence[str] = (),
+    shard: Shard | None = None,
 ) -> list[Violation]:
-    """Those of these rules and names, or all. Raises UserError."""
+    """Those of these rules and names, or all; of them, those in a shard. Raises UserError."""
     for rule in rules:
         if rule not in suite.registry:
             raise UserError(f"unknown rule {rule!r}{suggestion(rule, list(suite.registry))}")
@@ -52,4 +57,4 @@ def chosen_of(
     chosen = [each for each in known if not (rules or names) or each.rule in rules or each.name in names]
     if not chosen:
         raise UserError(f"no violation of {' or '.join(rules)}")
-    return chosen
+    return shard.part(chosen, lambda each: each.name) if shard else chosen

@@ -28,7 +28,7 @@ def guest(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     if arguments.shuffled is not None:
         return _shuffled(arguments, say)
     known = DATA_PATH_PERMITTED if arguments.permitted else (*ALTERATIONS, *DATA_PATH_ALTERATIONS)
-    chosen = chosen_of(known, suite, arguments.rule, arguments.violation)
+    chosen = chosen_of(known, suite, arguments.rule, arguments.violation, arguments.shard)
     if arguments.list:
         return listed(chosen)
     started, findings = time.monotonic(), list[Finding]()

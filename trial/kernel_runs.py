@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.results.files import make_directory
+from conformance.tables.shards import Shard
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.image import ensure_image
@@ -26,7 +26,6 @@ from trial.kernel.mutant import Mutant, chosen_mutants, read_mutants
 from trial.kernel.trying import EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
 
 STACK = next(iter(MENDED_STACKS))
-_SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)\Z")
 _SHARE = 10  # of what was killed last time, one in so many is tried in a night
 Say = Callable[[str], None]
 
@@ -43,7 +42,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--night", action="store_true", help="what was not killed in --before, and a random tenth of the others"
     )
-    command.add_argument("--shard", metavar="N/M", help="the Nth of M parts")
+    command.add_argument("--shard", type=Shard.parse, metavar="K/N", help="only the Kth of N parts, for N machines")
     command.add_argument("--list", action="store_true", help="only list the mutants")
     command.add_argument("-v", "--verbose", action="store_true", help="print a line for each mutant")
 
@@ -108,10 +107,7 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
         settled = (*report.KILLED, EQUIVALENT)
         chosen = [each for each in chosen if before.get(each.name, {}).get("outcome") not in settled or each in tenth]
     if arguments.shard:
-        match = _SHARD.match(arguments.shard)
-        if not match or int(match[1]) > int(match[2]):
-            raise UserError(f"--shard {arguments.shard}: give a part, such as 1/2")
-        chosen = chosen[int(match[1]) - 1 :: int(match[2])]
+        chosen = arguments.shard.part(chosen, lambda each: each.name)
     return chosen
 
 

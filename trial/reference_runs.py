@@ -55,6 +55,8 @@ def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         if name not in known:
             raise UserError(f"unknown persona {name!r}{suggestion(name, list(known))}")
     tried = [each for each in PERSONAS if each.name in arguments.personas or not arguments.personas]
+    if arguments.shard:
+        tried = arguments.shard.part(tried, lambda each: each.name)
     if arguments.list:
         print("\n".join(personas_report.behaviours(each) for each in tried))
         return 0
@@ -126,14 +128,19 @@ def _violations(
     """`variants` are tried and `untriable` rules said if all violations are chosen."""
     _check_jobs(arguments.jobs)
     chosen = chosen_of(known, suite, arguments.rule, arguments.violation)
+    whole = len(chosen) == len(known)
+    variants = variants if whole else ()
+    if arguments.shard:  # of both together
+        own = {id(each) for each in arguments.shard.part([*chosen, *variants], lambda each: each.name)}
+        chosen, variants = ([each for each in every if id(each) in own] for every in (chosen, variants))
+        untriable = untriable and arguments.shard.number == 1
     if arguments.list:
         return listed(chosen)
     # A row that takes long on a device can be of the exhaustive tier; here it takes no longer than another.
     cases = [case for case in suite.cases if case.kind is Kind.ROW or case.tier != EXHAUSTIVE]
     started = time.monotonic()
     findings = _findings(arguments, chosen, cases, arguments.whole)
-    whole = len(chosen) == len(known)
-    permitted = list(try_all(variants, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True)) if whole else []
+    permitted = list(try_all(variants, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True)) if variants else []
     not_tried = UNTRIABLE if untriable and whole else {}
     took = time.monotonic() - started
     return concluded(arguments, report.Trial(findings, not_tried, took, _WHERE, permitted, UNDETECTED))
@@ -142,7 +149,7 @@ def _violations(
 def _permitted(arguments: argparse.Namespace, suite: Suite, known: Sequence[Violation]) -> int:
     """All cases of the default tier on permitted variants; exit status 1 if a case fails one."""
     _check_jobs(arguments.jobs)
-    chosen = chosen_of(known, suite, arguments.rule, arguments.violation)
+    chosen = chosen_of(known, suite, arguments.rule, arguments.violation, arguments.shard)
     if arguments.list:
         return listed(chosen)
     started = time.monotonic()

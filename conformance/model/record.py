@@ -112,6 +112,14 @@ class JudgedAgain(TypedDict):
     at: str
 
 
+class ShardFacts(TypedDict):
+    """Which part of a run this is, from 1, of how many, and the ids of all cases of the whole run in their order."""
+
+    number: int
+    of: int
+    whole: list[str]
+
+
 class SupervisorFacts(TypedDict, total=False):
     """The part of a header that only the supervisor knows, and not the worker under test.
 
@@ -127,13 +135,15 @@ class SupervisorFacts(TypedDict, total=False):
     argv: list[str]
     under_test: UnderTest
     waivers: WaiverFile | None
+    shard: ShardFacts
 
 
 class HeaderRecord(TypedDict):
     """The first record: what is under test, the rules, and the ids of all planned cases in their order.
 
     `left_out` is the number of cases of the default tier that are not planned. `controls` names what has to be granted
-    for a refusal to count, where that is not the same operation on the same set-up.
+    for a refusal to count, where that is not the same operation on the same set-up. `shard` is there if this is a part
+    of a run, `shards` if it was made of parts: the header of each, its size, and the figures of its footer.
     """
 
     type: Literal["header"]
@@ -155,6 +165,8 @@ class HeaderRecord(TypedDict):
     devices: NotRequired[list[str]]
     waivers: NotRequired[WaiverFile | None]
     judged_again: NotRequired[JudgedAgain]
+    shard: NotRequired[ShardFacts]
+    shards: NotRequired[list[dict[str, Any]]]
 
 
 # A result and its parts.

@@ -8,6 +8,7 @@ not for conclusions from its records (conclusions.py).
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -184,7 +185,7 @@ def read_results(path: Path) -> Recorded:
 
     Raises UserError if it cannot be read, or has a line that is not a record of the schema.
     """
-    file = path / FILE_NAME if path.is_dir() else path
+    file = path / FILE_NAME if os.path.isdir(path) else path  # that of another user may not be looked at
     try:
         data = read_regular(file)
     except OSError as error:

@@ -143,7 +143,11 @@ class Waivers:
         """What the footer holds: how many results are waived, and whatever is wrong with a waiver."""
         records = list(results)
         defects = [each for each in self.defects if each.where.holds(header)]
-        problems = [problem for waiver in self._applicable(header) for problem in self._problems(waiver, records)]
+        problems = [
+            problem
+            for waiver in self._applicable(header)
+            for problem in self._problems(waiver, records, whole=bool(waiver.case) or "shard" not in header)
+        ]
         problems += [problem for waiver in defects for problem in waiver.problems(records, self.today)]
         return {
             "file": self.file,
@@ -155,14 +159,17 @@ class Waivers:
     def _applicable(self, header: HeaderRecord) -> list[Waiver]:
         return [waiver for waiver in self.items if waiver.where.holds(header)]
 
-    def _problems(self, waiver: Waiver, results: Sequence[ResultRecord]) -> Iterator[str]:
-        """What is wrong with a waiver in this run; nothing where what it is for was not judged."""
+    def _problems(self, waiver: Waiver, results: Sequence[ResultRecord], whole: bool) -> Iterator[str]:
+        """What is wrong with a waiver in this run; nothing where what it is for was not judged.
+
+        Of a run that has not the `whole` of it, it is not said that it is needed no more.
+        """
         subject = f"{waiver.location}: the waiver of {waiver.target} ({waiver.owner}, {waiver.issue})"
         covered = [record for record in results if waiver.covers(record)]
         violations = [record for record in covered if waiver.violated(record)]
         if covered and waiver.expires < self.today:
             yield f"{subject} expired on {waiver.expires}"
-        if covered and not violations:
+        if covered and not violations and whole:
             yield f"{subject} is not needed any more: {covered[0]['case']} is {covered[0]['verdict']}"
         for record in violations:
             difference = waiver.differs(record)

@@ -1,0 +1,113 @@
+"""`rdma-cts merge`: makes one run of the shards that several machines have run."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import date, datetime
+from pathlib import Path
+
+from commands import report, run_arguments
+from commands.output import out_directory, show
+from conformance.errors import UserError
+from conformance.regular_file import read_regular
+from conformance.results.files import write_atomically
+from conformance.results.merging import Part, check, merged, missing, part_of
+from conformance.results.points import points_path
+from conformance.results.records import FILE_NAME, Recorded, read_results
+from conformance.results.waiver_file import read_waivers
+from conformance.results.waivers import Waivers
+from conformance.results.writer import ResultsFile
+from conformance.run_options import given_path
+from conformance.tables.suite import Suite
+from reports.digest import read
+from reports.terminal import summary
+from runs.folder import run_folder
+
+NAME = "merge"
+HELP = "Make one run of the shards of a run (see run --shard); exit status as of run."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("shards", nargs="+", type=given_path, metavar="DIR", help="the directory of each shard")
+    parser.add_argument("--out", type=out_directory, required=True, metavar="DIR", help="write the run there")
+    parser.add_argument(
+        "--waivers", type=given_path, metavar="FILE", help="the shards' waivers, if they are elsewhere now"
+    )
+    run_arguments.add_cases_argument(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Writes results and reports of the whole run, and prints its summary; says what is missing on standard error."""
+    parts = [part_of(folder, read_results(folder)) for folder in arguments.shards]
+    check(parts)
+    suite = run_arguments.suite_from(arguments)
+    _check_tables(parts, suite)
+    waivers = _waivers(parts, suite, arguments.waivers)
+    show(missing(parts), sys.stderr)
+    with run_folder(arguments.out) as out:
+        _write(out, merged(parts, suite, waivers), parts)
+        report.write_beside(out)
+    whole = read(arguments.out)
+    print(summary(whole, arguments.out))
+    return whole.status
+
+
+def _check_tables(parts: Sequence[Part], suite: Suite) -> None:
+    tables = parts[0].recorded.header["suite"].get("tables_sha256")
+    if tables != suite.tables_sha256:
+        raise UserError(
+            f"the shards were made with the tables {str(tables)[:12]}, and these are {suite.tables_sha256[:12]}",
+            hint="take the version of rdma-cts that has made them; --cases DIR adds tables of its own",
+        )
+
+
+def _waivers(parts: Sequence[Part], suite: Suite, given: Path | None) -> Waivers | None:
+    """The waivers of the run, on the day of its shards: whether each of them is needed, only the whole run tells."""
+    header = parts[0].recorded.header
+    known = header.get("waivers")
+    if not known:
+        if given:
+            raise UserError("the shards had no waivers", hint="leave out --waivers")
+        return None
+    path = given or Path(known["file"])
+    try:
+        same = hashlib.sha256(read_regular(path)).hexdigest() == known["sha256"]
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}", hint="--waivers names the shards' file") from error
+    if not same:
+        raise UserError(f"{path} is not the file of waivers that the shards had", hint="--waivers names that one")
+    return read_waivers(path, suite, _day(header.get("started")))
+
+
+def _day(started: str | None) -> date:
+    try:
+        return datetime.fromisoformat(started or "").date()
+    except ValueError:
+        return datetime.now().date()
+
+
+def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
+    """Writes the results, with the points of their sweeps beside them."""
+    with closing(ResultsFile(out / FILE_NAME)) as file:
+        for part in parts:
+            for result in part.recorded.results:
+                if result.get("points_file"):
+                    _copy_points(part.folder, out, result["points_file"], points_path(part.folder, result))
+        for record in (run.header, *run.results, *run.others, *([run.footer] if run.footer else [])):
+            file.append(record)
+
+
+def _copy_points(folder: Path, out: Path, name: str, path: Path) -> None:
+    """Copies a file of points; the reports say of one that is not there that it is not."""
+    try:
+        data = read_regular(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UserError(f"{folder / name} cannot be read: {error.strerror}") from error
+    write_atomically(out / name, data, durable=False)

@@ -1,0 +1,195 @@
+"""One run of its shards: what several machines have recorded of the parts of a run, as if one had run them all.
+
+Pure, but for the messages, which name the directories. Not for dividing cases (tables/shards.py), nor for files
+(commands/merge.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.errors import UserError
+from conformance.model.record import HeaderRecord, OtherRecord, ResultRecord
+from conformance.model.verdict import Verdict
+from conformance.results.prior_sessions import stack_change
+from conformance.results.records import Recorded, footer_record
+from conformance.results.waivers import Waivers
+from conformance.tables.shards import Shard
+from conformance.tables.suite import Suite
+from conformance.tables.tiers import left_out
+
+# What must be the same in all headers, besides suite, device and environment, and how it is called.
+_SAME = (("stack", "the stack"), ("tier", "the tier"), ("subject", "what is judged"), ("seed", "the seed"))
+# Not kept of the header of a shard: what the merged header has.
+_ONCE = ("type", "schema", "rules", "controls", "planned", "left_out", "shard")
+_OPTION = "--shard"
+_KEPT_RECORDS = ("worker", "confirmation")  # a merged run is not resumed, so that others say nothing
+
+
+@dataclass(frozen=True)
+class Part:
+    """A shard as it was recorded: which it is, and the ids of all cases of the whole run."""
+
+    folder: Path
+    recorded: Recorded
+    shard: Shard
+    whole: tuple[str, ...]
+
+    @property
+    def planned(self) -> list[str]:
+        """The ids of its own cases."""
+        return self.recorded.header["planned"]
+
+    @property
+    def undecided(self) -> int:
+        """How many of its cases have no result."""
+        done = {each["case"] for each in self.recorded.results if each["verdict"] != Verdict.MISSED}
+        return sum(case not in done for case in self.planned)
+
+
+def part_of(folder: Path, recorded: Recorded) -> Part:
+    """The shard in a directory. Raises UserError if it is none."""
+    facts: Any = recorded.header.get("shard")
+    if facts is None:
+        raise UserError(f"{folder} is not a shard of a run", hint="run --shard K/N makes one")
+    try:
+        shard, whole, planned = Shard(facts["number"], facts["of"]), facts["whole"], recorded.header["planned"]
+        if not 1 <= shard.number <= shard.of or not all(isinstance(each, str) for each in (*whole, *planned)):
+            raise ValueError
+    except (LookupError, TypeError, ValueError) as error:
+        raise UserError(f"{folder}: its header does not say which shard it is") from error
+    return Part(folder, recorded, shard, tuple(whole))
+
+
+def check(parts: Sequence[Part]) -> None:
+    """Raises UserError, which names two directories, unless these are different shards of one run."""
+    first, *others = parts
+    for part in others:
+        if change := _change(first, part):
+            raise UserError(f"{part.folder} is not of the same run as {first.folder}: {change}")
+    by_number: dict[int, Part] = {}
+    by_case: dict[str, Part] = {}
+    for part in parts:
+        if (same := by_number.setdefault(part.shard.number, part)) is not part:
+            raise UserError(f"{same.folder} and {part.folder} are both shard {part.shard}", hint="give one of them")
+        strangers = {case for case in part.planned if case not in part.whole}
+        strangers |= {each["case"] for each in part.recorded.results} - set(part.planned)
+        if strangers:
+            raise UserError(f"{part.folder}: its shard does not have the case {min(strangers)}")
+        for case in part.planned:
+            if (same := by_case.setdefault(case, part)) is not part:
+                raise UserError(f"{same.folder} and {part.folder} both have the case {case}")
+
+
+def _change(first: Part, part: Part) -> str:
+    """How the run of a shard differs from that of another, as a clause; empty if it does not."""
+    one, other = first.recorded.header, part.recorded.header
+    if first.shard.of != part.shard.of:
+        return f"one is a shard of {first.shard.of}, the other of {part.shard.of}"
+    if change := stack_change(one, other):
+        return change
+    for key, name in _SAME:
+        if one.get(key) != other.get(key):
+            return f"{name} is another: {one.get(key)} and {other.get(key)}"
+    if _under_test(one) != _under_test(other):
+        return "what is under test is another"
+    if _waivers(one) != _waivers(other):
+        return "the waivers are others"
+    return "other cases were selected" if first.whole != part.whole else ""
+
+
+def _waivers(header: HeaderRecord) -> str:
+    waivers = header.get("waivers")
+    return waivers["sha256"] if waivers else ""
+
+
+def _under_test(header: HeaderRecord) -> dict[str, Any]:
+    """The hashes, without that of the image: each machine makes its own, of the same packages."""
+    found: dict[str, Any] = {**(header.get("under_test") or {})}
+    given = found.get("given")
+    return {**found, "given": {**given, "image": ""}} if isinstance(given, dict) else found
+
+
+def missing(parts: Sequence[Part]) -> Iterator[str]:
+    """Lines that name what the run lacks: shards that are not there, and those that were cut short."""
+    of, numbers = parts[0].shard.of, {part.shard.number for part in parts}
+    if lacking := set(parts[0].whole) - {case for part in parts for case in part.planned}:
+        names = ", ".join(str(Shard(number, of)) for number in range(1, of + 1) if number not in numbers)
+        yield f"without {'shards' if ',' in names else 'shard'} {names}: {len(lacking):,} cases have no result"
+    for part in parts:
+        if part.undecided or part.recorded.footer is None:
+            cut = "was cut short" if part.recorded.footer is None else "is incomplete"
+            of_them = f"{part.undecided:,} of its {len(part.planned):,} cases have no result"
+            yield f"shard {part.shard} ({part.folder}) {cut}: {of_them}"
+
+
+def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Recorded:
+    """The run of these shards, which `check` has accepted and whose tables are those of the suite."""
+    parts = sorted(parts, key=lambda part: part.shard.number)
+    whole = parts[0].whole
+    results: dict[str, ResultRecord] = {}
+    others: list[OtherRecord] = []
+    workers = 0
+    for part in parts:
+        for record in part.recorded.results:
+            worker = record.get("worker")
+            results[record["case"]] = {**record, "worker": worker + workers} if worker else record
+        others += [each for each in part.recorded.others if each["type"] in _KEPT_RECORDS]
+        boots = part.recorded.footer.get("boots") or 0 if part.recorded.footer else 0
+        workers += max([boots, *(record.get("worker") or 0 for record in part.recorded.results)])
+    header = _header(parts, suite)
+    in_order = [results[case] for case in whole if case in results]
+    footers = [part.recorded.footer for part in parts if part.recorded.footer]
+    footer = footer_record(
+        whole,
+        in_order,
+        suite.registry,
+        duration_s=max((each.get("duration_s") or 0.0 for each in footers), default=0.0),  # they run at the same time
+        boots=workers,
+        resumed=sum(each.get("resumed") or 0 for each in footers),
+    )
+    if any("confirmation" in each for each in footers):
+        recorded = Recorded(header, in_order, footer, others=others)
+        confirmed = sum(each["confirmed"] for each in recorded.confirmations)
+        footer["confirmation"] = {
+            "confirmed": confirmed,
+            "not_confirmed": len(recorded.confirmations) - confirmed,
+            "not_tried": sum(each.get("confirmation", {}).get("not_tried", 0) for each in footers),
+        }
+    if waivers:
+        footer["waivers"] = waivers.account(in_order, header)
+    return Recorded(header, in_order, footer, others=others)
+
+
+def _header(parts: Sequence[Part], suite: Suite) -> HeaderRecord:
+    """The header of the first shard for the whole run, with those of all."""
+    first, whole = parts[0].recorded.header, parts[0].whole
+    header = first.copy()
+    del header["shard"]
+    header["planned"] = list(whole)
+    header["left_out"] = len(left_out(suite.cases, whole))
+    header["started"] = min(part.recorded.header.get("started") or "" for part in parts)
+    header["argv"] = _without_shard(first.get("argv") or [])
+    header["shards"] = [_of_shard(part) for part in parts]
+    return header
+
+
+def _of_shard(part: Part) -> dict[str, Any]:
+    footer: dict[str, Any] = {**(part.recorded.footer or {})}
+    figures = {key: footer.get(key) for key in ("complete", "duration_s", "boots", "resumed")}
+    own = {key: value for key, value in part.recorded.header.items() if key not in _ONCE}
+    return {"number": part.shard.number, "of": part.shard.of, "cases": len(part.planned), **figures, **own}
+
+
+def _without_shard(argv: Sequence[str]) -> list[str]:
+    """The arguments of the whole run."""
+    words, kept = iter(argv), []
+    for word in words:
+        if word == _OPTION:
+            next(words, None)
+        elif not word.startswith(f"{_OPTION}="):
+            kept.append(word)
+    return kept

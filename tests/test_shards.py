@@ -1,0 +1,357 @@
+"""Shards: how cases, violations and cells are divided, and one run made of the shards that machines have recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bundles.archive import SUFFIX
+from commands import nightly, run, run_arguments
+from commands.__main__ import main
+from commands.arguments import Parser
+from conformance.errors import UserError
+from conformance.results.records import Recorded, encode, read_results
+from conformance.results.waiver_file import read_waivers
+from conformance.run_options import RunOptions
+from conformance.supervision import RunPlan
+from conformance.tables.shards import Shard, shipped_durations
+from conformance.tables.suite import load_suite
+from recorded_reference import record
+from reports.comparison import compare
+from reports.digest import read
+from reports.points import read_points
+from targets.target import Target
+from trial.catalogue import VIOLATIONS, chosen_of
+
+SUITE = load_suite()
+IDS = [case.id for case in SUITE.cases]
+# Rows, and sweeps that are small, of verbs whose rules have cases in every shard.
+_OF_VERBS = [case for case in SUITE.cases if case.verb in ("ibv_advise_mr", "ibv_dereg_mr")]
+WHOLE = [case for case in _OF_VERBS if case.sweep is None or case.sweep.space.size <= 64][::3]
+OF = 3
+NOBODY = 65534
+Says = pytest.CaptureFixture[str]
+
+
+def seconds(ids: Sequence[str]) -> float:
+    """How long these cases take, as far as that is shipped."""
+    return sum(shipped_durations().get(id_, 0.15) for id_ in ids)
+
+
+@pytest.mark.parametrize("of", [1, 2, 3, 7, 40])
+def test_shards_are_the_whole_do_not_overlap_and_take_equally_long(of: int) -> None:
+    parts = [Shard(number, of).part(IDS, str, shipped_durations()) for number in range(1, of + 1)]
+    assert sorted(id_ for part in parts for id_ in part) == sorted(IDS)
+    for part in parts:
+        assert part == [id_ for id_ in IDS if id_ in set(part)]
+    times = list(map(seconds, parts))
+    assert max(times) - min(times) <= max(shipped_durations().values())
+
+
+def test_a_shard_does_not_depend_on_the_order_of_what_is_divided() -> None:
+    assert set(Shard(2, 5).part(IDS, str)) == set(Shard(2, 5).part(IDS[::-1], str))
+
+
+def test_every_shipped_duration_is_of_a_case() -> None:
+    assert set(shipped_durations()) <= set(IDS)
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        *(("run", text) for text in ("3/2", "0/2", "1/0", "2", "1/2/3", "-1/2", "1/99999", "a/b", "")),
+        *((command, "3/2") for command in ("nightly --history h", "trial kernel", "trial reference")),
+    ],
+)
+def test_what_is_no_shard_is_one_line(command: str, text: str, capsys: Says) -> None:
+    assert main([*command.split(), f"--shard={text}"]) == 2
+    said = capsys.readouterr().err
+    assert f"argument --shard: {text!r} is not a shard K/N, such as 1/4, with K from 1 to N" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_shard_for_which_nothing_is_left_says_so() -> None:
+    with pytest.raises(UserError, match="--shard 3/3: there is nothing for it among 2; take fewer shards"):
+        Shard(3, 3).part(["a", "b"], str)
+
+
+def test_a_run_plans_its_shard_and_records_the_whole() -> None:
+    options = RunOptions(guest=True, verbs=("dereg_mr",), shard=Shard(2, 3))
+    whole = run._chosen(options)
+    chosen = run._of_shard(whole, options)
+    plan = run._planned(options, chosen, Target("forky", []), [])
+    assert isinstance(plan, RunPlan)
+    assert plan.facts["shard"] == {"number": 2, "of": 3, "whole": [case.id for case in whole.cases]}
+    assert [case.id for case in plan.cases] == Shard(2, 3).part(plan.facts["shard"]["whole"], str, shipped_durations())
+    assert run_arguments.recorded_options(options.arguments(), Path("plan.json")) == options
+    assert "--shard" not in options.reproduction(plan.cases[0])
+
+
+def test_a_night_divides_its_cells(tmp_path: Path) -> None:
+    (tmp_path / "kernel").write_text("")
+    cells: list[str] = []
+    for part in ("1/2", "2/2"):
+        parser = Parser(prog="x")
+        nightly.add_arguments(parser)
+        arguments = parser.parse_args(["--history", str(tmp_path), "--stack", "forky,trixie,bookworm", "--shard", part])
+        cells += nightly._cells(arguments, RunOptions())
+    assert sorted(cells) == ["bookworm", "forky", "trixie"]
+
+
+def test_a_trial_divides_its_violations(capsys: Says) -> None:
+    listed = []
+    for part in ("1/2", "2/2"):
+        assert main(["trial", "reference", "--list", "--shard", part]) == 0
+        listed += capsys.readouterr().out.splitlines()
+    assert main(["trial", "reference", "--list"]) == 0
+    assert sorted(listed) == sorted(capsys.readouterr().out.splitlines())
+
+
+def shards(folder: Path, **head: Any) -> list[Path]:
+    """The runs of all shards, on a reference that violates a rule, each recorded on its own."""
+    found = []
+    for number in range(1, OF + 1):
+        facts = {"number": number, "of": OF, "whole": [case.id for case in WHOLE]}
+        cases = Shard(number, OF).part(WHOLE, lambda case: case.id, shipped_durations())
+        argv = ["run", "--shard", f"{number}/{OF}", "--guest"]
+        path = folder / f"shard-{number}"
+        found.append(record(path, SUITE, cases, broken(), shard=facts, argv=argv, **head))
+    return found
+
+
+def broken() -> Any:
+    """A reference that violates a rule."""
+    return chosen_of(VIOLATIONS, SUITE, ["DEREG-01"])[0].kind()
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The shards of a run."""
+    return shards(tmp_path_factory.mktemp("parts"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run without shards."""
+    return record(tmp_path_factory.mktemp("whole") / "run", SUITE, WHOLE, broken(), argv=["run", "--guest"])
+
+
+def merge(parts: Sequence[Path], out: Path, *more: str) -> int:
+    """The exit status of the command."""
+    return main(["merge", *map(str, parts), "--out", str(out), *more])
+
+
+def stable(recorded: Recorded) -> list[dict[str, Any]]:
+    """The results, without how long each took and the addresses that it saw."""
+    changing = ("duration_us", "observed", "worker")
+    return [{key: value for key, value in each.items() if key not in changing} for each in recorded.results]
+
+
+def test_the_merged_run_is_the_unsharded_one(parts: list[Path], whole: Path, tmp_path: Path, capsys: Says) -> None:
+    out = tmp_path / "out"
+    assert merge([*reversed(parts)], out) == read(whole).status == 1
+    assert capsys.readouterr().err == ""
+    one, other = read_results(out), read_results(whole)
+    assert stable(one) == stable(other)
+    assert one.footer is not None
+    assert other.footer is not None
+    own = {"duration_s": 0.0, "boots": 0, "resumed": 0}  # of each of them
+    assert {**one.footer, **own} == {**other.footer, **own}
+    assert one.header["planned"] == other.header["planned"]
+    assert one.header["argv"] == other.header["argv"]
+    assert [(each["number"], each["complete"]) for each in one.header["shards"]] == [(1, True), (2, True), (3, True)]
+    merged, unsharded = read(out), read(whole)
+    assert merged.sentence == unsharded.sentence
+    assert merged.conclusion == unsharded.conclusion
+    assert [each.fingerprint for each in merged.defects] == [each.fingerprint for each in unsharded.defects]
+    assert list(compare(unsharded, merged).changes) == []
+    assert merged.facts["shard"] == "3, merged"
+    for each in merged.results:
+        if each["points_file"]:
+            assert read_points(out, each) == read_points(whole, each)
+
+
+def test_a_merged_run_is_judged_and_bundled_as_any_other(parts: list[Path], tmp_path: Path, capsys: Says) -> None:
+    out = tmp_path / "out"
+    merge(parts, out)
+    capsys.readouterr()
+    assert main(["judge", str(out)]) == 1
+    assert f"{len(WHOLE)} of {len(WHOLE)} results judged again: 0 verdicts changed" in capsys.readouterr().out
+    assert main(["bundle", str(out)]) == 0
+    assert main(["verify", f"{out}{SUFFIX}"]) == 1
+
+
+def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(
+    parts: list[Path], tmp_path: Path, capsys: Says
+) -> None:
+    out = tmp_path / "out"
+    lost = len(read_results(parts[1]).header["planned"])
+    merge([parts[0], parts[2]], out)
+    assert capsys.readouterr().err == f"without shard 2/3: {lost} cases have no result\n"
+    recorded = read_results(out)
+    assert recorded.footer is not None
+    assert recorded.footer["complete"] is False
+    assert recorded.header["planned"] == [case.id for case in WHOLE]
+    assert len(read(out).unrecorded) == lost
+
+
+def test_a_shard_cut_short_is_named_and_costs_its_own_cases(parts: list[Path], tmp_path: Path, capsys: Says) -> None:
+    cut = tmp_path / "cut"
+    shutil.copytree(parts[0], cut)
+    *lines, _, _ = (cut / "results.jsonl").read_bytes().splitlines(keepends=True)
+    (cut / "results.jsonl").write_bytes(b"".join(lines) + b'{"type":"res')
+    merge([cut, *parts[1:]], tmp_path / "out")
+    planned = len(read_results(cut).header["planned"])
+    assert capsys.readouterr().err == f"shard 1/3 ({cut}) was cut short: 1 of its {planned} cases have no result\n"
+    assert len(read(tmp_path / "out").unrecorded) == 1
+
+
+def test_workers_and_confirmations_of_all_shards_are_kept(parts: list[Path], tmp_path: Path) -> None:
+    changed = []
+    for number, part in enumerate(parts):
+        lines = [json.loads(line) for line in (part / "results.jsonl").read_bytes().splitlines()]
+        for line in lines:
+            if line["type"] == "result":
+                line["worker"] = 2
+        case = lines[1]["case"]
+        lines.insert(-1, {"type": "confirmation", "case": case, "confirmed": number != 1, "by": "worker"})
+        lines[-1] |= {"boots": 2, "confirmation": {"confirmed": 1, "not_confirmed": 0, "not_tried": number}}
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        (folder / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
+        changed.append(folder)
+    merge(changed, tmp_path / "out")
+    recorded = read_results(tmp_path / "out")
+    assert recorded.footer is not None
+    assert {each["worker"] for each in recorded.results} == {2, 4, 6}
+    assert recorded.footer["boots"] == 6
+    assert recorded.footer["confirmation"] == {"confirmed": 2, "not_confirmed": 1, "not_tried": 3}
+
+
+def with_header(part: Path, folder: Path, **changes: Any) -> Path:
+    """A copy of a shard with another header."""
+    first, *rest = (part / "results.jsonl").read_bytes().splitlines(keepends=True)
+    folder.mkdir()
+    (folder / "results.jsonl").write_bytes(encode({**json.loads(first), **changes}) + b"".join(rest))
+    return folder
+
+
+def _other(**changes: Any) -> Callable[[list[Path], Path], list[Path]]:
+    return lambda parts, folder: [parts[0], with_header(parts[1], folder / "x", **changes), parts[2]]
+
+
+def _device(**changes: Any) -> dict[str, Any]:
+    return {"name": "reference", "driver": "reference", "fw": "1.0", "caps": {}, **changes}
+
+
+def _case_of_another(parts: list[Path], folder: Path) -> list[Path]:
+    both = read_results(parts[0]).header["planned"] + read_results(parts[1]).header["planned"]
+    return [parts[0], with_header(parts[1], folder / "x", planned=both)]
+
+
+def _no_shard(parts: list[Path], folder: Path) -> list[Path]:
+    return [parts[0], record(folder / "x", SUITE, WHOLE[:1])]
+
+
+MISTAKES: Sequence[tuple[Callable[[list[Path], Path], list[Path]], str]] = (
+    (lambda parts, _: [parts[0], parts[1], parts[0]], "{0} and {0} are both shard 1/3; give one of them"),
+    (
+        _other(suite={"version": "0", "tables_sha256": "1" * 64}),
+        "{x} is not of the same run as {0}: the suite has changed",
+    ),
+    (_other(device=_device()), "{x} is not of the same run as {0}: the device has changed"),
+    (_other(stack="sid"), "{x} is not of the same run as {0}: the stack is another: host and sid"),
+    (_other(tier="smoke"), "{x} is not of the same run as {0}: the tier is another: None and smoke"),
+    (_other(under_test={"modules": {}}), "{x} is not of the same run as {0}: what is under test is another"),
+    (_other(waivers={"file": "w", "sha256": "0"}), "{x} is not of the same run as {0}: the waivers are others"),
+    (
+        _other(shard={"number": 2, "of": 4, "whole": []}),
+        "{x} is not of the same run as {0}: one is a shard of 3, the other of 4",
+    ),
+    (_other(shard={"number": 2, "of": 3, "whole": []}), "{x} is not of the same run as {0}: other cases were selected"),
+    (_other(shard={"number": 2, "of": 3}), "{x}: its header does not say which shard it is"),
+    (_other(shard={"number": 4, "of": 3, "whole": []}), "{x}: its header does not say which shard it is"),
+    (_other(shard=7), "{x}/results.jsonl:1: shard is 7, not an object"),
+    (_other(planned=["a/b/c"]), "{x}: its shard does not have the case a/b/c"),
+    (_case_of_another, "{0} and {x} both have the case "),
+    (_no_shard, "{x} is not a shard of a run; run --shard K/N makes one"),
+    (lambda parts, folder: [parts[0], folder / "x"], "{x} cannot be read: No such file or directory"),
+)
+
+
+@pytest.mark.parametrize(("made", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
+def test_a_mistake_is_one_line(
+    made: Callable[[list[Path], Path], list[Path]], said: str, parts: list[Path], tmp_path: Path, capsys: Says
+) -> None:
+    given = made(parts, tmp_path)
+    assert merge(given, tmp_path / "out") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("rdma-cts: " + said.replace("{0}", str(parts[0])).replace("{x}", str(tmp_path / "x")))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_directory_of_another_user_is_one_line(parts: list[Path], tmp_path: Path, capsys: Says) -> None:
+    theirs = tmp_path / "theirs"
+    shutil.copytree(parts[0], theirs / "shard")
+    theirs.chmod(0)
+    me = os.geteuid()
+    try:
+        if me == 0:
+            os.seteuid(NOBODY)
+        assert merge([theirs / "shard"], Path("out")) == 2
+    finally:
+        os.seteuid(me)
+        theirs.chmod(0o700)
+    assert capsys.readouterr().err == f"rdma-cts: {theirs}/shard cannot be read: Permission denied\n"
+
+
+def test_shards_of_other_tables_than_these_say_which_version_to_take(
+    parts: list[Path], tmp_path: Path, capsys: Says
+) -> None:
+    suite = {"version": "0", "tables_sha256": "1" * 64}
+    assert merge([with_header(part, tmp_path / part.name, suite=suite) for part in parts], tmp_path / "out") == 2
+    assert "the shards were made with the tables 111111111111, and these are" in capsys.readouterr().err
+
+
+def test_a_run_that_is_there_is_not_replaced(parts: list[Path], tmp_path: Path, capsys: Says) -> None:
+    shutil.copytree(parts[0], tmp_path / "out")
+    before = (tmp_path / "out/results.jsonl").read_bytes()
+    assert merge(parts, tmp_path / "out") == 2
+    assert "a run is recorded there" in capsys.readouterr().err
+    assert (tmp_path / "out/results.jsonl").read_bytes() == before
+
+
+def test_whether_a_waiver_of_a_rule_is_needed_only_the_whole_run_tells(tmp_path: Path, capsys: Says) -> None:
+    path = tmp_path / "waivers.yaml"
+    about = {
+        "issue": "https://bugs.example.org/1",
+        "owner": "the team",
+        "expires": f"{datetime.now() + timedelta(days=30):%Y-%m-%d}",
+    }
+    unneeded = {
+        "rule": "ADV-01",
+        "where": {"driver": "reference"},
+        "observed": {"verdict": "FAIL", "errno": "EINVAL"},
+        **about,
+    }
+    path.write_text(yaml.safe_dump({"waivers": [unneeded]}))
+    waivers = read_waivers(path, SUITE, datetime.now().date())
+    parts = shards(tmp_path, started=datetime.now().isoformat(), waivers={"file": str(path), "sha256": waivers.sha256})
+    for part in parts:
+        recorded = read_results(part)
+        assert waivers.account(recorded.results, recorded.header)["problems"] == []
+    merge(parts, tmp_path / "out")
+    (problem,) = read(tmp_path / "out").waivers["problems"]
+    assert "the waiver of ADV-01 (the team, https://bugs.example.org/1) is not needed any more" in problem
+    capsys.readouterr()
+    path.write_text(path.read_text() + "\n")
+    assert merge(parts, tmp_path / "again") == 2
+    assert f"{path} is not the file of waivers that the shards had" in capsys.readouterr().err
