@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
+from conformance.model.vocabulary import BOTH_POSTERS, WR_POST
 from reference.access import Access
 from reference.objects import Domain, Refused
 
@@ -32,7 +33,8 @@ _COMPLETED = {
 class Queue:
     """One queue pair. `access` are the rights of its peer, `receives` the posted receives as (wr_id, elements).
 
-    `asked_state` is the state to which the program has moved it.
+    `asked_state` is the state to which the program has moved it. A request carries at most
+    `inline` bytes itself; `extended` is that of its QpSpec.
     """
 
     number: int
@@ -42,6 +44,8 @@ class Queue:
     access: int
     state: str = "RESET"
     asked_state: str = "RESET"
+    inline: int = 0
+    extended: str = ""
     receives: deque[tuple[int, tuple[Sge, ...]]] = field(default_factory=deque)
     polled: deque[Completion] = field(default_factory=deque)
     events: list[str] = field(default_factory=list)
@@ -64,7 +68,8 @@ class Queues(Access):
     def create_qp(self, queue: Queue) -> Queue:
         """Creates a queue pair and gives it a number. Raises Refused if the device does not have the type."""
         needs = "xrc" if queue.kind.startswith("XRC") else queue.kind.lower()
-        if queue.kind not in _KINDS or not self.stack.has(needs):
+        builds = queue.extended in (WR_POST, BOTH_POSTERS)
+        if queue.kind not in _KINDS or not self.stack.has(needs) or (builds and not self.stack.has("wr_post")):
             raise Refused(errno.EOPNOTSUPP)
         queue.number = self.new_handle()
         queue.domain.users += 1

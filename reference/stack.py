@@ -83,6 +83,7 @@ OPTIONAL = (
     "uc",
     "ud",
     "rc_srq",
+    "wr_post",
     "zero_based",
     "iova_page_offset",
     "reg_dmabuf_mr",
