@@ -20,7 +20,7 @@ from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
-from conformance.model.vocabulary import DOORS, ENTRIES, WR_POST
+from conformance.model.vocabulary import BUILDERS, DOORS, ENTRIES
 from reference import header
 from reference.device import Device
 from reference.entries import KernelAnswers, LibraryAnswers, ReferenceEntry
@@ -113,7 +113,7 @@ class HeldQueue:
 
     def post_send(self, request: SendRequest) -> Return:
         """ibv_post_send, or a posting of one request: 0, or the value of errno."""
-        if self.queue.extended == WR_POST:
+        if self.queue.extended in BUILDERS:
             return self.post_batch((request,))
         return _value(self._device.post_send(self.queue, request))
 

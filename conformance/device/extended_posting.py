@@ -16,20 +16,21 @@ from conformance.device.device import Device
 from conformance.device.libibverbs import exact
 from conformance.device.queue_pairs import DevicePair, DeviceQueue
 from conformance.device.windows import DeviceWindow
-from conformance.model.vocabulary import BOTH_POSTERS, FLUSHES, WR_POST
+from conformance.model.vocabulary import BOTH_POSTERS, BUILDERS, FLUSHES, WINDOWS_POSTER
 from conformance.verbs import ENUMS
 
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
-# What queue pairs of a type are asked for if all their requests are posted so, of what the page lists for the type.
-# FLUSH and ATOMIC_WRITE are asked for where they are used; LOCAL_INV on UC is a row's subject.
+# What queue pairs of a type are asked for, of what the page lists for the type, and more where windows are used. FLUSH
+# and ATOMIC_WRITE are asked for where they are used; LOCAL_INV on UC is a row's subject.
 _SENDS = ("SEND", "SEND_WITH_IMM")
-_UNRELIABLE = (*_SENDS, "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "SEND_WITH_INV", "BIND_MW")
-_ASKED: Mapping[str, Sequence[str]] = {
-    "RC": (*_UNRELIABLE, "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "LOCAL_INV"),
-    "UC": _UNRELIABLE,
-    "UD": _SENDS,
+_WRITES = (*_SENDS, "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
+_ASKED: Mapping[str, Sequence[str]] = {"RC": (*_WRITES, "RDMA_READ"), "UC": _WRITES, "UD": _SENDS}
+_ASKED_FOR_WINDOWS: Mapping[str, Sequence[str]] = {
+    "RC": ("BIND_MW", "LOCAL_INV", "SEND_WITH_INV"),
+    "UC": ("BIND_MW", "SEND_WITH_INV"),
 }
+_ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 # enum ibv_placement_type, and the range selectivity of enum ibv_selectivity_level
 _PLACEMENT, _RANGE = dict(zip(FLUSHES, (1, 2, 3), strict=True)), 0
 _BUILDERS: Mapping[str, Callable[[Any, SendRequest], None]] = {
@@ -55,17 +56,16 @@ class ExtendedQueue(DeviceQueue):
     """One queue pair that posts by ibv_wr_start, a builder and its setters for each request, and ibv_wr_complete."""
 
     def _create(self) -> Any:
+        made_for = _OPERATIONS.mask_of(*self._operations())
+        more = {"cap": self._capacity(), "sq_sig_all": int(self.sq_sig_all)}
+        return _made(self.device, self.pyverbs_pd, self.spec.kind, made_for, self.cq, **more)
+
+    def _operations(self) -> Sequence[str]:
         kind, use = self.spec.kind, self.spec.extended
-        operations = _OPERATIONS.mask_of(*(_ASKED[kind] if use in (WR_POST, BOTH_POSTERS) else (use,)))
-        return _made(
-            self.device,
-            self.pyverbs_pd,
-            kind,
-            operations,
-            self.cq,
-            cap=self._capacity(),
-            sq_sig_all=int(self.sq_sig_all),
-        )
+        if use not in (*BUILDERS, BOTH_POSTERS):
+            return (use,)
+        atomics = _ATOMICS if kind == "RC" and self.device.capabilities["atomics"] else ()
+        return (*_ASKED[kind], *atomics, *(_ASKED_FOR_WINDOWS[kind] if use == WINDOWS_POSTER else ()))
 
     @property
     def capacity(self) -> tuple[int, int, int]:
@@ -76,7 +76,7 @@ class ExtendedQueue(DeviceQueue):
 
     def post_send(self, request: SendRequest) -> Return:
         """One request in a posting of its own, unless ibv_post_send can post it and is to: 0, or the value of errno."""
-        if self.spec.extended != WR_POST and request.opcode not in EXTENDED_OPCODES:
+        if self.spec.extended not in BUILDERS and request.opcode not in EXTENDED_OPCODES:
             return super().post_send(request)
         return self.post_batch((request,))
 

@@ -32,7 +32,7 @@ from conformance.model.case import Flags, Step
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 from conformance.model.observation import Observation
 from conformance.model.positions import WORD_OPERATIONS, locate
-from conformance.model.vocabulary import FLUSHES, NULL, WR_POST
+from conformance.model.vocabulary import FLUSHES, NULL
 from conformance.verbs import ENUMS
 
 # How often something is sent that has to arrive over an unreliable transport.
@@ -323,7 +323,7 @@ def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[
 def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
     """The connection of an operation: over the pair that the case names, else one of the harness."""
     kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])
-    posted = WR_POST if step.arguments["poster"] == WR_POST else ""
+    posted = str(step.arguments["poster"]).removeprefix("post_send")
     if step.call == "local_traffic":
         return context.harness.connection(kind, pd, extended=posted)
     via, operation, access = str(step.arguments["via"]), str(step.arguments["op"]), step.arguments["qp_access"]

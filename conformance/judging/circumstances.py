@@ -12,7 +12,7 @@ from conformance.model.case import Argument, Arguments, Case, Flags, MrSpec, Sge
 from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, REGION, REGIONS, WINDOW, Fault
 from conformance.model.positions import locate
 from conformance.model.quantity import WRAP, Quantity
-from conformance.model.vocabulary import BINDS, PRODUCTS, REGISTRATIONS, WR_POST
+from conformance.model.vocabulary import BINDS, BUILDERS, PRODUCTS, REGISTRATIONS
 from conformance.verbs import ENUMS
 
 _ACCESS = ENUMS["ibv_access_flags"]
@@ -50,7 +50,7 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
 
 def _operation(step: Step) -> str:
     """What an operation is named after: its opcode, or where builders post it, that they do."""
-    if step.call != "ibv_wr_post" and step.arguments.get("poster") != WR_POST:
+    if step.call != "ibv_wr_post" and step.arguments.get("poster") not in BUILDERS:
         return str(step.arguments.get("op", ""))
     flags = step.arguments.get("with_flags")
     inline = step.arguments.get("batch") == "reused" or (isinstance(flags, Flags) and "INLINE" in flags.names)

@@ -103,9 +103,14 @@ IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
 TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC", "RC_SRQ")
 LIST_TYPES = ("RC", "RC_SRQ")
 FORK_CHILDREN = ("writes", "waits")
-# How requests are posted. A pair made for BATCHES takes both.
-WR_POST, BOTH_POSTERS = "wr_post", "both"
-POSTERS = {"post_send": "ibv_post_send", WR_POST: "ibv_wr_start, a builder with its setters, and ibv_wr_complete"}
+# How requests are posted. A pair made for BATCHES takes both ways.
+WR_POST, WINDOWS_POSTER, BOTH_POSTERS = "wr_post", "wr_post_windows", "both"
+BUILDERS = (WR_POST, WINDOWS_POSTER)
+POSTERS = {
+    "post_send": "ibv_post_send",
+    WR_POST: "ibv_wr_start, a builder with its setters, and ibv_wr_complete",
+    WINDOWS_POSTER: "the same, on a queue pair that is also made for binds and invalidations",
+}
 # Postings of several requests in one critical region of ibv_wr_start.
 BATCHES = {
     "completed": "RDMA WRITEs, of which nothing is seen before ibv_wr_complete",

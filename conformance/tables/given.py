@@ -20,7 +20,7 @@ from conformance.yamldoc.reader import Reader
 # No address space of Linux is larger.
 _MAX_MEMORY = 1 << 57
 # How a queue pair is made for each way to post its requests.
-_EXTENDED = {"post_send": "", vocabulary.WR_POST: vocabulary.WR_POST}
+_EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDERS}}
 _BUFFERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "memory": ("memory", vocabulary.MEMORY_KINDS),
     "dmabufs": ("a dma-buf", vocabulary.DMABUF_KINDS),
